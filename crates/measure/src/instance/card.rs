@@ -1,13 +1,13 @@
-//! The card of a machine: figures, facts, and what could not be had.
+//! The card of a machine: figures, facts, and what could not be measured.
 //!
-//! **Why.** "Characterise, then compare" needs something that outlives the machine.
+//! **Why.** "Characterise, then compare" needs a record that outlives the machine.
 //!
-//! **How.** A JSON file. `plimsoll_card` is both its mark and the version of its schema (docs/formats.md). Figures
-//! are numbers in base units (bytes, nanoseconds, per second) under the keys of [`super::figures`]; facts are texts
-//! (a processor's name). What could not be measured is under `missing` with the reason, so that a card never looks
-//! complete when it is not.
+//! **How.** A JSON file. `plimsoll_card` marks a file as a card and is the version of its schema (docs/formats.md).
+//! Figures are numbers in base units (bytes, nanoseconds, per second) under the keys of [`super::figures`]; facts are
+//! texts (a processor's name). Each figure that could not be measured is under `missing` with the reason, so that an
+//! incomplete card never looks complete.
 //!
-//! **Limits.** An interval speaks of this machine during this measurement.
+//! **Limits.** An interval holds for this machine during this measurement.
 //!
 //! **Example.** See [`super`].
 
@@ -19,52 +19,52 @@ use thiserror::Error;
 
 use super::figures;
 
-/// Version of the schema that is written and read.
+/// The schema's version that is written and read.
 const VERSION: u64 = 1;
 
-/// The highest figure: no machine has more of anything, and products of two are still numbers.
+/// The highest figure: no machine has more of anything, and the product of two is still finite.
 const FIGURE_MAX: f64 = 1e18;
 
-/// Part by which a value may differ from the mean of its samples: files written by hand are rounded.
+/// Relative difference allowed between a value and the mean of its samples: files written by hand are rounded.
 const MEAN_TOLERANCE: f64 = 1e-6;
 
-/// The longest name of a machine.
+/// The longest name of a machine, in characters.
 const NAME_MAX_CHARS: usize = 64;
 
 /// One figure, in the unit of its key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The figure.
+    /// The value.
     pub value: f64,
-    /// What it is the mean of, where it was measured more than once; in the order of measuring.
+    /// The samples whose mean the value is, in the order of measuring; empty if it was not sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
-    /// 95 % interval, where whoever measured knows it better than `samples` show.
+    /// The 95 % interval, if the measurement knows it better than `samples` show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }
 
 impl Figure {
-    /// A figure that is counted or stated, not measured.
+    /// Returns a figure that is counted or stated, not measured.
     #[must_use]
     pub fn exact(value: f64) -> Figure {
         Figure { value, samples: Vec::new(), interval: None }
     }
 
-    /// The mean of samples in the order they were taken; `None` if there are none.
+    /// Returns the mean of samples in the order they were taken, or `None` if there are none.
     #[must_use]
     pub fn of_samples(samples: Vec<f64>) -> Option<Figure> {
         let value = (!samples.is_empty()).then(|| series::mean(&samples))?;
         Some(Figure { value, samples, interval: None })
     }
 
-    /// The 95 % interval: as measured, or that of the mean of at least three samples.
+    /// Returns the 95 % interval: as measured, or computed from at least three samples; else `None`.
     #[must_use]
     pub fn interval(&self) -> Option<[f64; 2]> {
         let of_samples = || {
             let interval = (self.samples.len() >= 3).then(|| series::mean_interval(&self.samples)).flatten()?;
-            // No figure is below 0, and neither is its interval.
+            // No figure is below 0, so its interval is not either.
             Some([(interval.mean - interval.half_width).max(0.0), interval.mean + interval.half_width])
         };
         self.interval.or_else(of_samples)
@@ -75,11 +75,11 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginKind {
-    /// By this program, on the machine.
+    /// This program measured them on the machine.
     Measured,
-    /// Stated by somebody.
+    /// They were published.
     Published,
-    /// From the table of presets.
+    /// They are from the table of presets.
     Preset,
 }
 
@@ -87,16 +87,16 @@ pub enum OriginKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// How they came about.
+    /// How the figures came about.
     pub kind: OriginKind,
-    /// Who says so.
+    /// Who states them.
     pub source: String,
-    /// As of when: year, month or day (`2019`, `2019-05`, `2019-05-08`).
+    /// The year, month or day they date from (`2019`, `2019-05`, `2019-05-08`).
     pub date: String,
 }
 
 impl Origin {
-    /// Measured by this program on this day.
+    /// Returns the origin of figures that this program measures on `date`.
     #[must_use]
     pub fn measured(date: impl Into<String>) -> Origin {
         let source = format!("plimsoll {}", env!("CARGO_PKG_VERSION"));
@@ -104,25 +104,25 @@ impl Origin {
     }
 }
 
-/// What is known of one machine.
+/// All that is known of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// Version of the schema, and the mark of a card.
+    /// The version of the schema; marks the file as a card.
     plimsoll_card: u64,
-    /// What to call the machine: `i3en.24xlarge`, a host name.
+    /// The machine's name: `i3en.24xlarge`, a host name.
     pub name: String,
     /// Where the figures come from.
     pub origin: Origin,
-    /// Figures by key, see [`figures`].
+    /// The figures by key, see [`figures`].
     pub figures: BTreeMap<String, Figure>,
-    /// What is not a number, by name: `cpu.model`, `os.kernel`, `stress_ng.version`.
+    /// Texts by name: `cpu.model`, `os.kernel`, `stress_ng.version`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// What could not be measured, by key or group, and why, with what to do about it.
+    /// The reason for each missing key or group, with the remedy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub missing: BTreeMap<String, String>,
-    /// What a reader should know before believing the figures.
+    /// Reasons to doubt the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -135,10 +135,10 @@ pub enum CardError {
     Unreadable {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The file is not JSON, or not a card's.
+    /// The file is not JSON, or is not a card.
     #[error("{path}:{line}: {what}; a card is written by `plimsoll instance card -o FILE`")]
     NotACard {
         /// The file.
@@ -148,7 +148,7 @@ pub enum CardError {
         /// What is wrong.
         what: String,
     },
-    /// A card of another version.
+    /// The card has another version.
     #[error("{path}: this is a card of version {found}, and version {VERSION} is read: {remedy}")]
     Version {
         /// The file.
@@ -158,7 +158,7 @@ pub enum CardError {
         /// What to do.
         remedy: &'static str,
     },
-    /// A figure that cannot be.
+    /// A figure has an unknown key, is out of range, or contradicts itself.
     #[error("{path}: figures: {key}: {what}")]
     Figure {
         /// The file.
@@ -171,7 +171,7 @@ pub enum CardError {
 }
 
 impl Card {
-    /// A card without figures. Of a name that is too long, or cannot be printed, as much stays as a card may have.
+    /// Returns a card without figures. Cuts `name` at 64 characters and replaces control characters by `?`.
     #[must_use]
     pub fn new(name: impl Into<String>, origin: Origin) -> Card {
         Card {
@@ -185,8 +185,8 @@ impl Card {
         }
     }
 
-    /// Notes a figure under a key of [`figures`]. A figure that cannot be, or that its own samples or interval
-    /// contradict, is not noted: it goes under `missing`.
+    /// Sets the figure of a key of [`figures`]. If the key is unknown, or the figure is out of range or contradicts
+    /// itself, adds the reason to `missing` instead.
     pub fn set(&mut self, key: &str, figure: Figure) {
         match wrong(key, &figure) {
             None => drop(self.figures.insert(key.to_owned(), figure)),
@@ -194,13 +194,13 @@ impl Card {
         }
     }
 
-    /// The value of a figure, if the card has it.
+    /// Returns the value of a figure, if the card has it.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<f64> {
         self.figures.get(key).map(|figure| figure.value)
     }
 
-    /// The keys of the card's figures in the order of [`figures::FIGURES`], stress-ng's last.
+    /// Returns the keys of the card's figures in the order of [`figures::FIGURES`], those of stress-ng last.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
         let mut keys: Vec<&str> = self.figures.keys().map(String::as_str).collect();
@@ -208,17 +208,17 @@ impl Card {
         keys
     }
 
-    /// The file's text.
+    /// Returns the text of the card's file.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Strings and finite numbers always have a JSON.
+        // Strings and finite numbers can always be written.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads a file.
+    /// Reads a card from a file.
     ///
     /// # Errors
-    /// It cannot be read, or see [`Card::from_json`].
+    /// The file cannot be read, or as [`Card::from_json`].
     pub fn read(path: &std::path::Path) -> Result<Card, CardError> {
         let name = path.display().to_string();
         let text =
@@ -226,11 +226,11 @@ impl Card {
         Card::from_json(&name, &text)
     }
 
-    /// Reads the text of a card; `path` is for messages.
+    /// Reads a card from its text; `path` is for messages.
     ///
     /// # Errors
-    /// No JSON, not a card, a version that is not read, a name that cannot be printed or is longer than 64 characters, a
-    /// key that no figure has, a figure that is not a number from 0 to 10^18 or that contradicts itself.
+    /// The text is not JSON or not a card, or has another version; the name is longer than 64 characters or has control
+    /// characters; a figure's key is unknown, or its value is not from 0 to 10^18 or contradicts itself.
     pub fn from_json(path: &str, text: &str) -> Result<Card, CardError> {
         let not_a_card = |line, what: String| CardError::NotACard { path: path.to_owned(), line, what };
         let value: serde_json::Value =
@@ -245,11 +245,13 @@ impl Card {
             }
             None => return Err(not_a_card(1, "`plimsoll_card` must be the number of a version".to_owned())),
         }
+
         let card: Card = serde_json::from_str(text).map_err(|error| not_a_card(error.line(), error.to_string()))?;
         if card.name.chars().count() > NAME_MAX_CHARS || card.name.chars().any(char::is_control) {
             let what = format!("`name` must have at most {NAME_MAX_CHARS} characters, all of which can be printed");
             return Err(not_a_card(1, what));
         }
+
         for (key, figure) in &card.figures {
             if let Some(what) = wrong(key, figure) {
                 return Err(CardError::Figure { path: path.to_owned(), key: key.clone(), what });
@@ -259,12 +261,12 @@ impl Card {
     }
 }
 
-/// A character of a name as it can be printed.
+/// Returns `character`, or `?` for a control character.
 fn printed(character: char) -> char {
     if character.is_control() { '?' } else { character }
 }
 
-/// What is wrong with a figure.
+/// Returns what is wrong with a figure; `None` if nothing is.
 fn wrong(key: &str, figure: &Figure) -> Option<String> {
     if figures::kind(key).is_none() {
         let meant = figures::closest(key).map_or_else(String::new, |key| format!(": did you mean `{key}`?"));
@@ -277,7 +279,7 @@ fn wrong(key: &str, figure: &Figure) -> Option<String> {
     contradiction(figure)
 }
 
-/// How a figure contradicts itself.
+/// Returns how a figure's interval or samples contradict its value; `None` if they do not.
 fn contradiction(figure: &Figure) -> Option<String> {
     let value = figure.value;
     if let Some([low, high]) = figure.interval {
@@ -286,6 +288,7 @@ fn contradiction(figure: &Figure) -> Option<String> {
             return Some(format!("the interval from {low} to {high} is not around the value {value}"));
         }
     }
+
     if figure.samples.is_empty() {
         return None;
     }

@@ -1,25 +1,25 @@
-//! Claims about machines, computed again: right, right within rounding, or wrong, and by which slip.
+//! Computes claims about machines again: exact, within rounding, or wrong, and by which slip.
 //!
-//! **Why.** "50 % more cores", "a 36 % decrease", "more than 5 million packets a second": articles decide purchases, and
-//! such numbers are seldom computed twice. A number that is wrong is mostly right for something else: the other base,
-//! the other direction, another unit.
+//! **Why.** "50 % more cores", "a 36 % decrease", "more than 5 million packets a second": articles decide purchases,
+//! and such numbers are seldom checked. A wrong number is mostly the right one for something else: the other base, the
+//! other direction, another unit.
 //!
 //! **How.** A [`Ledger`] names machines ([`Card`]s) and claims of three kinds ([`Kind`]): a difference in per cent
 //! between two machines, a figure of one, a product of figures and numbers. [`check`] computes each:
 //!
-//! - *exact*: the computed value rounds to what is stated, or keeps the bound that is stated.
-//! - *within rounding*: it does so if digits were cut off, if zeros at the end of the stated number are rounding, if the
-//!   inputs are as rounded as they are written, or if a decimal prefix of bytes was meant binary (the TBytes of iperf).
-//!   Counts, capacities and clocks are taken as exact.
-//! - *wrong*: none of these. Then the slips of `claims/slips.rs` are tried one by one, each alone, and the first that
-//!   gives the stated number is named. No slip is known to the ledger. Last, claims that nothing explains are solved for
-//!   an input that they share (`claims/shared.rs`).
+//! - *exact*: the computed value rounds to the stated number, or keeps the stated bound.
+//! - *within rounding*: it does so if digits were cut off, if zeros at the end of the stated number are rounding, if
+//!   the inputs are as rounded as they are written, or if a decimal prefix of bytes was meant binary (the TBytes of
+//!   iperf). Counts, capacities and clocks are taken as exact.
+//! - *wrong*: none of these. The slips of `claims/slips.rs` are then tried one at a time, and the first that gives the
+//!   stated number is named. The ledger knows nothing of slips. Last, claims that no slip explains are solved for an
+//!   input that they share (`claims/shared.rs`).
 //!
-//! Tables with the figures of the machines come with it: economics, processors, storage, each difference in per cent of
-//! the first machine.
+//! The report also has tables of the machines' figures (economics, processors, storage), with differences in per cent
+//! of the first machine.
 //!
-//! **Limits.** A slip that fits may still not be how it happened. Two slips at once are not found. With a stated number
-//! of one or two digits some slip fits by chance: read the reason.
+//! **Limits.** A slip that fits need not be what happened. Two slips at once are not found. Some slip fits a stated
+//! number of one or two digits by chance: read the reason.
 //!
 //! **Example.**
 //!
@@ -60,17 +60,17 @@ pub(crate) use quantity::half_digit_of;
 pub use reader::{FindCard, find_published, parse, parse_from_file};
 pub use tables::{Row, Table};
 
-/// The name of the price of a machine among figures: what a core costs a year.
+/// The key of a machine's price among the figures: the price of a core for a year.
 pub const PRICE: &str = "price_per_core_year";
 
-/// Who claims what of which machines.
+/// The claims of one source about some machines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
-    /// What messages call it: the file.
+    /// The file's name, for messages.
     pub name: String,
-    /// Who claims it.
+    /// The source of the claims.
     pub source: String,
-    /// When.
+    /// The date of the claims.
     pub date: String,
     /// The machines; the first is the base of the tables.
     pub machines: Vec<Machine>,
@@ -81,14 +81,14 @@ pub struct Ledger {
 /// A machine that claims are about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// Its figures.
+    /// The machine's figures.
     pub card: Card,
-    /// What one of its cores costs a year.
+    /// The price of a core for a year.
     pub price_per_core_year: Option<Quantity>,
 }
 
 impl Machine {
-    /// A figure or [`PRICE`], in base units, bits in bytes.
+    /// Returns a figure or [`PRICE`] in base units, bits as eighths of bytes.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<f64> {
         self.input(key).map(|input| input.value)
@@ -111,26 +111,26 @@ impl Machine {
 /// One claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// In words.
+    /// The claim in words.
     pub text: String,
-    /// Where it stands in the file, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
-    /// What is to be computed.
+    /// How it is computed.
     pub kind: Kind,
-    /// What is claimed to come out.
+    /// The stated result.
     pub stated: Quantity,
-    /// Whether it is claimed to be that, or more.
+    /// Whether the result is claimed to be that number, or more.
     pub bound: Bound,
 }
 
-/// What is to be computed. Machines are places in [`Ledger::machines`].
+/// How a claim is computed. Machines are places in [`Ledger::machines`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// By how much the figure of one machine is above that of another, in per cent of the latter.
+    /// The difference of a figure between two machines, in per cent of the second.
     Percent {
         /// Key of the figure.
         figure: String,
-        /// The machine that is compared.
+        /// The machine compared.
         of: usize,
         /// The base.
         against: usize,
@@ -146,15 +146,15 @@ pub enum Kind {
     Product {
         /// The machine, if figures are among the factors.
         of: Option<usize>,
-        /// What is multiplied.
+        /// The factors.
         factors: Vec<Factor>,
-        /// What is divided by.
+        /// The divisors.
         divisors: Vec<Factor>,
     },
 }
 
 impl Kind {
-    /// Its name in files.
+    /// Returns the kind's name in files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -174,31 +174,31 @@ pub enum Factor {
     Number(Quantity),
 }
 
-/// In which direction a claim is meant.
+/// The direction of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The stated number.
     About,
-    /// More than that.
+    /// More than the stated number.
     Above,
-    /// That or more.
+    /// The stated number or more.
     AtLeast,
 }
 
-/// What came out.
+/// The result of checking a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As stated.
+    /// The value is as stated.
     Exact,
-    /// As stated, if rounding is allowed for.
+    /// The value is as stated if rounding is allowed for.
     WithinRounding,
-    /// Something else.
+    /// The value is another.
     Wrong,
 }
 
 impl Verdict {
-    /// For tables: `exact`, `within rounding`, `WRONG`.
+    /// Returns the verdict for tables: `exact`, `within rounding`, `WRONG`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -212,50 +212,50 @@ impl Verdict {
 /// A claim, computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
-    /// In words.
+    /// The claim in words.
     pub claim: String,
-    /// Where it stands in the file, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
     /// `percent`, `value` or `product`.
     pub kind: &'static str,
-    /// As stated.
+    /// The stated number with its bound.
     pub stated: String,
-    /// What was computed, in the unit of what is stated.
+    /// The computed value, in the unit of the stated number.
     pub computed: String,
-    /// The same as a number, in the unit of what is stated.
+    /// The computed value as a number, in the same unit.
     pub computed_value: f64,
-    /// What is stated as a number, in its unit.
+    /// The stated value as a number, in the same unit.
     pub stated_value: f64,
-    /// Whether it is right.
+    /// The result.
     pub verdict: Verdict,
     /// The slip or reading that gives the stated number, if one was found: `swapped-base`.
     pub slip: Option<&'static str>,
-    /// Why the verdict is not `exact`; empty where it is.
+    /// Why the verdict is not `exact`; empty if it is.
     pub why: String,
 }
 
 /// A ledger, computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimsReport {
-    /// Version of this form.
+    /// The version of this report's schema.
     pub schema: u32,
-    /// Version of the program.
+    /// The version of the program.
     pub plimsoll: &'static str,
-    /// The file.
+    /// The name of the ledger's file.
     pub file: String,
-    /// Who claims it.
+    /// The source of the claims.
     pub source: String,
-    /// When.
+    /// The date of the claims.
     pub date: String,
     /// The figures of the machines.
     pub tables: Vec<Table>,
     /// The claims, in their order.
     pub claims: Vec<Checked>,
-    /// How many are wrong.
+    /// The number of wrong claims.
     pub wrong: usize,
 }
 
-/// The ledger that is part of the program: what ScyllaDB's article says about i3en.24xlarge.
+/// Returns the ledger that is part of the program: the claims of ScyllaDB's article on i3en.24xlarge.
 ///
 /// # Errors
 /// None in a program whose tests have passed.
@@ -292,6 +292,7 @@ fn check_one(claim: &Claim, machines: &[Machine]) -> Checked {
             None => (Verdict::Wrong, None, slips::none_found(claim, machines, &computed)),
         },
     };
+
     let in_unit = |value: f64| value / claim.stated.unit_scale;
     Checked {
         claim: claim.text.clone(),
@@ -307,7 +308,7 @@ fn check_one(claim: &Claim, machines: &[Machine]) -> Checked {
     }
 }
 
-/// The stated number with its bound.
+/// Returns the stated number with its bound.
 fn stated(claim: &Claim) -> String {
     let bound = match claim.bound {
         Bound::About => "",

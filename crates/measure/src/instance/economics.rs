@@ -1,19 +1,19 @@
-//! What a machine's parts cost and how they are balanced, and when its disks beat network volumes.
+//! Computes what a machine's parts cost, how they are balanced, and when local disks beat network volumes.
 //!
-//! **Why.** Machines are bought whole. Which one is cheap depends on what one runs out of first, and that a price list
-//! does not say.
+//! **Why.** Machines are bought whole. Which one is cheap depends on the part that runs out first, and price lists do
+//! not show that.
 //!
-//! **How.** [`amounts`]: quotients of figures of a card and of its price. A TB is 10^12 bytes, a GB/s 10^9 bytes a
-//! second. The network is the measured one or the advertised one, never the loopback interface. `against_volume`: what
-//! volumes of the same capacity, operations and bandwidth cost, as few of them as the provider's limits allow, each with
-//! what is included in its price.
+//! **How.** [`amounts`] divides figures of a card, or its price, by other figures. A TB is 10^12 bytes, a GB/s 10^9
+//! bytes a second. The network is the measured one or else the advertised one, never the loopback interface.
+//! `against_volume` computes the price of the fewest volumes that reach the capacity, operations and bandwidth of the
+//! local disks within the provider's limits. What a volume's price includes is free for each of them.
 //!
-//! **Limits.** Without a machine that lacks nothing but the disks (`without_disks` in the price file) the whole price
-//! of the machine stands against that of the volumes, though it pays for processor and memory too: volumes then look
-//! cheaper than they are. Whether a machine can use so many volumes is another matter: each has its own limit for all
-//! of them. Local disks are lost with the machine; volumes are not.
+//! **Limits.** Without a machine that lacks only the disks (`without_disks` in the price file), the whole price of the
+//! machine, processor and memory included, stands against that of the volumes: volumes then look cheaper than they
+//! are. A machine's own limit for all its volumes together is not considered. Local disks lose their data with the
+//! machine; volumes do not.
 //!
-//! **Example.** 60 TB and 1,258.43 USD a year for each of 48 cores: 1,006.74 USD a year for a TB, 1.25 TB for a core.
+//! **Example.** 60 TB, and 1,258.43 USD a year for each of 48 cores: 1,006.74 USD a year for a TB, 1.25 TB for a core.
 
 mod volumes;
 
@@ -30,31 +30,31 @@ const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
 const BITS_PER_BYTE: f64 = 8.0;
 
-/// How an amount is to be shown.
+/// The unit of an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmountUnit {
-    /// Of a currency, for a year.
+    /// Money for a year.
     Money,
-    /// As a figure of a card.
+    /// The unit of a card's figures.
     Figure(super::figures::Unit),
 }
 
-/// What an amount stands for.
+/// The meaning of an amount.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AmountKind {
-    /// Its name, for programs.
+    /// The name for programs.
     pub key: &'static str,
-    /// Its name, for people.
+    /// The name for people.
     pub title: &'static str,
-    /// How it is shown.
+    /// The unit.
     pub unit: AmountUnit,
     /// Which direction is better.
     pub better: Better,
-    /// Figure above the line; `None`: the price for a year.
+    /// The figure that is divided; `None`: the price of a year.
     above: Option<&'static str>,
-    /// Figures below the line: the first that the card has; none: nothing is below.
+    /// The figures to divide by, of which the first that the card has counts; if empty, nothing divides.
     below: &'static [&'static str],
-    /// What one unit below the line is.
+    /// The divisor's unit: 1e12 for an amount per TB.
     per: f64,
 }
 
@@ -115,14 +115,14 @@ pub const AMOUNTS: &[AmountKind] = &[
 /// An amount of one machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Amount {
-    /// It is known.
+    /// The amount.
     Known(f64),
-    /// It is not, and why.
+    /// Why it is not known.
     Missing(String),
 }
 
 impl Amount {
-    /// The amount, if it is known.
+    /// Returns the amount, if it is known.
     #[must_use]
     pub fn value(&self) -> Option<f64> {
         match self {
@@ -132,7 +132,7 @@ impl Amount {
     }
 }
 
-/// The amounts of a machine, in the order of [`AMOUNTS`]. Without `price`, those of money are missing.
+/// Returns the amounts of a machine in the order of [`AMOUNTS`]. Without `price`, those of money are missing.
 #[must_use]
 pub fn amounts(card: &Card, price: Option<&InstancePrice>) -> Vec<Amount> {
     AMOUNTS.iter().map(|kind| amount_of(kind, card, price)).collect()
@@ -159,7 +159,7 @@ fn amount_of(kind: &AmountKind, card: &Card, price: Option<&InstancePrice>) -> A
     }
 }
 
-/// An amount as people read it: money with a comma between groups of three digits.
+/// Prints an amount for people.
 #[must_use]
 pub fn shown(unit: AmountUnit, value: f64) -> String {
     match unit {
@@ -168,7 +168,8 @@ pub fn shown(unit: AmountUnit, value: f64) -> String {
     }
 }
 
-/// Money, without its currency: two digits after the point, none from 10 000 on, as a power of ten from 10^12 on.
+/// Prints money without its currency, with commas between groups of three digits: two digits after the point, none from
+/// 10,000 on; from 10^12 on as a power of ten.
 #[must_use]
 pub fn money(value: f64) -> String {
     if value >= 1e12 {
@@ -181,56 +182,57 @@ pub fn money(value: f64) -> String {
     format!("{}.{:02}", format_count(cents / 100), cents % 100)
 }
 
-/// The disks of a machine against network volumes that do the same. Prices are for a month.
+/// The local disks of a machine compared with network volumes that do the same. Prices are for a month.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BreakEven {
     /// The machine.
     pub label: String,
     /// The kind of volume.
     pub volume: String,
-    /// As of when the volume's price is.
+    /// The date of the volume's price: year, month or day.
     pub volume_date: String,
-    /// The machine without disks whose price is subtracted; null: the whole price counts.
+    /// The machine without disks whose price is subtracted; if null, the whole price counts.
     pub without_disks: Option<String>,
-    /// Capacity of the local disks.
+    /// Capacity of the local disks, in bytes.
     pub disk_bytes: f64,
-    /// What the local disks cost.
+    /// Price of the local disks.
     pub disks_month: f64,
-    /// How many volumes it takes.
+    /// Number of volumes needed.
     pub volumes: f64,
-    /// Size of all of them in GiB; more than the disks have where operations or bandwidth ask for it.
+    /// Size of all volumes in GiB; larger than the disks if operations or bandwidth need it.
     pub size_gib: f64,
-    /// Operations a second of all of them, without bursts.
+    /// Operations a second of all volumes, without bursts.
     pub iops: f64,
-    /// MiB/s of all of them, without bursts.
+    /// MiB/s of all volumes, without bursts.
     pub mibps: f64,
-    /// What their size costs.
+    /// Price of the volumes' size.
     pub size_month: f64,
-    /// What the operations bought for them cost beyond those included.
+    /// Price of the volumes' operations beyond those included.
     pub iops_month: f64,
-    /// What the bandwidth bought for them costs beyond what is included.
+    /// Price of the volumes' bandwidth beyond what is included.
     pub mibps_month: f64,
-    /// All three.
+    /// The sum of these three.
     pub volumes_month: f64,
-    /// From so many bytes on local disks are cheaper, whatever else is needed; above `disk_bytes`: never by size alone.
+    /// Capacity at which the volumes' size alone costs as much as the local disks; if above `disk_bytes`, size alone
+    /// does not make volumes dearer.
     pub from_bytes: f64,
-    /// From so many operations a second on local disks are no dearer than volumes of the same capacity, whatever their
-    /// bandwidth; 0: always; null: at no number of operations.
+    /// Fewest operations a second at which volumes of the same capacity, whatever their bandwidth, cost as much as the
+    /// local disks; 0 if they always do, null if they never do.
     pub from_iops: Option<f64>,
 }
 
 impl BreakEven {
-    /// Whether the local disks are cheaper than volumes that do the same.
+    /// Returns whether the local disks cost no more than volumes that do the same.
     #[must_use]
     pub(crate) fn is_local_cheaper(&self) -> bool {
         self.disks_month <= self.volumes_month
     }
 }
 
-/// The disks of `card` against the volumes of `volume`.
+/// Compares the local disks of `card` with volumes of the kind `volume`.
 ///
 /// # Errors
-/// The reason, in words: a figure or a price is missing.
+/// The reason in words: a figure or a price is missing, or no number of volumes does what the disks do.
 pub(crate) fn against_volume(
     label: &str,
     card: &Card,
@@ -242,15 +244,18 @@ pub(crate) fn against_volume(
     let bytes = figure("disk.bytes")?;
     let iops = figure("disk.read_iops")?.max(card.value("disk.write_iops").unwrap_or(0.0));
     let mibps = figure("disk.read_bytes_per_s")?.max(card.value("disk.write_bytes_per_s").unwrap_or(0.0)) / MIB;
+
     let without = price.without_disks.as_deref().and_then(|name| prices.instance(name));
     let disks_month = (price.per_year - without.map_or(0.0, |without| without.per_year)) / MONTHS_PER_YEAR;
     if disks_month <= 0.0 {
         return Err(format!("{} costs no less without disks", card.name));
     }
+
     let size_gib = bytes / GIB;
     let needed = volumes::fewest(volume.volume, Rates { size_gib, iops, mibps });
     let needed = needed.ok_or_else(|| format!("no number of {} does what its disks do", volume.volume.name))?;
     let month = volumes::month(volume, &needed);
+
     Ok(BreakEven {
         label: label.to_owned(),
         volume: volume.volume.name.to_owned(),
@@ -307,7 +312,7 @@ volumes:
         let list = prices::parse("p.yaml", PRICES).unwrap();
         let mut card = card("i3en", 60e12, 2e6, 16.6e9);
         card.set("network.link_bits_per_s", Figured::exact(100e9));
-        // No network.
+        // The loopback interface is no network.
         card.set("network.loopback_received_bits_per_s", Figured::exact(10e9));
         let amounts = amounts(&card, list.instance("i3en"));
         let of = |key: &str| {
@@ -351,7 +356,7 @@ volumes:
         assert!((even.disks_month - (48.0 * 1258.43 - 30_000.0) / 12.0).abs() < 1e-9);
         assert_eq!(even.without_disks.as_deref(), Some("r5"));
         assert_eq!(even.from_iops, Some(0.0), "60 TB on gp3 cost more than that by size alone");
-        // The article's machines, each as a whole: what is printed is where the cost of the same row passes.
+        // The article's machines, each as a whole: operations at which the volumes' cost passes theirs.
         for (name, bytes, from_iops) in [("i3.16xlarge", 15.2e12, 255_100.0), ("meganode", 60e12, 118_680.0)] {
             let found = against_volume(name, &card(name, bytes, 1e6, 1e9), &list, gp3).unwrap().from_iops.unwrap();
             assert!((found / from_iops - 1.0).abs() < 1e-3, "{name}: {found}");

@@ -1,14 +1,14 @@
-//! The names of the figures on a card: what each is, in which unit, and whether more of it is better.
+//! The names of the figures on a card, each with its meaning, its unit and its better direction.
 //!
-//! **Why.** Cards are compared years after they were made, and by programs. A figure without a unit and a direction
-//! cannot be.
+//! **Why.** Cards are compared years after they were made, and by programs. That takes a unit and a direction for each
+//! figure.
 //!
-//! **How.** One table, [`FIGURES`]. A key is `group.name`; the name ends in its unit where it has one. What stress-ng
-//! measures has one key for each of its stressors: `stress_ng.cpu` and so on. What goes over the loopback interface is a
-//! machine's network stack and no network, and has keys of its own: `network.loopback_...`.
+//! **How.** One table, [`FIGURES`]. A key is `group.name`; the name ends in its unit if it has one. Each stressor of
+//! stress-ng has a key of its own: `stress_ng.cpu` and so on. Figures of the loopback interface measure the network
+//! stack, not the network, and have separate keys: `network.loopback_...`.
 //!
-//! **Limits.** Operations of stress-ng ("bogo operations") are comparable between machines that ran the same version
-//! of it only; the version is a fact of the card.
+//! **Limits.** Operations of stress-ng ("bogo operations") are comparable only between machines that ran the same
+//! version of it; the version is a fact of the card.
 //!
 //! **Example.**
 //!
@@ -24,22 +24,22 @@
 
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_throughput_decimal};
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of things.
+    /// A number of things, printed in full.
     Count,
-    /// Bytes that are installed: printed in MiB, GiB.
+    /// Installed bytes, printed in MiB, GiB.
     BytesBinary,
-    /// Bytes as disks are sold: printed in GB, TB.
+    /// Bytes as disks are sold, printed in GB, TB.
     BytesDecimal,
     /// Bytes per second, printed in MB/s, GB/s.
     BytesPerS,
-    /// Bits per second, as networks are sold: Mbit/s, Gbit/s.
+    /// Bits per second, as networks are sold, printed in Mbit/s, Gbit/s.
     BitsPerS,
     /// Operations, packets or the like per second.
     PerS,
-    /// Per second of floating-point operations.
+    /// Floating-point operations per second.
     FlopPerS,
     /// Hertz.
     Hz,
@@ -52,7 +52,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// `value` with its unit, at three or four digits.
+    /// Prints `value` with its unit: a count in full, everything else with three or four digits.
     #[must_use]
     pub fn format(self, value: f64) -> String {
         match self {
@@ -74,7 +74,7 @@ impl Unit {
     }
 }
 
-/// `value` with a decimal prefix: `1.54 GB`.
+/// Prints `value` with a decimal prefix: `1.54 GB`.
 fn scaled(value: f64, unit: &str) -> String {
     let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let (by, prefix) = steps.into_iter().find(|(by, _)| value.abs() >= *by).unwrap_or((1.0, ""));
@@ -82,7 +82,8 @@ fn scaled(value: f64, unit: &str) -> String {
     format!("{}{space}{prefix}{unit}", digits(value / by))
 }
 
-/// Three digits that count, without zeros behind the point; from 10^6 on as a power of ten.
+/// Prints `value` with three digits, or all its whole digits from 1000 on, without trailing zeros after the point; from
+/// 10^6 on as a power of ten.
 fn digits(value: f64) -> String {
     if value.abs() >= 1e6 {
         return format!("{value:.2e}");
@@ -107,14 +108,14 @@ pub enum Better {
     Neither,
 }
 
-/// What a key stands for.
+/// The meaning of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FigureKind {
-    /// `group.name`.
+    /// The key: `group.name`.
     pub key: &'static str,
-    /// For people, short.
+    /// A short name for people.
     pub title: &'static str,
-    /// What it counts.
+    /// The unit of its values.
     pub unit: Unit,
     /// Which direction is better.
     pub better: Better,
@@ -127,7 +128,7 @@ const fn row(key: &'static str, title: &'static str, unit: Unit, better: Better)
 use Better::{Less, More, Neither};
 use Unit::{BitsPerS, BytesBinary, BytesDecimal, BytesPerS, Count, FlopPerS, Hz, Ns, PerS, Percent, Plain};
 
-/// Every key but those of stress-ng, in the order in which cards and tables show them.
+/// Every key except those of stress-ng, in the order in which cards and tables show them.
 pub const FIGURES: &[FigureKind] = &[
     row("cpu.cores", "cores", Count, More),
     row("cpu.threads", "hardware threads (vCPUs)", Count, More),
@@ -173,12 +174,12 @@ pub const FIGURES: &[FigureKind] = &[
     row("network.loopback_round_trip_ns", "loopback, round trip under load", Ns, Less),
 ];
 
-/// What keys of stress-ng begin with.
+/// The prefix of the keys of stress-ng.
 pub const STRESS_NG: &str = "stress_ng.";
 
 const STRESSOR: FigureKind = row("stress_ng.*", "stress-ng, bogo operations of one instance", PerS, More);
 
-/// What `key` stands for; `None`: no figure has this name.
+/// Returns the meaning of `key`, or `None` if no figure has this name.
 #[must_use]
 pub fn kind(key: &str) -> Option<&'static FigureKind> {
     match key.strip_prefix(STRESS_NG) {
@@ -190,7 +191,7 @@ pub fn kind(key: &str) -> Option<&'static FigureKind> {
     }
 }
 
-/// What to call `key` in a table; a key of stress-ng by its stressor.
+/// Returns the name of `key` in tables; that of a stress-ng key names its stressor.
 #[must_use]
 pub fn title(key: &str) -> String {
     match (key.strip_prefix(STRESS_NG), kind(key)) {
@@ -200,13 +201,13 @@ pub fn title(key: &str) -> String {
     }
 }
 
-/// Where `key` stands in the order of a card.
+/// Returns the place of `key` in the order of a card; keys of stress-ng come last.
 #[must_use]
 pub fn rank(key: &str) -> usize {
     FIGURES.iter().position(|kind| kind.key == key).unwrap_or(FIGURES.len())
 }
 
-/// The key that `key` was probably meant to be.
+/// Returns the key that `key` was probably meant to be, if one is close.
 #[must_use]
 pub fn closest(key: &str) -> Option<&'static str> {
     let keys: Vec<&'static str> = FIGURES.iter().map(|kind| kind.key).collect();

@@ -1,15 +1,15 @@
-//! A machine by its name: a card in a file, what was published about it, or its row in the table of presets.
+//! Finds a machine by name: a card in a file, a published card, or a row of the table of presets.
 //!
-//! **Why.** One wants to compare the machine that was measured with those that one could have instead, without caring
-//! where their figures come from.
+//! **Why.** Users compare the machine that they measured with those that they could have instead, wherever the figures
+//! come from.
 //!
-//! **How.** [`find`]: what ends in `.json` or is a file is a card; else the name is looked up among the published cards
-//! and the instances of the table of presets. A name that both know is the published card, with what it lacks from the
-//! table; the fact [`FROM_PRESET`] says which figures those are. [`find_all`] finds several and gives each a label of
-//! its own.
+//! **How.** [`find`] reads a card if the name ends in `.json` or is a file; else it looks the name up among the
+//! published cards and the instances of the table of presets. If both have the name, it returns the published card,
+//! completed from the table; the fact [`FROM_PRESET`] lists the added figures. [`find_all`] finds several and gives
+//! each a label of its own.
 //!
-//! **Limits.** The figures of disks in the table of presets are those of all disks together, in their best case. Cores
-//! are known for AWS only: a vCPU is a core where the processor is a Graviton, else one of the two threads of a core.
+//! **Limits.** The disk figures of a preset are the best case of all disks together. Cores are known for AWS only: a
+//! vCPU is a core of a Graviton, else one of the two threads of a core.
 //!
 //! **Example.**
 //!
@@ -29,7 +29,7 @@ use thiserror::Error;
 
 use super::{Card, CardError, Figure, Origin, OriginKind, published};
 
-/// The fact that names the figures of a published card that were added from the table of presets.
+/// Name of the fact that lists the figures added to a published card from the table of presets.
 pub const FROM_PRESET: &str = "origin.from_preset";
 
 /// Why there is no card.
@@ -38,39 +38,39 @@ pub enum FindError {
     /// The file is no card.
     #[error(transparent)]
     Card(#[from] CardError),
-    /// Neither a file nor a name that is known.
+    /// The name is neither a file nor known.
     #[error("{name}: there is no such file, and no such instance is known: {hint}")]
     Unknown {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// What may have been meant.
+        /// The name that was probably meant, or where to find one.
         hint: String,
     },
-    /// The same card twice.
+    /// Two arguments are the same card.
     #[error("{first} and {second} are the same card: name two that differ")]
     Twice {
-        /// What was asked for first.
+        /// The first argument.
         first: String,
-        /// What was asked for then.
+        /// The second argument.
         second: String,
     },
 }
 
-/// A card and what to call it beside others.
+/// A card and its name beside other cards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What was asked for: a file, or a name.
+    /// The argument: a file or a name.
     pub argument: String,
-    /// The card's name; with the file where several cards have the same name.
+    /// The card's name; with the argument if several cards share the name.
     pub label: String,
     /// The card.
     pub card: Card,
 }
 
-/// The card that `name` stands for: a file, a published card, or an instance of the table of presets, in any case.
+/// Returns the card called `name`: a file, a published card, or an instance of the table of presets, in any case.
 ///
 /// # Errors
-/// The file is no card, or the name is not known.
+/// The file is no card, or the name is unknown.
 pub fn find(name: &str) -> Result<Card, FindError> {
     let path = Path::new(name);
     if name.ends_with(".json") || path.is_file() {
@@ -93,10 +93,10 @@ pub fn find(name: &str) -> Result<Card, FindError> {
     }
 }
 
-/// Finds all of them; cards of the same name get the file into their label.
+/// Finds a card for each name. If several cards share a name, their labels include the arguments.
 ///
 /// # Errors
-/// As [`find`]; the same card twice.
+/// As [`find`]; two names are the same card.
 pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
     let mut found: Vec<Candidate> = Vec::with_capacity(names.len());
     for name in names {
@@ -106,6 +106,7 @@ pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
         }
         found.push(Candidate { argument: name.clone(), label: card.name.clone(), card });
     }
+
     let times = |label: &str| found.iter().filter(|other| other.card.name == label).count();
     let is_shared: Vec<bool> = found.iter().map(|candidate| times(&candidate.card.name) > 1).collect();
     for (candidate, is_shared) in found.iter_mut().zip(is_shared) {
@@ -116,7 +117,7 @@ pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
     Ok(found)
 }
 
-/// A published card with what it lacks from the table of presets.
+/// Adds to a published card the figures that only `preset` has.
 fn completed(mut card: Card, preset: Card) -> Card {
     let source = format!("{} ({})", preset.origin.source, preset.origin.date);
     let mut added = Vec::new();
@@ -135,7 +136,7 @@ fn completed(mut card: Card, preset: Card) -> Card {
     card
 }
 
-/// The card of a row of the table of presets.
+/// Returns the card of a row of the table of presets.
 fn of_preset(row: &Instance) -> Card {
     let origin = Origin { kind: OriginKind::Preset, source: row.source.to_owned(), date: row.date.to_owned() };
     let mut card = Card::new(row.name, origin);
@@ -157,16 +158,19 @@ fn of_preset(row: &Instance) -> Card {
         ("disk.mix_exponent", known("mix_exponent").then_some(preset.mix_exponent_p).filter(|p| p.is_finite())),
         ("network.link_bits_per_s", row.network_gbps.map(|gbps| gbps * 1e9)),
     ];
+
     for (key, value) in figures {
         match value {
             Some(value) => card.set(key, Figure::exact(value)),
             None => drop(card.missing.insert(key.to_owned(), "the table of presets does not have it".to_owned())),
         }
     }
+
     let others = "a preset knows disks and sizes only: measure the machine with `plimsoll instance card`";
     for group in ["cpu", "memory", "network", "timer", "submission", "stress_ng"] {
         card.missing.insert(group.to_owned(), others.to_owned());
     }
+
     card.facts.insert("preset.evidence".to_owned(), row.evidence.name().to_owned());
     if row.evidence == Evidence::Derived {
         card.warnings.push(format!("{}: the figures of its disks are derived: {}", row.name, row.source));
@@ -175,8 +179,8 @@ fn of_preset(row: &Instance) -> Card {
     card
 }
 
-/// How many vCPUs a core has. AWS: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-optimize-cpu.html, the
-/// letter `g` behind the generation is a Graviton, which has one thread for each core.
+/// Returns the vCPUs of a core, known for AWS only. The letter `g` behind the generation is a Graviton, which has one
+/// thread for each core: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-optimize-cpu.html
 fn threads_per_core(row: &Instance) -> Option<f64> {
     let family = row.family();
     let behind_generation = family.trim_start_matches(|c: char| !c.is_ascii_digit());

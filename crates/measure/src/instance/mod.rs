@@ -1,21 +1,21 @@
-//! Which machine for which work: what one carries, what it costs, and what a family of machines makes of its sizes.
+//! Compares machines: what each carries, what it costs, and how a family of machines scales with its sizes.
 //!
 //! **Why.** A database needs processor, memory, disk and network in some ratio, and machines are sold in other ratios.
-//! What is advertised is not what is measured, a percentage without its base proves anything, and the price of a
-//! terabyte or of a million operations appears on no price list.
+//! Advertised figures differ from measured ones, a percentage without its base proves anything, and no price list has
+//! the price of a terabyte or of a million operations.
 //!
-//! **How.** A [`Card`] holds what is known of one machine: figures under the names of [`figures`], measured here,
-//! published, or taken from the table of presets. Everything else reads cards and knows nothing of machines:
+//! **How.** A [`Card`] holds all that is known of one machine: figures under the names of [`figures`], measured here,
+//! published, or taken from the table of presets. Everything else reads cards only:
 //!
 //! ```text
-//!  measure ---\                     /--> compare    ratios, what explains them, which for which need
+//!  measure ---\                     /--> compare    ratios, their causes, and the machine for a need
 //!  published --+--> Card (a file) -+---> scaling    a family by size: advertised against measured
-//!  presets ---/                     \--> claims     what others said about these machines, computed again
+//!  presets ---/                     \--> claims     published claims about machines, computed again
 //!                    prices --------/
 //! ```
 //!
-//! **Limits.** Figures of one machine at one time: neighbours, firmware and the day of the week are not in them.
-//! Measure more than one and compare before you buy hundreds.
+//! **Limits.** A card describes one machine at one time: neighbours, firmware and the day of the week change its
+//! figures. Before you buy hundreds, measure several and compare them.
 //!
 //! **Example.**
 //!
@@ -43,7 +43,7 @@ pub mod scaling;
 
 pub use card::{Card, CardError, Figure, Origin, OriginKind};
 
-/// The name of a variant, as in JSON.
+/// Returns the name of a variant as JSON has it; empty if it is not a plain variant.
 fn variant_name(variant: impl serde::Serialize) -> String {
     serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

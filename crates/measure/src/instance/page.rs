@@ -1,13 +1,13 @@
-//! A card as a table of figures, as CSV, and as one HTML page.
+//! Shows a card as a table of figures, as CSV, and as one HTML page.
 //!
-//! **Why.** People look at a card before they compare it: what there is, how well it is known, and what is missing.
+//! **Why.** People look at a card before they compare it: which figures it has, how precise they are, and which are
+//! missing.
 //!
-//! **How.** [`rows`] is the one list behind all of them: title, figure, interval, in the order of
-//! [`super::figures::FIGURES`]. The page adds the facts, what is missing and why, the samples of each figure in the
-//! order they were taken (as parts of their mean, so that a drift of any group shows), and where the disk was measured
-//! the pictures of `tune`.
+//! **How.** [`rows`] lists title, figure and interval for tables, in the order of [`super::figures::FIGURES`]. The page
+//! adds the facts, the missing figures with the reasons, the samples of each figure in the order they were taken (as
+//! parts of their mean, so that a drift of any group shows), and, if the disk was measured, the pictures of `tune`.
 //!
-//! **Limits.** The pictures of the disk need the report of `tune`, which the card does not hold.
+//! **Limits.** The pictures of the disk need the report of `tune`, which is not part of the card.
 //!
 //! **Example.** `hashing, one thread`, `27.1 GB/s`, `27 to 27.3`.
 
@@ -19,20 +19,20 @@ use super::figures::{self, FigureKind};
 use super::{Card, Figure};
 use crate::tune::{TuneReport, pictures};
 
-/// One figure as people read it.
+/// One figure, formatted for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Key of the figure.
+    /// The figure's key.
     pub key: String,
-    /// What it is.
+    /// The figure's name.
     pub title: String,
-    /// With its unit.
+    /// The value with its unit.
     pub value: String,
-    /// Ends of the 95 % interval; empty where there is none.
+    /// The ends of the 95 % interval; empty if there is none.
     pub interval: String,
 }
 
-/// Groups of keys, in the order of the table of figures, and what to call them.
+/// Groups of keys in the order of the table of figures, with their headings.
 const GROUPS: [(&str, &str); 7] = [
     ("cpu", "Processor"),
     ("memory", "Memory"),
@@ -43,13 +43,12 @@ const GROUPS: [(&str, &str); 7] = [
     ("stress_ng", "stress-ng"),
 ];
 
-/// The part of a key before its first point.
+/// Returns the part of a key before its first point.
 fn group_of(key: &str) -> &str {
     key.split_once('.').map_or(key, |(group, _)| group)
 }
 
-/// The figures of a card by group: what the group is called, and a row for each of its figures. Groups without figures
-/// are left out.
+/// Returns the figures of a card by group: the heading, and a row for each figure. Leaves out groups without figures.
 #[must_use]
 pub fn rows(card: &Card) -> Vec<(&'static str, Vec<Row>)> {
     let of_group = |group: &str| {
@@ -62,14 +61,14 @@ pub fn rows(card: &Card) -> Vec<(&'static str, Vec<Row>)> {
 
 fn row(key: &str, figure: &Figure) -> Option<Row> {
     let FigureKind { unit, .. } = figures::kind(key)?;
-    // A rate has no negative end, however wide its interval is.
+    // No figure is below 0, however wide its interval is.
     let interval = figure
         .interval()
         .map_or_else(String::new, |[low, high]| format!("{} to {}", unit.format(low.max(0.0)), unit.format(high)));
     Some(Row { key: key.to_owned(), title: figures::title(key), value: unit.format(figure.value), interval })
 }
 
-/// A line for each figure: `key,value,low,high,samples`; the ends are empty where there is no interval.
+/// Returns CSV with a line for each figure: `key,value,low,high,samples`; without an interval, its ends are empty.
 #[must_use]
 pub fn csv(card: &Card) -> String {
     let rows = card.keys().into_iter().filter_map(|key| {
@@ -80,14 +79,14 @@ pub fn csv(card: &Card) -> String {
     Table::new("", ["key", "value", "low", "high", "samples"], rows).to_csv()
 }
 
-/// The whole card in one HTML page, with the pictures of its disk where they are given.
+/// Returns the whole card as one HTML page, with the pictures of its disk if `disk` is given.
 #[must_use]
 pub fn html(card: &Card, disk: Option<&TuneReport>) -> String {
     let (title, sections) = sections(card, disk);
     page::html(&title, &sections)
 }
 
-/// Title and sections of the page.
+/// Returns the title and the sections of the page.
 #[must_use]
 pub fn sections(card: &Card, disk: Option<&TuneReport>) -> (String, Vec<Section>) {
     let title = format!("{}: what this machine does", card.name);
@@ -96,6 +95,7 @@ pub fn sections(card: &Card, disk: Option<&TuneReport>) -> (String, Vec<Section>
         let rows = rows.into_iter().map(|row| [row.title, row.value, row.interval]);
         sections.push(Section::new(heading, [Table::new("", ["figure", "value", "95 % interval"], rows).into()]));
     }
+
     let charts = samples(card);
     if !charts.is_empty() {
         let text = "Each line is a figure, its samples in the order they were taken, as parts of their mean. A line \
@@ -106,17 +106,19 @@ pub fn sections(card: &Card, disk: Option<&TuneReport>) -> (String, Vec<Section>
     for (name, charts) in disk.map(pictures::charts).unwrap_or_default() {
         sections.push(Section::new(format!("Disk: {}", name.replace('-', " ")), [Block::Picture(charts)]));
     }
+
     let facts = card.facts.iter().map(|(name, text)| [name.clone(), text.clone()]);
     sections.push(Section::new("Facts", [Table::new("", ["name", "what"], facts).into()]));
     (title, sections)
 }
 
-/// Where the figures come from, what to doubt, and what there is none of.
+/// Returns the section with the origin of the figures, the warnings, and the missing figures.
 fn summary(card: &Card) -> Section {
     let fact = |name: &str| card.facts.get(name).cloned();
     let kernel = fact("os.kernel").map(|release| format!("Linux {release}"));
     let known: Vec<String> = [fact("cpu.model"), fact("machine.product"), kernel].into_iter().flatten().collect();
     let machine = if known.is_empty() { "Unknown machine".to_owned() } else { known.join(", ") };
+
     let mut blocks = vec![Block::Text(format!("{machine}. Measured by {}, {}.", card.origin.source, card.origin.date))];
     blocks.push(Block::Warnings(card.warnings.clone()));
     if !card.missing.is_empty() {
@@ -126,7 +128,7 @@ fn summary(card: &Card) -> Section {
     Section { heading: "Summary".to_owned(), blocks }
 }
 
-/// Samples of each group over their order, as parts of their mean; groups without samples have no chart.
+/// Returns a chart for each group that has samples: each sample as a part of its figure's mean, in order.
 fn samples(card: &Card) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (group, heading) in GROUPS {
@@ -134,7 +136,8 @@ fn samples(card: &Card) -> Vec<Chart> {
         for key in card.keys().into_iter().filter(|key| group_of(key) == group) {
             let Some(figure) = card.figures.get(key).filter(|figure| figure.samples.len() >= 2) else { continue };
             let mean = figure.samples.iter().sum::<f64>() / figure.samples.len() as f64;
-            // Along the whole width however many there are: groups take different numbers of samples.
+
+            // Spread over the whole width: figures have different numbers of samples.
             let at = |index: usize| (index as f64 + 0.5) / figure.samples.len() as f64;
             let points = figure.samples.iter().enumerate().map(|(index, sample)| (at(index), sample / mean)).collect();
             layers.push(Layer::Line { name: figures::title(key), points, dashed: false });

@@ -1,14 +1,13 @@
-//! What machines and network volumes cost: a file of prices with their date.
+//! Reads files with the prices of machines and network volumes.
 //!
-//! **Why.** Prices change and depend on the region and on what one commits to. A price without these is no price, so
-//! none is part of the program: they come from a file that says as of when, where, in which currency and who says so.
+//! **Why.** Prices change, and depend on the region and on the commitment. No price is therefore part of the program:
+//! prices come from a file that states their date, region, currency and source.
 //!
-//! **How.** YAML, see "Price files" in docs/formats.md. Prices of machines are kept for a year of 365 days (8760
-//! hours), those of volumes for a month, a twelfth of it. Several files are read as one list if their currency is the
-//! same.
+//! **How.** YAML, see "Price files" in docs/formats.md. Prices of machines are stored for a year of 365 days (8760
+//! hours), those of volumes for a month, a twelfth of that. Several files with the same currency are read as one list.
 //!
-//! **Limits.** List prices: discounts, taxes, traffic and support are what the file makes of them. A file is not
-//! checked against a provider; prices older than two years, or of a day to come, are told.
+//! **Limits.** Whether prices include discounts, taxes, traffic and support is up to the file. No file is checked
+//! against a provider; prices that are two years old, or of a day to come, get a warning.
 //!
 //! **Example.**
 //!
@@ -37,19 +36,19 @@ use plimsoll_files::fields::{Field, Fields, Schema};
 use plimsoll_files::{Code, ConfigError, yaml};
 use plimsoll_sim::device::presets::{self, Volume};
 
-/// Hours of a year, as clouds bill it: 365 days.
+/// Hours of a year: clouds bill 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
 
 /// Months of a year.
 pub const MONTHS_PER_YEAR: f64 = 12.0;
 
-/// The highest price: nothing costs more in any currency, and sums of such prices are still numbers.
+/// The highest price: nothing costs more in any currency, and sums of such prices are still finite.
 const PRICE_MAX: f64 = 1e12;
 
-/// The longest name of an instance or a currency.
+/// The longest name of an instance or a currency, in characters.
 const NAME_MAX_CHARS: usize = 64;
 
-/// Prices older than so many years are told.
+/// Age in whole years from which on prices get a warning.
 const OLD_YEARS: i32 = 2;
 
 const FILE: Schema<'static> = Schema {
@@ -94,18 +93,17 @@ const VOLUME: Schema<'static> = Schema {
 /// The price of one kind of machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstancePrice {
-    /// Its name, as on its card.
+    /// The machine's name, as on its card.
     pub name: String,
-    /// For a year, in the currency of the list; above 0.
+    /// Price of a year, in the currency of the list; above 0.
     pub per_year: f64,
-    /// What one commits to for this price: `on demand`, `1 year`.
+    /// The commitment that this price needs: `on demand`, `1 year`.
     pub commitment: String,
-    /// A machine of the list that differs in nothing but that it has no local disks, so that the difference is what
-    /// the disks cost.
+    /// A machine of the list that only lacks the local disks, so that the difference in price is the cost of the disks.
     pub without_disks: Option<String>,
-    /// As of when: year, month or day.
+    /// The year, month or day of the price.
     pub date: String,
-    /// Who says so.
+    /// Who states the price.
     pub source: String,
 }
 
@@ -114,19 +112,19 @@ pub struct InstancePrice {
 pub struct VolumePrice {
     /// The volume, with the provider's limits.
     pub volume: &'static Volume,
-    /// For a GiB and month; above 0.
+    /// Price of a GiB for a month; above 0.
     pub per_gib_month: f64,
-    /// For an operation a second and month, of those that are not included; 0 where operations come with the size.
+    /// Price of an operation a second for a month, beyond those included; 0 if operations come with the size.
     pub per_iops_month: f64,
-    /// Operations a second that come with each volume.
+    /// Operations a second included in the price of each volume.
     pub iops_included: f64,
-    /// For a MiB/s and month, of those that are not included; 0 where bandwidth comes with size or operations.
+    /// Price of a MiB/s for a month, beyond those included; 0 if bandwidth comes with size or operations.
     pub per_mibps_month: f64,
-    /// MiB/s that come with each volume.
+    /// MiB/s included in the price of each volume.
     pub mibps_included: f64,
-    /// As of when: year, month or day.
+    /// The year, month or day of the price.
     pub date: String,
-    /// Who says so.
+    /// Who states the price.
     pub source: String,
 }
 
@@ -135,7 +133,7 @@ pub struct VolumePrice {
 pub struct PriceList {
     /// The currency, as the files name it: `USD`.
     pub currency: String,
-    /// Where the prices hold, one for each file.
+    /// The region of each file's prices.
     pub regions: Vec<String>,
     /// Machines, in the order of the files.
     pub instances: Vec<InstancePrice>,
@@ -144,14 +142,13 @@ pub struct PriceList {
 }
 
 impl PriceList {
-    /// The price of the machine of this name, in any case.
+    /// Returns the price of the machine called `name`, in upper or lower case.
     #[must_use]
     pub fn instance(&self, name: &str) -> Option<&InstancePrice> {
         self.instances.iter().find(|price| price.name.eq_ignore_ascii_case(name))
     }
 
-    /// What a reader should know before believing the prices: that they are old, of a day to come, or of several
-    /// regions.
+    /// Returns reasons to doubt the prices: they are old, of a day to come, or of several regions.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings_on(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())
@@ -161,6 +158,7 @@ impl PriceList {
         let of_instances = self.instances.iter().map(|price| (&price.date, "instances"));
         let dated = of_instances.chain(self.volumes.iter().map(|price| (&price.date, price.volume.name)));
         let mut warnings: Vec<String> = Vec::new();
+
         for (date, what) in dated {
             let Some([first, last]) = parse_date(date) else { continue };
             let years = full_years(last, today);
@@ -175,6 +173,7 @@ impl PriceList {
                 warnings.push(warning);
             }
         }
+
         if let [first, others @ ..] = self.regions.as_slice()
             && others.iter().any(|region| region != first)
         {
@@ -183,13 +182,14 @@ impl PriceList {
         warnings
     }
 
-    /// Adds the prices of another file. `source` is its text, for the message.
+    /// Adds the prices of another file. `source` is that file, for messages.
     fn add(&mut self, other: PriceList, source: &Source) -> Result<(), ConfigError> {
         if other.currency != self.currency {
             let message = format!("prices in {} beside prices in {}", other.currency, self.currency);
             let help = "give all prices in one currency: convert one of the files";
             return Err(source.error(Code::InvalidValue, message).with_help(help).with_key("currency"));
         }
+
         let twice = other.instances.iter().map(|price| &price.name).find(|name| self.instance(name).is_some());
         let volume = |name: &str| self.volumes.iter().any(|known| known.volume.name == name);
         let twice = twice.cloned().or_else(|| {
@@ -200,6 +200,7 @@ impl PriceList {
             let message = format!("another of the files has a price of {} too", quoted(&name));
             return Err(source.error(Code::DuplicateName, message).with_help("remove one of the two"));
         }
+
         self.regions.extend(other.regions);
         self.instances.extend(other.instances);
         self.volumes.extend(other.volumes);
@@ -207,19 +208,20 @@ impl PriceList {
     }
 }
 
-/// Reads the text of a price file; `source_name` is for messages.
+/// Reads prices from a text; `source_name` is for messages.
 ///
 /// # Errors
-/// No YAML, keys that do not exist or are missing, prices that are not above 0 or that no volume has, another currency in a row, a date that
-/// is none, a name twice, a volume that the table of presets does not have.
+/// The text is not YAML; a key is unknown or missing; a price is not above 0, or is of something that comes with the
+/// volume; a row is in another currency; a date is not one; a name is there twice; `without_disks` names no instance
+/// of the text; the table of presets does not have a volume.
 pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads price files as one list; `None` without files.
+/// Reads price files into one list; returns `None` without files.
 ///
 /// # Errors
-/// As [`parse`]; a file cannot be read, has another currency than the first, or a price that an earlier one has.
+/// As [`parse`]; a file cannot be read, differs in currency from the first, or repeats a price of an earlier one.
 pub fn read_files<P: AsRef<Path>>(paths: &[P]) -> Result<Option<PriceList>, ConfigError> {
     let mut list: Option<PriceList> = None;
     for path in paths {
@@ -243,6 +245,7 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
         source: fields.required("source", "say where the prices come from")?.string()?,
         commitment: fields.optional("commitment", Field::string)?,
     };
+
     let region = fields.required("region", "say where the prices hold, as us-east-1")?.string()?;
     if fields.get("instances").or_else(|| fields.get("volumes")).is_none() {
         return Err(fields.missing("instances", help));
@@ -250,6 +253,7 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
     let entries = |key| fields.or(key, Vec::new(), Field::list);
     let mut list =
         PriceList { currency: common.currency.clone(), regions: vec![region], instances: vec![], volumes: vec![] };
+
     let mut references = Vec::new();
     for entry in entries("instances")? {
         let price = instance(&entry, &common, &mut references)?;
@@ -258,6 +262,7 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
         }
         list.instances.push(price);
     }
+
     for entry in entries("volumes")? {
         let price = volume(&entry, &common)?;
         if list.volumes.iter().any(|known| known.volume.name == price.volume.name) {
@@ -265,6 +270,7 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
         }
         list.volumes.push(price);
     }
+
     let names: Vec<&str> = list.instances.iter().map(|price| price.name.as_str()).collect();
     match references.iter().find(|field| field.text().is_ok_and(|name| !names.contains(&name))) {
         Some(field) => Err(field.unknown_name("instance", &names)),
@@ -272,7 +278,7 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
     }
 }
 
-/// What holds for every price of a file that does not say otherwise.
+/// The values that hold for each price of a file unless its row has its own.
 struct Common {
     currency: String,
     date: String,
@@ -281,7 +287,7 @@ struct Common {
 }
 
 impl Common {
-    /// Checks the currency of a row; its date and source.
+    /// Checks the currency of a row, and returns the row's date and source.
     fn of_row(&self, fields: &Fields<'_>) -> Result<(String, String), ConfigError> {
         if let Some(field) = fields.get("currency")
             && field.text()? != self.currency
@@ -301,6 +307,7 @@ fn instance<'a>(
 ) -> Result<InstancePrice, ConfigError> {
     let fields = Fields::read(entry, &INSTANCE)?;
     let name = name(&fields.required("name", "name the instance as its card does, as i3en.24xlarge")?)?;
+
     let one_of = "write one of `per_hour`, `per_year`, or `per_core_year` with `cores`";
     let stated: Vec<&str> =
         ["per_hour", "per_year", "per_core_year"].into_iter().filter(|key| fields.get(key).is_some()).collect();
@@ -321,11 +328,13 @@ fn instance<'a>(
         let error = cores.error(Code::Ignored, "`cores` says nothing beside a price of the whole instance");
         return Err(error.with_help("remove it, or write `per_core_year`"));
     }
+
     let Some(commitment) = fields.optional("commitment", Field::string)?.or_else(|| common.commitment.clone()) else {
         return Err(
             fields.missing("commitment", "say what this price commits to: `on demand`, `1 year`; or once for all")
         );
     };
+
     references.extend(fields.get("without_disks"));
     let (date, source) = common.of_row(&fields)?;
     Ok(InstancePrice {
@@ -346,6 +355,7 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
         let names: Vec<&str> = known.iter().map(|volume| volume.name).collect();
         return Err(name.unknown_name("volume", &names));
     };
+
     let figure = |field: &Field<'_>| field.number(|number| (0.0..=PRICE_MAX).contains(&number), "from 0 to 1e12");
     let optional = |key: &str| fields.or(key, 0.0, figure);
     let sold = |key: &str, what: &str, is_sold: bool| {
@@ -362,6 +372,7 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
             _ => Ok(price),
         }
     };
+
     let per_iops_month = sold("per_iops_month", "operations", volume.iops_ratio.is_some())?;
     let per_mibps_month = sold("per_mibps_month", "bandwidth", volume.mib_ratio.is_some())?;
     let (date, source) = common.of_row(&fields)?;
@@ -377,14 +388,14 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
     })
 }
 
-/// A price, which is above 0: nothing is free, and no price at all is no entry.
+/// Reads a price above 0: nothing is free, and what has no price has no entry.
 fn price(fields: &Fields<'_>, key: &str) -> Result<f64, ConfigError> {
     let field = fields.required(key, "write the price")?;
     let is_price = |number: f64| number > 0.0 && number <= PRICE_MAX;
     field.number(is_price, "above 0 and up to 1e12; remove the entry where there is no price")
 }
 
-/// A name that fits a line.
+/// Reads a name of at most 64 printable characters.
 fn name(field: &Field<'_>) -> Result<String, ConfigError> {
     let text = field.text()?;
     if text.chars().count() > NAME_MAX_CHARS || text.chars().any(char::is_control) {
@@ -399,7 +410,7 @@ fn twice(entry: &Field<'_>, name: &str) -> ConfigError {
     entry.error(Code::DuplicateName, message).with_help("remove one of the two")
 }
 
-/// A year, a month or a day.
+/// Reads a date: a year, a month or a day.
 fn date(field: &Field<'_>) -> Result<String, ConfigError> {
     let text = field.text()?;
     if parse_date(text).is_none() {
@@ -409,7 +420,7 @@ fn date(field: &Field<'_>) -> Result<String, ConfigError> {
     Ok(text.to_owned())
 }
 
-/// The first and the last day that `2019`, `2019-05` or `2019-05-08` may mean.
+/// Returns the first and the last day that `2019`, `2019-05` or `2019-05-08` may mean.
 fn parse_date(text: &str) -> Option<[Date; 2]> {
     let mut parts = text.split('-');
     let mut part = |digits: usize| -> Option<Option<i16>> {
@@ -419,6 +430,7 @@ fn parse_date(text: &str) -> Option<[Date; 2]> {
     };
     let (year, month, day) = (part(4)??, part(2)?, part(2)?);
     let is_whole = parts.next().is_none();
+
     let month_of = |default: i16| i8::try_from(month.unwrap_or(default)).ok();
     let last_month = Date::new(year, month_of(12)?, 1).ok()?;
     let last_day = day.map_or(Some(last_month.days_in_month()), |day| i8::try_from(day).ok())?;
@@ -427,7 +439,7 @@ fn parse_date(text: &str) -> Option<[Date; 2]> {
     is_whole.then_some([first, last])
 }
 
-/// Whole years from `from` to `to`.
+/// Returns the whole years from `from` to `to`.
 fn full_years(from: Date, to: Date) -> i32 {
     let is_before_its_day = (to.month(), to.day()) < (from.month(), from.day());
     i32::from(to.year()) - i32::from(from.year()) - i32::from(is_before_its_day)

@@ -1,16 +1,16 @@
-//! What others published about machines, copied by hand as cards.
+//! Figures that others published about machines, copied by hand into cards.
 //!
-//! **Why.** A claim about a machine is checked against figures that stand where the claim stands.
+//! **Why.** A claim about a machine is checked against the figures that its own source states.
 //!
-//! **How.** Cards of JSON in `published/`, parsed once; [`find`] gives a copy. [`LEDGER`] is a file of claims over them
+//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`LEDGER`] is a file of claims about them
 //! (see [`super::claims`]).
 //!
 //! The figures are those of ScyllaDB's article on i3en.24xlarge of May 2019: processor (stress-ng), network (iperf) and
 //! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are what Amazon states:
-//! 8 x 1900 GB and 8 x 7500 GB. Rates of small packets are numbers of datagrams over the 60.3 s of the run.
-//! stress-ng's version is not stated, but that the machines were run alike is: the fact `stress_ng.version` says so.
+//! 8 x 1900 GB and 8 x 7500 GB. Rates of small packets are numbers of datagrams over the 60.3 s of the run. The
+//! article does not state the version of stress-ng, only that all machines ran alike: the fact `stress_ng.version`.
 //!
-//! **Limits.** Figures as rounded as they were published; one run each.
+//! **Limits.** The figures are rounded as published, from one run each.
 //!
 //! **Example.**
 //!
@@ -27,7 +27,7 @@ use super::Card;
 
 /// The claims of the article on i3en.24xlarge.
 pub const LEDGER: &str = include_str!("published/i3en-meganode.yaml");
-/// What messages call [`LEDGER`].
+/// The name of [`LEDGER`] in messages.
 pub const LEDGER_NAME: &str = "i3en-meganode.yaml (built in)";
 
 const TEXTS: [&str; 3] = [
@@ -39,13 +39,13 @@ const TEXTS: [&str; 3] = [
 static CARDS: LazyLock<Vec<Card>> =
     LazyLock::new(|| TEXTS.iter().filter_map(|text| Card::from_json("published", text).ok()).collect());
 
-/// The card of that name, in any case.
+/// Returns a copy of the published card called `name`, in upper or lower case.
 #[must_use]
 pub fn find(name: &str) -> Option<Card> {
     CARDS.iter().find(|card| card.name.eq_ignore_ascii_case(name)).cloned()
 }
 
-/// Names of all cards, in the order of the alphabet.
+/// Returns the names of all cards in alphabetical order.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     CARDS.iter().map(|card| card.name.as_str()).collect()

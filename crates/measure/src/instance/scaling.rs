@@ -1,25 +1,25 @@
-//! What a family of machines makes of its sizes: advertised against measured, and how the two part.
+//! Judges how the figures of a family of machines scale with size: advertised against measured.
 //!
-//! **Why.** A larger machine should carry more. Where it does not, the way in which it does not tells where to look: a
-//! figure that grows but stays below (requests of the wrong size, a disk that is slower than it is said to be) is
-//! another fault than one that stands still (a limit before the disks). The two were once hunted as one.
+//! **Why.** A larger machine should carry more. If it does not, the shape of the figure tells where to look: a figure
+//! that grows but stays low (requests of the wrong size, a disk slower than stated) is another fault than one that
+//! stands still (a limit before the disks). The two were once hunted as one.
 //!
-//! **How.** A [`Family`] is a list of [`Size`]s, from the table of presets, a CSV or cards. [`report`] takes each of the
-//! four figures over the sizes, in the order of their vCPUs, and gives it a [`Shape`]:
+//! **How.** A [`Family`] is a list of [`Size`]s, from the table of presets, a CSV or cards. [`report`] follows each of
+//! the four figures over the sizes, in the order of their vCPUs, and finds its [`Shape`]:
 //!
 //! - A measured figure *departs* if it is below 90 % of the advertised one: two runs on the same kind of disk differ by
-//!   some per cent, so that 10 % ([`SAME_FIGURE`]) say something.
-//! - It *plateaus* if the figures of the last sizes (two or more) are within 10 % of each other, while what is
-//!   advertised (or, where nothing is, the number of vCPUs) grows by a quarter or more over them, and the last one
-//!   departs. One size is enough where it departs at a power of two of bytes per second.
-//! - It *scales but low* if it departs at the largest size, does not plateau, and is more than 10 % above that of the
-//!   smallest size there; if not, it is *low without growth*.
+//!   some per cent, so that 10 % ([`SAME_FIGURE`]) are evidence.
+//! - It *plateaus* if the figures of the last sizes (two or more) are within 10 % of each other, while the advertised
+//!   figure (or, without one, the number of vCPUs) grows by a quarter or more over them, and the last one departs or
+//!   has no advertised figure. One size is enough if it departs at a power of two of bytes per second.
+//! - It *scales but low* if it departs at the largest size, does not plateau, and exceeds that of the smallest size by
+//!   more than 10 %; if it does not, it is *low without growth*.
 //!
 //! For a plateau, known causes are tried (`scaling/cause.rs`): a power of two, the same disks, one submitting thread,
 //! reads and writes that stop at the same rate.
 //!
-//! **Limits.** Nothing says what a size is but its name or its number of vCPUs. A cause that fits is a place to look at,
-//! not a proof. Without an advertised figure only plateaus are found.
+//! **Limits.** A size is known only by its name or its number of vCPUs. A cause that fits is a place to look at, not a
+//! proof. Without an advertised figure only plateaus are found.
 //!
 //! **Example.**
 //!
@@ -53,7 +53,7 @@ pub use output::{page, pictures, to_csv};
 
 pub use plimsoll_files::presets::SAME_FIGURE;
 
-/// The four figures: key of a card, and name.
+/// The four figures: key on a card, and name.
 pub const FIGURES: [(&str, &str); 4] = [
     ("disk.read_iops", "read IOPS"),
     ("disk.read_bytes_per_s", "read bandwidth"),
@@ -61,7 +61,7 @@ pub const FIGURES: [(&str, &str); 4] = [
     ("disk.write_bytes_per_s", "write bandwidth"),
 ];
 
-/// Which of [`FIGURES`] are operations per second; the others are bytes per second.
+/// Returns whether a figure of [`FIGURES`] is operations per second; the others are bytes per second.
 #[must_use]
 pub(crate) fn is_iops(figure: usize) -> bool {
     matches!(figure, 0 | 2)
@@ -70,37 +70,37 @@ pub(crate) fn is_iops(figure: usize) -> bool {
 /// One size of a family. Figures are in the order of [`FIGURES`], operations and bytes per second, above 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Size {
-    /// Name of the instance.
+    /// The name of the instance.
     pub name: String,
-    /// How large it is, in vCPUs, above 0.
+    /// The size in vCPUs, above 0.
     pub vcpus: f64,
-    /// How many local disks it has.
+    /// The number of local disks.
     pub n_disks: Option<u32>,
-    /// What was measured.
+    /// The measured figures.
     pub measured: [Option<f64>; 4],
-    /// What is advertised or was expected.
+    /// The figures advertised or expected.
     pub advertised: [Option<f64>; 4],
-    /// Which of the two each of them is; of no meaning where there is none.
+    /// The kind of each advertised figure; ignored where there is none.
     pub advertised_kind: [AdvertisedKind; 4],
-    /// CPU time that a 4 KiB read takes where it was measured, in nanoseconds.
+    /// CPU time of a 4 KiB read in nanoseconds, if it was measured.
     pub submission_ns: Option<f64>,
 }
 
-/// What an advertised figure rests on.
+/// The basis of an advertised figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdvertisedKind {
     /// The provider states it.
     #[default]
     Stated,
-    /// It was inferred from measured figures of small sizes: that these agree with it says nothing.
+    /// It was inferred from measured figures of small sizes, so their agreement proves nothing.
     Inferred,
-    /// Nothing is advertised; somebody expected it, from an older preset for instance.
+    /// Nothing is advertised, but a figure was expected, for instance from an older preset.
     Expected,
 }
 
 impl AdvertisedKind {
-    /// In a sentence, where `advertised` would stand.
+    /// Returns the word for a sentence, in the place of `advertised`.
     #[must_use]
     pub(crate) fn as_word(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl AdvertisedKind {
         }
     }
 
-    /// Behind a figure in a column `advertised`.
+    /// Returns the mark behind a figure in a column `advertised`.
     fn mark(self) -> &'static str {
         match self {
             AdvertisedKind::Stated => "",
@@ -123,44 +123,44 @@ impl AdvertisedKind {
 /// Sizes to compare.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
-    /// What they have in common: `i7i`.
+    /// The family's name: `i7i`.
     pub name: String,
     /// Where the figures come from.
     pub source: String,
-    /// In any order.
+    /// The sizes, in any order.
     pub sizes: Vec<Size>,
 }
 
-/// Families that were read, and what a reader should know of how.
+/// Families that were read, and warnings about them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input {
-    /// At least two sizes with measured figures each.
+    /// The families, each with at least two sizes that have measured figures.
     pub families: Vec<Family>,
-    /// What was left out, and what is suspicious.
+    /// Names left out, and suspicious figures.
     pub warnings: Vec<String>,
 }
 
-/// How a figure goes with size.
+/// How a figure changes with size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// No size is below 90 % of what is advertised.
+    /// No size is below 90 % of the advertised figure.
     AsAdvertised,
-    /// Some are, the largest with an advertised figure is not.
+    /// Some sizes are below 90 % of it, but not the largest that has an advertised figure.
     LowAtSomeSizes,
-    /// It grows, and the largest size with an advertised figure is below 90 % of what is advertised.
+    /// The figure grows, and the largest size with an advertised figure is below 90 % of it.
     ScalesButLow,
-    /// It does not grow from the smallest size to the largest, which is below 90 % of what is advertised, and is no
-    /// plateau: what is advertised is as flat, or the figure falls.
+    /// The figure does not grow from the smallest size to the largest, which is below 90 % of the advertised one. It is
+    /// no plateau: the advertised figure is as flat, or the measured one falls.
     LowWithoutGrowth,
-    /// It stands still while size grows.
+    /// The figure stands still while size grows.
     Plateaus,
-    /// It grows; nothing is advertised for any size.
+    /// The figure does not plateau, and nothing is advertised for any size.
     Grows,
 }
 
 impl Shape {
-    /// In words.
+    /// Returns the shape in words.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ impl Shape {
         }
     }
 
-    /// Whether this is what somebody should look into.
+    /// Returns whether the shape is a reason to investigate.
     #[must_use]
     pub fn is_finding(self) -> bool {
         matches!(self, Shape::LowAtSomeSizes | Shape::ScalesButLow | Shape::LowWithoutGrowth | Shape::Plateaus)
@@ -183,30 +183,30 @@ impl Shape {
 /// A figure at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalePoint {
-    /// Name of the instance.
+    /// The name of the instance.
     pub instance: String,
-    /// Its size.
+    /// The instance's size.
     pub vcpus: f64,
-    /// Operations or bytes per second.
+    /// The measured figure, in operations or bytes per second.
     pub measured: f64,
-    /// The same.
+    /// The advertised figure, in the same unit.
     pub advertised: Option<f64>,
-    /// What that rests on; `None` where there is none.
+    /// The basis of the advertised figure, if there is one.
     pub advertised_kind: Option<AdvertisedKind>,
-    /// How much more was measured than is advertised, in per cent of the latter.
+    /// The measured figure less the advertised one, in per cent of the advertised one.
     pub difference_pct: Option<f64>,
-    /// Whether that is below -10.
+    /// Whether the difference is below -10 %.
     pub departs: bool,
 }
 
-/// Where a figure stands still.
+/// The sizes over which a figure stands still.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plateau {
-    /// The mean of the sizes on it, operations or bytes per second.
+    /// The mean of these sizes, in operations or bytes per second.
     pub value: f64,
-    /// The first instance on it.
+    /// The smallest instance on the plateau.
     pub from: String,
-    /// How many sizes are on it.
+    /// The number of sizes on the plateau.
     pub sizes: usize,
     /// Known causes that fit, as sentences; empty if none does.
     pub causes: Vec<String>,
@@ -215,48 +215,48 @@ pub struct Plateau {
 /// One figure over the sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureReport {
-    /// Key of a card: `disk.read_iops`.
+    /// The key on a card: `disk.read_iops`.
     pub key: &'static str,
-    /// For people.
+    /// The name for people.
     pub title: &'static str,
-    /// How it goes with size.
+    /// The shape.
     pub shape: Shape,
-    /// The first instance from which on every size departs.
+    /// The first instance from which on every size with an advertised figure departs.
     pub departs_from: Option<String>,
-    /// Where it stands still.
+    /// The plateau, if there is one.
     pub plateau: Option<Plateau>,
-    /// All of it in words.
+    /// The judgement in words.
     pub sentence: String,
-    /// By rising size.
+    /// The sizes that have the figure, from the smallest.
     pub points: Vec<ScalePoint>,
 }
 
-/// One family.
+/// The report on one family.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FamilyReport {
-    /// What the sizes have in common.
+    /// The family's name.
     pub family: String,
     /// Where the figures come from.
     pub source: String,
-    /// Those that at least two sizes have, in the order of [`FIGURES`].
+    /// The figures that at least two sizes have, in the order of [`FIGURES`].
     pub figures: Vec<FigureReport>,
 }
 
-/// Everything.
+/// The report on all families.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalingReport {
-    /// Version of this form.
+    /// The version of this report's schema.
     pub schema: u32,
-    /// Version of the program.
+    /// The version of the program.
     pub plimsoll: &'static str,
-    /// In the order they were given.
+    /// The families in the order they were given.
     pub families: Vec<FamilyReport>,
-    /// What was left out, and what is suspicious.
+    /// Names left out, and suspicious figures.
     pub warnings: Vec<String>,
 }
 
 impl ScalingReport {
-    /// Whether any figure departs or plateaus.
+    /// Returns whether any figure departs or plateaus.
     #[must_use]
     pub fn has_finding(&self) -> bool {
         self.families.iter().flat_map(|family| &family.figures).any(|figure| figure.shape.is_finding())
@@ -279,7 +279,7 @@ pub fn report(input: Input) -> ScalingReport {
     }
 }
 
-/// A figure of [`FIGURES`] for people.
+/// Prints a figure of [`FIGURES`] for people.
 #[must_use]
 pub fn format_figure(figure: usize, value: f64) -> String {
     if is_iops(figure) {

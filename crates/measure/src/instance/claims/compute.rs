@@ -1,25 +1,25 @@
-//! What a claim comes to, and whether that is what it states.
+//! Computes the value of a claim, and compares it with the stated one.
 //!
-//! **Why.** Numbers in articles are rounded, inputs and results alike; what is right must not be called wrong for it.
+//! **Why.** Numbers in articles are rounded, inputs and results alike; a right number must not be called wrong for it.
 //!
 //! **How.** Every input carries half of its last digit. [`value`] computes the value, and the least and largest that
-//! the inputs allow; [`fit`] compares with what is stated, the strictest rule first.
+//! the inputs allow; [`fit`] compares them with the stated number, the strictest rule first.
 //!
-//! **Limits.** The least and largest value assume that all roundings go the same way.
+//! **Limits.** The least and the largest value assume the worst case of all roundings at once.
 //!
-//! **Example.** 8.3 against 6.5 GB/s is 27.7 %, from 26.0 to 29.5 %. "27 %" is that with a digit cut off.
+//! **Example.** 8.3 against 6.5 GB/s is 27.7 %, from 26.0 to 29.5 %. "27 %" is that number, cut off.
 
 use super::{Bound, Claim, Factor, Kind, Machine};
 
-/// A number that goes into a computation.
+/// An input of a computation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) value: f64,
-    /// How far the true one may be from it by rounding.
+    /// The largest distance of the true value by rounding.
     pub(super) half: f64,
 }
 
-/// A result and what rounding of its inputs makes possible.
+/// A result, and the range that the rounding of its inputs allows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Computed {
     pub(super) value: f64,
@@ -40,23 +40,22 @@ impl Computed {
         Computed { value: self.value / input.value, low: self.low / (input.value + input.half), high: self.high / low }
     }
 
-    /// All three by the same function, which must not fall.
+    /// Applies `change`, which must not decrease, to all three.
     pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Computed {
         Computed { value: change(self.value), low: change(self.low), high: change(self.high) }
     }
 }
 
-/// How a computed value and a stated one go together.
+/// Whether a computed value is the stated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Exact,
-    /// With the reason.
+    /// It is, within the rounding that this names.
     Rounded(&'static str),
     No,
 }
 
-/// What a claim comes to. Readers have seen to it that all figures are there; one that is not makes it NaN, which fits
-/// nothing.
+/// Computes a claim. The reader has checked that all figures are there; a missing one gives NaN, which fits nothing.
 pub(super) fn value(kind: &Kind, machines: &[Machine]) -> Computed {
     match kind {
         Kind::Percent { figure, of, against } => ratio(machines, figure, *of, *against).map(as_difference_pct),
@@ -74,12 +73,12 @@ pub(super) fn value(kind: &Kind, machines: &[Machine]) -> Computed {
     }
 }
 
-/// The figure of one machine in parts of another's.
+/// Returns the figure of machine `of` divided by that of `against`.
 pub(super) fn ratio(machines: &[Machine], figure: &str, of: usize, against: usize) -> Computed {
     Computed::ONE.times(input(machines, of, figure)).over(input(machines, against, figure))
 }
 
-/// How much more a ratio is than 1, in per cent.
+/// Returns by how much a ratio exceeds 1, in per cent.
 pub(super) fn as_difference_pct(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
@@ -90,7 +89,7 @@ fn input(machines: &[Machine], at: usize, key: &str) -> Input {
     machines.get(at).and_then(|machine| machine.input(key)).unwrap_or(MISSING)
 }
 
-/// Whether `computed` is what the claim states.
+/// Returns whether `computed` is what the claim states, exactly or within rounding.
 pub(super) fn fit(computed: &Computed, claim: &Claim) -> Fit {
     let (stated, fine, coarse) = (claim.stated.value, claim.stated.fine, claim.stated.coarse);
     let distance = (computed.value - stated).abs();
@@ -105,6 +104,7 @@ pub(super) fn fit(computed: &Computed, claim: &Claim) -> Fit {
     if claim.bound != Bound::About {
         return if computed.high > stated { Fit::Rounded(INPUTS) } else { Fit::No };
     }
+
     let is_same_sign = (computed.value < 0.0) == (stated < 0.0);
     let above = computed.value.abs() - stated.abs();
     if is_same_sign && above >= 0.0 && above < 2.0 * fine * (1.0 - 1e-9) {
@@ -117,7 +117,7 @@ pub(super) fn fit(computed: &Computed, claim: &Claim) -> Fit {
     if meets { Fit::Rounded(INPUTS) } else { Fit::No }
 }
 
-/// Why a stated number is within rounding that is neither rounded nor cut off at its last digit.
+/// The reason if only rounding at the last digit that is not 0 explains a stated number.
 pub(super) const ZEROS: &str = "the zeros at the end of the stated number are rounding";
 
 const INPUTS: &str = "the figures it was computed from are rounded themselves";

@@ -1,6 +1,6 @@
-//! Checked claims for programs and for a browser.
+//! Writes checked claims for programs and for a browser.
 //!
-//! **Why.** A script wants to know what is wrong, a reader also why.
+//! **Why.** A script needs to know which claims are wrong, a reader also why.
 //!
 //! **How.** JSON is a list of [`ClaimsReport`]s, one for each file; CSV has a line for each claim, the page a section
 //! for each file.
@@ -15,7 +15,7 @@ use plimsoll_show::table::{self, Column};
 use super::super::variant_name;
 use super::{Checked, ClaimsReport, Table};
 
-/// As CSV, with a header; a line for each claim.
+/// Returns CSV with a header and a line for each claim.
 #[must_use]
 pub fn to_csv(reports: &[ClaimsReport]) -> String {
     let columns: &[Column<(&ClaimsReport, &Checked)>] = &[
@@ -34,14 +34,14 @@ pub fn to_csv(reports: &[ClaimsReport]) -> String {
 }
 
 impl Table {
-    /// Names of the columns: the figure, its unit, the base, then each other machine and its difference.
+    /// Returns the column names: the figure, its unit, the base, then each other machine and its difference.
     #[must_use]
     pub fn headers(&self) -> Vec<String> {
         let others = self.machines.iter().skip(1).flat_map(|name| [name.clone(), format!("to {}", self.base)]);
         [String::new(), "unit".to_owned(), self.base.clone()].into_iter().chain(others).collect()
     }
 
-    /// The rows to [`Table::headers`].
+    /// Returns the rows under [`Table::headers`].
     #[must_use]
     pub fn cells(&self) -> Vec<Vec<String>> {
         let row = |row: &super::Row| {
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// Everything as one HTML page.
+/// Returns all reports as one HTML page.
 #[must_use]
 pub fn page(reports: &[ClaimsReport]) -> String {
     let table = |table: &Table| {

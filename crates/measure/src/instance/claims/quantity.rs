@@ -1,42 +1,43 @@
-//! A number as somebody wrote it: its unit, and how much it was rounded.
+//! A number as an author wrote it, with its unit and its rounding.
 //!
-//! **Why.** `45 TB` and `45.00 TB` are the same number and not the same statement: a claim can only be wrong by more
-//! than it was rounded.
+//! **Why.** `45 TB` and `45.00 TB` are the same number, but not the same statement: a claim is wrong only by more than
+//! its rounding.
 //!
 //! **How.** [`Quantity::parse`] reads `-36 %`, `1,857.96 USD/TB`, `5 M/s`, `95.1 Gbit/s`, `90 G`, `2 M IOPS`. Values
-//! are in base units, bits in bytes (an eighth each), per cent in per cent. The last digit that is written bounds the
-//! rounding ([`Quantity::fine`]); zeros at the end of a whole number may be rounding as well ([`Quantity::coarse`]).
+//! are in base units, bits as eighths of bytes, per cent as they are. The last digit written bounds the rounding
+//! ([`Quantity::fine`]); zeros at the end of a whole number may be rounding as well ([`Quantity::coarse`]).
 //!
-//! **Limits.** Currencies have no rate: `USD` and `EUR` are names. What is counted (`/core`, `/year`) is not checked.
+//! **Limits.** Currencies are not converted: `USD` and `EUR` are names. Counted things (`/core`, `/year`) are not
+//! checked.
 //!
 //! **Example.** `480 GB`: value 480e9, fine 0.5e9, coarse 5e9.
 
 use plimsoll_figures::units::quoted;
 
-/// A number as somebody wrote it, in base units (bytes, operations, per second; bits as eighths of bytes; per cent as
+/// A number as an author wrote it, in base units (bytes, operations, per second; bits as eighths of bytes; per cent as
 /// they are), with its rounding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// As it was written.
+    /// The text as it was written.
     pub text: String,
-    /// In base units.
+    /// The value in base units.
     pub value: f64,
-    /// What one of its unit is in base units, above 0.
+    /// One of its unit, in base units; above 0.
     pub unit_scale: f64,
-    /// The unit as it was written, without spaces: `Gbit/s`; empty for none.
+    /// The unit as it was written, without spaces: `Gbit/s`; empty if there is none.
     pub unit: String,
-    /// Half of the last digit that is written, in base units.
+    /// Half of the last digit written, in base units.
     pub fine: f64,
     /// Half of the last digit that is not 0, in base units; at least `fine`.
     pub coarse: f64,
-    /// The power of 1000 in the prefix of a number of bytes (3 for GB), where the prefix is decimal.
+    /// The power of 1000 in a decimal prefix of bytes: 3 for GB.
     pub decimal_bytes_power: Option<i32>,
 }
 
-/// What is written before a unit, and the power of 1000 or 1024 it stands for.
+/// Prefixes of units, and the power of 1000 or 1024 that each stands for.
 const PREFIXES: [(char, i32); 6] = [('k', 1), ('K', 1), ('M', 2), ('G', 3), ('T', 4), ('P', 5)];
 
-/// Units without a prefix, and what they are in base units.
+/// Units without a prefix, and their value in base units.
 const BASES: [(&str, f64); 9] = [
     ("", 1.0),
     ("%", 1.0),
@@ -49,10 +50,10 @@ const BASES: [(&str, f64); 9] = [
     ("s", 1.0),
 ];
 
-/// What may stand behind a stroke without a prefix.
+/// Units that may follow a `/`, without a prefix.
 const COUNTED: [&str; 4] = ["s", "year", "month", "core"];
 
-/// A unit that was understood.
+/// A unit that was read.
 struct Unit {
     scale: f64,
     decimal_bytes_power: Option<i32>,
@@ -62,7 +63,7 @@ impl Quantity {
     /// Reads a number with its unit.
     ///
     /// # Errors
-    /// A sentence that says what is wrong: no number, a number that is not finite or beyond 1e30, an unknown unit.
+    /// A sentence that says what is wrong: no number, a number that is not finite or above 1e30, an unknown unit.
     pub fn parse(text: &str) -> Result<Quantity, String> {
         let text = text.trim();
         let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | '+');
@@ -79,6 +80,7 @@ impl Quantity {
                 quoted(&unit)
             )
         })?;
+
         let value = written * known.scale;
         if !value.is_finite() || value.abs() > 1e30 {
             return Err(format!("{} is too large", quoted(text)));
@@ -88,7 +90,7 @@ impl Quantity {
         Ok(Quantity { text: text.to_owned(), value, unit_scale: known.scale, unit, fine, coarse, decimal_bytes_power })
     }
 
-    /// `value` in this quantity's unit, with up to `more` digits behind the point than it was written with.
+    /// Prints `value` in this quantity's unit, with `more` digits after the point than written, at most 9.
     #[must_use]
     pub fn write(&self, value: f64, more: usize) -> String {
         let decimals =
@@ -98,7 +100,7 @@ impl Quantity {
     }
 }
 
-/// A number with commas between groups of three digits; at least three digits that count where it is below 1.
+/// Prints a number with commas between groups of three digits; below 0.1 with at least three significant digits.
 pub(super) fn grouped(value: f64, decimals: usize) -> String {
     let magnitude = value.abs();
     let least =
@@ -116,7 +118,7 @@ pub(super) fn grouped(value: f64, decimals: usize) -> String {
     if behind.is_empty() { format!("{sign}{number}") } else { format!("{sign}{number}.{behind}") }
 }
 
-/// `MIOPS` is read more easily as `M IOPS`.
+/// Puts a space into `MIOPS`, which reads better as `M IOPS`.
 fn spaced(unit: &str) -> String {
     match unit.strip_suffix("IOPS") {
         Some(prefix) if !prefix.is_empty() => format!("{prefix} IOPS"),
@@ -124,7 +126,7 @@ fn spaced(unit: &str) -> String {
     }
 }
 
-/// Half of the last digit that is written, and of the last one that is not 0, of a plain number.
+/// Returns half of the last digit written, and half of the last one that is not 0, of a number without a unit.
 fn half_digits(number: &str) -> [f64; 2] {
     let digits = number.trim_start_matches(['-', '+']);
     let (whole, behind) = digits.split_once('.').unwrap_or((digits, ""));
@@ -137,8 +139,8 @@ fn half_digits(number: &str) -> [f64; 2] {
     [0.5, if zeros == whole.len() { 0.5 } else { power(zeros) }]
 }
 
-/// Half of the last digit that counts in a figure that is only known as a number: 830000 was rounded to 10000. Nobody
-/// measures one digit only, so at least two count: 2000000 was 2.0 million.
+/// Returns half of the last significant digit of a figure without a text: 830000 was rounded to 10000. Measurements
+/// have at least two significant digits, so 2000000 was 2.0 million.
 pub(crate) fn half_digit_of(value: f64) -> f64 {
     let [_, coarse] = half_digits(&format!("{}", value.abs()));
     let of_two_digits = 0.5 * 10f64.powf(value.abs().log10().floor() - 1.0);

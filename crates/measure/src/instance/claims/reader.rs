@@ -1,11 +1,11 @@
-//! Files of claims, see `docs/formats.md`.
+//! Reads files of claims, see `docs/formats.md`.
 //!
-//! **Why.** Whoever reads an article writes its claims down once, and anybody can have them computed again.
+//! **Why.** One reader of an article writes its claims down once, and then all others can check them.
 //!
-//! **How.** A map of `source`, `date`, `machines` and `claims`. Everything a claim refers to is looked up here, so that
-//! a figure that no machine has is an error with its line.
+//! **How.** A map of `source`, `date`, `machines` and `claims`. The machines and figures of each claim are looked up
+//! here, so that a figure that a machine does not have is an error with its line.
 //!
-//! **Limits.** The first error ends the reading. Cards stand beside the file, or are built in.
+//! **Limits.** The first error ends the reading. Cards are built in, or files whose paths start at the claims' file.
 //!
 //! **Example.** See [`super`].
 
@@ -30,22 +30,22 @@ const CLAIM: Schema<'_> = Schema {
     refused: &[],
 };
 
-/// How a card is found by the name that a file gives it.
+/// Finds the card that a file names.
 pub type FindCard<'f> = dyn Fn(&str) -> Result<Card, String> + 'f;
 
-/// Reads a text of claims; `find` looks up the cards that it names.
+/// Reads claims from a text; `find` looks up the cards that it names.
 ///
 /// # Errors
-/// With line and key: what is no file of claims, machines without a card, claims about machines that are not in the
-/// list or figures that these do not have, numbers without or with an unknown unit.
+/// With line and key: the text is no file of claims; a machine has no card; a claim is about a machine that is not in
+/// the list, or a figure that the machine does not have; a number has an unknown unit or one that does not fit.
 pub fn parse(source_name: &str, text: &str, find: &FindCard<'_>) -> Result<Ledger, ConfigError> {
     read(&Source::new(source_name, text), find)
 }
 
-/// Reads a file of claims. Cards that are files stand beside it.
+/// Reads a file of claims. The paths of its cards start at its directory.
 ///
 /// # Errors
-/// As [`parse`], and the file cannot be read.
+/// As [`parse`], or the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<Ledger, ConfigError> {
     let beside = path.parent().unwrap_or(Path::new("")).to_owned();
     read(&yaml::read_file(path)?, &|name: &str| {
@@ -56,10 +56,10 @@ pub fn parse_from_file(path: &Path) -> Result<Ledger, ConfigError> {
     })
 }
 
-/// The published card of that name.
+/// Returns the published card called `name`.
 ///
 /// # Errors
-/// There is none: the names of those there are.
+/// No card has this name; the message has the closest name or all of them.
 pub fn find_published(name: &str) -> Result<Card, String> {
     published::find(name).ok_or_else(|| {
         let names = published::names();
@@ -96,6 +96,7 @@ fn read(source: &Source, find: &FindCard<'_>) -> Result<Ledger, ConfigError> {
         read.push(machine);
         Ok(read)
     })?;
+
     let list = fields.required("claims", "list the claims; see docs/formats.md")?;
     let claims: Vec<Claim> =
         list.list()?.iter().map(|field| claim(source, field, &machines)).collect::<Result<_, _>>()?;
@@ -142,12 +143,14 @@ fn claim(source: &Source, field: &Field<'_>, machines: &[Machine]) -> Result<Cla
         "product" => reader.product()?,
         _ => return Err(kind.not_one_of("a kind of claim", &["percent", "value", "product"])),
     };
+
     let stated_field = fields.required("stated", "write what is claimed, with its unit: 36 %")?;
     let stated = quantity(&stated_field)?;
     if matches!(kind, Kind::Percent { .. }) != (stated.unit == "%") && !is_percentage(&kind) {
         let help = "kind `percent` states per cent (36 %), the others a number with the unit of what is computed";
         return Err(stated_field.error(Code::InvalidValue, "the unit does not fit the kind").with_help(help));
     }
+
     let bounds = [("about", Bound::About), ("above", Bound::Above), ("at_least", Bound::AtLeast)];
     let bound = fields.or("bound", Bound::About, |field| field.one_of("a bound", &bounds))?;
     let text = fields.required("claim", "write the claim in words")?.string()?;
@@ -155,7 +158,7 @@ fn claim(source: &Source, field: &Field<'_>, machines: &[Machine]) -> Result<Cla
     Ok(Claim { text, line: before.matches('\n').count() + 1, kind, stated, bound })
 }
 
-/// Whether the figure of a claim is itself in per cent.
+/// Returns whether a claim is a figure that is itself in per cent.
 fn is_percentage(kind: &Kind) -> bool {
     let in_percent = |key: &str| figures::kind(key).is_some_and(|kind| kind.unit == figures::Unit::Percent);
     matches!(kind, Kind::Value { figure, .. } if in_percent(figure))
@@ -196,7 +199,7 @@ impl Reader<'_> {
         Err(field.error(Code::UnknownKey, message).with_help("remove the key, or choose another kind"))
     }
 
-    /// The place in the list of the machine that `key` names.
+    /// Returns the place in the list of the machine that `key` names.
     fn machine(&self, key: &str) -> Result<usize, ConfigError> {
         let field = self.fields.required(key, "name one of the machines of this file")?;
         let name = field.text()?;
@@ -207,7 +210,7 @@ impl Reader<'_> {
             .ok_or_else(|| field.unknown_name("machine", &names))
     }
 
-    /// The figure that a claim is about, which all of `machines` have.
+    /// Reads the figure of a claim, and checks that all of `machines` have it.
     fn figure(&self, machines: &[usize]) -> Result<String, ConfigError> {
         let field = self.fields.required("figure", "name a figure, such as disk.read_iops")?;
         let key = field.text()?.to_owned();

@@ -1,26 +1,26 @@
-//! Known ways to get a number wrong, tried on a claim until one gives what it states.
+//! Tries known slips on a wrong claim until one gives the stated number.
 //!
-//! **Why.** "Wrong" ends a discussion, "you divided by the other one" helps.
+//! **Why.** "Wrong" ends a discussion; "you divided by the other one" helps.
 //!
-//! **How.** Each slip computes the claim as somebody would who made it. [`find`] tries them from the most to the least
-//! specific and takes the first whose result fits ([`compute::fit`]):
+//! **How.** Each slip computes the claim as an author who made it would. [`find`] tries them from the most to the least
+//! specific and returns the first whose result fits ([`compute::fit`]):
 //!
 //! | slip | what was done |
 //! |---|---|
 //! | `swapped-base` | the difference in per cent of the wrong one of the two machines |
 //! | `other-base` | against another machine of the ledger |
 //! | `of-for-more` | "400 % more" for 400 % of |
-//! | `wrong-sign` | more for less |
-//! | `other-machine` | the figure of another machine |
+//! | `wrong-sign` | more for less, or less for more |
 //! | `sister-figure` | sent for received, reads for writes |
+//! | `other-machine` | the figure of another machine |
 //! | `binary-prefix` | kB, MB, GB, TB for KiB ...; a reading, not an error |
 //! | `bits-for-bytes` | a factor of 8 |
 //! | `power-of-ten` | a digit lost or doubled, up to a million |
 //! | `rounded-input` | computed from a figure that was rounded before |
 //! | `other-input` | computed from another figure, with which a second claim comes out as well: `claims/shared.rs` |
 //!
-//! **Limits.** One slip at a time. Bounds ("more than") are tried with other figures and machines only: some power of
-//! ten makes any bound hold.
+//! **Limits.** One slip at a time. Bounds ("more than") are not tried with other units, powers of ten or rounded
+//! inputs: any bound holds with some power of ten.
 //!
 //! **Example.** 33 MiB against 45 MiB are -26.7 %; 45 against 33 are +36.4 %: "a 36 % decrease" is `swapped-base`.
 
@@ -29,10 +29,10 @@ use super::quantity::grouped;
 use super::{Bound, Claim, Factor, Kind, Machine, PRICE};
 use crate::instance::figures;
 
-/// What explains a stated number.
+/// An explanation of a stated number.
 pub(super) struct Slip {
     pub(super) name: &'static str,
-    /// Whether the number is right, read in another way.
+    /// Whether the number is right if read in another way.
     pub(super) is_reading: bool,
     pub(super) why: String,
 }
@@ -43,7 +43,7 @@ impl Slip {
     }
 }
 
-/// Figures that are taken for one another.
+/// Figures that are easily confused.
 const SISTERS: [(&str, &str); 7] = [
     ("network.packets_sent_per_s", "network.packets_received_per_s"),
     ("network.link_bits_per_s", "network.received_bits_per_s"),
@@ -54,7 +54,7 @@ const SISTERS: [(&str, &str); 7] = [
     ("memory.read_all_bytes_per_s", "memory.copy_all_bytes_per_s"),
 ];
 
-/// The slip that gives what the claim states; `computed` is what it should state.
+/// Returns the slip that gives the stated number; `computed` is the right one.
 pub(super) fn find(claim: &Claim, machines: &[Machine], computed: &Computed) -> Option<Slip> {
     let tries = Tries { claim, machines, computed };
     let of_percent = || match &claim.kind {
@@ -69,7 +69,7 @@ pub(super) fn find(claim: &Claim, machines: &[Machine], computed: &Computed) -> 
         .or_else(|| is_about.then(|| tries.rounded_input()).flatten())
 }
 
-/// What to say where no slip fits: what would have to be true instead.
+/// Returns the reason if no slip fits: for a product, the inputs with which the claim would come out.
 pub(super) fn none_found(claim: &Claim, machines: &[Machine], computed: &Computed) -> String {
     let Kind::Product { of: Some(of), factors, divisors } = &claim.kind else {
         return "no known slip gives the stated number".to_owned();
@@ -94,7 +94,7 @@ pub(super) fn none_found(claim: &Claim, machines: &[Machine], computed: &Compute
 struct Tries<'t> {
     claim: &'t Claim,
     machines: &'t [Machine],
-    /// What the claim comes to.
+    /// The right value of the claim.
     computed: &'t Computed,
 }
 
@@ -107,18 +107,18 @@ impl Tries<'_> {
         self.machines.get(at).map_or("?", |machine| &machine.card.name)
     }
 
-    /// A figure of a machine, for people.
+    /// Prints a figure of a machine for people.
     fn figure(&self, at: usize, key: &str) -> String {
         let value = self.machines.get(at).and_then(|machine| machine.value(key));
         value.map_or_else(|| "?".to_owned(), |value| written(key, value))
     }
 
-    /// A value in the unit of the claim.
+    /// Prints a value in the unit of the claim.
     fn write(&self, value: f64) -> String {
         self.claim.stated.write(value, 1)
     }
 
-    /// A difference in per cent, with its sign.
+    /// Prints a difference in per cent, with its sign.
     fn difference(&self, value: f64) -> String {
         let sign = if value > 0.0 { "+" } else { "" };
         format!("{sign}{}", self.write(value))
@@ -128,7 +128,7 @@ impl Tries<'_> {
         let truth = self.difference(self.computed.value);
         let sign = self.claim.stated.value.signum();
         let swapped = ratio(self.machines, figure, against, of).map(as_difference_pct);
-        // Whoever swaps says "less" for the same number.
+        // An author who swaps the machines may keep the number and change only "more" to "less".
         if self.fits(&swapped) || self.fits(&Computed { value: swapped.value.abs() * sign, low: 0.0, high: 0.0 }) {
             let why = format!(
                 "base and compared are swapped: {} against {} is {}, but {} against {} is {truth}",
@@ -140,6 +140,7 @@ impl Tries<'_> {
             );
             return Some(Slip::error("swapped-base", why));
         }
+
         for other in (0..self.machines.len()).filter(|other| ![of, against].contains(other)) {
             let difference = ratio(self.machines, figure, of, other).map(as_difference_pct);
             if self.fits(&difference) {
@@ -153,6 +154,7 @@ impl Tries<'_> {
                 return Some(Slip::error("other-base", why));
             }
         }
+
         let part = ratio(self.machines, figure, of, against).map(|ratio| ratio * 100.0);
         if self.fits(&part) {
             let why = format!(
@@ -163,12 +165,13 @@ impl Tries<'_> {
             );
             return Some(Slip::error("of-for-more", why));
         }
+
         let mirrored = Computed { value: -self.computed.value, low: -self.computed.high, high: -self.computed.low };
         let why = format!("the sign is wrong: it is {truth}");
         self.fits(&mirrored).then(|| Slip::error("wrong-sign", why))
     }
 
-    /// `i3.metal (36)`
+    /// Prints a machine with a figure: `i3.metal (36)`.
     fn with_figure(&self, at: usize, figure: &str) -> String {
         format!("{} ({})", self.name(at), self.figure(at, figure))
     }
@@ -207,6 +210,7 @@ impl Tries<'_> {
             }
             kind
         };
+
         let others = (0..self.machines.len()).filter(|other| *other != of);
         let other = others.into_iter().find(|other| self.fits(&compute::value(&put(*other), self.machines)))?;
         let value = compute::value(&put(other), self.machines).value;
@@ -220,7 +224,7 @@ impl Tries<'_> {
         Some(Slip::error("other-machine", why))
     }
 
-    /// Prefixes, bits, powers of ten.
+    /// Tries binary prefixes, bits for bytes, and powers of ten.
     fn factors_of_units(&self) -> Option<Slip> {
         let by = |factor: f64| self.fits(&self.computed.map(|value| value * factor));
         let truth = self.write(self.computed.value);
@@ -236,11 +240,13 @@ impl Tries<'_> {
                 return Some(Slip { name: "binary-prefix", is_reading: true, why });
             }
         }
+
         for (factor, words) in [(8.0, "bits for bytes"), (0.125, "bytes for bits")] {
             if by(factor) {
                 return Some(Slip::error("bits-for-bytes", format!("a factor of 8, {words}: it is {truth}")));
             }
         }
+
         let power = (1..=6).flat_map(|power| [power, -power]).find(|power| by(10f64.powi(*power)))?;
         let times = grouped(10f64.powi(power.abs()), 0);
         let direction = if power < 0 { "too small" } else { "too large" };
@@ -248,7 +254,7 @@ impl Tries<'_> {
         Some(Slip::error("power-of-ten", why))
     }
 
-    /// Powers of 1000 in the decimal prefixes of bytes that the claim is written with.
+    /// Returns the powers of 1000 in the decimal prefixes of bytes that the claim is written with.
     fn prefixes(&self) -> Vec<i32> {
         let factors: &[&[Factor]] = match &self.claim.kind {
             Kind::Product { factors, divisors, .. } => &[factors, divisors],
@@ -261,9 +267,10 @@ impl Tries<'_> {
         self.claim.stated.decimal_bytes_power.into_iter().chain(in_factors).collect()
     }
 
-    /// One figure of a product, rounded to one to three digits before the product was computed.
+    /// Tries each figure of a product, rounded to three, two or one digits before the product was computed.
     fn rounded_input(&self) -> Option<Slip> {
         let Kind::Product { of: Some(of), factors, divisors } = &self.claim.kind else { return None };
+
         let parts = factors.iter().map(|part| (part, 1)).chain(divisors.iter().map(|part| (part, -1)));
         for (part, power) in parts {
             let Factor::Figure(key) = part else { continue };
@@ -287,7 +294,7 @@ impl Tries<'_> {
     }
 }
 
-/// `value` with so many digits that count.
+/// Rounds `value` to `digits` significant digits.
 fn rounded(value: f64, digits: i32) -> f64 {
     let step = 10f64.powi(value.abs().log10().floor() as i32 + 1 - digits);
     (value / step).round() * step
@@ -297,7 +304,7 @@ pub(super) fn title(key: &str) -> String {
     if key == PRICE { "a price per core and year".to_owned() } else { format!("\"{}\"", figures::title(key)) }
 }
 
-/// A figure for people; bits were put in bytes.
+/// Prints a figure for people; a figure in bits is given as eighths of bytes.
 fn written(key: &str, value: f64) -> String {
     match figures::kind(key) {
         Some(kind) if kind.unit == figures::Unit::BitsPerS => kind.unit.format(value * 8.0),
@@ -306,7 +313,7 @@ fn written(key: &str, value: f64) -> String {
     }
 }
 
-/// As [`written`], with digits enough to see one per mille.
+/// Prints as [`written`], but capacities and counts with enough digits to see one per mille.
 pub(super) fn precise(key: &str, value: f64) -> String {
     match figures::kind(key).map(|kind| kind.unit) {
         Some(figures::Unit::BytesDecimal) => format!("{} GB", grouped(value / 1e9, 0)),

@@ -1,12 +1,12 @@
-//! The figures of a ledger's machines beside each other.
+//! Puts the figures of a ledger's machines side by side.
 //!
-//! **Why.** Whoever doubts a percentage wants to see what it was computed from.
+//! **Why.** Readers who doubt a percentage need the numbers it was computed from.
 //!
 //! **How.** Three tables: economics (storage per core, prices per core and per TB), processors (stress-ng) and storage.
 //! Differences are in per cent of the first machine of the table.
 //!
-//! **Limits.** A table is left out where fewer than two machines have figures for it; machines without any figure in a
-//! table are left out of it.
+//! **Limits.** A figure that fewer than two machines have is left out, and so are machines without any of a table's
+//! figures, and tables without rows.
 //!
 //! **Example.** `stress-ng memcpy`, 567.87 and 381.34: -32.85 %.
 
@@ -17,14 +17,14 @@ use super::quantity::grouped;
 use super::{Machine, PRICE};
 use crate::instance::figures;
 
-/// Figures of machines, with differences to the first.
+/// Figures of several machines, with differences to the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// `economics`, `processors` or `storage`.
     pub name: &'static str,
     /// A heading.
     pub title: &'static str,
-    /// The machine that differences are in per cent of: the first of `machines`.
+    /// The base of the differences: the first of `machines`.
     pub base: String,
     /// Names of the machines, in the order of the values.
     pub machines: Vec<String>,
@@ -35,21 +35,21 @@ pub struct Table {
 /// One figure of all machines of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// The figure's name.
     pub title: String,
-    /// Its unit.
+    /// The figure's unit.
     pub unit: String,
-    /// Of each machine, in that unit.
+    /// The value of each machine, in that unit.
     pub values: Vec<Option<f64>>,
-    /// How much more than the base that is, in per cent of the base; the base's own is null.
+    /// The difference of each machine to the base, in per cent of the base; that of the base itself is null.
     pub difference_pct: Vec<Option<f64>>,
-    /// Digits behind the point for people.
+    /// Digits after the point when printed.
     #[serde(skip)]
     decimals: usize,
 }
 
 impl Row {
-    /// The value of a machine, and its difference to the base, for people.
+    /// Returns the value of the machine at `at`, and its difference to the base, for people; `-` if unknown.
     #[must_use]
     pub fn cells(&self, at: usize) -> [String; 2] {
         let dash = || "-".to_owned();
@@ -62,13 +62,13 @@ impl Row {
     }
 }
 
-/// How a machine's value is found.
+/// Computes a machine's value.
 type Value<'f> = Box<dyn Fn(&Machine) -> Option<f64> + 'f>;
 
-/// A row before its values: title, unit, digits behind the point, value.
+/// A row without its values: title, unit, digits after the point, value.
 type Figure<'f> = (String, String, usize, Value<'f>);
 
-/// The tables of `machines`.
+/// Returns the tables of `machines`.
 pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
     let per = |above: &'static str, below: &'static str, scale: f64| -> Value<'static> {
         Box::new(move |machine| Some(machine.value(above)? / machine.value(below)? * scale))
@@ -80,11 +80,13 @@ pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
     };
     let currency = machines.iter().find_map(|machine| Some(machine.price_per_core_year.as_ref()?.unit.as_str()));
     let a_year = format!("{} a year", currency.unwrap_or_default()).trim().to_owned();
+
     let economics: Vec<Figure<'_>> = vec![
         ("storage per core".to_owned(), "GB".to_owned(), 0, per("disk.bytes", "cpu.cores", 1e-9)),
         ("price per core".to_owned(), a_year.clone(), 2, of(PRICE.to_owned(), 1.0)),
         ("price per TB".to_owned(), a_year, 2, Box::new(per_tb)),
     ];
+
     let mut stressors: Vec<&str> = machines
         .iter()
         .flat_map(|machine| machine.card.figures.keys())
@@ -99,6 +101,7 @@ pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
             ((*name).to_owned(), "operations/s".to_owned(), 2, of(key, 1.0))
         })
         .collect();
+
     let storage: Vec<Figure<'_>> = vec![
         ("sequential write".to_owned(), "GB/s".to_owned(), 1, of("disk.write_bytes_per_s".to_owned(), 1e-9)),
         ("sequential read".to_owned(), "GB/s".to_owned(), 1, of("disk.read_bytes_per_s".to_owned(), 1e-9)),
@@ -116,7 +119,7 @@ pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
 }
 
 fn table(name: &'static str, title: &'static str, machines: &[Machine], figures: Vec<Figure<'_>>) -> Option<Table> {
-    // What only one machine has compares nothing.
+    // A figure that only one machine has compares nothing.
     let figures: Vec<Figure<'_>> =
         figures.into_iter().filter(|(.., value)| machines.iter().filter_map(value).count() >= 2).collect();
     let machines: Vec<&Machine> =
@@ -130,6 +133,7 @@ fn table(name: &'static str, title: &'static str, machines: &[Machine], figures:
             values.iter().enumerate().map(|(at, value)| (at > 0).then(|| difference(*value)).flatten()).collect();
         Row { title: title.clone(), unit: unit.clone(), values, difference_pct, decimals: *decimals }
     };
+
     let rows: Vec<Row> = figures.iter().map(row).collect();
     let names = machines.iter().map(|machine| machine.card.name.clone()).collect();
     (!rows.is_empty()).then(|| Table { name, title, base: base.card.name.clone(), machines: names, rows })

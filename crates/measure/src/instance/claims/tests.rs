@@ -35,9 +35,11 @@ fn the_ledger_of_the_article_comes_out_with_its_reasons() {
             ("5 tables of 90 billion keys of 1 kB are around 45 TB", Some("power-of-ten")),
         ]
     );
+
     assert_eq!(report.wrong, wrong.len());
     let stress = report.claims.iter().filter(|claim| claim.claim.starts_with("stress-ng"));
     assert_eq!(stress.filter(|claim| claim.verdict == Verdict::Exact).count(), 9);
+
     let of = |start: &str| report.claims.iter().find(|claim| claim.claim.starts_with(start)).unwrap();
     for (start, verdict, computed) in [
         ("i3.16xlarge has 480", Verdict::Wrong, "475.0 GB"),
@@ -56,6 +58,7 @@ fn the_ledger_of_the_article_comes_out_with_its_reasons() {
     ] {
         assert_eq!((of(start).verdict, of(start).computed.as_str()), (verdict, computed), "{start}");
     }
+
     for (start, parts) in [
         ("the L3", ["45 MiB", "+36.4 %", "-26.7 %"]),
         ("i3en.24xlarge has 50", ["i3.16xlarge (32)", "i3.metal (36)", "+33.3 %"]),
@@ -124,6 +127,7 @@ fn each_slip_is_found_by_trying() {
             None,
         ),
     ];
+
     for (claim, verdict, slip) in cases {
         let checked = one(&claim);
         assert_eq!((checked.verdict, checked.slip), (verdict, slip), "{claim}: {}", checked.why);
@@ -140,7 +144,7 @@ fn another_input_is_named_only_where_two_claims_share_it() {
         )
     };
     let (one, other) = ("i3.16xlarge", "i3.metal");
-    // Gigabytes per core that are stated of two machines with 15,200 GB; whether one capacity explains both.
+    // Stated gigabytes per core of two machines with 15,200 GB each, and whether one capacity explains both.
     let cases = [
         ("480", "426", true),
         ("480.0", "426.7", true),
@@ -149,6 +153,7 @@ fn another_input_is_named_only_where_two_claims_share_it() {
         ("500", "444", true),
         ("503", "471", false),
     ];
+
     for (of_one, of_other, is_shared) in cases {
         let claims = per_core(one, of_one) + &per_core(other, of_other);
         let report = check(&parse("c.yaml", &text(&claims), &find_published).unwrap());
@@ -191,6 +196,7 @@ fn what_cannot_be_checked_is_refused_with_line_and_key() {
         (claim(&format!("{whole}, bound: over")), Some(8), "is not a bound"),
         (text("  []\n"), Some(8), "there is no claim"),
     ];
+
     assert!(parse("c.yaml", &good, &find_published).is_ok());
     for (text, line, part) in cases {
         let error = parse("c.yaml", &text, &find_published).unwrap_err();

@@ -1,17 +1,16 @@
-//! Machines beside each other: ratios to a base, what explains them, what they cost, and which for which need.
+//! Compares machines: ratios to a base, their causes, costs, and the machine for a need.
 //!
-//! **Why.** A table of absolute figures of four machines is read by dividing in one's head, and by hoping that a figure
-//! that is absent does not matter.
+//! **Why.** In a table of absolute figures, readers must divide in their heads, and hope that missing figures do not
+//! matter.
 //!
 //! **How.** [`compare`] takes cards from anywhere ([`super::find`]) and one of them as the base.
 //!
-//! * [`ratios`]: every figure over the base's, with its 95 % interval, and whether that is evidence.
-//! * [`outliers`]: what is unlike the other figures of its group, with a cause where a known one fits.
-//! * [`super::economics`]: amounts per core, per TB and so on, and local disks against network volumes.
+//! * [`ratios`]: every figure divided by the base's, with its 95 % interval, and whether that is evidence.
+//! * [`outliers`]: figures unlike the others of their group, with the cause if a known one fits.
+//! * [`super::economics`]: amounts per core, per TB and so on, and local disks compared with network volumes.
 //! * [`needs`]: a recommendation for a stated need.
 //!
-//! **Limits.** At most [`MACHINES_MAX`] machines. Figures that come from different tools or times are compared as they
-//! are; a warning says so.
+//! **Limits.** At most [`MACHINES_MAX`] machines. Figures of different tools or dates are compared too, with a warning.
 //!
 //! **Example.**
 //!
@@ -48,91 +47,91 @@ pub use output::MARKS;
 /// The most machines that are compared at once.
 pub const MACHINES_MAX: usize = 64;
 
-/// What to compare by.
+/// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions<'a> {
-    /// What the ratios are to: a name or a file as given, or a card's name; `None`: the first.
+    /// The base of the ratios: a name or a file as given, or a card's name; `None` is the first machine.
     pub base: Option<&'a str>,
-    /// What prices there are.
+    /// The prices, if any.
     pub prices: Option<&'a PriceList>,
-    /// What a machine is needed for.
+    /// The need that a machine is recommended for, if any.
     pub need: Option<Need>,
 }
 
 /// Why machines cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompareError {
-    /// Fewer than two, or more than [`MACHINES_MAX`].
+    /// There are fewer than two machines, or more than [`MACHINES_MAX`].
     #[error("{0} to compare: name 2 to {MACHINES_MAX} machines")]
     Number(usize),
-    /// The base is none of them.
+    /// The base is none of the machines.
     #[error("--base {base}: none of the machines is called that: name one of {names}")]
     Base {
-        /// What was asked for.
+        /// The base asked for.
         base: String,
-        /// What there is.
+        /// The labels of the machines.
         names: String,
     },
 }
 
-/// Machines beside each other. Serialised, it is the JSON of `plimsoll instance compare` (docs/formats.md).
+/// A comparison of machines. Serialised, it is the JSON of `plimsoll instance compare` (docs/formats.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Version of the JSON.
+    /// The version of the JSON.
     pub schema: u32,
-    /// Version of the program.
+    /// The version of the program.
     pub plimsoll: &'static str,
-    /// What the ratios are to: a label.
+    /// The label of the base of the ratios.
     pub base: String,
     /// The machines: the base, then the others in the order given.
     pub machines: Vec<Machine>,
-    /// Currency of all money; null without prices.
+    /// The currency of all money; null without prices.
     pub currency: Option<String>,
-    /// Figure by figure.
+    /// A row for each figure.
     pub figures: Vec<FigureRow>,
-    /// What stands out.
+    /// The figures that stand out.
     pub outliers: Vec<Outlier>,
     /// Amounts per core, per TB and so on.
     pub economics: Vec<AmountRow>,
-    /// Local disks against network volumes, for each machine and volume with a price.
+    /// Local disks compared with network volumes, for each machine and volume with a price.
     pub break_even: Vec<BreakEven>,
-    /// What to take; null if no need was stated.
+    /// The machine to take; null if no need was stated.
     pub recommendation: Option<Recommendation>,
-    /// What a reader should know before believing this.
+    /// Reasons to doubt the comparison.
     pub warnings: Vec<String>,
 }
 
 /// One of the machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
-    /// What it is called in everything else.
+    /// The machine's name in the rest of the comparison.
     pub label: String,
     /// The file or name that was given.
     pub argument: String,
-    /// Where its figures come from.
+    /// Where the figures come from.
     pub origin: Origin,
-    /// Which of them are from the table of presets instead.
+    /// The figures that are from the table of presets instead.
     pub from_preset: Option<String>,
-    /// What it costs in a year; null without a price.
+    /// The price of a year; null without a price.
     pub price_per_year: Option<f64>,
-    /// What that price commits to.
+    /// The commitment that this price needs.
     pub commitment: Option<String>,
-    /// As of when that price is.
+    /// The date of this price.
     pub price_date: Option<String>,
 }
 
 /// A figure of all machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureRow {
-    /// Its key on cards.
+    /// The figure's key on cards.
     pub key: String,
-    /// Its name, for people.
+    /// The figure's name, for people.
     pub title: String,
-    /// Its unit.
+    /// The unit.
     pub unit: &'static str,
     /// Which direction is better: `more`, `less` or `neither`.
     pub better: &'static str,
-    /// A cell for each machine, in their order.
+    /// A cell for each machine, in the order of [`Comparison::machines`].
     pub cells: Vec<Cell>,
 }
 
@@ -141,32 +140,32 @@ pub struct FigureRow {
 pub struct Cell {
     /// The machine.
     pub label: String,
-    /// The figure; null: missing.
+    /// The figure; null if missing.
     pub value: Option<f64>,
-    /// Its 95 % interval, where known.
+    /// The figure's 95 % interval, if known.
     pub interval: Option<[f64; 2]>,
-    /// Standard deviation of its samples in per cent, where there are at least two.
+    /// Standard deviation of the samples in per cent of their mean, if there are at least two.
     pub scatter_pct: Option<f64>,
-    /// The figure over that of the base.
+    /// The figure divided by that of the base.
     pub ratio: Option<f64>,
-    /// The 95 % interval of that.
+    /// The 95 % interval of the ratio.
     pub ratio_interval: Option<[f64; 2]>,
-    /// What it is evidence of.
+    /// What the ratio proves.
     pub verdict: Verdict,
-    /// Why the figure is missing, in the words of the card; or why it has no ratio though it is not.
+    /// Why the figure is missing, in the words of the card, or why it has no ratio though it is there.
     pub missing: Option<String>,
 }
 
 /// An amount of all machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AmountRow {
-    /// Its key, for programs.
+    /// The amount's key, for programs.
     pub key: &'static str,
-    /// Its name, for people.
+    /// The amount's name, for people.
     pub title: &'static str,
-    /// Its unit; money is `money`, in [`Comparison::currency`] a year.
+    /// The unit; `money` is [`Comparison::currency`] a year.
     pub unit: &'static str,
-    /// A cell for each machine, in their order.
+    /// A cell for each machine, in the order of [`Comparison::machines`].
     pub cells: Vec<AmountCell>,
 }
 
@@ -175,20 +174,20 @@ pub struct AmountRow {
 pub struct AmountCell {
     /// The machine.
     pub label: String,
-    /// The amount; null: missing.
+    /// The amount; null if missing.
     pub value: Option<f64>,
-    /// The amount for people, or why it is missing.
+    /// The amount for people, or the reason why it is missing.
     pub shown: String,
 }
 
 impl Comparison {
-    /// The row of a figure.
+    /// Returns the row of a figure.
     #[must_use]
     pub fn figure(&self, key: &str) -> Option<&FigureRow> {
         self.figures.iter().find(|row| row.key == key)
     }
 
-    /// The row of an amount.
+    /// Returns the row of an amount.
     #[must_use]
     pub fn amount(&self, key: &str) -> Option<&AmountRow> {
         self.economics.iter().find(|row| row.key == key)
@@ -198,13 +197,14 @@ impl Comparison {
 /// Compares machines.
 ///
 /// # Errors
-/// Too few or too many of them, or a base that is none of them.
+/// There are too few or too many machines, or the base is none of them.
 pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result<Comparison, CompareError> {
     if !(2..=MACHINES_MAX).contains(&candidates.len()) {
         return Err(CompareError::Number(candidates.len()));
     }
     let candidates = base_first(candidates, options.base)?;
     let Some((base, others)) = candidates.split_first() else { return Err(CompareError::Number(0)) };
+
     let machines = candidates.iter().map(|candidate| machine(candidate, options.prices)).collect();
     let (break_even, mut warnings) = break_even(&candidates, options.prices);
     warnings.extend(warnings_of(&candidates, options.prices));
@@ -223,7 +223,7 @@ pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result
     })
 }
 
-/// The machines with the base first.
+/// Returns the machines with the base first.
 fn base_first(candidates: &[Candidate], base: Option<&str>) -> Result<Vec<Candidate>, CompareError> {
     let mut sorted = candidates.to_vec();
     let Some(base) = base else { return Ok(sorted) };
@@ -252,7 +252,7 @@ fn machine(candidate: &Candidate, prices: Option<&PriceList>) -> Machine {
     }
 }
 
-/// Keys that any of the cards has, in the order of the table of figures, stress-ng's last.
+/// Returns the keys that any card has, in the order of the table of figures, those of stress-ng last.
 fn keys(candidates: &[Candidate]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for key in candidates.iter().flat_map(|candidate| candidate.card.keys()) {
@@ -276,6 +276,7 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
             Some(_) if at == 0 => Verdict::Base,
             _ => ratio.map_or(Verdict::Missing, |ratio| ratio.verdict),
         };
+
         Cell {
             label: candidate.label.clone(),
             value: figure.map(|figure| figure.value),
@@ -287,6 +288,7 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
             missing: incomparable.or_else(|| figure.is_none().then(|| missing_reason(&candidate.card, key))),
         }
     };
+
     Some(FigureRow {
         key: key.to_owned(),
         title: figures::title(key),
@@ -300,14 +302,14 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
     })
 }
 
-/// Why a card lacks a figure: what it says of the figure, or of its group.
+/// Returns why a card lacks a figure: its reason for the figure, or else for the group.
 fn missing_reason(card: &Card, key: &str) -> String {
     let group = key.split('.').next().unwrap_or(key);
     let reason = card.missing.get(key).or_else(|| card.missing.get(group));
     reason.cloned().unwrap_or_else(|| "the card does not say why".to_owned())
 }
 
-/// Units as programs see them.
+/// Returns the name of a unit for programs.
 fn unit_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "count",
@@ -328,6 +330,7 @@ fn amount_rows(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Amou
         economics::amounts(&candidate.card, prices.and_then(|prices| prices.instance(&candidate.card.name)))
     };
     let columns: Vec<Vec<economics::Amount>> = candidates.iter().map(of_machine).collect();
+
     let row = |(at, kind): (usize, &economics::AmountKind)| {
         let cells = candidates.iter().zip(&columns).filter_map(|(candidate, column)| {
             let amount = column.get(at)?;
@@ -343,12 +346,13 @@ fn amount_rows(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Amou
         };
         AmountRow { key: kind.key, title: kind.title, unit, cells: cells.collect() }
     };
+
     let rows = AMOUNTS.iter().enumerate().map(row);
-    // Without any price, money would be a block of gaps.
+    // Without prices, the rows of money would be empty.
     rows.filter(|row| prices.is_some() || row.unit != "money").collect()
 }
 
-/// Local disks against every volume with a price, and why some cannot be held against them.
+/// Compares local disks with every volume that has a price. Returns warnings for those that cannot be compared.
 fn break_even(candidates: &[Candidate], prices: Option<&PriceList>) -> (Vec<BreakEven>, Vec<String>) {
     let (mut rows, mut warnings) = (Vec::new(), Vec::new());
     let Some(prices) = prices else { return (rows, warnings) };
@@ -371,7 +375,7 @@ fn break_even(candidates: &[Candidate], prices: Option<&PriceList>) -> (Vec<Brea
     (rows, warnings)
 }
 
-/// What makes the comparison less than it seems.
+/// Returns reasons to doubt the comparison: mixed sources, warnings of the cards and the prices.
 fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut tools: Vec<String> = Vec::new();
@@ -384,11 +388,13 @@ fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Stri
             tools.push(tool);
         }
     }
+
     if tools.len() > 1 {
         let all = tools.join("; ");
         warnings
             .push(format!("the figures do not come from one measurement, so part of a ratio may be the tool's: {all}"));
     }
+
     for candidate in candidates {
         warnings.extend(candidate.card.warnings.iter().map(|warning| labelled(&candidate.label, warning)));
     }
@@ -406,7 +412,7 @@ fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Stri
     warnings
 }
 
-/// A card's warning with the machine it is about, if it does not name it itself.
+/// Puts the machine's label before a card's warning that does not begin with it.
 fn labelled(label: &str, warning: &str) -> String {
     if warning.starts_with(label) { warning.to_owned() } else { format!("{label}: {warning}") }
 }

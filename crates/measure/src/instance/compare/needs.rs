@@ -1,16 +1,16 @@
-//! Which machine for a stated need.
+//! Recommends a machine for a stated need.
 //!
-//! **Why.** There is no best machine. There is one for a load that runs out of processor, of capacity, of reads or of
-//! write bandwidth first.
+//! **Why.** No machine is best for every load. One is best for a load that first runs out of processor, capacity, reads
+//! or write bandwidth.
 //!
-//! **How.** Each need has a figure, processors a list of which the first is taken that most machines have. With prices
-//! the machine with the lowest price for a unit of it wins, without the one with the most. A machine wins over the next
-//! only if the interval of their ratio leaves out 1 ([`super::ratios`]); where there are no intervals it wins by what
-//! is stated, if that is more than [`NOISE`] ahead, and that is said. stress-ng counts only where all of the machines
-//! that have it ran the same version.
+//! **How.** One figure decides each need; for processors, it is the first of a list that most machines have. With
+//! prices, the machine with the lowest price for a unit of it wins; without, the one with the most. A machine wins over
+//! the next only if the interval of their ratio excludes 1 ([`super::ratios`]). Without intervals, counted figures
+//! decide as they are, and others if they differ by more than [`NOISE`]; the reasons then say so. stress-ng counts only
+//! if all machines that have it ran the same version.
 //!
-//! **Limits.** One figure decides. What the winner lacks in the others stands in the tables, and is for the reader to
-//! weigh: a cheap terabyte may have too few cores.
+//! **Limits.** One figure decides. The tables show the others, for the reader to weigh: a machine with cheap terabytes
+//! may have too few cores.
 //!
 //! **Example.** `write-bandwidth` without prices: 8.3 GB/s of i3en.24xlarge before 6.5 GB/s of i3.16xlarge.
 
@@ -24,7 +24,7 @@ use super::super::prices::PriceList;
 use super::outliers::NOISE;
 use super::ratios::{self, Verdict};
 
-/// What a load runs out of first.
+/// The resource that a load runs out of first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {
@@ -39,7 +39,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// As on the command line.
+    /// Returns the need's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Need {
         }
     }
 
-    /// What counts, the first that most machines have.
+    /// Returns the figures that may decide; the first that most machines have does.
     fn measures(self) -> &'static [Measure] {
         const fn measure(
             key: &'static str,
@@ -60,6 +60,7 @@ impl Need {
         ) -> Measure {
             Measure { key, times, title, per }
         }
+
         const CPU: &[Measure] = &[
             measure("cpu.hash_all_bytes_per_s", None, "hashing, all threads", (1e9, "GB/s")),
             measure("stress_ng.cpu", Some("cpu.cores"), "stress-ng cpu times cores", (1.0, "operation/s")),
@@ -69,6 +70,7 @@ impl Need {
         const CAPACITY: &[Measure] = &[measure("disk.bytes", None, "local disk capacity", (1e12, "TB"))];
         const READS: &[Measure] = &[measure("disk.read_iops", None, "random reads", (1e6, "M reads/s"))];
         const WRITES: &[Measure] = &[measure("disk.write_bytes_per_s", None, "sequential writes", (1e9, "GB/s"))];
+
         match self {
             Need::Cpu => CPU,
             Need::Capacity => CAPACITY,
@@ -78,10 +80,10 @@ impl Need {
     }
 }
 
-/// What decides.
+/// A figure that may decide.
 struct Measure {
     key: &'static str,
-    /// A counted figure that `key` is multiplied with.
+    /// A counted figure that `key` is multiplied by.
     times: Option<&'static str>,
     title: &'static str,
     /// The unit that prices are given for, and its name.
@@ -89,7 +91,7 @@ struct Measure {
 }
 
 impl Measure {
-    /// The figure of a machine, with whatever is known of its error.
+    /// Returns the figure of a machine, with its samples or interval.
     fn figure(&self, candidate: &Candidate) -> Option<Figure> {
         let times = self.times.map_or(Some(1.0), |key| candidate.card.value(key))?;
         let figure = candidate.card.figures.get(self.key).filter(|figure| figure.value * times > 0.0)?;
@@ -100,11 +102,11 @@ impl Measure {
         })
     }
 
-    /// Whether it means the same on all machines that have it.
+    /// Returns whether the figure means the same on all machines that have it.
     fn is_comparable(&self, candidates: &[Candidate]) -> bool {
         let mut with = candidates.iter().filter(|machine| machine.card.figures.contains_key(self.key));
         let Some(first) = with.next() else { return true };
-        // What no version is stated of compares with nothing, not even with itself.
+        // A figure without a stated version compares with no other; alone, it does decide.
         with.all(|machine| ratios::incomparable(self.key, &machine.card, &first.card).is_none())
     }
 
@@ -113,27 +115,27 @@ impl Measure {
     }
 }
 
-/// A machine in the order of a need.
+/// A machine's place for a need.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
     /// The machine.
     pub label: String,
-    /// How much it has of what decides, in base units; null: not known.
+    /// The deciding figure, in base units; null if not known.
     pub value: Option<f64>,
-    /// The same for people.
+    /// The deciding figure, for people.
     pub shown: String,
-    /// What a unit of it costs in a year; null without prices.
+    /// The price of a unit of it for a year; null without prices.
     pub price_per_unit_year: Option<f64>,
-    /// Why it has no place; null if it has one.
+    /// Why the machine has no place; null if it has one.
     pub unranked: Option<String>,
 }
 
-/// What to take for a need, and why.
+/// The machine to take for a need, and the reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
     /// The need.
     pub need: Need,
-    /// What decided: `random reads`.
+    /// The figure that decided: `random reads`.
     pub measure: String,
     /// Whether prices decided, not amounts.
     pub by_price: bool,
@@ -141,7 +143,7 @@ pub struct Recommendation {
     pub price_unit: &'static str,
     /// All machines, the best first, those without a place last.
     pub ranking: Vec<Ranked>,
-    /// The machine to take; null: there is no evidence for one.
+    /// The machine to take; null without evidence for one.
     pub winner: Option<String>,
     /// The reasons, a sentence each.
     pub reasons: Vec<String>,
@@ -154,22 +156,23 @@ struct Standing<'a> {
 }
 
 impl Standing<'_> {
-    /// What decides: more is better.
+    /// Returns the amount, or the amount per price: more is better.
     fn score(&self) -> f64 {
         self.figure.value / self.per_year.unwrap_or(1.0)
     }
 }
 
-/// Orders machines for a need, by price if there are any prices.
+/// Orders machines for a need, by price if `prices` is given.
 #[must_use]
 pub fn recommend(need: Need, candidates: &[Candidate], prices: Option<&PriceList>) -> Recommendation {
     let is_known = |measure: &&Measure| candidates.iter().filter(|machine| measure.figure(machine).is_some()).count();
-    // Of those that equally many have, the first.
+    // `max_by_key` returns the last of equals: in reverse order, the first.
     let comparable = need.measures().iter().filter(|measure| measure.is_comparable(candidates));
     let most = comparable.rev().max_by_key(is_known);
     let Some(measure) = most.or(need.measures().first()) else {
         return nothing(need);
     };
+
     let (mut standings, mut unranked) = (Vec::new(), Vec::new());
     for candidate in candidates {
         let per_year = prices.map(|prices| prices.instance(&candidate.card.name).map(|price| price.per_year));
@@ -179,11 +182,13 @@ pub fn recommend(need: Need, candidates: &[Candidate], prices: Option<&PriceList
             (figure, _) => unranked.push(without_place(candidate, measure, figure)),
         }
     }
+
     standings.sort_by(|a, b| b.score().total_cmp(&a.score()));
     let (winner, mut reasons) = judged(measure, &standings, prices);
     if let (true, Some(best)) = (prices.is_none(), winner) {
         reasons.push(format!("by amounts alone, for there are no prices: what {best} costs is not weighed"));
     }
+
     let ranked = standings.iter().map(|standing| Ranked {
         label: standing.candidate.label.clone(),
         value: Some(standing.figure.value),
@@ -229,7 +234,7 @@ fn without_place(candidate: &Candidate, measure: &Measure, figure: Option<Figure
     }
 }
 
-/// The winner, if there is evidence for one, and the reasons.
+/// Returns the winner, if there is evidence for one, and the reasons.
 fn judged<'a>(
     measure: &Measure,
     standings: &[Standing<'a>],
@@ -238,6 +243,7 @@ fn judged<'a>(
     let Some((first, others)) = standings.split_first() else {
         return (None, vec![format!("no machine has both {} and what is needed to weigh it", measure.title)]);
     };
+
     let best = first.candidate.label.as_str();
     let currency = prices.map_or("", |prices| prices.currency.as_str());
     let amount = |standing: &Standing<'_>| match standing.per_year {
@@ -247,13 +253,15 @@ fn judged<'a>(
         }
         None => measure.unit().format(standing.figure.value),
     };
+
     let Some(second) = others.first() else {
         return (None, vec![format!("only {best} can be weighed: {}", amount(first))]);
     };
+
     let factor = first.score() / second.score();
     let next = second.candidate.label.as_str();
     let mut reasons = vec![format!("{best}: {}; next {next}: {} ({factor:.2} times)", amount(first), amount(second))];
-    // Prices and numbers of cores are exact: they scale the interval of the two figures.
+    // Prices and core counts are exact, so they only scale the interval of the two figures.
     let scale = factor / (first.figure.value / second.figure.value);
     let measured = figures::kind(measure.key).and_then(|kind| {
         let key = if measure.times.is_none() { measure.key } else { "" };
@@ -261,6 +269,7 @@ fn judged<'a>(
     });
     let interval = measured.and_then(|ratio| ratio.interval).map(|interval| interval.map(|end| end * scale));
     let is_counted = measured.is_some_and(|ratio| ratio.verdict == Verdict::Counted);
+
     if factor <= 1.0 {
         reasons.push(format!("{best} and {next} are equal"));
         return (None, reasons);
@@ -318,8 +327,8 @@ instances:
     fn the_article_s_choices() {
         let three = candidates(&["i3.16xlarge", "i3.metal", "i3en.24xlarge"]);
         let list = prices::parse("p.yaml", PRICES).unwrap();
-        // By price: processors and reads from i3, capacity from i3en, and write bandwidth costs the same on both kinds
-        // of i3 but for 1 %; without prices i3en has the most of most.
+        // By price: processors and reads from i3, capacity from i3en; write bandwidth costs the same within 1 % on both
+        // kinds of i3. By amount: i3en, except for reads.
         let cases = [
             (Need::Cpu, Some("i3.metal"), Some("i3en.24xlarge")),
             (Need::Capacity, Some("i3en.24xlarge"), Some("i3en.24xlarge")),

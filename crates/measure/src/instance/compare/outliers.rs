@@ -1,18 +1,17 @@
-//! Figures whose ratio is unlike that of the others of their group, and what is known to cause that.
+//! Finds figures whose ratio is unlike the others of their group, and names known causes.
 //!
-//! **Why.** A processor that is faster in everything but one thing is no measuring error by itself: there may be a
-//! reason, and the reason decides whether it matters for one's load. Where no known cause fits, one should measure
-//! again.
+//! **Why.** A processor that is faster in everything but one figure need not be a measuring error. The cause decides
+//! whether it matters for a load; without a known cause, the user should measure again.
 //!
 //! **How.** The ratios of a group (all stressors, all memory figures) are turned so that more is better. A ratio stands
-//! out if it is farther from the group's median than [`FAR_DEVIATIONS`] times the scatter of the group (median absolute
-//! deviation of the logarithms, as a standard deviation) and than [`FAR_LEAST`], or if it is worse where the group is
-//! better or the other way round. Of disks, operations are held against bytes of the same direction: both come from
-//! the same flash, so that a ratio of more than [`APART`] between them tells of the path to it.
+//! out if its distance from the group's median exceeds both [`FAR_DEVIATIONS`] times the group's scatter (median
+//! absolute deviation of the logarithms, as a standard deviation) and [`FAR_LEAST`]. It also stands out if it is worse
+//! while the median is better by more than [`NOISE`], or the other way round. For disks, operations are compared with
+//! bytes of the same direction: both come from the same flash, so if they differ by more than [`APART`], the path to
+//! the flash has changed.
 //!
 //! Known causes, and only these: copies in memory follow the size of the L3 cache if both changed in the same
-//! direction; operations follow the hypervisor if it is another one; a difference of at most [`NOISE`] is what single
-//! runs scatter by.
+//! direction; operations follow another hypervisor; single runs scatter by [`NOISE`].
 //!
 //! **Limits.** A cause that fits is not proven. Groups of fewer than [`GROUP_LEAST`] figures are not judged.
 //!
@@ -25,28 +24,28 @@ use serde::Serialize;
 use super::super::figures::{self, Better, Unit};
 use super::super::find::Candidate;
 
-/// Groups of fewer figures have no median worth the name.
+/// Fewest figures of a group that is judged: the median of fewer is chance.
 pub const GROUP_LEAST: usize = 5;
 
-/// A ratio so many standard deviations from the median of its group stands out ...
+/// Standard deviations that an outlier is farther than from the median of its group.
 pub const FAR_DEVIATIONS: f64 = 3.0;
 
-/// ... if it is farther than this factor, too.
+/// Factor that an outlier differs by more than from the median of its group.
 pub const FAR_LEAST: f64 = 1.25;
 
-/// Operations and bytes of a disk whose ratios differ by more than this factor stand out.
+/// Factor between the ratios of a disk's operations and bytes beyond which they stand out.
 pub const APART: f64 = 1.25;
 
-/// Part by which two runs of the same thing differ without a cause.
+/// Relative difference of two equal runs that needs no cause.
 pub const NOISE: f64 = 0.05;
 
-/// From a median absolute deviation to the standard deviation of normal values: 1 / 0.6745.
+/// The standard deviation of normal values per median absolute deviation: 1 / 0.6745.
 const DEVIATION_PER_MAD: f64 = 1.4826;
 
-/// Figures that live on the L3 cache: they copy more than fits into L2 and, on large caches, less than L3.
+/// Figures that depend on the L3 cache: they copy more than L2 holds and, on large caches, less than L3 does.
 const COPIES: [&str; 3] = ["stress_ng.memcpy", "memory.copy_one_bytes_per_s", "memory.copy_all_bytes_per_s"];
 
-/// Groups by which figures are judged; disks have rules of their own.
+/// Groups of figures that are judged; disks have rules of their own.
 const GROUPS: [&str; 5] = ["cpu", "memory", "timer", "submission", "stress_ng"];
 
 /// A figure that stands out.
@@ -58,19 +57,19 @@ pub struct Outlier {
     pub key: String,
     /// The figure, for people.
     pub title: String,
-    /// The figure over that of the base, as in the table.
+    /// The figure divided by that of the base, as in the table.
     pub ratio: f64,
-    /// What it was held against: `median of stress_ng`, `disk.read_bytes_per_s`.
+    /// The reference: `median of stress_ng`, `disk.read_bytes_per_s`.
     pub against: String,
-    /// The ratio of that, turned like `ratio`.
+    /// The ratio of the reference, in the direction of `ratio`.
     pub against_ratio: f64,
-    /// A cause that is known to do this, if one fits.
+    /// The known cause, if one fits.
     pub cause: Option<String>,
-    /// What would have to be known to tell, where no cause fits.
+    /// What is known, or missing, about a cause, if none fits.
     pub remark: Option<String>,
 }
 
-/// All figures of `other` that stand out beside `base`.
+/// Returns all figures of `other` that stand out against `base`.
 #[must_use]
 pub fn outliers(base: &Candidate, other: &Candidate) -> Vec<Outlier> {
     let mut found: Vec<Outlier> = GROUPS.iter().flat_map(|group| of_group(group, base, other)).collect();
@@ -80,7 +79,7 @@ pub fn outliers(base: &Candidate, other: &Candidate) -> Vec<Outlier> {
     found
 }
 
-/// `other` over `base`; `None` where one lacks the figure or is 0, or where they cannot be compared.
+/// Divides `other` by `base`; returns `None` if one lacks the figure or is 0, or if they cannot be compared.
 fn ratio(key: &str, base: &Candidate, other: &Candidate) -> Option<f64> {
     let ratio = other.card.value(key)? / base.card.value(key)?;
     let is_comparable = super::ratios::incomparable(key, &other.card, &base.card).is_none();
@@ -92,7 +91,7 @@ fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
         let is_member = key.split('.').next() == Some(group);
         is_member && !super::ratios::is_counted(key)
     });
-    // Turned so that more is better, as logarithms.
+    // Logarithms of the ratios, turned so that more is better.
     let logs: Vec<(&str, f64, f64)> = measured
         .filter_map(|key| {
             let (ratio, kind) = (ratio(key, base, other)?, figures::kind(key)?);
@@ -100,12 +99,15 @@ fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
             Some((key, sign, sign * ratio.ln()))
         })
         .collect();
+
     let values: Vec<f64> = logs.iter().map(|(_, _, log)| *log).collect();
     let Some(median) = series::median(&values).filter(|_| values.len() >= GROUP_LEAST) else { return Vec::new() };
     let distances: Vec<f64> = values.iter().map(|log| (log - median).abs()).collect();
     let scatter = DEVIATION_PER_MAD * series::median(&distances).unwrap_or(0.0);
+
     let far = (FAR_DEVIATIONS * scatter).max(FAR_LEAST.ln());
     let stands_out = |log: f64| (log - median).abs() > far || (log * median < 0.0 && median.abs() > NOISE);
+
     let outlier = |(key, sign, log): &(&str, f64, f64)| {
         let is_noise = log.abs() <= NOISE;
         let (cause, remark) = if is_noise { (Some(noise()), None) } else { copies(key, *log, base, other) };
@@ -127,7 +129,7 @@ fn noise() -> String {
     format!("equal but for what single runs scatter by ({:.0} %)", NOISE * 100.0)
 }
 
-/// Cause and remark of a figure that lives on the L3 cache; nothing for others.
+/// Returns cause and remark of a figure that depends on the L3 cache; nothing for others.
 fn copies(key: &str, log: f64, base: &Candidate, other: &Candidate) -> (Option<String>, Option<String>) {
     if !COPIES.contains(&key) {
         return (None, None);
@@ -144,13 +146,14 @@ fn copies(key: &str, log: f64, base: &Candidate, other: &Candidate) -> (Option<S
     (None, Some(format!("the L3 cache does not explain it: {sizes}")))
 }
 
-/// Operations held against bytes of the same direction.
+/// Compares operations with bytes of the same direction.
 fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outlier> {
     let (key, bytes_key) = (format!("disk.{direction}_iops"), format!("disk.{direction}_bytes_per_s"));
     let (iops, bytes) = (ratio(&key, base, other)?, ratio(&bytes_key, base, other)?);
     if (iops / bytes).max(bytes / iops) <= APART {
         return None;
     }
+
     let (mut cause, mut remark) = (None, None);
     match (hypervisor(base), hypervisor(other)) {
         (Some(before), Some(after)) if before != after => {
@@ -159,6 +162,7 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
         (Some(same), Some(_)) => remark = Some(format!("both run under the same hypervisor: {same}")),
         _ => remark = Some("another hypervisor or host would do this; the cards do not say".to_owned()),
     }
+
     Some(Outlier {
         label: other.label.clone(),
         title: figures::title(&key),
@@ -171,7 +175,7 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
     })
 }
 
-/// What a machine runs under; the clouds call machines without a hypervisor `metal`.
+/// Returns the hypervisor of a machine, if known; the clouds call machines without one `metal`.
 fn hypervisor(side: &Candidate) -> Option<String> {
     let stated = side.card.facts.get("cpu.hypervisor").cloned();
     stated.or_else(|| side.card.name.ends_with(".metal").then(|| "no hypervisor".to_owned()))

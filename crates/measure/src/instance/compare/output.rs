@@ -1,13 +1,13 @@
-//! A comparison of machines for programs and as a page: JSON, CSV, tables, charts.
+//! Writes a comparison of machines for programs and as a page: JSON, CSV, tables, charts.
 //!
-//! **Why.** The same cells stand in the terminal and on the page, so they are written once.
+//! **Why.** The terminal and the page show the same cells, so one place formats them.
 //!
-//! **How.** JSON is [`Comparison`] itself, CSV has a line for each figure and machine. [`Comparison::ratio_text`] is a
-//! ratio in its shortest form; a page has tables of all machines side by side and a chart of bars for each group.
+//! **How.** JSON is [`Comparison`] itself; CSV has a line for each figure and machine. [`Comparison::ratio_text`] is a
+//! ratio in its shortest form; a page has tables of all machines side by side and a bar chart for each group.
 //!
-//! **Limits.** Charts show ratios that exist; what is missing stands in the tables.
+//! **Limits.** Charts show only ratios that exist; tables also show what is missing.
 //!
-//! **Example.** `1.28 (1.25-1.31) +` is a ratio with its interval, better; `1.28 *` one without an interval.
+//! **Example.** `1.28 (1.25-1.31) +` is a better ratio with its interval; `1.28 *` has no interval.
 
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit};
@@ -18,13 +18,13 @@ use super::{Cell, Comparison, FigureRow};
 use crate::instance::economics::money;
 use crate::instance::{figures, variant_name};
 
-/// What the marks of [`Comparison::ratio_text`] mean.
+/// The meaning of the marks of [`Comparison::ratio_text`], for people.
 pub const MARKS: &str = "In brackets the 95 % interval. + better, - worse: the interval leaves out 1. ? no evidence: \
                          the interval contains 1, or the samples scatter by more than 10 %. * no interval: single or \
                          stated figures. Without a mark: counted or advertised.";
 
 impl Comparison {
-    /// As CSV: a line for each figure and machine, then for each amount and machine.
+    /// Returns CSV: a line for each figure and machine, then for each amount and machine.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let row = |row: &FigureRow, cell: &Cell| {
@@ -41,6 +41,7 @@ impl Comparison {
                 known(cell.missing.as_ref()),
             ]
         };
+
         let figures = self.figures.iter().flat_map(|figure| figure.cells.iter().map(move |cell| row(figure, cell)));
         let currency = self.currency.as_deref().unwrap_or("");
         let amounts = self.economics.iter().flat_map(|row| {
@@ -52,11 +53,12 @@ impl Comparison {
                 [row.key.to_owned(), unit.to_owned(), better, label, value, ratio, low, high, verdict, missing]
             })
         });
+
         let names = "key,unit,better,machine,value,ratio,ratio_low,ratio_high,verdict,missing";
         Table::new("", names.split(','), figures.chain(amounts)).to_csv()
     }
 
-    /// A figure of the base for people.
+    /// Returns the figure of a cell for people.
     #[must_use]
     pub fn value_text(row: &FigureRow, cell: &Cell) -> String {
         match (cell.value, figures::kind(&row.key)) {
@@ -65,7 +67,7 @@ impl Comparison {
         }
     }
 
-    /// The ratio of a cell with its interval and a mark, see [`MARKS`].
+    /// Returns the ratio of a cell with its interval and a mark, see [`MARKS`].
     #[must_use]
     pub fn ratio_text(cell: &Cell) -> String {
         let Some(ratio) = cell.ratio else {
@@ -85,7 +87,7 @@ impl Comparison {
         format!("{}{interval}{mark}", ratio_digits(ratio))
     }
 
-    /// What stands out, a sentence each.
+    /// Returns a sentence for each figure that stands out.
     #[must_use]
     pub fn outlier_texts(&self) -> Vec<String> {
         let text = |outlier: &super::Outlier| {
@@ -101,7 +103,7 @@ impl Comparison {
         self.outliers.iter().map(text).collect()
     }
 
-    /// What is missing and why, a sentence for each reason: machines that lack the same for the same reason share it.
+    /// Returns a sentence for each reason of missing figures; machines that lack the same figures share it.
     #[must_use]
     pub fn missing_texts(&self) -> Vec<String> {
         let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
@@ -117,7 +119,7 @@ impl Comparison {
         texts.into_iter().map(|(text, labels)| format!("{}: {text}", labels.join(", "))).collect()
     }
 
-    /// What one machine lacks, by reason.
+    /// Returns the keys that the machine at `at` lacks, by reason.
     fn missing_of(&self, at: usize) -> Vec<(&str, Vec<&str>)> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for row in &self.figures {
@@ -130,7 +132,7 @@ impl Comparison {
         reasons
     }
 
-    /// Local disks against volumes, a sentence each.
+    /// Returns a sentence for each comparison of local disks with volumes.
     #[must_use]
     pub fn break_even_texts(&self) -> Vec<String> {
         let currency = self.currency.as_deref().unwrap_or("");
@@ -143,6 +145,7 @@ impl Comparison {
             let cheaper = if row.is_local_cheaper() { "local disks" } else { "volumes" };
             let [disks_month, volumes_month, size, iops, mibps] =
                 [row.disks_month, row.volumes_month, row.size_month, row.iops_month, row.mibps_month].map(money);
+
             let bytes = figures::Unit::BytesDecimal.format(row.from_bytes);
             let by_size = if row.from_bytes <= row.disk_bytes {
                 format!("By size alone local disks are cheaper from {bytes} on")
@@ -164,7 +167,7 @@ impl Comparison {
         self.break_even.iter().map(text).collect()
     }
 
-    /// The page: title and sections for [`plimsoll_show::page::html`].
+    /// Returns the page: title and sections for [`plimsoll_show::page::html`].
     #[must_use]
     pub fn page(&self) -> (String, Vec<Section>) {
         let labels: Vec<&str> = self.machines.iter().map(|machine| machine.label.as_str()).collect();
@@ -173,12 +176,14 @@ impl Comparison {
             let lines = self.recommendation_lines(recommended).into_iter().map(Block::Text).collect();
             sections.push(Section { heading: format!("For {}", recommended.need.name()), blocks: lines });
         }
+
         let charts = self.charts();
         if !charts.is_empty() {
             sections
                 .push(Section { heading: format!("Ratios to {}", self.base), blocks: vec![Block::Picture(charts)] });
         }
         sections.push(self.figures_section(&labels));
+
         let notes = |texts: Vec<String>| texts.into_iter().map(Block::Text).collect::<Vec<_>>();
         let caption = known(self.currency.as_ref().map(|currency| format!("Prices in {currency} a year")));
         let headers = std::iter::once("").chain(labels);
@@ -186,6 +191,7 @@ impl Comparison {
         let mut blocks = vec![Block::Table(economics)];
         blocks.extend(notes(self.break_even_texts()));
         sections.push(Section::new("What it costs, and how it is balanced", blocks));
+
         for (heading, texts) in [("What stands out", self.outlier_texts()), ("What is missing", self.missing_texts())] {
             if !texts.is_empty() {
                 sections.push(Section::new(heading, notes(texts)));
@@ -220,7 +226,7 @@ impl Comparison {
         Section::new("Figures", [Block::Text(MARKS.to_owned()), table.into()])
     }
 
-    /// The recommendation in words.
+    /// Returns the recommendation in words.
     #[must_use]
     pub fn recommendation_lines(&self, recommended: &super::Recommendation) -> Vec<String> {
         let winner = recommended.winner.as_deref().unwrap_or("no recommendation");
@@ -234,7 +240,7 @@ impl Comparison {
         lines
     }
 
-    /// Bars of all ratios that exist, a chart for each group of figures.
+    /// Returns a bar chart of the ratios for each group of figures that has any.
     #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
         let mut groups: Vec<&str> = Vec::new();
@@ -266,6 +272,7 @@ impl Comparison {
                 bars: rows().filter_map(|row| bar(row, at)).collect(),
             })
             .collect();
+
         let is_empty = layers.iter().all(|layer| matches!(layer, Layer::Bars { bars, .. } if bars.is_empty()));
         (!is_empty).then(|| Chart {
             title: group.replace('_', "-"),
@@ -278,7 +285,7 @@ impl Comparison {
 }
 
 impl super::AmountRow {
-    /// Title and cells for people.
+    /// Returns the title and the cells for people.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         std::iter::once(self.title.to_owned()).chain(self.cells.iter().map(|cell| cell.shown.clone())).collect()
@@ -286,7 +293,7 @@ impl super::AmountRow {
 }
 
 impl FigureRow {
-    /// Title, and the direction where less is better.
+    /// Returns the title, and the direction if less is better.
     #[must_use]
     pub fn titled(&self) -> String {
         if self.better == "less" { format!("{} (less is better)", self.title) } else { self.title.clone() }
@@ -297,7 +304,7 @@ impl FigureRow {
     }
 }
 
-/// Three digits that count: `0.672`, `1.28`, `12.8`, `128`.
+/// Prints a ratio with three digits, below 1 with three decimals: `0.672`, `1.28`, `12.8`, `128`.
 fn ratio_digits(ratio: f64) -> String {
     match ratio {
         below if below < 0.9995 => format!("{ratio:.3}"),

@@ -1,20 +1,20 @@
-//! Each figure of each machine over that of the base, and whether the difference is evidence.
+//! Divides each figure of a machine by that of the base, and judges whether the difference is evidence.
 //!
-//! **Why.** "66 % faster" says nothing without its base, and nothing either if two runs on one machine differ as much.
+//! **Why.** "66 % faster" proves nothing without its base, or if two runs on one machine differ as much.
 //!
 //! **How.** A ratio of two means has the 95 % interval of Fieller (Some Problems in Interval Estimation, Journal of the
 //! Royal Statistical Society B 16, 1954): all ratios q for which a - q b does not differ from 0, where a and b are the
 //! figures with their standard errors. The degrees of freedom are those of that difference (Satterthwaite). The
-//! standard error is that of the samples, for as many as are worth something ([`crate::tune`]), or comes from the
-//! interval that the card states. What is counted, as cores, needs no interval.
+//! standard error is that of the effective number of samples ([`crate::tune`]), or comes from the interval that the
+//! card states. Counted figures, such as cores, need no interval.
 //!
-//! Better or worse is said only if the interval leaves out 1, and the samples of both scatter by at most
+//! A figure is better or worse only if the interval excludes 1, and the samples of both scatter by at most
 //! [`SCATTER_MAX_PCT`].
 //!
-//! Figures of stress-ng have a ratio only where both cards state the same version of it.
+//! Figures of stress-ng have a ratio only if both cards state the same version of it.
 //!
-//! **Limits.** Each interval is one of its own: of twenty figures that are equal, one will seem to differ. Where the
-//! base is not surely above 0 there is no interval.
+//! **Limits.** Each interval stands alone: of twenty equal figures, one will seem to differ. If the interval of the
+//! base reaches 0, the ratio has none.
 //!
 //! **Example.** 110 +- 1 over 100 +- 1 (standard errors, many samples): 1.1, interval 1.071 to 1.130.
 
@@ -24,13 +24,13 @@ use serde::Serialize;
 use super::super::figures::{Better, FigureKind, STRESS_NG};
 use super::super::{Card, Figure};
 
-/// Samples that scatter by more than so many per cent of their mean (standard deviation) are no evidence.
+/// Largest standard deviation of samples that are evidence, in per cent of their mean.
 pub const SCATTER_MAX_PCT: f64 = 10.0;
 
-/// 97.5 % quantile of the normal distribution: half widths of stated intervals are so many standard errors.
+/// Standard errors in the half width of a stated 95 % interval: the 97.5 % quantile of the normal distribution.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// Degrees of freedom of an interval that somebody states.
+/// Degrees of freedom of a stated interval: enough to be normal.
 const FREEDOM_OF_STATED: f64 = 1e6;
 
 /// Figures that are counted or advertised, not measured.
@@ -45,16 +45,16 @@ const COUNTED: [&str; 8] = [
     "network.link_bits_per_s",
 ];
 
-/// Whether a figure is counted or advertised, not measured.
+/// Returns whether a figure is counted or advertised, not measured.
 #[must_use]
 pub fn is_counted(key: &str) -> bool {
     COUNTED.contains(&key)
 }
 
-/// The fact that tells which stress-ng counted.
+/// Name of the fact that holds the version of stress-ng.
 const STRESS_NG_VERSION: &str = "stress_ng.version";
 
-/// Why a figure of two cards has no ratio though both have it: what stress-ng counts differs from version to version.
+/// Returns why a figure that both cards have has no ratio: operations of stress-ng differ from version to version.
 #[must_use]
 pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String> {
     if !key.starts_with(STRESS_NG) || !card.figures.contains_key(key) || !base.figures.contains_key(key) {
@@ -68,11 +68,11 @@ pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String
     }
 }
 
-/// What a ratio is evidence of.
+/// What a ratio proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// This is the base.
+    /// The machine is the base.
     Base,
     /// Better than the base by more than chance explains.
     Better,
@@ -84,26 +84,26 @@ pub enum Verdict {
     Scattered,
     /// One of the two was measured once, or stated without an interval.
     NoInterval,
-    /// Counted or advertised: the ratio is what it is.
+    /// Counted or advertised: the ratio is exact.
     Counted,
-    /// Neither more nor less of it is better.
+    /// Neither more nor less is better.
     Property,
     /// One of the two lacks the figure, the base is 0, or they cannot be compared (`incomparable`).
     Missing,
 }
 
-/// A ratio and what it is worth.
+/// A ratio and what it proves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The figure over that of the base.
+    /// The figure divided by that of the base.
     pub ratio: f64,
-    /// 95 % interval, where both figures are known with theirs.
+    /// The 95 % interval, if both figures have one.
     pub interval: Option<[f64; 2]>,
-    /// What it is evidence of.
+    /// What the ratio proves.
     pub verdict: Verdict,
 }
 
-/// `figure` over `base`; `None` if the base is 0.
+/// Divides `figure` by `base`; returns `None` if the base is 0.
 #[must_use]
 pub fn ratio(key: &str, kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio> {
     let ratio = figure.value / base.value;
@@ -127,16 +127,16 @@ pub fn ratio(key: &str, kind: &FigureKind, figure: &Figure, base: &Figure) -> Op
     Some(Ratio { ratio, interval, verdict })
 }
 
-/// Standard deviation of the samples in per cent of their mean; `None` for fewer than two.
+/// Returns the standard deviation of the samples in per cent of their mean; `None` for fewer than two.
 #[must_use]
 pub(crate) fn scatter_pct(figure: &Figure) -> Option<f64> {
     (figure.samples.len() >= 2).then(|| series::deviation_pct(&figure.samples))
 }
 
-/// Standard error of a figure and its degrees of freedom; `None` where nothing is known of it.
+/// Returns the standard error of a figure and its degrees of freedom, if they are known.
 fn standard_error(figure: &Figure) -> Option<(f64, f64)> {
     if let Some([low, high]) = figure.interval {
-        // An interval that is not symmetric counts by its longer side.
+        // The longer side of an interval that is not symmetric counts.
         let half_width = (figure.value - low).max(high - figure.value);
         return (half_width >= 0.0).then_some((half_width / NORMAL_QUANTILE, FREEDOM_OF_STATED));
     }
@@ -145,16 +145,19 @@ fn standard_error(figure: &Figure) -> Option<(f64, f64)> {
     Some((interval.half_width / series::student_t(freedom), freedom))
 }
 
+/// Returns the 95 % interval of the ratio of two figures; see the module's documentation.
 fn fieller(figure: &Figure, base: &Figure) -> Option<[f64; 2]> {
     let (error, freedom) = standard_error(figure)?;
     let (base_error, base_freedom) = standard_error(base)?;
     let ratio = figure.value / base.value;
+
     let (square, base_square) = (error * error, base_error * base_error);
     let weighted = ratio * ratio * base_square;
     let freedom = match square * square / freedom + weighted * weighted / base_freedom {
         0.0 => FREEDOM_OF_STATED,
         parts => (square + weighted).powi(2) / parts,
     };
+
     let t = series::student_t(freedom);
     let g = (t * base_error / base.value).powi(2);
     let half_width = t / base.value * (square * (1.0 - g) + weighted).sqrt();
@@ -180,7 +183,7 @@ mod tests {
         // Standard errors of 1: g = (1.96 / 100)^2 = 3.84e-4; 1.96 / 100 * sqrt(1 - g + 1.21) = 0.02914.
         let [low, high] = of("disk.read_iops", &stated(110.0, 1.96), &stated(100.0, 1.96)).interval.unwrap();
         assert!((low - 1.0713).abs() < 1e-4 && (high - 1.1296).abs() < 1e-4, "{low} {high}");
-        // The base may be 0: no ratio is too large.
+        // The base may be 0, so any ratio may be true.
         assert_eq!(of("disk.read_iops", &stated(110.0, 1.0), &stated(100.0, 100.1)).interval, None);
         // Without errors the interval is the ratio.
         assert_eq!(of("disk.read_iops", &stated(3.0, 0.0), &stated(2.0, 0.0)).interval, Some([1.5, 1.5]));

@@ -1,13 +1,13 @@
-//! How many network volumes do the same as some disks, how large, and at what price.
+//! Computes how many network volumes replace some disks, their size, and their price.
 //!
-//! **Why.** What a volume gives follows from its size and from what is paid for, by rules that belong to the table of
-//! presets. Rules that stand twice contradict each other.
+//! **Why.** A volume's rates follow from its size and from what is paid for, by rules of the table of presets. This
+//! module asks [`Volume::provision`] instead of repeating them.
 //!
-//! **How.** A volume as large as can be, with all that can be bought for it, tells how many it takes. Each of them is
-//! then asked for with as few operations, and then as few GiB, as [`Volume::provision`] allows for its share.
+//! **How.** The largest volume, with all the operations and bandwidth that are sold for it, gives the number needed.
+//! Each volume then gets the fewest operations, and after that the fewest GiB, with which [`Volume::provision`] reaches
+//! its share.
 //!
-//! **Limits.** What a volume gives for good counts, not its burst. All volumes are alike, and come in whole GiB and
-//! operations.
+//! **Limits.** Sustained rates count, not bursts. All volumes are alike, and have whole GiB and operations.
 //!
 //! **Example.** 100 MiB/s from io1: one volume of 8 GiB with 400 operations a second.
 
@@ -19,13 +19,13 @@ use crate::instance::prices::VolumePrice;
 const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// Rates this close to what is needed are what is needed: MiB/s are not whole numbers of bytes.
+/// Relative difference below which two rates are equal: a rate in MiB/s need not be a whole number of bytes.
 const ROUNDING: f64 = 1e-9;
 
-/// Nobody has more volumes than this.
+/// The most volumes that are tried: nobody has more.
 const VOLUMES_MAX: u64 = 1 << 20;
 
-/// Size and rates: of one volume or of all, as needed, as asked for or as they are.
+/// Size and rates of one volume or of all together: needed, asked for, or given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rates {
     pub(super) size_gib: f64,
@@ -46,14 +46,14 @@ impl Rates {
     }
 }
 
-/// Volumes that are alike, all together.
+/// A number of equal volumes, and their size and rates together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Volumes {
     pub(super) number: f64,
     pub(super) all: Rates,
 }
 
-/// What volumes cost in a month.
+/// The price of volumes for a month.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Month {
     pub(super) size: f64,
@@ -67,7 +67,7 @@ impl Month {
     }
 }
 
-/// What a volume gives for good if it is asked for like this; `None`: it cannot be had.
+/// Returns the sustained rates of a volume that is asked for as `ask`, or `None` if it is not sold.
 fn provisioned(volume: &Volume, ask: Rates) -> Option<Rates> {
     let mibps = ask.mibps.max(volume.mib_least.unwrap_or(0.0));
     let preset = volume.provision(&Provision {
@@ -76,7 +76,7 @@ fn provisioned(volume: &Volume, ask: Rates) -> Option<Rates> {
         bandwidth_bytes_per_s: volume.mib_ratio.map(|_| (mibps * MIB).ceil() as u64),
     });
     let spec = preset.ok()?.spec;
-    // A rate without a cap is not limited by credits.
+    // Credits do not limit a rate without a cap.
     let base = |is_wanted: fn(&CapUnit) -> bool, rate: f64| {
         spec.caps.iter().find(|cap| is_wanted(&cap.unit)).map_or(rate, |cap| cap.base_per_s)
     };
@@ -85,22 +85,23 @@ fn provisioned(volume: &Volume, ask: Rates) -> Option<Rates> {
     Some(Rates { size_gib: ask.size_gib, iops, mibps: bytes_per_s / MIB })
 }
 
-/// The most that one volume gives.
+/// Returns the largest size and rates of one volume.
 fn most(volume: &Volume) -> Option<Rates> {
     provisioned(volume, Rates { size_gib: volume.size_gib[2], iops: volume.iops_most, mibps: volume.mib_most })
 }
 
-/// The fewest volumes that do what is needed, each as small as it may be; `None`: there are none.
+/// Returns the fewest volumes that reach `needed`, each as small as possible, or `None` if no number does.
 pub(super) fn fewest(volume: &Volume, needed: Rates) -> Option<Volumes> {
     let most = most(volume)?;
     let number = (needed.size_gib / most.size_gib).max(needed.iops / most.iops).max(needed.mibps / most.mibps);
     let number = (number * (1.0 - ROUNDING)).ceil().max(1.0);
+
     let each = needed.times(1.0 / number);
     let given = |size_gib: u64, iops: u64| {
         let ask = Rates { size_gib: size_gib as f64, iops: iops as f64, mibps: each.mibps };
         provisioned(volume, ask).filter(|given| given.reaches(each))
     };
-    // Operations first, for bandwidth may need some; on the largest volume its size forbids none.
+    // Operations first, since bandwidth may need some; the largest volume allows any number.
     let [_, least_gib, most_gib] = volume.size_gib;
     let least_iops = each.iops.max(volume.iops_least.unwrap_or(1.0));
     let iops = first(whole(least_iops), whole(volume.iops_most), |iops| given(whole(most_gib), iops).is_some())?;
@@ -109,12 +110,12 @@ pub(super) fn fewest(volume: &Volume, needed: Rates) -> Option<Volumes> {
     Some(Volumes { number, all: given(size_gib, iops)?.times(number) })
 }
 
-/// The next whole number, but for what rounding adds.
+/// Rounds up to a whole number, except for an excess within [`ROUNDING`].
 fn whole(value: f64) -> u64 {
     (value * (1.0 - ROUNDING)).ceil() as u64
 }
 
-/// The first number from `low` to `high` for which something holds that then holds for all above it.
+/// Returns the first number from `low` to `high` for which `holds`, which must then hold for all above it.
 fn first(low: u64, high: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let (mut low, mut high) = (low, high);
     if low > high || !holds(high) {
@@ -131,7 +132,7 @@ fn first(low: u64, high: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     Some(high)
 }
 
-/// What volumes cost. What is included in the price of a volume is included in that of each.
+/// Returns the price of `volumes`. Each of them includes what the price of a volume includes.
 pub(super) fn month(price: &VolumePrice, volumes: &Volumes) -> Month {
     let beyond = |all: f64, included: f64| (all - included * volumes.number).max(0.0);
     Month {
@@ -141,10 +142,11 @@ pub(super) fn month(price: &VolumePrice, volumes: &Volumes) -> Month {
     }
 }
 
-/// The least operations a second at which volumes of this size cost as much as `limit_month`; `None`: they never do.
+/// Returns the fewest operations a second at which volumes of this size together cost at least `limit_month`, or `None`
+/// if they never do.
 ///
-/// The cost grows with the operations but for a step down with each volume more, which brings what is included in its
-/// price. So it is searched first for the number of volumes, then among the operations that number can do.
+/// The cost grows with the operations, except for a step down with each further volume, whose price includes some. So
+/// first the number of volumes is searched, then the operations that this number can do.
 pub(super) fn least_iops(price: &VolumePrice, size_gib: f64, limit_month: f64) -> Option<f64> {
     let each = most(price.volume)?.iops.floor();
     let is_as_dear = |iops: u64| {
@@ -178,10 +180,10 @@ mod tests {
             ("gp3", [1000.0, 3000.0, 1000.0], [1.0, 1000.0, 4000.0, 1000.0]),
             ("gp3", [163_840.0, 0.0, 0.0], [3.0, 163_842.0, 9000.0, 375.0]),
             ("gp3", [1e5, 280_000.0, 0.0], [4.0, 1e5, 280_000.0, 500.0]),
-            // Operations by size alone, without the burst; above 170 GiB all of the bandwidth.
+            // Operations by size alone, without the burst; above 170 GiB the whole bandwidth.
             ("gp2", [100.0, 3000.0, 0.0], [1.0, 1000.0, 3000.0, 250.0]),
             ("gp2", [100.0, 0.0, 200.0], [1.0, 171.0, 513.0, 250.0]),
-            // 256 KiB for each operation up to 500 MiB/s, beyond that 16 KiB: all operations for all of the bandwidth.
+            // 256 KiB for each operation up to 500 MiB/s, beyond that 16 KiB: the whole bandwidth needs all operations.
             ("io1", [4.0, 100.0, 100.0], [1.0, 8.0, 400.0, 100.0]),
             ("io1", [4.0, 100.0, 1000.0], [1.0, 1280.0, 64_000.0, 1000.0]),
             ("io2", [4.0, 300_000.0, 0.0], [2.0, 300.0, 300_000.0, 8000.0]),
@@ -211,13 +213,13 @@ mod tests {
             date: "2020-12".to_owned(),
             source: "s".to_owned(),
         };
-        // GiB, money a month. 1000 GiB cost 80, as many operations as are included nothing; one volume is at its end
-        // at 385 more, a second one brings 3000 operations more.
+        // GiB, money a month. 1000 GiB cost 80, the operations included nothing; one volume reaches its limit at 385
+        // more, a second one includes 3000 operations more.
         let cases = [
             (1000.0, 80.0, Some(0.0)),
             (1000.0, 85.0, Some(4000.0)),
             (1000.0, 465.0, Some(80_000.0)),
-            // Both volumes have as many: the next even number is 83 200.
+            // Both volumes have the same number: the next even one is 83 200.
             (1000.0, 465.999, Some(83_199.0)),
             (1000.0, 1e12, None),
         ];

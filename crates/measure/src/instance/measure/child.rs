@@ -1,14 +1,14 @@
-//! Programs of others, run for a while and ended for certain.
+//! Runs other programs, and makes sure that they end.
 //!
 //! **Why.** stress-ng starts processes of its own, and iperf3's server waits for ever. Neither may outlive the
-//! measurement, whatever ends it: their own end, a time limit, Ctrl-C, a panic.
+//! measurement, whether they, a time limit, Ctrl-C or a panic end it.
 //!
 //! **How.** A program is started as the leader of a process group of its own ([`Running`]). Its outputs go to files
-//! that have no name, so that nothing is left and nobody has to empty a pipe. [`Running::wait`] looks every 20 ms
-//! whether it has ended; in any other case the group is asked to end, and killed after a second. The leader is waited
-//! for only when its group is gone, so that its number cannot be another's by then.
+//! without names, so that no file is left and no pipe must be emptied. [`Running::wait`] checks every 20 ms whether the
+//! program has ended; at a limit or a stop, the group gets SIGTERM, and after a second SIGKILL. The leader is reaped
+//! only after its group was killed, so that no other process can have its number by then.
 //!
-//! **Limits.** A process that leaves the group by itself is not found. SIGKILL of this program leaves the group alone.
+//! **Limits.** A process that leaves the group is not ended. SIGKILL of this program leaves the group running.
 //!
 //! **Example.**
 //!
@@ -27,34 +27,34 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::load::Stop;
 
-/// How often somebody looks whether the program has ended.
+/// Time between two checks whether the program has ended.
 const STEP: Duration = Duration::from_millis(20);
-/// How long a group that was asked to end may take.
+/// Time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
-/// The longest output that is read, in bytes; the rest is passed over.
+/// The longest output that is read, in bytes; the rest is ignored.
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// By itself, with status 0.
+    /// It ended by itself, with status 0.
     Success,
-    /// By itself, with another status or by a signal.
+    /// It ended by itself, with another status or by a signal.
     Failure,
     /// It was ended at the time limit.
     Late,
-    /// It was ended because somebody asked for the end of the measurement.
+    /// It was ended because the measurement was stopped.
     Stopped,
 }
 
-/// What is left of a program.
+/// A program that has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     /// How it ended.
     pub(super) exit: Exit,
-    /// What it printed, at most 4 MiB.
+    /// Its output, at most 4 MiB.
     pub(super) stdout: String,
-    /// What it complained about, at most 4 MiB.
+    /// Its error output, at most 4 MiB.
     pub(super) stderr: String,
 }
 
@@ -67,10 +67,10 @@ pub(super) struct Running {
     stderr: File,
 }
 
-/// Starts a program in a process group of its own, without input, speaking the language of the C locale.
+/// Starts a program in a process group of its own, without input, in the C locale.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::NotFound`] where the program is not installed.
+/// The system's error; [`io::ErrorKind::NotFound`] if the program is not installed.
 pub(super) fn start(command: &mut Command) -> io::Result<Running> {
     let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let child = command
@@ -84,7 +84,7 @@ pub(super) fn start(command: &mut Command) -> io::Result<Running> {
 }
 
 impl Running {
-    /// Waits for the end, at most `limit`, and ends the program where it or `stop` makes an end.
+    /// Waits for the program to end, and ends it after `limit` or when `stop` is asked.
     pub(super) fn wait(mut self, limit: Duration, stop: &Stop) -> Ended {
         let started = Instant::now();
         let forced = loop {
@@ -102,7 +102,7 @@ impl Running {
         Ended { exit, stdout: text_of(&mut self.stdout), stderr: text_of(&mut self.stderr) }
     }
 
-    /// Whether the leader has ended; it still has its number.
+    /// Returns whether the leader has ended, without reaping it: its number stays its own.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.group()), options), Ok(None) | Err(rustix::io::Errno::INTR))
@@ -112,13 +112,13 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// Ends what is left of the group; whether the leader had ended with status 0.
+    /// Ends the rest of the group. Returns whether the leader ended with status 0.
     fn end(&mut self) -> bool {
         if self.is_over {
             return false;
         }
         self.is_over = true;
-        // A group that is gone cannot be killed: nothing to do.
+        // Errors mean that the group is gone.
         if !self.has_ended() {
             let _ = kill_process_group(self.group(), Signal::TERM);
             let asked = Instant::now();
@@ -137,7 +137,7 @@ impl Drop for Running {
     }
 }
 
-/// What stands in the file from its begin; what cannot be read is empty.
+/// Returns the text of a file from its beginning; empty if it cannot be read.
 fn text_of(file: &mut File) -> String {
     let mut bytes = Vec::new();
     let _ = file.rewind().and_then(|()| file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes));
@@ -156,7 +156,7 @@ mod tests {
         command
     }
 
-    /// Whether a process of this number is there and no zombie.
+    /// Returns whether a process of this number exists and is no zombie.
     fn is_alive(pid: &str) -> bool {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
@@ -181,7 +181,7 @@ mod tests {
     fn a_limit_and_a_stop_end_the_whole_group() {
         let stopped = Stop::default();
         stopped.ask();
-        // The second is deaf to requests.
+        // The second ignores SIGTERM.
         for (script, stop, limit, expected) in [
             ("sleep 600 & echo $!; wait", Stop::default(), Duration::from_millis(200), Exit::Late),
             ("trap '' TERM; sleep 600 & echo $!; wait", Stop::default(), Duration::from_millis(200), Exit::Late),
@@ -190,7 +190,7 @@ mod tests {
             let ended = start(&mut shell(script)).unwrap().wait(limit, &stop);
             assert_eq!(ended.exit, expected, "{script}");
             let pid = ended.stdout.trim();
-            // A slow machine may not have started the sleep yet, or not have buried it.
+            // A slow machine may not have started the sleep yet, or not have reaped it.
             let patience = Instant::now();
             while !pid.is_empty() && is_alive(pid) && patience.elapsed() < LIMIT {
                 std::thread::sleep(STEP);

@@ -1,14 +1,14 @@
-//! What the processor does: hashing, products of matrices, sorting; on one thread and on all.
+//! Measures the processor: hashing, products of matrices, sorting; on one thread and on all.
 //!
-//! **Why.** Cores and clocks do not say what a processor does in a second, and a machine sold by hardware threads does
-//! not do twice as much on twice as many of them.
+//! **Why.** Cores and clocks do not show the work of a processor in a second, and twice as many hardware threads do not
+//! do twice the work.
 //!
 //! **How.** Three kinds of work that stay in the second-level cache: XXH3 of 64 KiB (bytes in, multiplications), the
 //! product of two matrices of 192 x 192 `f64` (floating point), and sorting 65 536 random `u64` keys (branches). Each
-//! on the last processor that this process may use (the first takes most interrupts), then on all at once.
+//! runs on the last processor that this process may use (the first takes most interrupts), then on all at once.
 //!
-//! **Limits.** One program, compiled for every machine of its architecture: what a build for this very processor would
-//! gain is not in it. Compare cards of the same version of this program only.
+//! **Limits.** The program is compiled for all machines of its architecture; a build for this processor might be
+//! faster. Compare cards of the same version of this program only.
 //!
 //! **Example.** A product of two 192 x 192 matrices takes 2 x 192^3 = 14.2 million operations; 250 of them in a second
 //! are 3.5 Gflop/s.
@@ -21,25 +21,25 @@ use super::sampler::{Sampling, Work, rates};
 use super::{Part, Random};
 use crate::tune::Observer;
 
-/// Bytes that are hashed at once.
+/// Bytes of a hash.
 const HASH_BYTES: usize = 64 << 10;
 /// Hashes of a round.
 const HASHES: usize = 16;
 /// Rows and columns of the matrices.
 const MATRIX_SIDE: usize = 192;
-/// Keys that are sorted at once.
+/// Keys of a sort.
 const KEYS: usize = 64 << 10;
 
-/// Name, and how to make the work.
+/// Name, end of the key with the unit, and the function that makes the work.
 type Kernel = (&'static str, &'static str, fn() -> Work);
 
-/// What the processor does, and the ends of the names of its figures.
+/// The three kinds of work.
 const KERNELS: [Kernel; 3] = [("hash", "bytes_per_s", hash), ("matrix", "flop_per_s", matrix), ("sort", "per_s", sort)];
 
 /// Measurements that [`run`] makes.
 pub(super) const MEASUREMENTS: usize = 2 * KERNELS.len();
 
-/// Measures all three, on one of `cpus` and on all of them.
+/// Measures all three kinds of work, on one of `cpus` and on all of them.
 pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], observer: &mut dyn Observer) -> Part {
     let mut part = Part::default();
     let one: Vec<usize> = cpus.last().copied().into_iter().collect();
@@ -83,8 +83,8 @@ fn matrix() -> Work {
     })
 }
 
-/// `product = left x right`, square matrices of `side` rows, row by row. The innermost loop goes along rows of both, so
-/// that the compiler makes vectors of it.
+/// Computes `product = left x right` row by row, of square matrices of `side` rows. The innermost loop runs along rows,
+/// so that the compiler uses vector instructions.
 fn multiply(left: &[f64], right: &[f64], product: &mut [f64], side: usize) {
     for (left_row, product_row) in left.chunks_exact(side).zip(product.chunks_exact_mut(side)) {
         product_row.fill(0.0);

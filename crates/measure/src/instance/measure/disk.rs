@@ -1,12 +1,12 @@
-//! The disk, by `tune`.
+//! Measures the disk by `tune`.
 //!
-//! **Why.** One way to measure a disk, wherever its figures go.
+//! **Why.** There is one way to measure a disk, wherever its figures go.
 //!
-//! **How.** [`tune::measure`], and its report under the card's keys: the value, its 95 % interval, and the samples that
-//! count.
+//! **How.** [`tune::measure`] returns a report; its figures get the card's keys, with value, 95 % interval, and the
+//! samples that count.
 //!
-//! **Limits.** Those of `tune`: one directory, and so one disk or array. Its members are the local disks of the card; a
-//! volume on a network is none.
+//! **Limits.** Those of `tune`: one directory, and so one disk or array. Its members are the local disks of the card;
+//! volumes on a network are not.
 //!
 //! **Example.** 99 000 reads a second ± 2 %: `disk.read_iops` 99 000, interval 97 020 to 100 980.
 
@@ -17,8 +17,10 @@ use crate::instance::Figure;
 use crate::load::{Control, ScratchError};
 use crate::tune::{self, Observer, TuneError, TuneOptions, TuneReport};
 
-/// Measures the disk. The outer error is one of what was asked for (no such directory, too little may be written):
-/// nothing should be measured then. A disk that fails on the way is missing with its reason.
+/// Measures the disk. If it fails meanwhile, its figures are missing with the reason.
+///
+/// # Errors
+/// The options are wrong (no such directory, too little may be written), so nothing should be measured.
 pub(super) fn run(
     options: &TuneOptions,
     observer: &mut dyn Observer,
@@ -47,7 +49,7 @@ fn is_of_input(error: &TuneError) -> bool {
     )
 }
 
-/// What a report says, under the keys of a card.
+/// Returns the figures of a report under the keys of a card.
 fn of_report(report: &TuneReport) -> Part {
     let mut part = Part::default();
     let why_missing = if report.interrupted { INTERRUPTED } else { "not measured: see the warnings" };
@@ -57,12 +59,14 @@ fn of_report(report: &TuneReport) -> Part {
         ("disk.read_bytes_per_s", &report.read_bandwidth),
         ("disk.write_bytes_per_s", &report.write_bandwidth),
     ];
+
     for (key, figure) in rates {
         match figure {
             Some(figure) => part.figure(key, rate(figure)),
             None => part.miss(key, why_missing),
         }
     }
+
     match report.read_latency {
         Some(latency) => part.figure("disk.read_latency_ns", Figure::exact(latency.p50_ns as f64)),
         None => part.miss("disk.read_latency_ns", why_missing),
@@ -72,6 +76,7 @@ fn of_report(report: &TuneReport) -> Part {
         Some(None) => part.miss("disk.mix_exponent", "infinite: reads and writes did not disturb each other"),
         None => part.miss("disk.mix_exponent", why_missing),
     }
+
     local_disks(report, &mut part);
     for (what, bytes, key) in [
         ("reads", report.read_block.bytes, "disk.read_block_bytes"),
@@ -82,6 +87,7 @@ fn of_report(report: &TuneReport) -> Part {
             part.warnings.push(format!("disk: random {what} were measured in {bytes} bytes, not in 4 KiB"));
         }
     }
+
     let device = report.device.as_ref().map_or("unknown device", |device| device.name.as_str());
     part.fact("disk.measured", format!("{} ({device}, {})", report.mountpoint, report.file_system));
     part.fact("disk.method", format!("tune, {}, backend {}", report.mode.name(), report.backend.name));
@@ -89,14 +95,14 @@ fn of_report(report: &TuneReport) -> Part {
     part
 }
 
-/// The rate with what is known of its scatter.
+/// Returns the rate with its settled samples and its interval.
 fn rate(figure: &tune::Figure) -> Figure {
     let half_width = figure.ci95_pct.map(|percent| figure.value * percent / 100.0);
     let interval = half_width.map(|half_width| [figure.value - half_width, figure.value + half_width]);
     Figure { value: figure.value, samples: figure.samples.iter().skip(figure.settled_at).copied().collect(), interval }
 }
 
-/// Number and size of the disks below the directory.
+/// Adds the number and the size of the local disks below the directory.
 fn local_disks(report: &TuneReport, part: &mut Part) {
     let leaves = report.device.as_ref().map(|device| device.leaves.as_slice()).unwrap_or_default();
     if leaves.is_empty() {

@@ -1,18 +1,18 @@
-//! iperf3, run and read: throughput and small packets.
+//! Measures throughput and small packets by iperf3.
 //!
-//! **Why.** A database that answers small requests meets the packet rate of its network long before its bandwidth, and
-//! both long before what is advertised.
+//! **Why.** A database that answers small requests reaches the packet rate of its network long before its bandwidth,
+//! and both long before the advertised ones.
 //!
-//! **How.** Against a server that somebody started on another machine, or against one that is started here, on the
-//! loopback interface: that is this machine's network stack, and no network, so its figures have keys of their own
-//! (`network.loopback_received_bits_per_s`). Half of the time is for TCP, half for UDP
-//! with payloads of 16 bytes sent as fast as they go. In both, the number of streams is doubled until what is
-//! *received* no longer grows by 5 %; the best number is then run again, and each run is a sample. A published
-//! "more than 5 million packets per second" was 6.09 million sent and 4.74 million received: only the second counts.
+//! **How.** The peer is a server that the user started on another machine. Without one, a server is started here, on
+//! the loopback interface: this measures the machine's network stack, not a network, so these figures have keys of
+//! their own (`network.loopback_received_bits_per_s`). Half of the time is for TCP, half for UDP with payloads of 16
+//! bytes sent as fast as possible. In both, the number of streams is doubled until the *received* rate no longer grows
+//! by 5 %; the best number is then run again, and each run is a sample. A published "more than 5 million packets per
+//! second" was 6.09 million sent and 4.74 million received: only the second counts.
 //!
-//! **Limits.** One direction: from here to the peer. Before version 3.16 iperf3 is one thread for all streams, and may
-//! be slower than the network; a warning says where it kept a processor busy. Samples are runs, not seconds, because
-//! the seconds that a client reports are what it sent. A cloud's burst credits are in the figures: give it more time.
+//! **Limits.** One direction: from here to the peer. Before version 3.16, iperf3 has one thread for all streams and may
+//! be slower than the network; if it kept a processor busy, a warning says so. Samples are runs, not seconds, because a
+//! client reports the seconds of its sending. A cloud's burst credits are in the figures: give it more time.
 //!
 //! **Example.**
 //!
@@ -43,39 +43,39 @@ mod report;
 
 pub use report::{Busy, ReadError, Tcp, Udp};
 
-/// The port iperf3 listens on where nobody says another.
+/// The default port of iperf3.
 pub const PORT: u16 = 5201;
 
-/// What keys of a network begin with, and those of the loopback interface.
+/// Prefixes of the keys of a network and of the loopback interface.
 const NETWORK: &str = "network.";
 const LOOPBACK: &str = "network.loopback_";
 
-/// Payload of a small packet: what published measurements of packet rates use.
+/// Payload of a small packet in bytes, as in published measurements of packet rates.
 const SMALL_BYTES: u32 = 16;
-/// What a run may take beyond its seconds: both sides exchange their results.
+/// Time that a run may take beyond its seconds: both sides exchange their results.
 const SPARE: Duration = Duration::from_secs(15);
-/// What a run takes beyond its seconds when all is well, in milliseconds.
+/// Time that a run usually takes beyond its seconds, in milliseconds.
 const OVERHEAD_MS: u64 = 250;
-/// More streams have to bring this much more.
+/// Factor by which twice the streams must raise the rate.
 const GROWTH: f64 = 1.05;
-/// iperf3's own limit.
+/// The most streams: iperf3's own limit.
 const STREAMS_MAX: u32 = 128;
 /// The most samples of one figure.
 const SAMPLES_MAX: usize = 10;
-/// How often a server that was just started is tried, and how long between.
+/// Attempts to reach a server that was just started, and the time between them.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
-/// iperf3 is the bottleneck from here on, in per cent of a processor.
+/// Use of a processor from which on iperf3 may be the bottleneck, in per cent.
 const BUSY_PCT: f64 = 90.0;
-/// Loss worth a word, in per cent.
+/// Loss of packets from which on a warning is given, in per cent.
 const LOSS_PCT: f64 = 1.0;
 
-/// A machine on which somebody runs `iperf3 -s`.
+/// A machine that runs `iperf3 -s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Name or address.
+    /// The name or address.
     pub host: String,
-    /// TCP and UDP port.
+    /// The TCP and UDP port.
     pub port: u16,
 }
 
@@ -89,7 +89,7 @@ pub struct PeerError {
 impl FromStr for Peer {
     type Err = PeerError;
 
-    /// `HOST`, `HOST:PORT`, an IPv6 address, `[ADDRESS]:PORT`.
+    /// Reads `HOST`, `HOST:PORT`, an IPv6 address, or `[ADDRESS]:PORT`.
     fn from_str(text: &str) -> Result<Peer, PeerError> {
         let wrong = || PeerError { text: text.to_owned() };
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -117,8 +117,8 @@ impl fmt::Display for Peer {
 
 /// Measures the network to `peer`, or without one this machine's network stack, in about `budget_ns`, at least 4 s.
 ///
-/// What cannot be measured is `missing`: all of it under `network` where iperf3 is not installed or the peer does not
-/// answer, else by figure.
+/// Figures that cannot be measured are `missing`: all of them under `network` if the first run fails (iperf3 is not
+/// installed, the peer does not answer, a stop), else by figure.
 #[must_use]
 pub fn measure(peer: Option<&Peer>, budget_ns: u64, stop: &Stop) -> Part {
     Measurement { program: "iperf3".into(), peer, stop }.measure(budget_ns)
@@ -130,7 +130,7 @@ struct Measurement<'a> {
     stop: &'a Stop,
 }
 
-/// Why a run brought nothing.
+/// Why a run has no result.
 #[derive(Clone, Debug, PartialEq)]
 enum Failure {
     NotInstalled,
@@ -148,17 +148,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Seconds and number of the runs that fit a time.
+/// The length and the number of runs that fit a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     seconds: u64,
-    /// Seconds before them that are not counted.
+    /// Seconds before those that are not counted.
     omitted: u64,
     runs: u32,
 }
 
 impl Plan {
-    /// TCP needs a second to find its speed, where there is time for it; UDP does not.
+    /// Plans runs for a time. If there is time, TCP gets an uncounted second to find its speed; UDP needs none.
     fn new(budget_ns: u64, is_tcp: bool) -> Plan {
         let budget_ms = budget_ns / 1_000_000;
         let seconds = (budget_ms / 8_000).clamp(1, 10);
@@ -168,18 +168,18 @@ impl Plan {
     }
 }
 
-/// The runs with the number of streams that brought most.
+/// The runs with the best number of streams.
 #[derive(Debug, PartialEq)]
 struct Raised<R> {
     streams: u32,
     runs: Vec<R>,
-    /// Whether more streams might bring more: there was no time to see, or it failed.
+    /// Whether more streams might raise the rate: there was no time to try, or a run failed.
     is_rising: bool,
-    /// What ended it early.
+    /// The failure that ended it early.
     failure: Option<Failure>,
 }
 
-/// Doubles the streams until `rate` no longer grows, and runs the best number again while `runs_max` allows.
+/// Doubles the streams until `rate` no longer grows, then repeats the best number; at most `runs_max` runs in all.
 ///
 /// # Errors
 /// The first run failed.
@@ -190,7 +190,7 @@ fn raise<R>(
 ) -> Result<Raised<R>, Failure> {
     let mut best = Raised { streams: 1, runs: vec![run(1)?], is_rising: true, failure: None };
     let mut left = runs_max.saturating_sub(1);
-    // Two runs are kept for the best number, so that it has three samples.
+    // Two runs are left for the best number, so that it has three samples.
     while best.is_rising && left > 2 && best.streams < STREAMS_MAX {
         left -= 1;
         match run(best.streams * 2) {
@@ -204,6 +204,7 @@ fn raise<R>(
             }
         }
     }
+
     best.is_rising &= best.streams < STREAMS_MAX;
     while left > 0 && best.runs.len() < SAMPLES_MAX {
         left -= 1;
@@ -218,7 +219,7 @@ fn raise<R>(
     Ok(best)
 }
 
-/// A figure of every run, as one with samples.
+/// Returns the figure whose samples are those of all runs.
 fn figure<R>(runs: &[R], of: impl Fn(&R) -> Option<f64>) -> Option<Figure> {
     Figure::of_samples(runs.iter().filter_map(of).collect())
 }
@@ -235,8 +236,10 @@ impl Measurement<'_> {
                 return part;
             }
         };
+
         let udp_plan = Plan::new(budget_ns / 2, false);
         let udp = raise(udp_plan.runs, |run: &Udp| run.received_per_s, |streams| self.udp(udp_plan, streams));
+
         part.facts.push(("network.path".to_owned(), self.path()));
         let version = tcp.runs.first().and_then(|run| run.version.clone());
         part.facts.extend(version.map(|version| ("iperf3.version".to_owned(), version.replace("iperf ", ""))));
@@ -253,13 +256,13 @@ impl Measurement<'_> {
         part
     }
 
-    /// Whether no network is in between.
+    /// Returns whether no network is between the client and the server.
     fn is_loopback(&self) -> bool {
         let is_local = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         self.peer.is_none_or(|peer| is_local(&peer.host))
     }
 
-    /// What the figures are about, for the facts of a card.
+    /// Returns the path that was measured, for the facts of a card.
     fn path(&self) -> String {
         match self.peer {
             Some(peer) if !self.is_loopback() => format!("to {peer}"),
@@ -277,7 +280,7 @@ impl Measurement<'_> {
         self.run(plan, streams, &args, Udp::read)
     }
 
-    /// One run, with a server of its own where there is no peer.
+    /// Runs a client once, with a server of its own if there is no peer.
     fn run<R>(
         &self,
         plan: Plan,
@@ -289,6 +292,7 @@ impl Measurement<'_> {
             Some(_) => None,
             None => Some(self.server()?),
         };
+
         let local = started.as_ref().map(|(_, server)| server);
         let Some(server) = self.peer.or(local) else { return Err(Failure::Stopped) };
         let mut tries = if self.peer.is_none() { TRIES } else { 1 };
@@ -299,17 +303,17 @@ impl Measurement<'_> {
             let result = self.client(server, plan, streams, args).and_then(|ended| self.read(server, &ended, read));
             tries -= 1;
             match result {
-                // Our server does not listen yet.
+                // The server started here does not listen yet.
                 Err(Failure::Other(reason)) if tries > 0 && reason.contains("Connection refused") => {
                     std::thread::sleep(BETWEEN_TRIES);
                 }
-                // The server has ended with the test, or is ended here.
+                // A server started here has ended with the test, or is ended by its drop.
                 result => return result,
             }
         }
     }
 
-    /// A server for one test, on a port that was free a moment ago.
+    /// Starts a server for one test, on a port that was free a moment ago.
     fn server(&self) -> Result<(Running, Peer), Failure> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let port = port.map_err(|error| Failure::Other(format!("no port is free on 127.0.0.1: {error}")))?.port();
@@ -335,7 +339,7 @@ impl Measurement<'_> {
         }
     }
 
-    /// Reads what a client left: some versions fail with a report, some report a failure with status 0.
+    /// Reads a client's output: some versions fail with a report, some report a failure with status 0.
     fn read<R>(&self, server: &Peer, ended: &Ended, read: fn(&str) -> Result<R, ReadError>) -> Result<R, Failure> {
         read(&ended.stdout).map_err(|error| {
             let complaint = ended.stderr.lines().find(|line| !line.trim().is_empty());
@@ -347,7 +351,7 @@ impl Measurement<'_> {
         })
     }
 
-    /// The reason, with what to do about it on the peer.
+    /// Returns the reason, with the remedy on the peer.
     fn with_remedy(&self, server: &Peer, reason: &str) -> String {
         let Some(Peer { host, port }) = self.peer else { return reason.to_owned() };
         let option = if *port == PORT { String::new() } else { format!(" -p {port}") };
@@ -395,6 +399,7 @@ fn note_udp(part: &mut Part, group: &str, plan: Plan, udp: &Raised<Udp>) {
             part.figures.push((format!("{group}{key}"), figure));
         }
     }
+
     let [sent_per_s, received_per_s, loss_pct] = values;
     if loss_pct >= LOSS_PCT {
         let [sent, received] = [sent_per_s, received_per_s].map(format_iops_short);
@@ -407,7 +412,7 @@ fn note_udp(part: &mut Part, group: &str, plan: Plan, udp: &Raised<Udp>) {
     note_runs(part, "UDP", &payload, plan, udp, udp.runs.iter().map(|run| run.busy));
 }
 
-/// How it was measured, and what is to be said against it.
+/// Adds the method of the runs, and reasons to doubt them.
 fn note_runs<R>(
     part: &mut Part,
     protocol: &str,
@@ -423,12 +428,14 @@ fn note_runs<R>(
     let key = format!("network.method_{}", protocol.to_lowercase());
     part.facts
         .push((key, format!("{protocol}, {streams} stream{s_streams}{payload}, {number} run{s_runs} of {seconds} s")));
+
     if let Some(failure) = failure {
         part.warnings.push(format!("{protocol} was not measured to its end: {failure}"));
     } else if *is_rising {
         let what = format!("{protocol}: no time was left to see whether more streams than {streams} bring more");
         part.warnings.push(what);
     }
+
     let busiest = busy.map(|busy| busy.sender_pct.max(busy.receiver_pct)).fold(0.0, f64::max);
     if busiest >= BUSY_PCT {
         part.warnings.push(format!(

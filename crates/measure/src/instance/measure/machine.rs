@@ -1,13 +1,13 @@
-//! What the kernel says of the machine: processor, caches, memory, disks, network cards, and who it runs under.
+//! Reads the machine from the kernel: processor, caches, memory, disks, network cards, hypervisor.
 //!
 //! **Why.** A figure means something only beside the machine it was measured on.
 //!
 //! **How.** Files of `/proc` and `/sys`, whose roots are parameters, so that tests read trees of their own. Sockets,
-//! cores and caches come from the topology of the processors that are online. What a container may use of them is told
-//! apart.
+//! cores and caches come from the topology of the processors that are online. If this process may use fewer of them, a
+//! fact and a warning say so.
 //!
 //! **Limits.** A virtual machine shows the topology that its hypervisor invents, and often no speed of its network
-//! card. The clock is the one in the model's name, or the kernel's base frequency: others are of the moment.
+//! card. The clock is that in the model's name, or the kernel's base frequency: others change from moment to moment.
 //!
 //! **Example.** `cpu0/cache/index3/size` is `32768K`, its `shared_cpu_list` `0-7`, and there are two such caches on a
 //! socket: `cpu.l3_bytes` 67 108 864.
@@ -21,7 +21,7 @@ use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal};
 use super::Part;
 use crate::instance::Figure;
 
-/// Where the kernel's trees are.
+/// The directories of the kernel's trees.
 #[derive(Clone, Debug)]
 pub(super) struct Roots {
     /// `/proc`.
@@ -36,16 +36,16 @@ impl Default for Roots {
     }
 }
 
-/// What other parts must know of the machine.
+/// The properties of the machine that other groups need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
-    /// One third-level cache, in bytes.
+    /// Size of one third-level cache, in bytes.
     pub(super) l3_one_bytes: Option<u64>,
     /// Hardware threads that share it.
     pub(super) threads_per_l3: Option<usize>,
-    /// Memory that this process can still take, in bytes.
+    /// Memory that this process can still allocate, in bytes.
     pub(super) available_bytes: Option<u64>,
-    /// Hardware threads that are online; 0 where the kernel does not tell.
+    /// Hardware threads that are online; 0 if the kernel does not show them.
     pub(super) threads: usize,
 }
 
@@ -53,19 +53,19 @@ pub(super) struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Thread {
     socket: String,
-    /// Within its socket.
+    /// The core's number within its socket.
     core: String,
     l3: Option<Cache>,
 }
 
-/// A third-level cache: the threads that share it name it.
+/// A third-level cache, identified by the threads that share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cache {
     shared: String,
     bytes: u64,
 }
 
-/// Reads the machine. `allowed` is how many hardware threads this process may use.
+/// Reads the machine. `allowed` is the number of hardware threads that this process may use.
 pub(super) fn read(roots: &Roots, allowed: usize) -> (Machine, Part) {
     let mut part = Part::default();
     let threads = threads(roots);
@@ -78,10 +78,12 @@ pub(super) fn read(roots: &Roots, allowed: usize) -> (Machine, Part) {
         ));
         part.fact("cpu.allowed_threads", allowed.to_string());
     }
+
     let available_bytes = memory(roots, &mut part);
     system(roots, &mut part);
     disks(roots, &mut part);
     network_cards(roots, &mut part);
+
     let l3 = threads.first().and_then(|thread| thread.l3.as_ref());
     let machine = Machine {
         l3_one_bytes: l3.map(|cache| cache.bytes),
@@ -92,14 +94,14 @@ pub(super) fn read(roots: &Roots, allowed: usize) -> (Machine, Part) {
     (machine, part)
 }
 
-/// The name of the machine: its host name, `machine` where it has none.
+/// Returns the host name of the machine, or `machine` if it has none.
 #[must_use]
 pub fn host_name() -> String {
     let name = text(&Roots::default().proc.join("sys/kernel/hostname")).unwrap_or_default();
     if name.is_empty() || name == "(none)" { "machine".to_owned() } else { name }
 }
 
-/// A file's text without the white space around it; `None` where it cannot be read or is empty.
+/// Returns a file's text without the white space around it; `None` if it cannot be read or is empty.
 fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -109,7 +111,7 @@ fn number(path: &Path) -> Option<u64> {
     text(path)?.parse().ok()
 }
 
-/// Names in a directory, sorted; none where it cannot be read.
+/// Returns the names in a directory, sorted; none if it cannot be read.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -117,18 +119,18 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// `0-2,8` as numbers; what is none is passed over.
+/// Reads a list such as `0-2,8`; ignores parts that are no numbers.
 fn cpu_list(list: &str) -> Vec<usize> {
     let ranges = list.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // No machine has more; a range beyond is no list of processors.
+        // No machine has more processors, so a larger number is an error.
         (last < 1 << 16).then_some(first..=last)
     });
     ranges.flatten().collect()
 }
 
-/// `32768K`, `1M`.
+/// Reads a size such as `32768K` or `1M`.
 fn cache_bytes(size: &str) -> Option<u64> {
     let shift = match size.chars().last()? {
         'K' => 10,
@@ -139,10 +141,11 @@ fn cache_bytes(size: &str) -> Option<u64> {
     size.trim_end_matches(['K', 'M', 'G']).parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The hardware threads that are online.
+/// Returns the hardware threads that are online.
 fn threads(roots: &Roots) -> Vec<Thread> {
     let cpus = roots.sys.join("devices/system/cpu");
     let online = text(&cpus.join("online")).unwrap_or_default();
+
     let thread = |cpu: usize| {
         let directory = cpus.join(format!("cpu{cpu}"));
         let topology = |name: &str| text(&directory.join("topology").join(name));
@@ -155,7 +158,7 @@ fn threads(roots: &Roots) -> Vec<Thread> {
         });
         Thread {
             socket: topology("physical_package_id").unwrap_or_default(),
-            // Without a topology each is a core of its own.
+            // Without a topology, each thread is a core of its own.
             core: topology("core_id").unwrap_or_else(|| cpu.to_string()),
             l3,
         }
@@ -168,6 +171,7 @@ fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
     let model = cpuinfo(&info, "model name").or_else(|| cpuinfo(&info, "Model")).map(str::to_owned);
     let cores: BTreeSet<(&str, &str)> = threads.iter().map(|t| (t.socket.as_str(), t.core.as_str())).collect();
     let sockets: BTreeSet<&str> = threads.iter().map(|thread| thread.socket.as_str()).collect();
+
     if threads.is_empty() {
         let reason = "the kernel shows no processors under /sys/devices/system/cpu";
         part.miss("cpu.cores", reason);
@@ -179,6 +183,7 @@ fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
         part.fact("cpu.threads_per_core", (threads.len() / cores.len().max(1)).to_string());
         part.fact("cpu.numa_nodes", plimsoll::sys::sysfs::numa_nodes(&roots.sys).to_string());
     }
+
     let base_khz = number(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/base_frequency"));
     match model.as_deref().and_then(model_hz).or(base_khz.map(|khz| khz as f64 * 1e3)) {
         Some(hz) => part.figure("cpu.clock_hz", Figure::exact(hz)),
@@ -186,7 +191,8 @@ fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
             part.miss("cpu.clock_hz", "neither the model's name nor the kernel states it: see the model's data sheet")
         }
     }
-    // Of the first socket: each distinct third-level cache once.
+
+    // Each distinct third-level cache of the first socket counts once.
     let first = threads.first().map(|thread| thread.socket.as_str());
     let on_first = threads.iter().filter(|thread| Some(thread.socket.as_str()) == first);
     let caches: BTreeSet<&Cache> = on_first.filter_map(|thread| thread.l3.as_ref()).collect();
@@ -194,18 +200,19 @@ fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
         0 => part.miss("cpu.l3_bytes", "the kernel tells of no third-level cache"),
         bytes => part.figure("cpu.l3_bytes", Figure::exact(bytes as f64)),
     }
+
     part.facts.extend(model.map(|model| ("cpu.model".to_owned(), model)));
     let governor = text(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
     part.facts.extend(governor.map(|governor| ("cpu.governor".to_owned(), governor)));
 }
 
-/// The value of the first line of this name in `/proc/cpuinfo`.
+/// Returns the value of the first line called `name` in a file like `/proc/cpuinfo`, unless it is empty.
 fn cpuinfo<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
     lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
-/// `... CPU @ 2.30GHz` in hertz.
+/// Reads the clock of a name such as `... CPU @ 2.30GHz`, in hertz.
 fn model_hz(model: &str) -> Option<f64> {
     let (_, clock) = model.rsplit_once('@')?;
     let clock = clock.trim();
@@ -214,11 +221,11 @@ fn model_hz(model: &str) -> Option<f64> {
         (_, Some(digits)) => (digits, 1e6),
         _ => return None,
     };
-    // Two decimals are stated, not their nearest binary fraction.
+    // Rounds to the stated decimals, away from their nearest binary fraction.
     digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|v| (v * scale).round())
 }
 
-/// Notes how much there is; answers how much this process can take.
+/// Adds the size of the memory. Returns the memory that this process can still allocate.
 fn memory(roots: &Roots, part: &mut Part) -> Option<u64> {
     let info = fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
     let kib = |name: &str| {
@@ -229,6 +236,7 @@ fn memory(roots: &Roots, part: &mut Part) -> Option<u64> {
         Some(bytes) => part.figure("memory.bytes", Figure::exact(bytes as f64)),
         None => part.miss("memory.bytes", "/proc/meminfo does not tell it"),
     }
+
     let limit_bytes = group_limit_bytes(roots);
     if let (Some(limit_bytes), Some(total_bytes)) = (limit_bytes, kib("MemTotal"))
         && limit_bytes < total_bytes
@@ -242,7 +250,7 @@ fn memory(roots: &Roots, part: &mut Part) -> Option<u64> {
     [kib("MemAvailable"), limit_bytes].into_iter().flatten().min()
 }
 
-/// The smallest limit of the control groups that this process is in, of either version.
+/// Returns the smallest memory limit of this process's control groups, of either version.
 fn group_limit_bytes(roots: &Roots) -> Option<u64> {
     let groups = fs::read_to_string(roots.proc.join("self/cgroup")).unwrap_or_default();
     let mut limits = Vec::new();
@@ -254,7 +262,7 @@ fn group_limit_bytes(roots: &Roots) -> Option<u64> {
             "memory" => ("fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => continue,
         };
-        // A path with `..` is that of another name space: only the root can be seen from here.
+        // A path with `..` is in another name space, from where only the root is visible.
         let path = if path.contains("..") { "" } else { path.trim_start_matches('/') };
         let tree = roots.sys.join(tree);
         let group = tree.join(path);
@@ -264,11 +272,12 @@ fn group_limit_bytes(roots: &Roots) -> Option<u64> {
     limits.into_iter().min()
 }
 
-/// Kernel, clock, and what the machine is.
+/// Adds facts about the kernel, its clock, and the product.
 fn system(roots: &Roots, part: &mut Part) {
     let proc = |path: &str| text(&roots.proc.join(path));
     let sys = |path: &str| text(&roots.sys.join(path));
     let info = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+
     let flags = cpuinfo(&info, "flags").unwrap_or_default();
     let is_virtual = flags.split_whitespace().any(|flag| flag == "hypervisor");
     let vendor = sys("class/dmi/id/sys_vendor");
@@ -279,6 +288,7 @@ fn system(roots: &Roots, part: &mut Part) {
         (None, true, None) => Some("yes, of unknown kind".to_owned()),
         (None, false, _) => None,
     };
+
     let facts = [
         ("machine.vendor", vendor),
         ("machine.product", product),
@@ -289,13 +299,13 @@ fn system(roots: &Roots, part: &mut Part) {
     part.facts.extend(facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
 }
 
-/// Each disk of the machine in a line; those that the kernel makes up (loop, RAM) are not disks.
+/// Adds a fact for each disk of the machine, except virtual ones of the kernel (loop, RAM).
 fn disks(roots: &Roots, part: &mut Part) {
     let blocks = roots.sys.join("block");
     for name in names(&blocks) {
         let directory = blocks.join(&name);
         let Some(sectors) = number(&directory.join("size")).filter(|sectors| *sectors > 0) else { continue };
-        // Only what hangs on a bus has this link.
+        // Only devices on a bus have this link.
         if !directory.join("device").exists() {
             continue;
         }
@@ -306,19 +316,20 @@ fn disks(roots: &Roots, part: &mut Part) {
     }
 }
 
-/// Each network card in a line; the speed of the fastest is the machine's.
+/// Adds a fact for each network card, and the speed of the fastest as that of the machine.
 fn network_cards(roots: &Roots, part: &mut Part) {
     let cards = roots.sys.join("class/net");
     let mut fastest_mbit = 0;
     for name in names(&cards) {
         let directory = cards.join(&name);
-        // Loopback, bridges and the like hang on no bus.
+        // Loopback, bridges and the like are on no bus.
         if !directory.join("device").exists() {
             continue;
         }
+
         let driver = fs::canonicalize(directory.join("device/driver")).ok();
         let driver = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        // -1 where the driver does not know.
+        // -1 if the driver does not know it.
         let mbit = number(&directory.join("speed")).filter(|mbit| *mbit > 0);
         fastest_mbit = fastest_mbit.max(mbit.unwrap_or(0));
         let speed = mbit.map_or_else(|| "speed unknown".to_owned(), |mbit| format!("{mbit} Mbit/s"));
@@ -327,13 +338,14 @@ fn network_cards(roots: &Roots, part: &mut Part) {
             format!("{}, {speed}", driver.unwrap_or_else(|| "unknown driver".into())),
         );
     }
+
     match fastest_mbit {
         0 => part.miss("network.link_bits_per_s", "no network card tells its speed; see what the provider states"),
         mbit => part.figure("network.link_bits_per_s", Figure::exact(mbit as f64 * 1e6)),
     }
 }
 
-/// Fewer ticks say nothing of how busy the processors were: a tick goes wholly to whoever runs at its end.
+/// Fewest ticks that show how busy the processors were: each is charged to the thread that runs at its end.
 const TICKS_MIN: u64 = 100;
 
 /// Time of all processors since the boot, in ticks.
@@ -345,22 +357,22 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// From `/proc/stat`; `None` where it does not count what the hypervisor took.
+    /// Reads `/proc/stat`; returns `None` if it does not count the time that the hypervisor took.
     pub(super) fn read(roots: &Roots) -> Option<Ticks> {
         Ticks::parse(&fs::read_to_string(roots.proc.join("stat")).ok()?)
     }
 
     pub(super) fn parse(stat: &str) -> Option<Ticks> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        // user nice system idle iowait irq softirq steal; guest times behind them are part of user and nice.
+        // user nice system idle iowait irq softirq steal; the guest times that follow are part of user and nice.
         let numbers: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
         let &[_, _, _, idle, waiting, _, _, stolen] = numbers.as_slice() else { return None };
         let all = numbers.iter().fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
         Some(Ticks { all, idle: idle.saturating_add(waiting), stolen })
     }
 
-    /// Per cent of the time of all processors since `earlier` in which they worked, for whomever; `None` where less
-    /// than [`TICKS_MIN`] have passed.
+    /// Returns the time since `earlier` in which the processors worked for any program, in per cent of their time;
+    /// `None` if fewer than [`TICKS_MIN`] have passed.
     pub(super) fn busy_pct(self, earlier: Ticks) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|all| *all >= TICKS_MIN)?;
         let not_ours =
@@ -368,7 +380,7 @@ impl Ticks {
         Some(100.0 - not_ours as f64 * 100.0 / all as f64)
     }
 
-    /// Per cent of the time since `earlier` that the hypervisor took; `None` where no time has passed.
+    /// Returns the time since `earlier` that the hypervisor took, in per cent of all; `None` if no time has passed.
     pub(super) fn stolen_pct(self, earlier: Ticks) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
         Some(self.stolen.saturating_sub(earlier.stolen) as f64 * 100.0 / all as f64)

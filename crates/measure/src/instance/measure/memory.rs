@@ -1,16 +1,16 @@
-//! What the memory does: reading and copying in sequence, and the latency of one read at a random place.
+//! Measures the memory: sequential reads and copies, and the latency of random reads.
 //!
-//! **Why.** A database that holds its rows in memory is bound by latency, a scan by bandwidth; sizes say neither.
+//! **Why.** A database that holds its rows in memory is bound by latency, a scan by bandwidth; sizes show neither.
 //!
-//! **How.** Arrays several times the third-level cache ([`arrays`]), of new memory on each thread, so that it lies on
-//! the thread's own node. Bandwidth is taken in pieces of 4 MiB that go round the array: eight independent sums for
-//! reads, the standard copy for copies, whose bytes count once (written as often as read). Latency is a chase along one
-//! cycle through all cache lines in random order (Sattolo's algorithm, Information Processing Letters 22, 1986): each
-//! read waits for the one before it.
+//! **How.** Arrays are several times the third-level cache ([`arrays`]). Each thread allocates its own, so that the
+//! memory is on the thread's node. Bandwidth is measured in pieces of 4 MiB that go round the array: eight independent
+//! sums for reads, the standard copy for copies, whose bytes count once, though they are read and written. Latency is
+//! measured along one cycle through all cache lines in random order (Sattolo's algorithm, Information Processing
+//! Letters 22, 1986): each read waits for the one before it.
 //!
-//! **Limits.** Ordinary pages: the latency has the address translation in it, which at this length misses its caches
-//! too, unless the kernel gives huge pages by itself. An array that free memory does not allow is shorter; a warning
-//! says so.
+//! **Limits.** Pages are ordinary ones: latency includes the address translation, which at this length misses its
+//! caches too, unless the kernel uses huge pages by itself. If too little memory is free, arrays are shorter, with a
+//! warning.
 //!
 //! **Example.** 32 MiB of third-level cache for 8 threads: one thread reads 128 MiB, each of eight 16 MiB.
 
@@ -23,21 +23,21 @@ use super::sampler::{Sampling, Work, rates};
 use super::{Part, Random};
 use crate::tune::Observer;
 
-/// Arrays are so many times the third-level cache.
+/// Length of an array, in third-level caches.
 const TIMES_L3: u64 = 4;
-/// Shortest array, of one thread and of each of all.
+/// Shortest array: of one thread alone, and of each of all threads.
 const LEAST_BYTES: [u64; 2] = [64 << 20, 16 << 20];
-/// Longest array of one thread: the largest caches are four times smaller.
+/// Longest array: the largest caches are four times smaller.
 const MOST_BYTES: u64 = 2 << 30;
-/// Where the kernel does not tell of a third-level cache.
+/// Length of a third-level cache that the kernel does not show.
 const USUAL_L3_BYTES: u64 = 32 << 20;
-/// All arrays together take no more than this part of the memory that is available.
+/// All arrays together take at most the available memory divided by this, before they are rounded up to whole pieces.
 const PART_OF_AVAILABLE: u64 = 4;
 /// Bytes of a round.
 const PIECE_BYTES: usize = 4 << 20;
-/// Bytes of a cache line, or of the two that are fetched together.
+/// Words of 8 bytes in a cache line.
 const LINE_WORDS: usize = 8;
-/// Reads of a round of the chase.
+/// Reads in a round of [`chase`].
 const HOPS: usize = 10_000;
 
 /// Measurements that [`run`] makes.
@@ -46,15 +46,15 @@ pub(super) const MEASUREMENTS: usize = 5;
 /// Lengths of the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Arrays {
-    /// Of one thread alone.
+    /// The array of one thread alone.
     one_bytes: u64,
-    /// Of each of all threads.
+    /// The array of each of all threads.
     all_bytes: u64,
     /// Whether there was too little memory for [`TIMES_L3`].
     is_short: bool,
 }
 
-/// How long arrays are for this machine, where `threads` measure.
+/// Returns the lengths of arrays on this machine if `threads` measure.
 fn arrays(machine: &Machine, threads: usize) -> Arrays {
     let l3_bytes = machine.l3_one_bytes.unwrap_or(USUAL_L3_BYTES);
     let sharing = machine.threads_per_l3.unwrap_or(threads).min(threads).max(1) as u64;
@@ -62,6 +62,7 @@ fn arrays(machine: &Machine, threads: usize) -> Arrays {
     let [one_least, all_least] = LEAST_BYTES;
     let one_bytes = wished.max(one_least).min(MOST_BYTES);
     let all_bytes = (wished / sharing).max(all_least).min(MOST_BYTES);
+
     let room_bytes = machine.available_bytes.map_or(u64::MAX, |bytes| bytes / PART_OF_AVAILABLE);
     let share_bytes = room_bytes / threads.max(1) as u64;
     // A copy has two halves, each of whole pieces.
@@ -73,7 +74,7 @@ fn arrays(machine: &Machine, threads: usize) -> Arrays {
     }
 }
 
-/// Makes work on an array of so many bytes, if there is memory for it.
+/// Makes work on an array of some bytes, if there is memory for it.
 type MakeWork = fn(u64) -> Result<Work, String>;
 
 /// Measures the memory of `machine`, with one of `cpus` and with all of them.
@@ -90,10 +91,12 @@ pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], machine: &Machine, ob
             observer.on_progress(f64::from(done) / MEASUREMENTS as f64);
         }
     }
+
     let hops_per_s = rates(sampling, &one, &|| chase(arrays.one_bytes));
     let to_ns = |rates: Vec<f64>| rates.into_iter().map(|hops_per_s| 1e9 / hops_per_s).collect();
     part.sampled("memory.latency_ns", hops_per_s.map(to_ns));
     observer.on_progress(1.0);
+
     let (one, all) = (format_bytes_binary(arrays.one_bytes), format_bytes_binary(arrays.all_bytes));
     part.fact("memory.method", format!("arrays of {one} on one thread, {all} on each of all; copied bytes count once"));
     if arrays.is_short {
@@ -105,7 +108,7 @@ pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], machine: &Machine, ob
     part
 }
 
-/// Memory that is there: written once.
+/// Allocates memory and writes all of it once, so that the kernel provides it.
 fn words(bytes: u64) -> Result<Vec<u64>, String> {
     let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
     let mut memory = Vec::new();
@@ -124,7 +127,7 @@ fn read(bytes: u64) -> Result<Work, String> {
     }))
 }
 
-/// Of eight sums at a time, so that none waits for another.
+/// Adds in eight independent sums, so that none waits for another.
 fn sum(words: &[u64]) -> u64 {
     let mut sums = [0_u64; 8];
     for chunk in words.chunks_exact(sums.len()) {
@@ -133,7 +136,7 @@ fn sum(words: &[u64]) -> u64 {
     sums.into_iter().fold(0, u64::wrapping_add)
 }
 
-/// The next piece of `memory`, from the start again at its end.
+/// Returns the next piece of `memory`, and begins again at its end.
 fn next_piece<'a>(memory: &'a [u64], at: &mut usize) -> &'a [u64] {
     let begin = *at;
     *at = (begin + PIECE_BYTES / 8) % memory.len().max(1);
@@ -154,7 +157,7 @@ fn copy(bytes: u64) -> Result<Work, String> {
     }))
 }
 
-/// Reads that wait for each other; a round is [`HOPS`] of them.
+/// Makes reads that wait for each other; a round is [`HOPS`] of them.
 fn chase(bytes: u64) -> Result<Work, String> {
     let lines = usize::try_from(bytes / 8).unwrap_or(usize::MAX) / LINE_WORDS;
     let order = sattolo(lines)?;
@@ -174,13 +177,13 @@ fn chase(bytes: u64) -> Result<Work, String> {
     }))
 }
 
-/// A random permutation that is one cycle: from every element one comes through all others before one is back.
+/// Returns a random permutation that is one cycle: a walk from any element visits all others before it returns.
 fn sattolo(length: usize) -> Result<Vec<u32>, String> {
     let count = u32::try_from(length).map_err(|_| format!("{length} cache lines are too many"))?;
     let mut order: Vec<u32> = (0..count).collect();
     let mut random = Random::default();
     for last in (1..order.len()).rev() {
-        // Below `last`, never `last` itself: that makes it one cycle.
+        // Drawing below `last`, never `last` itself, makes one cycle.
         order.swap(last, (random.next_u64() % last as u64) as usize);
     }
     Ok(order)
@@ -218,7 +221,7 @@ mod tests {
             threads: 0,
         };
         let cases = [
-            // cache, threads that share it, free memory, threads: one array, each of all, too short
+            // Cache, threads that share it, free memory, threads: one array, each of all, too short.
             (Some(32), Some(8), 64_000, 8, (128, 16, false)),
             (Some(32), Some(2), 64_000, 2, (128, 64, false)),
             (Some(32), Some(16), 64_000, 2, (128, 64, false)),

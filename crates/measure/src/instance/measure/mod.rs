@@ -1,16 +1,15 @@
-//! Measures the machine it runs on: the figures of a [`Card`].
+//! Measures the figures of a [`Card`] on this machine.
 //!
-//! **Why.** Machines are compared by what they do, measured by one program in the same way, in minutes.
+//! **Why.** Machines are comparable if one program measures all of them in the same way, within minutes.
 //!
-//! **How.** [`measure`] goes through [`Group`]s, one after the other, so that none disturbs another. Each brings a
-//! [`Part`]: figures with their samples, facts, warnings, and what it could not measure with the reason. Time is
-//! divided in one place, [`Budgets`]. The disk comes first: what is wrong with what was asked for shows there, before
-//! minutes are spent. Ctrl-C ([`Control::stop`]) ends the group that is under way; what is left is missing as
-//! interrupted.
+//! **How.** [`measure`] runs one [`Group`] after the other, so that none disturbs another. Each returns a [`Part`]:
+//! figures with their samples, facts, warnings, and the reasons of missing figures. [`Budgets`] alone divides the time.
+//! The disk comes first: its errors are mostly wrong options, which should show before minutes are spent. Ctrl-C
+//! ([`Control::stop`]) ends the running group; the rest is missing as interrupted.
 //!
-//! **Limits.** One machine at one time; whatever else runs on it is measured with it. The time that a hypervisor took
+//! **Limits.** One machine at one time; other programs on it change the figures. The time that a hypervisor took
 //! meanwhile is a figure of its own, and above 2 % a warning; so are other programs that used more than 5 % of the
-//! processors while these, the memory or the timers were measured.
+//! processors while processors, memory or timers were measured.
 //!
 //! **Example.**
 //!
@@ -53,23 +52,23 @@ use crate::tune::{Observer, TuneError, TuneOptions, TuneReport};
 use machine::{Machine, Roots, Ticks};
 use sampler::Sampling;
 
-/// Why something is missing that was not measured because of a stop.
+/// The reason of figures that are missing because of a stop.
 const INTERRUPTED: &str = "interrupted";
-/// From so many per cent of stolen time on, figures are said to suffer from it.
+/// Stolen time above which a warning is given, in per cent of the processors' time.
 const STEAL_PCT: f64 = 2.0;
-/// From so many per cent of the processors' time on that others use, figures are said to suffer from it.
+/// Use by other programs above which a warning is given, in per cent of the processors' time.
 const OTHERS_PCT: f64 = 5.0;
 
-/// What one part of a measurement brought.
+/// The result of one part of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
     /// Figures by their keys in [`super::figures`].
     pub figures: Vec<(String, Figure)>,
-    /// What is not a number, by name: `cpu.model`.
+    /// Texts by name: `cpu.model`.
     pub facts: Vec<(String, String)>,
-    /// What could not be measured, by key or group, and why, with what to do about it.
+    /// The reason for each missing key or group, with the remedy.
     pub missing: Vec<(String, String)>,
-    /// What a reader should know before believing the figures.
+    /// Reasons to doubt the figures.
     pub warnings: Vec<String>,
 }
 
@@ -86,7 +85,7 @@ impl Part {
         self.missing.push((key.to_owned(), reason.to_owned()));
     }
 
-    /// The mean of samples, or why there are none.
+    /// Adds the mean of samples as a figure, or the reason why there are none.
     fn sampled(&mut self, key: &str, samples: Result<Vec<f64>, String>) {
         match samples.map(Figure::of_samples) {
             Ok(Some(figure)) => self.figure(key, figure),
@@ -96,7 +95,7 @@ impl Part {
     }
 }
 
-/// What is measured together, and can be left out.
+/// Figures that are measured together, and can be left out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The disk, by `tune`.
@@ -109,18 +108,18 @@ pub enum Group {
     Memory,
     /// Reading the clock, and sleeping.
     Timer,
-    /// stress-ng, where it is installed.
+    /// stress-ng, if it is installed.
     StressNg,
-    /// iperf3, where it is installed.
+    /// iperf3, if it is installed.
     Network,
 }
 
 impl Group {
-    /// All of them, in the order in which they are measured.
+    /// All groups, in the order in which they are measured.
     pub const ALL: [Group; 7] =
         [Group::Disk, Group::Submission, Group::Cpu, Group::Memory, Group::Timer, Group::StressNg, Group::Network];
 
-    /// Its name: of the command line, and where it is missing as a whole.
+    /// Returns the group's name on the command line and among the missing figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,14 +146,14 @@ impl std::str::FromStr for Group {
     }
 }
 
-/// How long each group takes, in seconds: the whole card within six minutes, the quick one within 90 seconds.
+/// Seconds for each group: the standard card takes at most six minutes, the quick one 90 seconds.
 ///
-/// Samples of a group share its time, and none of the two sets has samples shorter than 100 ms.
+/// Samples of a group share its time. In both sets they last at least 100 ms, except those of reading the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budgets {
-    /// Samples of a figure, at least 1; an interval takes 3.
+    /// Samples of a figure, at least 1; an interval needs 3.
     pub samples: usize,
-    /// What `tune` takes at most ([`TuneOptions::new`], [`TuneOptions::quick`]); it keeps to that by itself.
+    /// The most that `tune` takes ([`TuneOptions::new`], [`TuneOptions::quick`]), by its own bound.
     pub disk_s: f64,
     /// Three ways of submission.
     pub submission_s: f64,
@@ -171,7 +170,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// The usual card.
+    /// The budgets of the usual card.
     pub const STANDARD: Budgets = Budgets {
         samples: 5,
         disk_s: 300.0,
@@ -183,7 +182,7 @@ impl Budgets {
         network_s: 8.0,
     };
 
-    /// The short one.
+    /// The budgets of the quick card.
     pub const QUICK: Budgets = Budgets {
         samples: 3,
         disk_s: 60.0,
@@ -195,7 +194,7 @@ impl Budgets {
         network_s: 8.0,
     };
 
-    /// Time of a group.
+    /// Returns the seconds of a group.
     #[must_use]
     pub fn of(&self, group: Group) -> f64 {
         match group {
@@ -213,63 +212,64 @@ impl Budgets {
         (self.of(group) * 1e9) as u64
     }
 
-    /// Length of a sample where a group makes so many measurements.
+    /// Returns the length of a sample of a group that makes `measurements`.
     fn sample_ns(&self, group: Group, measurements: usize) -> u64 {
         self.of_ns(group) / (measurements.max(1) * self.samples.max(1)) as u64
     }
 }
 
-/// What to measure.
+/// Options of a card.
 #[derive(Clone, Debug)]
 pub struct CardOptions {
-    /// What to call the machine.
+    /// The machine's name.
     pub name: String,
-    /// How to measure the disk, and where; `None`: there is no disk on the card. Its bound on written bytes holds for
-    /// all groups together, but for the few files of stress-ng.
+    /// Where and how to measure the disk; if `None`, the card has no disk. Its bound on written bytes holds for all
+    /// groups together, except for the few files of stress-ng.
     pub disk: Option<TuneOptions>,
-    /// How long to measure.
+    /// The seconds for each group.
     pub budgets: Budgets,
-    /// What to leave out.
+    /// The groups to leave out.
     pub skip: Vec<Group>,
-    /// Where an iperf3 server runs; `None`: one is started here, and no network is measured but what the machine does
-    /// with one.
+    /// Where an iperf3 server runs; if `None`, one is started here, and the figures are those of the loopback
+    /// interface.
     pub peer: Option<iperf3::Peer>,
 }
 
 impl CardOptions {
-    /// Everything but a disk, with [`Budgets::STANDARD`].
+    /// Returns options for all groups without a disk, with [`Budgets::STANDARD`].
     #[must_use]
     pub fn new(name: impl Into<String>) -> CardOptions {
         CardOptions { name: name.into(), disk: None, budgets: Budgets::STANDARD, skip: Vec::new(), peer: None }
     }
 }
 
-/// What [`measure`] found.
+/// The result of [`measure`].
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The machine's card.
     pub card: Card,
-    /// What is known of the disk beyond the card, where it was measured.
+    /// The full report on the disk, if it was measured.
     pub disk: Option<TuneReport>,
 }
 
-/// Measures this machine. When `control` says stop, the rest is missing; whatever was written is removed in any case.
+/// Measures this machine. After a stop by `control`, the rest is missing; written files are removed in any case.
 ///
 /// # Errors
-/// [`TuneError`] where [`CardOptions::disk`] makes no sense: no such directory, too little may be written. A disk that
-/// fails is missing on the card.
+/// [`TuneError`] if [`CardOptions::disk`] is wrong: no such directory, too little may be written. A disk that fails
+/// meanwhile is missing on the card.
 pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Control) -> Result<Measured, TuneError> {
     let roots = Roots::default();
-    // Where the kernel does not tell, the threads are not pinned, and one is measured.
+    // If the kernel does not name the processors, one thread is measured.
     let cpus = pin::allowed_cpus().ok().filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0]);
     let (machine, part) = machine::read(&roots, cpus.len());
     let mut card = Card::new(options.name.as_str(), Origin::measured(today()));
     add(&mut card, part);
+
     let ticks = Ticks::read(&roots);
     let mut session = Session { options, cpus, machine, control, disk: None };
     for group in Group::ALL {
         let part = session.group_alone(group, observer)?;
-        // Those of the disk have been told as they came.
+        // `tune` has reported the warnings of the disk as they came.
         let told = if group == Group::Disk { part.warnings.len() } else { 0 };
         part.warnings.iter().skip(told).for_each(|text| observer.on_note(&format!("warning: {text}")));
         add(&mut card, part);
@@ -278,7 +278,7 @@ pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Con
     Ok(Measured { card, disk: session.disk })
 }
 
-/// One measurement on its way.
+/// A measurement that is under way.
 struct Session<'a> {
     options: &'a CardOptions,
     /// Processors that this process may use, at least one.
@@ -289,7 +289,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures one group, and sees whether others worked meanwhile.
+    /// Measures one group, and adds a warning if other programs worked meanwhile.
     fn group_alone(&mut self, group: Group, observer: &mut dyn Observer) -> Result<Part, TuneError> {
         let roots = Roots::default();
         let (ticks, begin_ns, cpu_ns) = (Ticks::read(&roots), now_ns(), process_cpu_ns());
@@ -297,6 +297,7 @@ impl Session<'_> {
         if !matches!(group, Group::Cpu | Group::Memory | Group::Timer) {
             return Ok(part);
         }
+
         let busy_pct = ticks.zip(Ticks::read(&roots)).and_then(|(before, after)| after.busy_pct(before));
         let all_ns = now_ns().saturating_sub(begin_ns) as f64 * self.machine.threads as f64;
         let own_pct = process_cpu_ns().saturating_sub(cpu_ns) as f64 * 100.0 / all_ns;
@@ -304,7 +305,7 @@ impl Session<'_> {
         Ok(part)
     }
 
-    /// Measures one group, or says why not.
+    /// Measures one group, or notes why it is left out.
     fn group(&mut self, group: Group, observer: &mut dyn Observer) -> Result<Part, TuneError> {
         let mut part = Part::default();
         let left_out = if self.options.skip.contains(&group) {
@@ -320,6 +321,7 @@ impl Session<'_> {
             part.miss(group.name(), reason);
             return Ok(part);
         }
+
         let budgets = &self.options.budgets;
         observer.on_phase(group.name(), budgets.of(group));
         let sampling = |measurements: usize| Sampling {
@@ -327,6 +329,7 @@ impl Session<'_> {
             sample_ns: budgets.sample_ns(group, measurements),
             stop: &self.control.stop,
         };
+
         Ok(match (group, &self.options.disk) {
             (Group::Disk, Some(disk)) => {
                 let measured = disk::run(&within_bound(disk), observer, self.control);
@@ -337,7 +340,7 @@ impl Session<'_> {
             (Group::Submission, Some(disk)) => {
                 submission::run(&sampling(submission::MEASUREMENTS), &disk.directory, observer)
             }
-            // Left out above.
+            // Without a disk, both were left out above.
             (Group::Disk | Group::Submission, None) => part,
             (Group::Cpu, _) => cpu::run(&sampling(cpu::MEASUREMENTS), &self.cpus, observer),
             (Group::Memory, _) => memory::run(&sampling(memory::MEASUREMENTS), &self.cpus, &self.machine, observer),
@@ -353,16 +356,16 @@ impl Session<'_> {
     }
 }
 
-/// What the submissions write, after the disk was measured.
+/// Bytes that the group of submissions writes, after the disk was measured.
 const SUBMISSIONS_BYTES: u64 = READ_FILE_BYTES * submission::MEASUREMENTS as u64;
 
-/// Leaves the submissions their part of what may be written.
+/// Reserves the bytes of the submissions from the bound on written bytes.
 fn within_bound(disk: &TuneOptions) -> TuneOptions {
     let max_write_bytes = disk.max_write_bytes.map(|bytes| bytes.saturating_sub(SUBMISSIONS_BYTES));
     TuneOptions { max_write_bytes, ..disk.clone() }
 }
 
-/// An error of that part, as one of the whole.
+/// Turns an error about the disk's bound into one about the whole bound.
 fn of_whole_bound(error: TuneError, disk: &TuneOptions) -> TuneError {
     match (error, disk.max_write_bytes) {
         (TuneError::MaxWrite { needed_bytes, .. }, Some(max_write_bytes)) => {
@@ -379,8 +382,8 @@ fn add(card: &mut Card, part: Part) {
     card.warnings.extend(part.warnings);
 }
 
-/// What to say where others used the processors: these were busy for `busy_pct` of their time, and with this program
-/// for `own_pct`.
+/// Returns a warning if other programs used the processors, which were busy for `busy_pct` of their time, and for
+/// `own_pct` with this program.
 fn others(group: Group, busy_pct: Option<f64>, own_pct: f64) -> Option<String> {
     let percent = busy_pct? - own_pct;
     (percent > OTHERS_PCT).then(|| {
@@ -392,7 +395,7 @@ fn others(group: Group, busy_pct: Option<f64>, own_pct: f64) -> Option<String> {
     })
 }
 
-/// What the hypervisor took between two readings.
+/// Returns the time that the hypervisor took between two readings, with a warning if it is much.
 fn steal(ticks: Option<(Ticks, Ticks)>) -> Part {
     let mut part = Part::default();
     match ticks.and_then(|(before, after)| after.stolen_pct(before)) {
@@ -410,13 +413,12 @@ fn steal(ticks: Option<(Ticks, Ticks)>) -> Part {
     part
 }
 
-/// Year, month and day, in UTC.
+/// Returns year, month and day in UTC.
 fn today() -> String {
     jiff::Timestamp::now().strftime("%F").to_string()
 }
 
-/// Numbers that look random, the same on every machine: xorshift64 (Marsaglia, Journal of Statistical Software 8,
-/// 2003).
+/// Pseudo-random numbers, the same on every machine: xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003).
 struct Random(u64);
 
 impl Default for Random {

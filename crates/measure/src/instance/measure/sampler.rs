@@ -1,15 +1,15 @@
-//! Rates of something that threads do over and over: one sample after the other, all threads at once.
+//! Takes samples of the rate at which threads repeat some work, all threads at once.
 //!
-//! **Why.** A figure without samples has no interval, and threads that begin one after the other do not disturb each
-//! other as they do in earnest.
+//! **Why.** A figure without samples has no interval, and threads that do not run at the same time do not disturb each
+//! other as under real load.
 //!
-//! **How.** [`rates`] makes a thread for each processor, pinned to it. Each makes its own work, does it once to warm
-//! up, and meets the others at a gate before every sample. A sample is the work done until its time is over, divided by
-//! the time it really took; those of all threads are added. A stop ends the present round of work; threads pass the
-//! gates that are left without working.
+//! **How.** [`rates`] starts a thread for each processor, pinned to it. Each makes its own work, does it once to warm
+//! up, and waits for the others at a gate before every sample. A sample is the work done until its time is over,
+//! divided by the time it really took; those of all threads are added. A stop takes effect after the running round;
+//! threads then pass the other gates without working.
 //!
-//! **Limits.** A round of work is not interrupted: it should take some milliseconds. A thread that ends its sample a
-//! round early leaves the others alone for that time.
+//! **Limits.** A round of work is not interrupted: it should take some milliseconds. At the end of a sample, threads
+//! stop up to a round apart.
 //!
 //! **Example.** Two threads, each hashing rounds of 1 MiB for 100 ms: 10.0 GB/s and 10.2 GB/s are a sample of 20.2
 //! GB/s.
@@ -22,23 +22,23 @@ use plimsoll::sys::pin;
 use super::INTERRUPTED;
 use crate::load::Stop;
 
-/// A round of work; answers how much it was, in what the figure counts.
+/// A round of work. Returns its amount, in the unit of the figure.
 pub(super) type Work = Box<dyn FnMut() -> f64>;
 
 /// How to take samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling<'a> {
-    /// How many, at least 1.
+    /// Number of samples, at least 1.
     pub(super) samples: usize,
-    /// Length of each.
+    /// Length of each sample.
     pub(super) sample_ns: u64,
-    /// Ends it early.
+    /// Ends the measurement early.
     pub(super) stop: &'a Stop,
 }
 
-/// Work per second of all processors `cpus` together, in each sample; each thread makes its own with `make`.
+/// Returns the work per second of all processors `cpus` together, in each sample. Each thread makes its work by `make`.
 ///
-/// The error says why there are no figures: interrupted, no thread, or what `make` said.
+/// The error says why there are no samples: interrupted, no thread, a panic, or the error of `make`.
 pub(super) fn rates(
     sampling: &Sampling<'_>,
     cpus: &[usize],
@@ -50,7 +50,7 @@ pub(super) fn rates(
         for cpu in cpus {
             let gate = &gate;
             let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
-                // Unpinned it is less steady, which the interval shows.
+                // An unpinned thread is less steady, which the interval shows.
                 let _ = pin::pin_current_thread(*cpu);
                 thread_rates(sampling, gate, make)
             });
@@ -65,12 +65,14 @@ pub(super) fn rates(
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.map(|result| result.unwrap_or_else(|_| Err("a measuring thread panicked".to_owned()))).collect()
     });
+
     if sampling.stop.is_asked() {
         return Err(INTERRUPTED.to_owned());
     }
     if let Some(reason) = gate.reason() {
         return Err(reason);
     }
+
     let mut sums = vec![0.0; sampling.samples];
     for rates in per_thread {
         sums.iter_mut().zip(rates?).for_each(|(sum, rate)| *sum += rate);
@@ -97,7 +99,7 @@ fn thread_rates(
     Ok(rates)
 }
 
-/// Work per second in one sample.
+/// Takes one sample: the work per second of one thread.
 fn sample(sampling: &Sampling<'_>, work: &mut Work) -> f64 {
     let begin_ns = now_ns();
     let mut amount = 0.0;
@@ -113,8 +115,8 @@ fn sample(sampling: &Sampling<'_>, work: &mut Work) -> f64 {
     }
 }
 
-/// Opens when all threads stand before it; unlike a barrier it can be given up, so that nobody waits for a thread that
-/// never came.
+/// A gate that opens when all threads wait at it. Unlike a barrier it can be given up, so that no thread waits for one
+/// that failed.
 struct Gate {
     threads: usize,
     state: Mutex<GateState>,
@@ -133,9 +135,9 @@ impl Gate {
         Gate { threads, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits for all others; `false`: somebody gave up.
+    /// Waits for all other threads. Returns `false` if one gave up.
     fn pass(&self) -> bool {
-        // A panic elsewhere leaves the state whole: it is changed in single steps.
+        // A panic of another thread leaves the state consistent: it changes in single steps.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
         if state.waiting == self.threads {
@@ -162,7 +164,7 @@ impl Gate {
     }
 }
 
-/// Gives the gate up when a thread panics.
+/// Gives the gate up if its thread panics.
 struct GivesUp<'a> {
     gate: &'a Gate,
     is_armed: bool,

@@ -1,17 +1,17 @@
-//! stress-ng, run and read.
+//! Runs stress-ng, and reads its figures.
 //!
-//! **Why.** Its nine stressors are what published comparisons of machines show: a figure that others have, from a
-//! program that is no part of this one.
+//! **Why.** Published comparisons of machines show its nine stressors: figures that others have, from an independent
+//! program.
 //!
-//! **How.** One instance of one stressor at a time, each for the same number of seconds, the whole list up to three
-//! times over: a machine that gets slower on the way shows in the interval of every stressor, not in the last ones.
+//! **How.** One instance of one stressor runs at a time, each for the same number of seconds, and the whole list up to
+//! three times: a machine that gets slower meanwhile shows in the interval of every stressor, not in the last ones.
 //! stress-ng writes its figures as YAML into a private directory that is removed afterwards, as are the files of its
-//! `dentry` stressor. Counted is `bogo-ops-per-second-real-time`: what a second brings, waiting included.
+//! `dentry` stressor. The figure is `bogo-ops-per-second-real-time`: operations per second, waiting included.
 //!
 //! **Limits.** Published runs start all nine together (`stress-ng --cache 1 --icache 1 ... -t 1m`). On a machine with
-//! fewer than nine processors they then measure each other, so that figures of that kind are compared with care. The
-//! operations are comparable between runs of the same version only; the `cache` stressor of different versions differs
-//! by orders of magnitude. Times are whole seconds, because stress-ng takes no others.
+//! fewer than nine processors the stressors then disturb each other: compare such figures with care. Operations are
+//! comparable only between runs of the same version; the `cache` stressor differs between versions by orders of
+//! magnitude. Times are whole seconds, because stress-ng takes no others.
 //!
 //! **Example.**
 //!
@@ -40,48 +40,48 @@ use crate::load::Stop;
 /// The stressors, as published comparisons list them.
 pub const STRESSORS: [&str; 9] = ["cache", "cpu", "dentry", "icache", "matrix", "memcpy", "qsort", "timer", "tsc"];
 
-/// How often the list is run where there is time: the fewest samples that have an interval.
+/// Most runs of the list: the fewest samples that have an interval.
 const ROUNDS: u64 = 3;
-/// What a run may take beyond its time: it sets up and tidies up.
+/// Time that a run may take beyond its seconds, to set up and to clean up.
 const SPARE: Duration = Duration::from_secs(15);
-/// Fewer operations in a run than this cannot show a difference of 5 %.
+/// Fewest operations of a run that show a difference of 5 %.
 const OPS_MIN: f64 = 20.0;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Largest text that is read, in bytes; stress-ng writes about one thousand for each stressor.
+/// The longest text that is read, in bytes; stress-ng writes about one thousand for each stressor.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// What one stressor did.
+/// The result of one stressor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stressor {
-    /// Its name.
+    /// The stressor's name.
     pub name: String,
-    /// Operations that were counted, if the text says so.
+    /// Operations of the run, if the text has them.
     pub ops: Option<f64>,
     /// Operations per second of real time; finite and at least 0.
     pub per_s: f64,
 }
 
-/// What stands in stress-ng's YAML.
+/// The content of stress-ng's YAML.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The version that wrote it.
+    /// The version of stress-ng that wrote it.
     pub version: Option<String>,
-    /// What was measured; stressors that were passed over are not in it.
+    /// The stressors that were measured; skipped ones are left out.
     pub stressors: Vec<Stressor>,
 }
 
 /// Why a text is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// No YAML, or YAML of something else.
+    /// The text is not YAML, or not that of stress-ng.
     #[error("this is not what stress-ng writes: {0}")]
     NotStressNg(String),
-    /// A stressor without a rate.
+    /// A stressor has no rate.
     #[error(
         "stress-ng's {stressor} has no rate: expected `bogo-ops-per-second-real-time`, a finite number of at least 0"
     )]
     NoRate {
-        /// Its name.
+        /// The stressor's name.
         stressor: String,
     },
 }
@@ -99,7 +99,7 @@ struct System {
     version: Option<String>,
 }
 
-/// The keys that all versions have; some add the time of a processor, memory, and figures of the stressor's own.
+/// The keys that are read; some versions add processor time, memory, and figures of the stressor's own.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Metric {
@@ -109,15 +109,16 @@ struct Metric {
     wall_clock_time: Option<f64>,
 }
 
-/// Reads what `stress-ng --metrics --yaml FILE` writes, of versions 0.13 to 0.18 at least.
+/// Reads the file of `stress-ng --metrics --yaml FILE`, of versions 0.13 to 0.18 at least.
 ///
 /// # Errors
-/// Another text than stress-ng's; a stressor without a rate.
+/// The text is longer than 1 MiB or not stress-ng's, or a stressor has no rate.
 pub fn read(text: &str) -> Result<Report, ReadError> {
     let not_stress_ng = |what: &str| ReadError::NotStressNg(what.to_owned());
     if text.len() > TEXT_BYTES_MAX {
         return Err(not_stress_ng("it is longer than 1 MiB"));
     }
+
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         with_snippet: false,
@@ -142,16 +143,16 @@ impl Metric {
     }
 }
 
-/// Runs the stressors one after the other, with their files in a directory of their own in `directory`.
+/// Runs the stressors one after the other, with their files in a new directory in `directory`.
 ///
-/// It takes about `budget_ns`, at least 9 s. What cannot be measured is `missing`: all of it under `stress_ng` where
-/// stress-ng is not installed or the measurement is stopped before anything was measured, else by stressor.
+/// It takes about `budget_ns`, at least 9 s. Figures that cannot be measured are `missing`: all of them under
+/// `stress_ng` if stress-ng is not installed or no files can be made, else by stressor.
 #[must_use]
 pub fn measure(directory: &Path, budget_ns: u64, stop: &Stop) -> Part {
     Runs::planned("stress-ng".into(), budget_ns, stop).measure(directory)
 }
 
-/// What a measurement goes through.
+/// The plan of a measurement.
 struct Runs<'a> {
     program: PathBuf,
     rounds: u64,
@@ -167,7 +168,7 @@ enum Failure {
     Other(String),
 }
 
-/// What a stressor brought so far.
+/// The results of a stressor so far.
 #[derive(Default)]
 struct Collected {
     samples: Vec<f64>,
@@ -176,7 +177,7 @@ struct Collected {
 }
 
 impl Runs<'_> {
-    /// As many rounds as there is time for runs of at least a second.
+    /// Plans at most [`ROUNDS`] rounds, as many as there is time for runs of at least a second.
     fn planned(program: PathBuf, budget_ns: u64, stop: &Stop) -> Runs<'_> {
         let runs_max = budget_ns / SECOND_NS / STRESSORS.len() as u64;
         let rounds = runs_max.clamp(1, ROUNDS);
@@ -195,6 +196,7 @@ impl Runs<'_> {
                 return part;
             }
         };
+
         let mut version = None;
         let mut collected: [Collected; STRESSORS.len()] = Default::default();
         match self.rounds(private.path(), &mut collected, &mut version) {
@@ -206,13 +208,15 @@ impl Runs<'_> {
             Err(Failure::Stopped) => part.warnings.push("stress-ng was stopped before its end".to_owned()),
             Err(Failure::Other(_)) | Ok(()) => {}
         }
+
         part.facts.extend(version.map(|version| ("stress_ng.version".to_owned(), version)));
         part.facts.push(("stress_ng.method".to_owned(), self.method()));
         STRESSORS.into_iter().zip(collected).for_each(|(name, collected)| self.note(&mut part, name, collected));
         part
     }
 
-    /// Runs every stressor `rounds` times, while there is time; each once in any case. One that fails is not run again.
+    /// Runs every stressor at most `rounds` times while there is time, but at least once. One that fails is not run
+    /// again.
     fn rounds(&self, private: &Path, collected: &mut [Collected], version: &mut Option<String>) -> Result<(), Failure> {
         let started = Instant::now();
         for round in 0..self.rounds {
@@ -236,14 +240,15 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// One run of one stressor.
+    /// Runs one stressor once.
     fn run(&self, private: &Path, name: &str) -> Result<(Stressor, Option<String>), Failure> {
         if self.stop.is_asked() {
             return Err(Failure::Stopped);
         }
         let yaml = private.join("metrics.yaml");
-        // What an earlier run has left there is not this one's.
+        // An earlier run may have left its file.
         let _ = std::fs::remove_file(&yaml);
+
         let mut command = Command::new(&self.program);
         command.arg(format!("--{name}")).args(["1", "--timeout", &format!("{}s", self.seconds), "--metrics", "--yaml"]);
         command.arg(&yaml).arg("--temp-path").arg(private).current_dir(private);
@@ -251,6 +256,7 @@ impl Runs<'_> {
             ErrorKind::NotFound => Failure::NotInstalled,
             _ => Failure::Other(format!("stress-ng cannot be started: {error}")),
         })?;
+
         let limit = Duration::from_secs(self.seconds) + SPARE;
         let ended = running.wait(limit, self.stop);
         match ended.exit {
@@ -258,10 +264,12 @@ impl Runs<'_> {
             Exit::Late => return Err(Failure::Other(format!("it did not end within {} s", limit.as_secs()))),
             Exit::Success | Exit::Failure => {}
         }
+
         let complaint = complaint(name, &[&ended.stderr, &ended.stdout]);
         if ended.exit == Exit::Failure {
             return Err(Failure::Other(complaint.unwrap_or_else(|| "stress-ng failed without a word".to_owned())));
         }
+
         let text = std::fs::read_to_string(&yaml).unwrap_or_default();
         let report = read(if text.is_empty() { "metrics:" } else { &text });
         let report = report.map_err(|error| Failure::Other(error.to_string()))?;
@@ -272,7 +280,7 @@ impl Runs<'_> {
         }
     }
 
-    /// How it was measured, for the facts of a card.
+    /// Returns how the stressors were run, for the facts of a card.
     fn method(&self) -> String {
         let (stressors, seconds) = (STRESSORS.len(), self.seconds);
         let rounds = if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) };
@@ -301,13 +309,13 @@ impl Runs<'_> {
     }
 }
 
-/// What stress-ng says of a stressor that was not measured: the line that calls it skipped or names an error.
+/// Returns the line with which stress-ng skips a stressor or names an error.
 fn complaint(name: &str, outputs: &[&str]) -> Option<String> {
     let lines = || outputs.iter().flat_map(|text| text.lines());
     let is_skipped = |line: &&str| line.contains(name) && (line.contains("skip") || line.contains("not supported"));
     let is_error = |line: &&str| line.contains("error") || line.contains("fail") || line.contains("unrecognized");
     let line = lines().find(is_skipped).or_else(|| lines().find(is_error))?;
-    // `stress-ng: info:  [25941] tsc stressor will be skipped, ...`: the words after the number of a process.
+    // Of `stress-ng: info:  [25941] tsc stressor will be skipped, ...`, the words after the process number.
     let words = line.split_once("] ").map_or(line, |(_, words)| words);
     Some(words.chars().filter(|c| !c.is_control()).take(200).collect::<String>().trim().to_owned())
 }
@@ -319,7 +327,7 @@ mod tests {
     use super::*;
     use crate::skip::skip;
 
-    /// What a version writes that knows the time of processors and figures of stressors.
+    /// The text of a version that adds processor time and figures of the stressors.
     const NEWER: &str = "---
 system-info:
       stress-ng-version: 0.18.02
@@ -423,8 +431,8 @@ metrics:
         }
     }
 
-    /// Measures with a script in the place of stress-ng, which finds the name of the stressor in `$1` and the file in
-    /// `$7`; and whether it left anything.
+    /// Measures with a script in the place of stress-ng, which has the stressor's option in `$1` and the file in `$7`,
+    /// and checks that no files are left.
     fn with_script(script: &str, budget_ns: u64, stop: &Stop) -> Part {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("stress-ng");

@@ -1,12 +1,12 @@
-//! What a 4 KiB read costs in CPU time: io_uring, Linux AIO, `pread`.
+//! Measures the CPU time of a 4 KiB read: by io_uring, Linux AIO and `pread`.
 //!
-//! **Why.** Disks of a million operations a second are bound by the processor on small machines; this figure times the
-//! rate is how many cores the disk takes.
+//! **Why.** On small machines, the processor limits disks of a million operations a second; this figure times the rate
+//! is the number of cores that the disk needs.
 //!
-//! **How.** [`plimsoll::sys::submission::probe_reads`] for each way, one after the other, on a scratch file of the
+//! **How.** [`plimsoll::sys::submission::probe_reads`] measures one way after the other, on a scratch file of the
 //! storage.
 //!
-//! **Limits.** Those of the probe: what the kernel does in interrupts is not in it.
+//! **Limits.** Those of the probe: time in interrupts is not included.
 //!
 //! **Example.** 2500 ns at 400 000 reads a second: one core does nothing else.
 
@@ -18,14 +18,14 @@ use super::sampler::Sampling;
 use super::{INTERRUPTED, Part};
 use crate::tune::Observer;
 
-/// Key of each way.
+/// The key of each way to read.
 const KEYS: [(ReadPath, &str); 3] = [
     (ReadPath::IoUring, "submission.io_uring_ns"),
     (ReadPath::LinuxAio, "submission.aio_ns"),
     (ReadPath::Pread, "submission.pread_ns"),
 ];
 
-/// Ways that [`run`] measures.
+/// Number of ways that [`run`] measures.
 pub(super) const MEASUREMENTS: usize = KEYS.len();
 
 /// Measures all ways on the disk of `directory`.
@@ -37,6 +37,7 @@ pub(super) fn run(sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn 
             part.miss(key, INTERRUPTED);
             continue;
         }
+
         let cost = probe_reads(directory, path, sampling.samples, sampling.sample_ns, &is_stopped);
         let samples = match cost {
             Ok(_) if is_stopped() => Err(INTERRUPTED.to_owned()),

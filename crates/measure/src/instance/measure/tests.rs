@@ -2,7 +2,7 @@ use plimsoll::backend::choose::BackendKind;
 
 use super::*;
 
-/// A card of everything but other programs and the real disk, in a moment.
+/// Returns options for a card in a moment, without other programs and the real disk.
 fn tiny() -> CardOptions {
     let mut disk = TuneOptions::quick(std::env::temp_dir());
     disk.backend = Some(BackendKind::Null);
@@ -27,7 +27,7 @@ fn budgets_keep_to_what_is_promised() {
             (Group::Memory, memory::MEASUREMENTS),
         ];
         for (group, measurements) in groups {
-            // A nanosecond is lost by rounding.
+            // Rounding loses a nanosecond.
             assert!(budgets.sample_ns(group, measurements) >= 99_999_999, "{group:?}");
         }
     }
@@ -75,7 +75,7 @@ fn a_disk_that_makes_no_sense_ends_it_and_none_is_missing() {
     let mut options = tiny();
     options.disk = options.disk.map(|disk| TuneOptions { shards: 0, ..disk });
     assert!(measure(&options, &mut (), &Control::default()).is_err());
-    // What may be written holds for the disk and the submissions together.
+    // The bound on written bytes holds for the disk and the submissions together.
     options.disk = options.disk.map(|disk| TuneOptions { shards: 1, max_write_bytes: Some(300 << 20), ..disk });
     let error = measure(&options, &mut (), &Control::default()).unwrap_err().to_string();
     assert!(error.contains("at least 456 MiB, more than --max-write 300 MiB"), "{error}");

@@ -1,17 +1,17 @@
-//! What the clock costs, and how late a sleeper wakes.
+//! Measures the cost of reading the clock, and the delay of sleeps.
 //!
 //! **Why.** A scheduler reads the clock for every request and sleeps between them: a clock that needs a system call, or
-//! timers that fire late, spoil the tail of every latency.
+//! timers that fire late, lengthen the tail of every latency.
 //!
-//! **How.** `CLOCK_MONOTONIC` read in a loop. Then sleeps of 100 us on one thread with its timer slack turned off (as
-//! the library's shards do), and how much longer than asked each took. The intervals of its percentiles are those of
-//! order statistics: the ranks n p -+ 1.96 sqrt(n p (1 - p)) of the sorted sleeps, whatever their distribution.
+//! **How.** A loop reads `CLOCK_MONOTONIC`. Then a thread without timer slack (like the library's shards) sleeps for
+//! 100 us again and again, and records the excess of each sleep. The intervals of its percentiles are those of order
+//! statistics: the ranks n p -+ 1.96 sqrt(n p (1 - p)) of the sorted sleeps, whatever their distribution.
 //!
-//! **Limits.** On an idle machine: the wake-up from a deep sleep of the processor is in it. Fewer than 1000 sleeps have
-//! no p99.9.
+//! **Limits.** On an idle machine, the delays include the processor's wake-up from deep sleep. Fewer than 1000 sleeps
+//! have no p99.9.
 //!
 //! **Example.** 10 000 sleeps, the 9990th of the sorted ones 180 us: p99.9 80 us late, between the 9984th and the
-//! 9996th.
+//! 9997th.
 
 use std::time::Duration;
 
@@ -23,25 +23,27 @@ use super::{INTERRUPTED, Part};
 use crate::instance::Figure;
 use crate::tune::Observer;
 
-/// How long a sleeper wants to sleep.
+/// Length of a sleep.
 const SLEEP_NS: u64 = 100_000;
 /// Reads of the clock in a round.
 const READS: usize = 1_000;
-/// Part of the time that goes to reading the clock.
+/// Part of the time for reading the clock: one in this many.
 const PART_OF_READING: u64 = 5;
-/// A percentile of 999 of 1000 needs as many.
+/// Fewest sleeps with a p99.9.
 const SLEEPS_MIN: usize = 1_000;
 
-/// Measures both in about `time_ns`, on the last of `cpus`.
+/// Measures reads of the clock and sleeps in about `time_ns`, on the last of `cpus`.
 pub(super) fn run(sampling: &Sampling<'_>, time_ns: u64, cpus: &[usize], observer: &mut dyn Observer) -> Part {
     let mut part = Part::default();
     let one: Vec<usize> = cpus.last().copied().into_iter().collect();
+
     let reading_ns = time_ns / PART_OF_READING;
     let sampling = Sampling { sample_ns: reading_ns / sampling.samples.max(1) as u64, ..*sampling };
     let reads_per_s = rates(&sampling, &one, &|| Ok(read_clock()));
     let to_ns = |rates: Vec<f64>| rates.into_iter().map(|reads_per_s| 1e9 / reads_per_s).collect();
     part.sampled("timer.read_ns", reads_per_s.map(to_ns));
     observer.on_progress(1.0 / PART_OF_READING as f64);
+
     let late_ns = late(&sampling, now_ns().saturating_add(time_ns.saturating_sub(reading_ns)), one.first().copied());
     observer.on_progress(1.0);
     for (key, fraction, least) in [("timer.late_p50_ns", 0.5, 1), ("timer.late_p999_ns", 0.999, SLEEPS_MIN)] {
@@ -67,10 +69,10 @@ fn read_clock() -> Work {
     })
 }
 
-/// How late each sleep until `end_ns` was, sorted.
+/// Sleeps until `end_ns`, and returns how late each sleep was, sorted.
 fn late(sampling: &Sampling<'_>, end_ns: u64, cpu: Option<usize>) -> Result<Vec<u64>, String> {
     let sleep = || {
-        // Unpinned, or with the kernel's slack, it is later, and that is what this process would see.
+        // If either fails, sleeps are later, as they would be for this process.
         let _ = cpu.map(pin::pin_current_thread);
         let _ = pin::sharpen_timers();
         let mut late_ns = Vec::new();
@@ -88,12 +90,12 @@ fn late(sampling: &Sampling<'_>, end_ns: u64, cpu: Option<usize>) -> Result<Vec<
     })
 }
 
-/// The value at `fraction` of the sorted values (nearest rank), with its interval where there are values enough.
+/// Returns the value at `fraction` of sorted values (nearest rank), with its interval if there are enough values.
 fn percentile(sorted: &[u64], fraction: f64) -> Figure {
     let count = sorted.len() as f64;
     let (rank, half_width) = (count * fraction, 1.96 * (count * fraction * (1.0 - fraction)).sqrt());
     let at = |rank: f64| {
-        // A negative rank becomes 0, which there is none of.
+        // A negative rank becomes 0, and ranks begin at 1.
         let index = (rank.ceil() as usize).checked_sub(1)?;
         sorted.get(index).map(|value| *value as f64)
     };

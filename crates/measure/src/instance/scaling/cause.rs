@@ -1,32 +1,32 @@
-//! Why a figure stands still: known causes, tried against the number.
+//! Tries known causes on a figure that stands still.
 //!
-//! **Why.** 8.5 GB/s on every large machine looked like a slow disk, and was 2^33 bytes per second: a counter that was
-//! never told to be unlimited. Numbers like that can be recognised.
+//! **Why.** 8.5 GB/s on every large machine looked like a slow disk, and was 2^33 bytes per second: a limiter that was
+//! never set to unlimited. Such numbers can be recognised.
 //!
-//! **How.** Each function looks at the sizes on the plateau and gives a sentence where its cause fits:
+//! **How.** Each function checks the sizes on the plateau and returns a sentence if its cause fits:
 //!
 //! - *A power of two* of bytes or operations per second, within 1 % and the rounding of the figure.
 //! - *The same disks*: all sizes on the plateau have the same number of local disks.
 //! - *One thread*: operations per second are those that one thread can submit, by the CPU time of a read on the card.
-//! - *Before the disks*: reads and writes stop at the same rate, although other ones are
-//!   advertised, and both are low.
+//! - *Before the disks*: reads and writes stop at the same rate, although different ones are advertised, and both are
+//!   low.
 //!
-//! **Limits.** Powers of two are near by chance for 3 of 100 numbers.
+//! **Limits.** By chance, 3 of 100 numbers are near a power of two.
 //!
 //! **Example.** 8 585 068 032 B/s is 0.06 % below 2^33.
 
 use super::{AdvertisedKind, FIGURES, SAME_FIGURE, Size, format_figure, is_iops};
 
-/// How near to a power of two counts, as a part of it.
+/// Largest relative distance to a power of two.
 const NEAR_POWER: f64 = 0.01;
-/// Powers of two that limits have been seen at: from a million on.
+/// The powers of two that limits have been seen at: from a million on.
 const POWERS: std::ops::RangeInclusive<i32> = 20..=48;
-/// How near reads and writes are that stop at the same rate: closer than two runs usually are.
+/// Largest relative difference of reads and writes at the same rate: two runs usually differ by more.
 const SAME_RATE: f64 = 0.05;
-/// How different figures are that cannot be taken for the same.
+/// Smallest factor between two figures that are surely different.
 const DIFFERENT: f64 = 1.25;
 
-/// The causes that fit a plateau of `figure` at `value`, on which `sizes` stand.
+/// Returns the causes that fit a plateau of `figure` at `value` over `sizes`.
 pub(super) fn of_plateau(sizes: &[&Size], figure: usize, value: f64) -> Vec<String> {
     let power = power_of_two(value).map(|power| {
         let unit = if is_iops(figure) { "operations" } else { "bytes" };
@@ -42,7 +42,7 @@ pub(super) fn of_plateau(sizes: &[&Size], figure: usize, value: f64) -> Vec<Stri
         .collect()
 }
 
-/// The power of two that `value` is near to. A number of few digits is near by its rounding.
+/// Returns the exponent of the power of two near `value`. A number of few digits may also be off by its rounding.
 pub(super) fn power_of_two(value: f64) -> Option<i32> {
     let power = value.log2().round() as i32;
     let limit = 2f64.powi(power);
@@ -67,7 +67,7 @@ fn one_thread(sizes: &[&Size], figure: usize, value: f64) -> Option<String> {
     })
 }
 
-/// Reads and writes that are stopped by something that cannot tell them apart.
+/// Returns a sentence if reads and writes meet one limit that does not distinguish them.
 pub(super) fn before_the_disks(sizes: &[&Size], figure: usize) -> Option<String> {
     let other = figure ^ 2;
     let last = sizes.last()?;
@@ -79,6 +79,7 @@ pub(super) fn before_the_disks(sizes: &[&Size], figure: usize) -> Option<String>
     if !both_low || apart(measured) > 1.0 + SAME_RATE || apart(advertised) < DIFFERENT {
         return None;
     }
+
     let has = |kind: AdvertisedKind| [figure, other].iter().any(|at| last.advertised_kind.get(*at) == Some(&kind));
     let word = if has(AdvertisedKind::Expected) { "advertised or expected" } else { "advertised" };
     let name = |at: usize| FIGURES.get(at).map_or("", |(_, name)| *name);

@@ -1,17 +1,15 @@
-//! A family as CSV: a line for each size.
+//! Reads families from CSV, a line for each size.
 //!
-//! **Why.** Measurements of many machines are collected in a table, with what is advertised beside them.
+//! **Why.** Measurements of many machines are collected in tables, with the advertised figures beside them.
 //!
 //! **How.** The first line names the columns, in any order. `instance` must be there; the figures are `read_iops`,
-//! `read_bytes_per_s`, `write_iops`, `write_bytes_per_s`, each plain or with `measured_` (what was measured) or
-//! `advertised_` before it. Where there is a `measured_` column of any figure, plain ones are what was expected, and
-//! stand in for what is not advertised. `_bandwidth`, `_bandwidth_Bps` and `_bw` are read as `_bytes_per_s`. Optional
-//! are `vcpus`, `n_disks`, `family` and `basis` (`per_disk`: plain figures are multiplied by the disks). Other columns
-//! are not read, with a warning, unless they look like a slip of the pen. Fields may be quoted; an empty one is not
-//! known.
+//! `read_bytes_per_s`, `write_iops`, `write_bytes_per_s`, each plain or with the prefix `measured_` or `advertised_`.
+//! Plain columns are measured figures; but if any column is `measured_`, plain ones are expected figures, which replace
+//! missing advertised ones. `_bandwidth`, `_bandwidth_Bps` and `_bw` are read as `_bytes_per_s`. Optional are `vcpus`,
+//! `n_disks`, `family` and `basis` (`per_disk`: plain figures are multiplied by the disks). Other columns are ignored
+//! with a warning, unless they look like a typing error. Fields may be quoted; an empty one is not known.
 //!
-//! An advertised figure that is a power of ten away from what its sisters of other sizes make likely is set aside with
-//! a warning.
+//! An advertised figure that is a power of ten away from what the other sizes suggest is not used, with a warning.
 //!
 //! **Limits.** 1 MiB. No line breaks in fields.
 //!
@@ -30,7 +28,7 @@ use plimsoll_files::yaml;
 use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Family, Input, Size};
 
-/// Names of the four figures in a header, the first of each is what messages say.
+/// Names of the four figures in a header; messages use the first of each.
 const NAMES: [&[&str]; 4] = [
     &["read_iops"],
     &["read_bytes_per_s", "read_bandwidth", "read_bandwidth_Bps", "read_bw"],
@@ -41,7 +39,7 @@ const NAMES: [&[&str]; 4] = [
 const HEADER_HELP: &str = "the first line names the columns: instance, read_iops, read_bytes_per_s, write_iops, \
                            write_bytes_per_s, and advertised_read_iops ...";
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Instance,
@@ -55,22 +53,22 @@ enum Column {
     Other,
 }
 
-/// A column of one of the four figures.
+/// Returns the column of one of the four figures.
 type FigureColumn = fn(usize) -> Column;
 
-/// Reads a family or several as CSV.
+/// Reads families from CSV; `source_name` is for messages.
 ///
 /// # Errors
-/// With line and column: nothing in the text, columns that are missing, doubled or misspelt, numbers that are none or
-/// not above 0, an instance twice, no family of at least two sizes with measured figures.
+/// With line and column: the text is empty; a column is missing, doubled or misspelt; a number is none or not above 0;
+/// an instance is there twice; no family has two sizes with measured figures.
 pub fn parse(source_name: &str, text: &str) -> Result<Input, ConfigError> {
     read(&Source::new(source_name, text))
 }
 
-/// Reads a file, see [`parse`].
+/// Reads families from a CSV file, see [`parse`].
 ///
 /// # Errors
-/// As [`parse`], and the file cannot be read.
+/// As [`parse`], or the file cannot be read.
 pub(crate) fn csv_from_file(path: &Path) -> Result<Input, ConfigError> {
     read(&yaml::read_file(path)?)
 }
@@ -80,6 +78,7 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
     let Some(header) = lines.next() else {
         return Err(source.error(Code::Empty, "there is nothing in this text").with_help(HEADER_HELP));
     };
+
     let mut input = Input::default();
     let columns = columns(&header, &mut input.warnings)?;
     let mut rows: Vec<Row> = Vec::new();
@@ -96,6 +95,7 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
         }
         rows.push(row);
     }
+
     if rows.is_empty() {
         return Err(source
             .error(Code::Empty, "there is no line below the header")
@@ -105,11 +105,11 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
     Ok(input)
 }
 
-/// What a line says.
+/// The content of a line.
 struct Row {
     family: String,
     size: Size,
-    /// What stands in where nothing is advertised.
+    /// The figures that replace missing advertised ones.
     expected: [Option<f64>; 4],
     span: Span,
 }
@@ -130,6 +130,7 @@ impl Row {
             }
             None => (String::new(), 0..0),
         };
+
         let n_disks = number(Column::Disks)?.map(|disks| disks as u32);
         let mut plain = figures(Column::Plain)?;
         if text(Column::Basis) == "per_disk" {
@@ -137,6 +138,7 @@ impl Row {
         }
         let has_measured = columns.iter().any(|column| matches!(column, Column::Measured(_)));
         let (measured, expected) = if has_measured { (figures(Column::Measured)?, plain) } else { (plain, [None; 4]) };
+
         let vcpus = number(Column::Vcpus)?.or_else(|| vcpus_of(&name)).unwrap_or(0.0);
         let family = match text(Column::Family) {
             "" => family_of(&name),
@@ -147,7 +149,7 @@ impl Row {
     }
 }
 
-/// A number above 0, or nothing.
+/// Reads a number from 1e-9 to 1e18; returns `None` for an empty field.
 fn positive(cell: &CsvCell<'_>) -> Result<Option<f64>, ConfigError> {
     let text = cell.text.as_ref();
     if text.is_empty() {
@@ -167,7 +169,7 @@ fn positive(cell: &CsvCell<'_>) -> Result<Option<f64>, ConfigError> {
     }
 }
 
-/// Families of rows; what cannot be used becomes a warning.
+/// Groups rows into families; rows that cannot be used become warnings.
 fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), ConfigError> {
     set_slips_aside(&mut rows, &mut input.warnings);
     let mut unusable: [Vec<String>; 2] = Default::default();
@@ -191,12 +193,14 @@ fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), 
             },
         }
     }
+
     let whys = ["without a measured figure", "whose name does not say how large they are (add a column `vcpus`)"];
     for (names, why) in unusable.iter().zip(whys) {
         if !names.is_empty() {
             input.warnings.push(format!("left out, {why}: {}", shortened(names)));
         }
     }
+
     let (families, alone): (Vec<_>, Vec<_>) =
         std::mem::take(&mut input.families).into_iter().partition(|family| family.sizes.len() > 1);
     input.families = families;
@@ -215,13 +219,13 @@ fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), 
     Ok(())
 }
 
-/// The first names of many.
+/// Returns the first four names, and the number of the others.
 fn shortened(names: &[String]) -> String {
     let first = names.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > 4 { format!("{first} and {} more", names.len() - 4) } else { first }
 }
 
-/// Removes advertised figures that are a power of ten away from what the other sizes of the family make likely.
+/// Removes advertised figures that are a power of ten away from what the other sizes of the family suggest.
 fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
     for (at, (_, title)) in FIGURES.iter().enumerate() {
         let per_vcpu = |row: &Row| Some(row.size.advertised.get(at).copied().flatten()? / row.size.vcpus);
@@ -235,13 +239,14 @@ fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
                     sisters.filter(|(_, other)| other.family == row.family).filter_map(|(_, row)| per_vcpu(row));
                 let mut sisters: Vec<f64> = sisters.filter(|value| value.is_finite()).collect();
                 sisters.sort_by(f64::total_cmp);
-                // One sister alone may be the wrong one.
+                // A single other size may be the wrong one itself.
                 let median = sisters.get(sisters.len() / 2).filter(|_| sisters.len() > 1)?;
                 let power = (own / median).log10().round() as i32;
                 let is_near = (own / median / 10f64.powi(power) - 1.0).abs() <= super::SAME_FIGURE;
                 (power != 0 && is_near).then_some((place, power))
             })
             .collect();
+
         for (place, power) in slips {
             let Some(row) = rows.get_mut(place) else { continue };
             if let Some(advertised) = row.size.advertised.get_mut(at)
@@ -261,7 +266,7 @@ fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
     }
 }
 
-/// What each column holds.
+/// Reads the columns of the header.
 fn columns(header: &[CsvCell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Column>, ConfigError> {
     let mut columns: Vec<Column> = Vec::new();
     let mut others = Vec::new();
@@ -283,12 +288,14 @@ fn columns(header: &[CsvCell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Col
         }
         columns.push(column);
     }
+
     let missing = |what: &str, help: String| Some(header.first()?.error(Code::MissingKey, what).with_help(help));
     if !columns.contains(&Column::Instance)
         && let Some(error) = missing("the column `instance` is missing", HEADER_HELP.to_owned())
     {
         return Err(error);
     }
+
     let has_figure = columns.iter().any(|column| matches!(column, Column::Plain(_) | Column::Measured(_)));
     let names: Vec<&str> = NAMES.iter().filter_map(|names| names.first().copied()).collect();
     if !has_figure
@@ -322,7 +329,7 @@ fn column(name: &str) -> Column {
     Column::Other
 }
 
-/// Every name of a column.
+/// Returns every name that a column may have.
 fn known() -> Vec<String> {
     let figures = NAMES.iter().copied().flatten();
     let figures = figures.flat_map(|name| ["", "measured_", "advertised_"].map(|prefix| format!("{prefix}{name}")));

@@ -1,16 +1,16 @@
-//! Families from the table of presets, from cards, and from what a command line names.
+//! Gathers families from the table of presets, from cards, and from CSV files.
 //!
-//! **Why.** The same report has to come from whatever figures there are.
+//! **Why.** Figures come from different sources, and one report serves them all.
 //!
 //! **How.** [`families`] takes names: of a CSV file, of a card (`.json`), of a family or of an instance of it (`i7i`,
-//! `i7i.4xlarge`). All cards together are grouped by the family in their names; what is advertised for them is looked
-//! up in the table of presets. Of presets only measured figures count as measured; those that were rated by whoever
-//! sells them are advertised, and derived ones are left out.
+//! `i7i.4xlarge`). All cards together are grouped by the family in their names; their advertised figures are looked up
+//! in the table of presets. Only measured instances of that table count; rated and derived ones are left out with a
+//! warning.
 //!
-//! **Limits.** How large a machine is: its vCPUs where they are known, else by its name (`large` 2, `xlarge` 4,
-//! `8xlarge` 32, `Standard_L16s_v3` 16).
+//! **Limits.** The size of a machine is its number of vCPUs if known, else it follows from the name (`large` 2,
+//! `xlarge` 4, `8xlarge` 32, `Standard_L16s_v3` 16).
 //!
-//! **Example.** `families(&["i4i".into()])` gives the family i4i of ten sizes.
+//! **Example.** `families(&["i4i".into()])` returns the family i4i with ten sizes.
 
 use std::path::Path;
 
@@ -28,36 +28,36 @@ use crate::instance::{Card, CardError};
 /// Why there is nothing to report on.
 #[derive(Debug, Error)]
 pub enum ScalingError {
-    /// A CSV that cannot be read.
+    /// A CSV file cannot be read.
     #[error(transparent)]
     Csv(#[from] ConfigError),
-    /// A card that cannot be read.
+    /// A card cannot be read.
     #[error(transparent)]
     Card(#[from] CardError),
-    /// Neither a family nor a file.
+    /// A name is neither a family nor a file.
     #[error("no family is called {name}: {help}")]
     UnknownFamily {
-        /// What was asked for, in quotes.
+        /// The name asked for, in quotes.
         name: String,
-        /// What could have been meant.
+        /// The name that was probably meant, or where to find one.
         help: String,
     },
-    /// A family with fewer than two sizes.
+    /// A family has fewer than two sizes.
     #[error("{family}: {sizes} measured size(s), and how a figure scales takes at least two: {help}")]
     TooFewSizes {
         /// The family.
         family: String,
-        /// How many sizes it has.
+        /// The number of its sizes.
         sizes: usize,
         /// What to do.
         help: String,
     },
 }
 
-/// The families of what a command line names: families or instances of the table of presets, CSV files, cards.
+/// Reads the families that `names` stand for: families or instances of the table of presets, CSV files, cards.
 ///
 /// # Errors
-/// A name that is none of these, a file that cannot be read, families of fewer than two sizes.
+/// A name is none of these, a file cannot be read, or a family has fewer than two sizes.
 pub fn families(names: &[String]) -> Result<Input, ScalingError> {
     let mut input = Input::default();
     let mut cards = Vec::new();
@@ -72,9 +72,11 @@ pub fn families(names: &[String]) -> Result<Input, ScalingError> {
         } else {
             of_presets(name)?
         };
+
         input.families.extend(read.families);
         input.warnings.extend(read.warnings);
     }
+
     if !cards.is_empty() {
         let read = of_cards(&cards)?;
         input.families.extend(read.families);
@@ -83,7 +85,7 @@ pub fn families(names: &[String]) -> Result<Input, ScalingError> {
     Ok(input)
 }
 
-/// The family of that name, or of the instance of that name, in the table of presets, in any case.
+/// Returns the family called `name`, or that of the instance called `name`, from the table of presets, in any case.
 ///
 /// # Errors
 /// There is no such family, or it has fewer than two measured sizes.
@@ -93,6 +95,7 @@ pub(crate) fn of_presets(name: &str) -> Result<Input, ScalingError> {
         presets::instances().iter().filter(|instance| instance.family().eq_ignore_ascii_case(&family)).collect();
     let Some(first) = members.first() else { return Err(unknown_family(name)) };
     let (family, source) = (first.family(), format!("{}, {}", first.source, first.date));
+
     let mut warnings = Vec::new();
     let not_measured: Vec<&str> = members
         .iter()
@@ -105,12 +108,14 @@ pub(crate) fn of_presets(name: &str) -> Result<Input, ScalingError> {
     for instance in &members {
         warnings.extend(instance.suspect.map(|why| format!("{}: {why}", instance.name)));
     }
+
     if advertised_kind(first) == AdvertisedKind::Inferred {
         warnings.push(format!(
             "{family}: what is advertised was inferred from these measured figures of the small sizes: that they agree \
              with it is circular; only the difference of the larger ones says something"
         ));
     }
+
     let sizes: Vec<Size> =
         members.iter().filter(|instance| instance.evidence == Evidence::Measured).filter_map(|i| preset(i)).collect();
     if sizes.len() < 2 {
@@ -134,7 +139,7 @@ fn unknown_family(name: &str) -> ScalingError {
     ScalingError::UnknownFamily { name: quoted(name), help }
 }
 
-/// A size of the table; `None` if nobody knows how large it is.
+/// Returns a size from a row of the table, or `None` if its vCPUs are not known.
 fn preset(instance: &Instance) -> Option<Size> {
     let vcpus = instance.vcpus.map(f64::from).or_else(|| vcpus_of(instance.name))?;
     Some(Size {
@@ -163,10 +168,10 @@ fn advertised_kind(instance: &Instance) -> AdvertisedKind {
     }
 }
 
-/// The families of these cards.
+/// Groups cards into families.
 ///
 /// # Errors
-/// No two cards are of one family and have a disk figure.
+/// No two cards of one family have a disk figure.
 pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
     let mut input = Input::default();
     for card in cards {
@@ -183,6 +188,7 @@ pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             input.warnings.push(format!("{}: left out: {why}", card.name));
             continue;
         };
+
         let size = Size {
             name: card.name.clone(),
             vcpus,
@@ -192,12 +198,14 @@ pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             advertised_kind: [known.map(advertised_kind).unwrap_or_default(); 4],
             submission_ns: card.value("submission.io_uring_ns").or_else(|| card.value("submission.aio_ns")),
         };
+
         let name = family_of(&card.name);
         match input.families.iter_mut().find(|family| family.name == name) {
             Some(family) => family.sizes.push(size),
             None => input.families.push(Family { name, source: "cards".to_owned(), sizes: vec![size] }),
         }
     }
+
     if input.families.iter().all(|family| family.sizes.len() < 2) {
         return Err(too_few_cards(&input));
     }
@@ -207,7 +215,7 @@ pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
     Ok(input)
 }
 
-/// Which cards there are, and why each is of no use.
+/// Returns the error for cards without a family, with the reason for each card.
 fn too_few_cards(input: &Input) -> ScalingError {
     let alone = input.families.iter().flat_map(|family| family.sizes.iter().map(move |size| (family, size)));
     let alone = alone.map(|(family, size)| match vcpus_of(&size.name) {

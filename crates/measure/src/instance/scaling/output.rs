@@ -1,11 +1,11 @@
-//! The scaling report for programs and for the eye.
+//! Writes the scaling report for programs and as a page.
 //!
-//! **Why.** Where two lines part is seen at once in a picture with logarithmic axes: what scales is straight.
+//! **Why.** A picture with logarithmic axes shows at once where two lines part: a figure that scales is straight.
 //!
-//! **How.** JSON is the report itself, CSV a line for each point. [`pictures`] gives one chart for each figure of each
-//! family: advertised dashed, measured in points, the plateau marked.
+//! **How.** JSON is the report itself; CSV has a line for each point. [`pictures`] returns one chart for each figure of
+//! each family: advertised figures dashed, measured ones as points, the plateau marked.
 //!
-//! **Limits.** Names of pictures have what is no letter, digit, `-` or `.` replaced by `_`.
+//! **Limits.** In names of pictures, `_` replaces characters that are no letter, digit, `-` or `.`.
 //!
 //! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
 
@@ -16,7 +16,7 @@ use plimsoll_show::table::{Column, Table, csv, fixed, known};
 use super::super::variant_name;
 use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
 
-/// As CSV, with a header; a line for each point.
+/// Returns CSV with a header and a line for each point.
 #[must_use]
 pub fn to_csv(report: &ScalingReport) -> String {
     let columns: &[Column<(&FamilyReport, &FigureReport, &ScalePoint)>] = &[
@@ -36,7 +36,7 @@ pub fn to_csv(report: &ScalingReport) -> String {
     csv(&points.collect::<Vec<_>>(), columns)
 }
 
-/// One picture for each family: its name, fit for a file, and a chart for each figure.
+/// Returns one picture for each family: its name, fit for a file, and a chart for each figure.
 #[must_use]
 pub fn pictures(report: &ScalingReport) -> Vec<(String, Vec<Chart>)> {
     let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
@@ -66,6 +66,7 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
     let measured = of(|point| Some(point.measured));
     let dots = measured.iter().map(|(x, y)| Point::new(*x, *y)).collect();
     let advertised = of(|point| point.advertised);
+
     let mut layers = Vec::new();
     if !advertised.is_empty() {
         layers.push(Layer::Line { name: "advertised or expected".to_owned(), points: advertised, dashed: true });
@@ -74,6 +75,7 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
         Layer::Line { name: "measured".to_owned(), points: measured, dashed: false },
         Layer::Points { name: "measured".to_owned(), points: dots },
     ]);
+
     layers.extend(figure.plateau.as_ref().map(|plateau| {
         let label = format!("plateau, {}", format_figure(at, plateau.value));
         Layer::HorizontalMark { y: plateau.value, label }
@@ -87,7 +89,7 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
     }
 }
 
-/// Everything as one HTML page.
+/// Returns the report as one HTML page.
 #[must_use]
 pub fn page(report: &ScalingReport) -> String {
     let pictures = pictures(report);
@@ -115,7 +117,7 @@ fn points(figure: &FigureReport) -> Table {
 }
 
 impl FigureReport {
-    /// A row for each point: instance, vCPUs, measured, advertised, difference.
+    /// Returns a row for each point: instance, vCPUs, measured, advertised, difference.
     #[must_use]
     pub fn cells(&self) -> Vec<Vec<String>> {
         let at = index(self);

@@ -1,20 +1,20 @@
-//! The shape of one figure over the sizes of a family.
+//! Judges the shape of one figure over the sizes of a family.
 //!
 //! **Why.** "Scales but low" and "plateaus" have different causes; a table of numbers shows neither at a glance.
 //!
-//! **How.** [`judge`] takes the sizes that have the figure, by rising size. First the plateau is looked for, from the
-//! smallest size on, so that it is as long as it can be; then where the trailing run of departures begins.
+//! **How.** [`judge`] takes the sizes that have the figure, from the smallest. It first searches the longest plateau
+//! that ends at the largest size, then the start of the trailing run of departures.
 //!
-//! **Limits.** A figure that two sizes have can plateau by chance; the sentence says how many sizes it stands on.
+//! **Limits.** Two sizes can form a plateau by chance; the sentence states the number of sizes.
 //!
 //! **Example.** 2.0, 4.1, 8.5, 8.5 GB/s at 16, 32, 64 and 192 vCPUs: a plateau of two sizes.
 
 use super::{FIGURES, FigureReport, Plateau, SAME_FIGURE, ScalePoint, Shape, Size, cause, format_figure, is_iops};
 
-/// How much has to be expected to grow over a plateau, at least.
+/// Smallest factor by which the expected figure must grow over a plateau.
 const GROWTH: f64 = 1.25;
 
-/// The report on a figure; `None` if fewer than two of `sizes`, which rise, have it.
+/// Returns the report on a figure, or `None` if fewer than two of `sizes`, which must rise, have it.
 pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
     let (key, title) = *FIGURES.get(figure)?;
     let with_point = |size| Some((size, point(size, figure)?));
@@ -22,16 +22,19 @@ pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
     if points.len() < 2 {
         return None;
     }
-    // Sizes for which nothing is advertised neither depart nor end a run of those that do.
+    // Sizes without an advertised figure neither depart nor end a run of departures.
     let judged: Vec<&ScalePoint> = points.iter().filter(|point| point.advertised.is_some()).collect();
+
     let plateau = plateau_from(&points, figure).and_then(|from| {
         let on_it = points.get(from..)?;
         let value = on_it.iter().map(|point| point.measured).sum::<f64>() / on_it.len() as f64;
         let causes = cause::of_plateau(sizes.get(from..)?, figure, value);
         Some(Plateau { value, from: on_it.first()?.instance.clone(), sizes: on_it.len(), causes })
     });
+
     let trailing = judged.iter().rev().take_while(|point| point.departs).count();
     let departs_from = judged.get(judged.len() - trailing).map(|point| point.instance.clone());
+
     let shape = match &plateau {
         Some(_) => Shape::Plateaus,
         None if trailing > 0 && grows(&points) => Shape::ScalesButLow,
@@ -40,6 +43,7 @@ pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
         None if judged.is_empty() => Shape::Grows,
         None => Shape::AsAdvertised,
     };
+
     let mut sentence = match (&plateau, shape) {
         (Some(plateau), _) => on_plateau(plateau, &points, figure),
         (None, Shape::ScalesButLow | Shape::LowWithoutGrowth) => low(shape, &judged, trailing),
@@ -65,10 +69,10 @@ fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
     })
 }
 
-/// The place of the first size on the plateau.
+/// Returns the place of the first size on the plateau, if there is one.
 fn plateau_from(points: &[ScalePoint], figure: usize) -> Option<usize> {
     let last = points.last()?;
-    // What is as advertised stands where it should.
+    // A figure as advertised is where it should be.
     if last.advertised.is_some() && !last.departs {
         return None;
     }
@@ -85,13 +89,13 @@ fn plateau_from(points: &[ScalePoint], figure: usize) -> Option<usize> {
     (0..points.len() - 1).find(is_flat).or_else(single)
 }
 
-/// Whether the largest size has more of it than the smallest, by more than two runs differ.
+/// Returns whether the largest size exceeds the smallest by more than two runs differ.
 fn grows(points: &[ScalePoint]) -> bool {
     let (first, last) = (points.first(), points.last());
     first.zip(last).is_some_and(|(first, last)| last.measured > first.measured * (1.0 + SAME_FIGURE))
 }
 
-/// How many times as much `last` should carry as `first`.
+/// Returns the factor by which `last` should exceed `first`.
 fn expected_growth(first: &ScalePoint, last: &ScalePoint) -> f64 {
     match (first.advertised, last.advertised) {
         (Some(first), Some(last)) => last / first,
@@ -99,7 +103,7 @@ fn expected_growth(first: &ScalePoint, last: &ScalePoint) -> f64 {
     }
 }
 
-/// `advertised`, or what stands in for it at a point.
+/// Returns `advertised`, or the word for what replaces it at a point.
 fn word(point: Option<&ScalePoint>) -> &'static str {
     point.and_then(|point| point.advertised_kind).unwrap_or_default().as_word()
 }
@@ -129,6 +133,7 @@ fn low(shape: Shape, points: &[&ScalePoint], trailing: usize) -> String {
     let earlier = points.iter().take(points.len() - trailing).filter(|point| point.departs).count();
     let also = if earlier > 0 { format!(", and at {earlier} smaller size(s)") } else { String::new() };
     let (name, words) = (&last.instance, shape.as_str());
+
     let place = match low.len() {
         1 => format!("{:+.0} % at {name}, the largest size", percent(last)),
         _ => format!("{:+.0} % at {}, {:+.0} % at {name}", percent(first), first.instance, percent(last)),
@@ -143,7 +148,7 @@ fn low(shape: Shape, points: &[&ScalePoint], trailing: usize) -> String {
     format!("{words}: {place}{also}{trend}")
 }
 
-/// Whether a figure that does not grow should.
+/// Returns whether a figure that does not grow should, in words.
 fn without_growth(points: &[&ScalePoint]) -> String {
     let ends = points.first().zip(points.last());
     match ends.map_or(1.0, |(first, last)| expected_growth(first, last)) {

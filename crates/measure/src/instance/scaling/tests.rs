@@ -6,9 +6,9 @@ fn shapes(report: &ScalingReport) -> Vec<(&str, Shape)> {
     report.families.iter().flat_map(|family| &family.figures).map(|figure| (figure.title, figure.shape)).collect()
 }
 
-/// What the article on i7i states, of AWS's 150,000 and 82,500 operations per 4 vCPUs: reads as specified up to
-/// 4xlarge and 25 % below at 48xlarge, writes 25 % below at 4xlarge and 42 % at 48xlarge; bandwidth as by fio up to
-/// 4xlarge, 8.5 GB/s from there on, where 9.6 GB/s are expected of 12xlarge and fio has 40 GB/s of 48xlarge.
+/// The figures of the article on i7i. AWS advertises 150,000 reads and 82,500 writes per 4 vCPUs. Reads are as
+/// advertised up to 4xlarge and 25 % below at 48xlarge, writes 25 % below at 4xlarge and 42 % at 48xlarge. Bandwidth is
+/// that of fio up to 4xlarge, then 8.5 GB/s, where 9.6 GB/s are expected of 12xlarge and fio has 40 GB/s on 48xlarge.
 const ARTICLE: &str = "\
 instance,read_iops,write_iops,write_bytes_per_s,advertised_read_iops,advertised_write_iops,advertised_write_bytes_per_s
 i7i.4xlarge,600000,247500,3370000000,600000,330000,3370000000
@@ -24,6 +24,7 @@ fn the_two_faults_of_the_article_are_told_apart() {
         [("read IOPS", Shape::ScalesButLow), ("write IOPS", Shape::ScalesButLow), ("write bandwidth", Shape::Plateaus)]
     );
     let [reads, writes, bandwidth] = &report.families[0].figures[..] else { panic!("three figures") };
+
     assert_eq!(reads.departs_from.as_deref(), Some("i7i.48xlarge"));
     assert!(reads.sentence.contains("-25 % at i7i.48xlarge"), "{}", reads.sentence);
     assert_eq!(writes.departs_from.as_deref(), Some("i7i.4xlarge"));
@@ -53,6 +54,7 @@ im4gn.16xlarge,1004212,8264334848,1000000,800000,556572,8128993280,497509,
         shapes(&report),
         [("read IOPS", Shape::ScalesButLow), ("read bandwidth", Shape::Plateaus), ("write IOPS", Shape::ScalesButLow)]
     );
+
     let figures = &report.families[0].figures;
     assert!(figures[1].sentence.contains("seen at i4i.16xlarge only") && figures[1].sentence.contains("2^33"));
     assert_eq!(figures[0].points[2].advertised, Some(1_605_064.0), "what was expected stands in");
@@ -61,6 +63,7 @@ im4gn.16xlarge,1004212,8264334848,1000000,800000,556572,8128993280,497509,
     assert_eq!(kinds, [Some(AdvertisedKind::Stated), Some(AdvertisedKind::Stated), Some(AdvertisedKind::Expected)]);
     assert!(figures[0].cells()[2][3].ends_with("(expected)") && to_csv(&report).contains(",expected,"));
     assert!(figures[1].sentence.contains("where expected are"), "{}", figures[1].sentence);
+
     let warnings = report.warnings.join("\n");
     for part in
         ["not read: state", "10 times", "expected, 1605064, stands in", "i4i.2xlarge", "one measured size: im4gn"]
@@ -69,7 +72,7 @@ im4gn.16xlarge,1004212,8264334848,1000000,800000,556572,8128993280,497509,
     }
 }
 
-/// Name; vCPUs, measured, advertised (0 for none) and disks of each size; shape; what is said of it.
+/// Name; vCPUs, measured, advertised (0 for none) and disks of each size; shape; part of the sentence.
 type Case<'c> = (&'c str, &'c [(f64, f64, f64, u32)], Shape, &'c str);
 
 #[test]
@@ -89,6 +92,7 @@ fn shapes_of_invented_families() {
             report(Input { families: vec![Family { name: "x".into(), source: "t".into(), sizes }], warnings: vec![] });
         report.families.remove(0).figures.remove(0)
     };
+
     let cases: [Case<'_>; 11] = [
         ("right", &[(2.0, 1e5, 1e5, 1), (4.0, 1.9e5, 2e5, 2)], Shape::AsAdvertised, "as advertised"),
         ("middle", &[(2.0, 1e5, 1e5, 1), (4.0, 1e5, 2e5, 1), (8.0, 4e5, 4e5, 2)], Shape::LowAtSomeSizes, "x.4 (-50 %)"),
@@ -122,6 +126,7 @@ fn shapes_of_invented_families() {
             "nothing is advertised",
         ),
     ];
+
     for (name, rows, shape, part) in cases {
         let figure = family(rows);
         assert_eq!(figure.shape, shape, "{name}: {}", figure.sentence);
@@ -147,7 +152,8 @@ fn families_of_the_table_and_of_cards() {
     assert!(reads.points.iter().all(|point| point.advertised_kind == Some(AdvertisedKind::Inferred)));
     assert!(i7i.warnings.iter().any(|warning| warning.contains("circular")), "{:?}", i7i.warnings);
     assert!(!read("i4i").warnings.concat().contains("circular"));
-    // Every family of the table can be judged, or says why not.
+
+    // Every family of the table can be judged, or has an error that says why not.
     let mut names: Vec<String> =
         plimsoll_files::presets::instances().iter().map(plimsoll_files::presets::Instance::family).collect();
     names.dedup();
@@ -157,6 +163,7 @@ fn families_of_the_table_and_of_cards() {
             Err(error) => assert!(matches!(error, ScalingError::TooFewSizes { .. }), "{error}"),
         }
     }
+
     let cards =
         ["i3.16xlarge", "i3.metal", "i3en.24xlarge"].map(|name| crate::instance::published::find(name).unwrap());
     let of_cards = of_cards(&cards).unwrap();
@@ -178,7 +185,8 @@ fn cards_that_are_no_sizes_are_named_with_the_reason() {
         known.for_each(|(key, value)| card.set(key, crate::instance::Figure::exact(value)));
         card
     };
-    // Name of the card, its threads and reads; what is said of it.
+
+    // Name of the card, its threads and reads; part of the message.
     let cases = [
         ("ok", Some(8.0), Some(1e5), "ok: its name has no size (FAMILY.SIZE)"),
         ("ok", None, Some(1e5), "ok: left out: it has no `cpu.threads`, and its name no size"),
@@ -214,12 +222,14 @@ fn what_cannot_be_read_says_where_and_what_to_do() {
         (good.replace("large", "huge"), None, "add a column `vcpus`"),
         (good.replace("100", "").replace("200", ""), None, "without a measured figure"),
     ];
+
     for (text, line, part) in cases {
         let error = parse_csv("f.csv", &text).unwrap_err();
         assert!(error.to_string().contains(part), "{error}: expected {part}");
         assert_eq!(error.line(), line, "{error}");
         assert!(error.help().is_some_and(|help| !help.is_empty()));
     }
+
     for (name, part) in [
         ("i7j", "did you mean `i7i`"),
         ("z3", "did you mean `z3-highmem-highlssd` or `z3-highmem-standardlssd`?"),

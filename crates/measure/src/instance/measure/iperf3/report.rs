@@ -1,14 +1,14 @@
-//! What iperf3 reports with `-J`.
+//! Reads the reports of `iperf3 -J`.
 //!
-//! **Why.** Its JSON has two sides, and the first one that meets the eye is the sender's. What was sent says little: a
-//! sender of small datagrams can be fast by having most of them thrown away.
+//! **Why.** The JSON has two sides, and the sender's comes first. The sent rate proves little: a sender of small
+//! datagrams can be fast while most of them are dropped.
 //!
-//! **How.** Figures come from `end`, which leaves out omitted seconds. TCP: `sum_received`. UDP: datagrams that
-//! arrived are those that the receiver expected less those it missed (`sum`, or `sum_received` where there is no
-//! `sum`). Some versions count received bytes too; the smaller number counts, because version 3.12 adds omitted seconds
-//! to the bytes.
+//! **How.** Figures come from `end`, which leaves out omitted seconds. TCP: `sum_received`. UDP: the datagrams that
+//! arrived are those that the receiver expected less those it missed (`sum`, or `sum_received` if there is no `sum`).
+//! Some versions count received bytes too; the smaller number counts, because version 3.12 adds omitted seconds to the
+//! bytes.
 //!
-//! **Limits.** Runs in one direction. Intervals are not read: those of a client that sends say what was sent.
+//! **Limits.** Runs in one direction. Intervals are not read: a sending client's intervals are those of its sending.
 //!
 //! **Example.**
 //!
@@ -28,26 +28,26 @@ use thiserror::Error;
 /// Why a report is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// No JSON, or not iperf3's.
+    /// The text is not JSON, or not that of iperf3.
     #[error("this is not what `iperf3 -J` prints: {0}")]
     NotIperf3(String),
     /// iperf3 reports an error instead of figures.
     #[error("{0}")]
     Refused(String),
-    /// A figure is not there, or cannot be.
+    /// A figure is missing or out of range.
     #[error("iperf3's report has no usable `{0}`")]
     Lacks(&'static str),
-    /// Nothing arrived.
+    /// The receiver got nothing.
     #[error("nothing that was sent was received: does a firewall let it through?")]
     NothingReceived,
 }
 
-/// How busy iperf3 was, in per cent of one processor.
+/// The work of iperf3 itself, in per cent of one processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
-    /// Where it sent.
+    /// The sender's work.
     pub sender_pct: f64,
-    /// Where it received.
+    /// The receiver's work.
     pub receiver_pct: f64,
 }
 
@@ -56,9 +56,9 @@ pub struct Busy {
 pub struct Tcp {
     /// `iperf 3.12`.
     pub version: Option<String>,
-    /// Bits per second that arrived; finite and above 0.
+    /// Bits received per second; finite and above 0.
     pub received_bits_per_s: f64,
-    /// Mean round trip while data flowed, over all streams; where the sender's system knows it.
+    /// Mean round trip of all streams under load, if the sender's system knows it.
     pub round_trip_ns: Option<f64>,
     /// Work of iperf3 itself.
     pub busy: Busy,
@@ -69,11 +69,11 @@ pub struct Tcp {
 pub struct Udp {
     /// `iperf 3.12`.
     pub version: Option<String>,
-    /// Datagrams per second that were sent.
+    /// Datagrams sent per second.
     pub sent_per_s: f64,
-    /// Datagrams per second that arrived; finite and above 0.
+    /// Datagrams received per second; finite and above 0.
     pub received_per_s: f64,
-    /// Datagrams that were sent and did not arrive, 0 to 100.
+    /// Lost datagrams, in per cent of those sent: 0 to 100.
     pub loss_pct: f64,
     /// Work of iperf3 itself.
     pub busy: Busy,
@@ -137,7 +137,7 @@ struct Cpu {
 impl Report {
     fn read(text: &str) -> Result<Report, ReadError> {
         let not_iperf3 = |error: serde_json::Error| ReadError::NotIperf3(error.to_string());
-        // By way of a value: some versions write a key twice, and then the last one counts.
+        // Read as a value first: some versions write a key twice, and the last one counts.
         let value: serde_json::Value = serde_json::from_str(text).map_err(not_iperf3)?;
         let report: Report = serde_json::from_value(value).map_err(not_iperf3)?;
         if let Some(error) = &report.error {
@@ -158,7 +158,7 @@ impl Report {
         self.start.as_ref()?.version.clone()
     }
 
-    /// The end of a run in which the client sent.
+    /// Returns the end of a run in which the client sent.
     fn end(&self) -> Result<&End, ReadError> {
         let is_other = |test: &TestStart| test.reverse.is_some_and(|reverse| reverse != 0.0) || test.bidir.is_some();
         if self.test().is_some_and(is_other) {
@@ -185,7 +185,7 @@ impl End {
 }
 
 impl Sum {
-    /// Datagrams that were expected and came, and those that were expected.
+    /// Returns the datagrams that arrived, and those that were expected.
     fn datagrams(self) -> Option<(f64, f64)> {
         let packets = positive(self.packets)?;
         let lost = self.lost_packets.filter(|lost| lost.is_finite())?;
@@ -193,7 +193,7 @@ impl Sum {
     }
 }
 
-/// A finite number above 0.
+/// Returns `value` if it is finite and above 0.
 fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0)
 }
@@ -231,9 +231,11 @@ impl Udp {
         let by_receiver = end.sum.or(end.sum_received).ok_or(ReadError::Lacks("end.sum"))?;
         let (came, expected) = by_receiver.datagrams().ok_or(ReadError::Lacks("end.sum.packets"))?;
         let seconds = positive(by_receiver.seconds).ok_or(ReadError::Lacks("end.sum.seconds"))?;
+
         let sent = end.sum_sent.and_then(|sum| Some((positive(sum.packets)?, positive(sum.seconds)?)));
         let (sent, sent_s) = sent.unwrap_or((expected, seconds));
-        // Where bytes are counted where they arrive. `sum.bytes` are the sender's.
+
+        // Bytes counted by the receiver, in versions that do; `sum.bytes` are the sender's.
         let bytes = end.sum_received.and_then(|sum| sum.bytes).filter(|bytes| bytes.is_finite() && *bytes >= 0.0);
         let counted =
             bytes.zip(positive(report.test().and_then(|test| test.blksize))).map(|(bytes, size)| bytes / size);
@@ -241,6 +243,7 @@ impl Udp {
         if received == 0.0 {
             return Err(ReadError::NothingReceived);
         }
+
         let udp = Udp {
             version: report.version(),
             sent_per_s: sent / sent_s,
@@ -271,7 +274,7 @@ mod tests {
         }
     }"#;
 
-    /// As version 3.12 writes it.
+    /// A report as version 3.12 writes it.
     const UDP: &str = r#"{
         "start": {"version": "iperf 3.12", "test_start": {"protocol": "UDP", "blksize": 16, "omit": 0}},
         "end": {
@@ -298,10 +301,10 @@ mod tests {
         let older = r#"{"end": {"sum": {"seconds": 2, "bytes": 16000, "packets": 1000, "lost_packets": 220}}}"#;
         let newer = r#"{"end": {"sum_sent": {"seconds": 2, "packets": 1200},
             "sum_received": {"seconds": 2, "packets": 1000, "lost_packets": 220}}}"#;
-        // Received bytes with the omitted second in them.
+        // The received bytes include the omitted second.
         let omitted = r#"{"start": {"test_start": {"blksize": 16}}, "end": {
             "sum": {"seconds": 2, "packets": 170620, "lost_packets": 97746}, "sum_received": {"bytes": 1718832}}}"#;
-        // Fewer bytes came than datagrams are missed: some came after the end.
+        // Fewer bytes arrived than the missed datagrams explain: some arrived after the end.
         let late = r#"{"start": {"test_start": {"blksize": 16}}, "end": {
             "sum": {"seconds": 2, "packets": 1000, "lost_packets": 0}, "sum_received": {"bytes": 8000}}}"#;
         let cases: [(&str, [f64; 3]); 5] = [

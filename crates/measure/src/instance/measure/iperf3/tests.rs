@@ -52,8 +52,8 @@ fn plans_fit_their_time() {
 
 #[test]
 fn streams_are_raised_until_it_is_flat() {
-    // What 1, 2, 4, 8 and more streams bring; how many runs; then the best number of streams, its samples, whether more
-    // might be possible, and all runs.
+    // Rates of 1, 2, 4, 8 and more streams; most runs; then the best number of streams, its samples, whether more
+    // streams might raise the rate, and the number of all runs.
     let cases: [([f64; 5], u32, u32, usize, bool, u32); 6] = [
         ([10.0, 18.0, 20.0, 20.5, 0.0], 8, 4, 5, false, 8),
         ([10.0, 10.2, 99.0, 99.0, 99.0], 8, 1, 7, false, 8),
@@ -62,6 +62,7 @@ fn streams_are_raised_until_it_is_flat() {
         ([10.0, 5.0, 5.0, 5.0, 5.0], 100, 1, SAMPLES_MAX, false, 11),
         ([10.0, 20.0, 20.0, 5.0, 5.0], 3, 1, 3, true, 3),
     ];
+
     for (brings, runs_max, streams, samples, is_rising, all) in cases {
         let mut runs = 0;
         let raised = raise(
@@ -116,7 +117,7 @@ fn text<'a>(list: &'a [(String, String)], key: &str) -> &'a str {
     list.iter().find(|(name, _)| name == key).map_or("", |(_, text)| text)
 }
 
-/// A server that waits, a client that answers.
+/// A script whose server waits and whose client answers.
 const ANSWERS: &str = r#"
     case "$*" in
     -s*) exec sleep 600;;
@@ -210,6 +211,6 @@ fn the_real_one() {
         skip(reason);
         return;
     }
-    // A machine that is too busy, or without a loopback interface, has its reasons.
+    // A machine that is too busy, or has no loopback interface, has a reason instead.
     assert!(!reason.is_empty() || value(&part, "network.loopback_received_bits_per_s").is_some_and(|rate| rate > 0.0));
 }

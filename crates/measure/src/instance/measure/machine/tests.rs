@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// Kernel trees of a test, removed at its end.
+/// The kernel trees of a test, removed at its end.
 struct Trees {
     directory: PathBuf,
     roots: Roots,
@@ -35,7 +35,7 @@ fn fact<'a>(part: &'a Part, key: &str) -> Option<&'a str> {
     part.facts.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
 }
 
-/// Two sockets of two cores of two threads; two third-level caches on each socket, of 16 MiB.
+/// Returns files for two sockets of two cores of two threads, each socket with two third-level caches of 16 MiB.
 fn two_sockets() -> Vec<(String, String)> {
     let mut files = vec![
         ("sys/devices/system/cpu/online".to_owned(), "0-7\n".to_owned()),
@@ -72,9 +72,11 @@ fn sockets_cores_and_caches_are_counted() {
         ("cpu.l3_bytes", f64::from(32 << 20)),
         ("memory.bytes", f64::from(1 << 30)),
     ];
+
     for (key, expected) in figures {
         assert_eq!(value(&part, key), Some(expected), "{key}");
     }
+
     let facts = [
         ("cpu.model", "Xeon(R) CPU @ 2.30GHz"),
         ("cpu.sockets", "2"),
@@ -85,10 +87,12 @@ fn sockets_cores_and_caches_are_counted() {
     for (key, expected) in facts {
         assert_eq!(fact(&part, key), Some(expected), "{key}");
     }
+
     assert_eq!(fact(&part, "machine.hypervisor"), None);
     let expected =
         Machine { l3_one_bytes: Some(16 << 20), threads_per_l3: Some(2), available_bytes: Some(512 << 20), threads: 8 };
     assert_eq!((machine, part.warnings.len()), (expected, 0));
+
     let (_, part) = read(&trees.roots, 2);
     assert!(part.warnings.iter().any(|text| text.contains("2 of 8 hardware threads")), "{part:?}");
 }
@@ -129,8 +133,10 @@ fn disks_cards_and_what_the_machine_is() {
             ("sys/drivers/ena/x", ""),
         ],
     );
+
     symlink(trees.roots.sys.join("drivers/ena"), trees.roots.sys.join("class/net/eth1/device/driver")).unwrap();
     let (_, part) = read(&trees.roots, 1);
+
     let facts = [
         ("machine.product", Some("i4i.2xlarge")),
         ("machine.hypervisor", Some("yes, Amazon EC2")),
@@ -164,6 +170,7 @@ fn a_control_group_bounds_the_memory() {
         ("0::/../..\n", &[("sys/fs/cgroup/memory.max", "8192\n")], 8_192),
         ("0::/\nnonsense\n", &[], 921_600_000),
     ];
+
     for (at, (groups, files, expected)) in cases.into_iter().enumerate() {
         let files = [&[meminfo, ("proc/self/cgroup", groups)], files].concat();
         let trees = Trees::new(&format!("group-{at}"), &files);
@@ -185,6 +192,7 @@ fn texts_of_the_kernel_are_understood() {
     ] {
         assert_eq!(cpu_list(list), expected, "{list}");
     }
+
     for (size, expected) in [
         ("32768K", Some(32 << 20)),
         ("1M", Some(1 << 20)),
@@ -196,6 +204,7 @@ fn texts_of_the_kernel_are_understood() {
     ] {
         assert_eq!(cache_bytes(size), expected, "{size}");
     }
+
     for (model, expected) in [
         ("Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz", Some(2.5e9)),
         ("Pentium @ 600MHz", Some(6e8)),
