@@ -25,7 +25,7 @@
 
 use plimsoll_figures::units::{format_iops, format_throughput_decimal};
 
-use super::super::{DeviceFacts, Verdict};
+use super::super::{DeviceFacts, Verdict, verdict};
 use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
 
 /// Rates that differ by less are the same.
@@ -135,7 +135,7 @@ struct Room {
 impl Signs {
     fn of(pair: &Pair, facts: Option<&DeviceFacts>) -> Signs {
         let knee = knee(pair);
-        let slower = slower(pair);
+        let slower = slower(pair, facts);
         let room = if slower.is_none() { room(pair, facts) } else { None };
         Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, bend: bend(pair), slower }
     }
@@ -231,9 +231,16 @@ fn has_same_parts(pair: &Pair) -> bool {
     pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2)
 }
 
-/// The same number under way, or more, completes less: the device changed, or what is in front of it.
-fn slower(pair: &Pair) -> Option<Slower> {
+/// Returns how as many under way complete less: the device changed, or what is in front of it. `None` if so few are
+/// under way, at latencies usual for the device, that only these differ: they vary with what is asked.
+fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Slower> {
     let (requests, kib, queue) = (pair.requests()?, pair.kib()?, pair.queue()?);
+    if is_parallel(&pair.a.device, facts)
+        && queue.both(|queue| queue < FEW_UNDER_WAY)
+        && [pair.a, pair.b].iter().all(|side| is_usual(side, facts))
+    {
+        return None;
+    }
     let (requests, kib, queue, slow) = if requests.b <= requests.a {
         (requests, kib, queue, "B")
     } else {
@@ -251,6 +258,14 @@ fn slower(pair: &Pair) -> Option<Slower> {
         format_iops(requests.a)
     );
     Some(Slower { sentence, is_strong: has_same_parts(pair) })
+}
+
+/// Returns whether requests take no longer than on a healthy device of this kind with little to do.
+fn is_usual(side: &Side, facts: Option<&DeviceFacts>) -> bool {
+    let columns = &side.columns;
+    let size_kib = columns.moved_kib_per_s().zip(columns.requests_per_s()).map(|(kib, requests)| kib / requests);
+    let usual_ms = size_kib.map(|size_kib| verdict::usual_ms(&side.device, facts, columns, size_kib));
+    columns.mean_await_ms().zip(usual_ms).is_some_and(|(await_ms, usual_ms)| await_ms <= usual_ms)
 }
 
 /// A flat rate at a figure that is sold, in words.

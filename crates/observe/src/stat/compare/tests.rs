@@ -70,6 +70,30 @@ fn thirty_percent_more_writes_at_the_same_util() {
     assert_eq!(judged(&compare(&two, &one, &Context::default())), expected);
 }
 
+/// More requests, each a little quicker, with a handful under way: on all of a grid round the published figures, and
+/// whichever side's queue is the longer by chance, the disk is not at its limit and nothing throttles it.
+#[test]
+fn a_little_quicker_with_few_under_way_is_no_throttle() {
+    for more in [1.15, 1.29, 1.4] {
+        for quicker in [0.5, 0.7, 0.79, 0.95] {
+            for queue_error in [0.85, 1.0, 1.15] {
+                let (requests, await_ms) = (16_597.0, 0.14);
+                let queue = |requests: f64, await_ms: f64| requests * await_ms / 1000.0;
+                let one = side("one", requests, requests * 38.0, await_ms, queue(requests, await_ms), 96.0);
+                let (requests, await_ms) = (requests * more, await_ms * quicker);
+                let queue = queue(requests, await_ms) * queue_error;
+                let two = side("two", requests, requests * 38.0, await_ms, queue, 98.0);
+                for (a, b) in [(&one, &two), (&two, &one)] {
+                    let comparison = compare(a, b, &Context::default());
+                    let what = format!("{more} {quicker} {queue_error}: {comparison:#?}");
+                    assert!(of(&comparison, "throttled").judgement <= Judgement::Unlikely, "{what}");
+                    assert_eq!(of(&comparison, "saturated").judgement, Judgement::Refuted, "{what}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_misleads_in_the_seed() {
     let (one, two) = seed();
