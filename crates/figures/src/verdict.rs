@@ -20,7 +20,8 @@
 //! # Limits
 //! Needs two points whose parallelism differs by a factor of two. Latencies must be those of the disk, not of the whole
 //! path, which grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the
-//! verdict is "not clear" or, at worst, that the last points still grow.
+//! verdict is "not clear" or, at worst, that the last points still grow. A single last point that lies below the best
+//! may be chance: throughput falls only if two points in a row do so.
 //!
 //! # Example
 //! From 4 to 16 requests 8188 a second stay 8188, and each takes 0.49 ms in the disk: the limiter is above the disk.
@@ -156,6 +157,9 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let end = points.get(points.len().saturating_sub(3)..).unwrap_or(points);
     let (Some(from), Some(to)) = (end.first(), end.last()) else { return unclear("too few points", Vec::new()) };
     let growth = slope(end, |p| p.throughput);
+    let best = points.iter().reduce(|best, p| if p.throughput > best.throughput { p } else { best }).unwrap_or(to);
+    let is_dip = to.throughput < (1.0 - FLAT_SPREAD) * best.throughput;
+    let is_falling = end.is_sorted_by(|a, b| a.throughput > b.throughput);
 
     let mut evidence = vec![format!(
         "throughput from parallelism {:.0} to {:.0}: {} (grows with parallelism to the power of {growth:.2})",
@@ -164,8 +168,15 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
         change(from.throughput, to.throughput)
     )];
     evidence.extend(promised.map(|promised| of_promise(to.throughput, promised)));
+    if is_dip {
+        let (change, at) = (change(best.throughput, to.throughput), best.parallelism);
+        evidence.push(format!("the last point beside the best, at parallelism {at:.0}: {change}"));
+    }
 
     let (kind, sentence) = match promised {
+        _ if is_dip && !is_falling => {
+            return unclear("the last point is below an earlier one: repeat it, or add points beyond it", evidence);
+        }
         _ if growth <= -GROWING_SLOPE => (Kind::Falls, "throughput falls as parallelism grows: the disk is overloaded"),
         _ if growth < GROWING_SLOPE => return unclear("the last points neither grow nor stay", evidence),
         Some(promised) if to.throughput >= REACHED * promised => {
@@ -269,6 +280,12 @@ mod tests {
         let point = |parallelism, throughput| CurvePoint { parallelism, throughput, latency_ns: 1e5, in_device: 1.0 };
         let falling = [point(4.0, 1000.0), point(8.0, 700.0), point(16.0, 450.0)];
         assert_eq!(verdict(&falling, None).kind, Kind::Falls);
+        // The dip may be chance; the curve neither grows there nor falls for certain.
+        for dip in [[1000.0, 2000.0, 1500.0], [500.0, 1000.0, 700.0], [1000.0, 1000.0, 600.0]] {
+            let points = [4.0, 8.0, 16.0].into_iter().zip(dip).map(|(at, rate)| point(at, rate)).collect::<Vec<_>>();
+            assert_eq!(verdict(&points, None).kind, Kind::Unclear, "{dip:?}");
+            assert_eq!(verdict(&points, Some(1e4)).kind, Kind::Unclear, "{dip:?}");
+        }
         for few in
             [&[][..], &[point(4.0, 1.0)], &[point(4.0, 1.0), point(6.0, 1.0)], &[point(4.0, 0.0), point(8.0, 0.0)]]
         {
