@@ -177,7 +177,7 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
 
 /// Returns the hypervisor of a machine, if known; the clouds call machines without one `metal`.
 fn hypervisor(side: &Candidate) -> Option<String> {
-    let stated = side.card.facts.get("cpu.hypervisor").cloned();
+    let stated = side.card.facts.get("machine.hypervisor").cloned();
     stated.or_else(|| side.card.name.ends_with(".metal").then(|| "no hypervisor".to_owned()))
 }
 

@@ -131,10 +131,19 @@ impl Row {
             None => (String::new(), 0..0),
         };
 
-        let n_disks = number(Column::Disks)?.map(|disks| disks as u32);
+        let n_disks = number(Column::Disks)?.map(|disks| (disks.round() as u32).max(1));
         let mut plain = figures(Column::Plain)?;
-        if text(Column::Basis) == "per_disk" {
-            plain = plain.map(|figure| figure.map(|figure| figure * f64::from(n_disks.unwrap_or(1).max(1))));
+        match (text(Column::Basis), n_disks, cell(Column::Basis)) {
+            ("per_disk", Some(disks), _) => plain = plain.map(|figure| figure.map(|figure| figure * f64::from(disks))),
+            ("per_disk", None, Some(cell)) => {
+                let error = cell.error(Code::MissingKey, "figures per disk, and no `n_disks`").with_key("n_disks");
+                return Err(error.with_help("say how many disks the instance has, or write the figures of all of them"));
+            }
+            ("" | "instance_total", ..) | (_, _, None) => {}
+            (other, _, Some(cell)) => {
+                let error = cell.error(Code::InvalidValue, format!("{other:?} is no basis of figures"));
+                return Err(error.with_key("basis").with_help("write `per_disk` or `instance_total`"));
+            }
         }
         let has_measured = columns.iter().any(|column| matches!(column, Column::Measured(_)));
         let (measured, expected) = if has_measured { (figures(Column::Measured)?, plain) } else { (plain, [None; 4]) };

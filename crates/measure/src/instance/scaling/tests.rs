@@ -38,6 +38,18 @@ fn the_two_faults_of_the_article_are_told_apart() {
 }
 
 #[test]
+fn figures_per_disk_need_the_number_of_disks() {
+    let with = |disks: &str, basis: &str| {
+        let row = |name: &str| format!("{name},{disks},{basis},100000\n");
+        format!("instance,n_disks,basis,read_iops\n{}{}", row("i9.2xlarge"), row("i9.4xlarge"))
+    };
+    let refused = |disks, basis| parse_csv("r.csv", &with(disks, basis)).map(|_| ()).unwrap_err().to_string();
+    assert!(parse_csv("r.csv", &with("2", "per_disk")).is_ok() && parse_csv("r.csv", &with("", "")).is_ok());
+    assert!(refused("", "per_disk").contains("n_disks"));
+    assert!(refused("2", "per-disk").contains("instance_total"));
+}
+
+#[test]
 fn a_single_size_at_a_power_of_two_is_a_plateau_and_a_wrong_advertisement_is_set_aside() {
     // Measured with a limit of 2^33 B/s; the advertised reads of 16xlarge have a digit too many.
     let text = "\
