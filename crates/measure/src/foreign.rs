@@ -23,16 +23,16 @@ use plimsoll::sys::diskstats::{self, Counters};
 
 /// What others moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ForeignShare {
+pub(crate) struct ForeignShare {
     /// In per cent of what the device moved, 0 to 100.
-    pub(super) foreign_pct: f64,
+    pub(crate) foreign_pct: f64,
     /// In bytes, read and written.
-    pub(super) foreign_bytes: u64,
+    pub(crate) foreign_bytes: u64,
 }
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
-pub(super) struct ForeignMeter {
+pub(crate) struct ForeignMeter {
     proc_root: PathBuf,
     major: u32,
     minor: u32,
@@ -41,18 +41,18 @@ pub(super) struct ForeignMeter {
 
 impl ForeignMeter {
     /// For the device `major:minor` (a whole disk: other partitions disturb as well). `proc_root` is `/proc`.
-    pub(super) fn new(proc_root: &Path, major: u32, minor: u32) -> ForeignMeter {
+    pub(crate) fn new(proc_root: &Path, major: u32, minor: u32) -> ForeignMeter {
         ForeignMeter { proc_root: proc_root.to_owned(), major, minor, before: None }
     }
 
     /// An interval begins.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.before = self.read();
     }
 
     /// The interval ends, in which this program read and wrote so much. `None` where the kernel does not tell, or the
     /// device moved nothing although it was asked to; or where no interval was begun.
-    pub(super) fn end(&mut self, own_bytes_read: u64, own_bytes_written: u64) -> Option<ForeignShare> {
+    pub(crate) fn end(&mut self, own_bytes_read: u64, own_bytes_written: u64) -> Option<ForeignShare> {
         let moved = self.read()?.since(&self.before.take()?)?;
         let moved_bytes = moved.read_bytes().saturating_add(moved.write_bytes());
         if moved_bytes == 0 {

@@ -19,6 +19,7 @@ pub mod compressibility;
 pub mod demo;
 pub mod experiment;
 pub mod fio_json;
+mod foreign;
 pub mod instance;
 pub mod load;
 pub mod report;

@@ -40,6 +40,8 @@ struct Shown {
     title: String,
     table: Table,
     /// Text below the table, a paragraph each.
+    /// The verdict, shown above the table.
+    answer: Vec<String>,
     remarks: Vec<String>,
     /// Another table at the end, with its caption.
     beside: Option<Table>,
@@ -126,7 +128,8 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
 
 fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
-    let written = outputs.write(&shown.title, &shown.remarks, shown.table.clone(), || shown.pictures.clone());
+    let said = [shown.answer.as_slice(), &shown.remarks].concat();
+    let written = outputs.write(&shown.title, &said, shown.table.clone(), || shown.pictures.clone());
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
         TestFormat::Table => table(shown),
@@ -148,7 +151,12 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
 }
 
 fn table(shown: &Shown) -> String {
-    let mut text = screen::show(&shown.table);
+    let mut text = String::new();
+    for answer in &shown.answer {
+        text.push_str(&screen::wrap(answer));
+        text.push_str("\n\n");
+    }
+    text.push_str(&screen::show(&shown.table));
     for remark in &shown.remarks {
         text.push_str("\n\n");
         text.push_str(&screen::wrap(remark));
@@ -225,17 +233,17 @@ fn of_sweep(report: &SweepReport) -> Shown {
     let rows = |cells: fn(&Point) -> Vec<String>| {
         report.points.iter().map(|point| [values(point), cells(point)].concat()).collect::<Vec<_>>()
     };
-    let mut remarks: Vec<String> = Vec::new();
+    let (mut answer, mut remarks) = (Vec::new(), Vec::new());
     for found in &report.verdicts {
         let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
-        remarks.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        answer.push(format!("Verdict{of}: {}.", found.verdict.sentence));
         if !found.verdict.evidence.is_empty() {
-            remarks.push(format!("Evidence: {}.", found.verdict.evidence.join("; ")));
+            remarks.push(format!("Evidence{of}: {}.", found.verdict.evidence.join("; ")));
         }
     }
     if report.verdicts.is_empty() {
-        remarks.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
+        answer.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
     }
 
     remarks.push(POINT_WORDS.to_owned());
@@ -251,6 +259,7 @@ fn of_sweep(report: &SweepReport) -> Shown {
     Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
         table: Table::new("", axes().chain(POINT_HEADERS), rows(point_cells)),
+        answer,
         remarks,
         beside: None,
         csv: Table::new(
@@ -307,7 +316,8 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
     Shown {
         title: format!("highest rate of {} with {}", report.job, goal.text),
         table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
-        remarks: vec![said, format!("{sure} {closed}")],
+        answer: vec![said],
+        remarks: vec![format!("{sure} {closed}")],
         beside: None,
         csv: Table::new("", ["rate", "achieved", "latency_ns", "passed"], found.trials.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
@@ -337,6 +347,7 @@ fn of_matrix(report: &MatrixReport) -> Shown {
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         table: Table::new("", headers, report.rows.iter().map(row)),
+        answer: Vec::new(),
         remarks: vec![
             format!("{} shard(s), {} written. {fio}", report.shards, format_bytes_binary(report.written_bytes)),
             POINT_WORDS.to_owned(),
@@ -385,13 +396,13 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     }
 
     let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
-    let mut remarks: Vec<String> = report.finding.iter().map(|said| format!("{}.", upper_first(said))).collect();
-    remarks.push(match (&report.device, &report.no_counters) {
+    let answer = report.finding.iter().map(|said| format!("{}.", upper_first(said))).collect();
+    let remarks = vec![match (&report.device, &report.no_counters) {
         (Some(device), _) => {
             format!("r/s to %util: what iostat says of {device}. capacity: part of the disk model that was used.")
         }
         (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
-    });
+    }];
 
     let mut json = serde_json::to_value(report).unwrap_or_default();
     let beside = rbd.map(rbd_table);
@@ -403,6 +414,7 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     Shown {
         title: "once, and twice at once".to_owned(),
         table: Table::new("", headers, rows),
+        answer,
         remarks,
         beside,
         csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), numbers),

@@ -22,23 +22,23 @@
 //! assert!((grew(617e6, 1092e6) - 0.77).abs() < 0.001);
 //! ```
 
-use std::io;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use plimsoll::sys::diskstats::{self, Counters, DiskStats};
-use plimsoll::sys::sysfs::major_minor;
+use plimsoll::sys::diskstats::Counters;
 use plimsoll_files::jobs::{Job, JobClass};
-use plimsoll_files::setup::{device_of, is_in_memory};
 use plimsoll_observe::stat::Columns;
 use serde::Serialize;
 
+use super::device::Device;
+use super::point::FOREIGN_MAX_PCT;
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::load::Control;
 use crate::report::Latency;
 
 /// Shares of the second of two jobs, where the first has none of its own.
 const SHARES: u32 = 100;
+/// Change of throughput, in percent, up to which two loads get the same as one: the noise of short runs.
+const SAME_PCT: f64 = 5.0;
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -146,18 +146,14 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
         written_bytes: 0,
     };
     for (times, situation, words) in [(1u8, situation, "once"), (2, &twice, "twice at once")] {
-        let mut before = None;
-        let result = situation.run(control, &mut |what, expected_ns| {
+        let counted = situation.run_counted(device.as_ref().ok(), control, &mut |what, expected_ns| {
             on_step(&format!("{words}: {what}"), expected_ns);
-            // The last step is the run itself; preparing files is not what the kernel is asked about.
-            before = device.as_ref().ok().and_then(Device::read).map(|stats| (stats, Instant::now()));
         });
-        let after = device.as_ref().ok().and_then(Device::read).map(|stats| (stats, Instant::now()));
-        match result {
+        match counted {
             Err(error) if is_end(&error) && times > 1 => report.interrupted = true,
-            Ok(result) if result.interrupted => report.interrupted = true,
-            result => {
-                let result = result?;
+            Ok((result, _)) if result.interrupted => report.interrupted = true,
+            counted => {
+                let (result, counted) = counted?;
                 let job = |job: &crate::test::TestJob| {
                     let total = result.run.total(&job.job.name);
                     DualJob {
@@ -167,11 +163,10 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
                         latency: Latency::of(&total.latency),
                     }
                 };
-                let iostat = before.zip(after).and_then(|((before, begin), (after, end))| {
-                    Some(Iostat::of(&after.counters.since(&before.counters)?, end.duration_since(begin)))
-                });
+                let iostat = counted.as_ref().map(|counted| Iostat::of(&counted.moved, counted.elapsed));
                 let jobs = result.jobs.iter().map(job).collect();
-                let point = Point::of(situation, &result, Vec::new());
+                let mut point = Point::of(situation, &result, Vec::new());
+                point.foreign_pct = counted.and_then(|counted| counted.foreign_pct);
                 report.runs.push(DualRun { times, point, jobs, iostat });
             }
         }
@@ -210,45 +205,35 @@ fn finding(runs: &[DualRun]) -> Option<String> {
     let [once, twice] = runs else { return None };
     let growth = 100.0 * grew(once.point.throughput_bytes_per_s, twice.point.throughput_bytes_per_s);
     let util = |run: &DualRun| run.iostat.and_then(|iostat| iostat.util_pct);
+    let foreign_pct = runs.iter().filter_map(|run| run.point.foreign_pct).fold(0.0, f64::max);
+
+    if foreign_pct > FOREIGN_MAX_PCT {
+        return Some(format!(
+            "inconclusive: up to {foreign_pct:.0} % of what the device moved was other programs', and two loads got \
+             {growth:+.0} % compared with one; repeat it when the disk is quiet"
+        ));
+    }
+    if growth < -SAME_PCT {
+        return Some(format!(
+            "inconclusive: two loads together got {growth:+.0} % compared with one, and a full disk gives the same; it \
+             is overloaded, or changed between the runs: repeat it"
+        ));
+    }
+
     Some(match util(once).zip(util(twice)) {
-        Some((first, second)) if first >= 90.0 && growth >= 5.0 => format!(
+        Some((first, second)) if first >= 90.0 && growth >= SAME_PCT => format!(
             "alone, the device was busy for {first:.0} % of the time, and two loads still got {growth:.0} % more (at \
              {second:.0} %): %util did not say how much it could do"
         ),
-        Some((first, second)) if growth >= 5.0 => {
+        Some((first, second)) if growth >= SAME_PCT => {
             format!("two loads got {growth:.0} % more than one; %util went from {first:.0} to {second:.0} %")
         }
         Some((first, second)) => format!(
-            "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was {first:.0} %, then \
-             {second:.0} %"
+            "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was {first:.0} %, \
+             then {second:.0} %"
         ),
         None => format!("two loads together got {growth:+.0} % compared with one"),
     })
-}
-
-/// A device that the kernel counts for.
-struct Device {
-    name: String,
-    major: u32,
-    minor: u32,
-}
-
-impl Device {
-    /// The one that holds the storage, or why there is none.
-    fn of(situation: &Situation) -> Result<Device, String> {
-        if is_in_memory(situation.options.backend) {
-            return Err("this backend reaches no device".to_owned());
-        }
-        let path = situation.options.storage.path();
-        let number = device_of(path).ok_or_else(|| format!("{} has no device number", path.display()))?;
-        let (major, minor) = major_minor(number);
-        let found: io::Result<DiskStats> = diskstats::of_device(Path::new("/proc"), major, minor);
-        found.map(|stats| Device { name: stats.name, major, minor }).map_err(|error| error.to_string())
-    }
-
-    fn read(&self) -> Option<DiskStats> {
-        diskstats::of_device(Path::new("/proc"), self.major, self.minor).ok()
-    }
 }
 
 #[cfg(test)]
@@ -311,5 +296,14 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         assert_eq!(finding(&[run(1, 1.0, None)]), None);
+        // Less than one load alone, or a neighbour: neither says that the disk was at its end.
+        for twice in [93e6, 500e6] {
+            let less = finding(&[run(1, 617e6, Some(96.0)), run(2, twice, Some(98.0))]).unwrap();
+            assert!(less.starts_with("inconclusive") && !less.contains("at its end"), "{less}");
+        }
+        let mut beside = run(2, 610e6, Some(98.0));
+        beside.point.foreign_pct = Some(40.0);
+        let said = finding(&[run(1, 617e6, Some(96.0)), beside]).unwrap();
+        assert!(said.contains("40 % of what the device moved"), "{said}");
     }
 }

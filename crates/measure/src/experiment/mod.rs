@@ -46,6 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod device;
 pub mod dual;
 pub mod find_rate;
 pub mod matrix;
@@ -59,6 +60,7 @@ use plimsoll_files::setup::{DiskChoice, NoEntry};
 
 use crate::load::{Control, ScratchError};
 use crate::test::{TestError, TestOptions, TestResult};
+use device::{Counted, Device};
 pub use point::{Point, Wait};
 
 /// All that one run needs.
@@ -111,7 +113,7 @@ impl Situation {
         self.choice.setup(self.options.storage.path())
     }
 
-    /// One run of it. Bytes written under `control` since it was made count against the bound.
+    /// Runs it once. Bytes written under `control` since it was made count against the bound.
     fn run(&self, control: &Control, on_step: OnStep<'_>) -> Result<TestResult, ExperimentError> {
         let mut options = self.options.clone();
         options.disk = self.disk()?;
@@ -119,6 +121,23 @@ impl Situation {
         options.max_write_bytes =
             options.max_write_bytes.map(|most| most.saturating_sub(control.traffic.written_bytes()));
         Ok(crate::test::run(&options, control, on_step)?)
+    }
+
+    /// Runs it once, and counts what `device` moved meanwhile; `None` without a device.
+    fn run_counted(
+        &self,
+        device: Option<&Device>,
+        control: &Control,
+        on_step: OnStep<'_>,
+    ) -> Result<(TestResult, Option<Counted>), ExperimentError> {
+        let mut begun = None;
+        let result = self.run(control, &mut |what, expected_ns| {
+            on_step(what, expected_ns);
+            // The last step is the run proper; preparing files is not counted.
+            begun = device.and_then(|device| device.begin(&control.traffic));
+        })?;
+        let counted = device.zip(begun).and_then(|(device, begun)| device.end(begun, &control.traffic));
+        Ok((result, counted))
     }
 }
 

@@ -22,7 +22,7 @@
 //! ```
 
 use plimsoll::core::{CostModel, Histogram, Op, WaitReason};
-use plimsoll_figures::verdict::CurvePoint;
+use plimsoll_figures::verdict::{CurvePoint, FLAT_SPREAD};
 use plimsoll_files::jobs::{Job, JobKind};
 use serde::Serialize;
 
@@ -30,6 +30,9 @@ use super::Situation;
 use crate::report::Latency;
 use crate::test::TestResult;
 
+/// Part of other programs' I/O, in percent, above which a verdict on a run cannot stand: by as much two rates may differ
+/// and still count as the same.
+pub(super) const FOREIGN_MAX_PCT: f64 = 100.0 * FLAT_SPREAD;
 /// Fewer pieces in the device than this are not told from none.
 const IN_DEVICE_MIN: f64 = 0.01;
 
@@ -56,6 +59,9 @@ pub struct Point {
     pub wait: Option<Wait>,
     /// Part of the disk's capacity that was used, by the model; nothing where the disk is unlimited.
     pub capacity_used: Option<f64>,
+    /// Part of the bytes that the device moved and the run did not ask for, in percent; nothing where the kernel does
+    /// not count.
+    pub foreign_pct: Option<f64>,
     /// Requests that failed or came back short, and blocks that did not hold what was written.
     pub errors: u64,
     /// Measured window in seconds.

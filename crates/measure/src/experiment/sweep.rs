@@ -22,11 +22,12 @@
 
 mod setting;
 
-use plimsoll_figures::verdict::{Verdict, verdict};
+use plimsoll_figures::verdict::{Kind, Verdict, verdict};
 use plimsoll_files::setup::ModelChoice;
 use serde::Serialize;
 
-use super::point::promised_bytes_per_s;
+use super::device::Device;
+use super::point::{FOREIGN_MAX_PCT, promised_bytes_per_s};
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::load::Control;
 pub(super) use setting::set_rate as setting_rate;
@@ -149,12 +150,20 @@ pub fn run(
             axes.iter().zip(settings).map(|(axis, setting)| (axis.name.clone(), setting.text.clone())).collect();
         let words: Vec<String> = named.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let head = format!("{}/{} {}", at + 1, plan.len(), words.join(" "));
-        let result = situation.run(control, &mut |what, expected_ns| on_step(&format!("{head}: {what}"), expected_ns));
-        match result {
+        let device = Device::of(situation).ok();
+        let counted = situation.run_counted(device.as_ref(), control, &mut |what, expected_ns| {
+            on_step(&format!("{head}: {what}"), expected_ns);
+        });
+        match counted {
             Err(error) if is_end(&error) && !report.points.is_empty() => report.interrupted = true,
             // A point that was cut off says nothing beside whole ones.
-            Ok(result) if result.interrupted => report.interrupted = true,
-            result => report.points.push(Point::of(situation, &result?, named)),
+            Ok((result, _)) if result.interrupted => report.interrupted = true,
+            counted => {
+                let (result, counted) = counted?;
+                let mut point = Point::of(situation, &result, named);
+                point.foreign_pct = counted.and_then(|counted| counted.foreign_pct);
+                report.points.push(point);
+            }
         }
         if report.interrupted {
             break;
@@ -215,6 +224,15 @@ impl Curve<'_> {
     fn judged(self) -> CurveVerdict {
         let points: Vec<_> = self.points.iter().map(|point| point.on_curve()).collect();
         let mut verdict = verdict(&points, self.promised);
+        let foreign_pct = self.points.iter().filter_map(|point| point.foreign_pct).fold(0.0, f64::max);
+        if foreign_pct > FOREIGN_MAX_PCT {
+            verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
+            verdict.kind = Kind::Unclear;
+            verdict.sentence = format!(
+                "not clear: up to {foreign_pct:.0} % of what the device moved at a point was other programs'; repeat it \
+                 when the disk is quiet"
+            );
+        }
         let heaviest = self.points.iter().max_by_key(|point| point.parallelism);
         if let Some(wait) = heaviest.and_then(|point| point.wait) {
             let (reason, pct) = (wait.reason, 100.0 * wait.part.min(1.0));

@@ -44,7 +44,6 @@ mod busy_tests;
 mod costs;
 mod depth_mode;
 mod error;
-mod foreign;
 mod merge;
 mod options;
 pub mod pictures;
@@ -65,8 +64,8 @@ use plimsoll::sys::{block, sysfs};
 use plimsoll::{Classes, DiskSetup, ShardOptions, Topology};
 use plimsoll_figures::units::format_bytes_binary;
 
+use crate::foreign::ForeignMeter;
 use crate::load::{Control, Scratch};
-use foreign::ForeignMeter;
 pub use place::PlaceError;
 use place::{Place, Roots};
 use protocol::Protocol;

@@ -26,8 +26,8 @@ use plimsoll::{Class, ShardOptions, SharedFile, Topology};
 use plimsoll_files::jobs::PauseDistribution;
 
 use super::Rig;
+use crate::foreign::ForeignMeter;
 use crate::load::{Control, JobSpec, Pattern, Plan, RunResult, Target, run};
-use crate::tune::foreign::ForeignMeter;
 use crate::tune::record::{Entry, Load, Moved, Order, Sample, Stream};
 use crate::tune::{SEQUENTIAL_BYTES, TuneError, costs};
 

@@ -1,0 +1,106 @@
+//! The kernel's counters of the device that holds the storage, over one run.
+//!
+//! # Why
+//! A point that was measured beside a backup is that of a disk with a backup, and nothing in the point shows it.
+//!
+//! # How it works
+//! [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads them again
+//! and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond them is
+//! foreign.
+//!
+//! # Limits
+//! What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks foreign. Beside
+//! such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not judged.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plimsoll::sys::diskstats::{self, Counters, DiskStats};
+use plimsoll::sys::sysfs::major_minor;
+use plimsoll_files::jobs::{Job, JobKind};
+use plimsoll_files::setup::{device_of, is_in_memory};
+
+use super::Situation;
+use crate::foreign::ForeignMeter;
+use crate::load::Traffic;
+
+/// A device that the kernel counts for.
+pub(super) struct Device {
+    pub(super) name: String,
+    major: u32,
+    minor: u32,
+    /// Whether writes beyond those asked for are other programs'.
+    judges_writes: bool,
+}
+
+/// The state of the counters when a run began.
+pub(super) struct Begun {
+    stats: DiskStats,
+    at: Instant,
+    meter: ForeignMeter,
+    own_read_bytes: u64,
+    own_written_bytes: u64,
+}
+
+/// What the device moved during a run.
+pub(super) struct Counted {
+    pub(super) moved: Counters,
+    pub(super) elapsed: Duration,
+    /// Part of the bytes that the run did not ask for, in percent; `None` if the device moved none although asked to.
+    pub(super) foreign_pct: Option<f64>,
+}
+
+impl Device {
+    /// Returns the device that holds the storage.
+    ///
+    /// # Errors
+    /// Why the kernel has no counters for it.
+    pub(super) fn of(situation: &Situation) -> Result<Device, String> {
+        if is_in_memory(situation.options.backend) {
+            return Err("this backend reaches no device".to_owned());
+        }
+        let path = situation.options.storage.path();
+        let number = device_of(path).ok_or_else(|| format!("{} has no device number", path.display()))?;
+        let (major, minor) = major_minor(number);
+        let stats = diskstats::of_device(Path::new("/proc"), major, minor).map_err(|error| error.to_string())?;
+        let judges_writes = !situation.options.jobs.jobs.iter().any(has_journal);
+        Ok(Device { name: stats.name, major, minor, judges_writes })
+    }
+
+    /// Reads the counters at the begin of a run; `None` if the device is gone.
+    pub(super) fn begin(&self, traffic: &Traffic) -> Option<Begun> {
+        let stats = self.read()?;
+        let mut meter = ForeignMeter::new(Path::new("/proc"), self.major, self.minor);
+        meter.begin();
+        Some(Begun {
+            stats,
+            at: Instant::now(),
+            meter,
+            own_read_bytes: traffic.read_bytes(),
+            own_written_bytes: traffic.written_bytes(),
+        })
+    }
+
+    /// Reads the counters at the end of the run; `None` if the device is gone or was replaced.
+    pub(super) fn end(&self, mut begun: Begun, traffic: &Traffic) -> Option<Counted> {
+        let moved = self.read()?.counters.since(&begun.stats.counters)?;
+        let elapsed = begun.at.elapsed();
+        let own_read_bytes = traffic.read_bytes().saturating_sub(begun.own_read_bytes);
+        let own_written_bytes = match self.judges_writes {
+            true => traffic.written_bytes().saturating_sub(begun.own_written_bytes),
+            false => u64::MAX,
+        };
+        let foreign = begun.meter.end(own_read_bytes, own_written_bytes);
+        Some(Counted { moved, elapsed, foreign_pct: foreign.map(|share| share.foreign_pct) })
+    }
+
+    fn read(&self) -> Option<DiskStats> {
+        diskstats::of_device(Path::new("/proc"), self.major, self.minor).ok()
+    }
+}
+
+/// Returns whether the file system writes more than the job asks for.
+fn has_journal(job: &Job) -> bool {
+    let grows = matches!(job.kind, JobKind::Append | JobKind::Flush | JobKind::Discard | JobKind::Unlink { .. });
+    grows || job.dsync || job.flush_every > 0
+}
