@@ -184,7 +184,8 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
-    Ok(if properties.is_ok() && !is_missing { Outcome::Done } else { Outcome::Finding })
+    let is_sure = reports.iter().all(|report| report.doubts().is_empty());
+    Ok(if properties.is_ok() && !is_missing && is_sure { Outcome::Done } else { Outcome::Finding })
 }
 
 /// Returns one report for each disk, measured or read.

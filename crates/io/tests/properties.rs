@@ -29,6 +29,7 @@ fn tuned(mountpoint: &Path) -> String {
         capacity_scale_max: MEASURED_SCALE_MAX,
         mix_exponent_p: 0.8,
         unloaded_latency_ns: 85_000,
+        doubtful: Vec::new(),
     }])
 }
 

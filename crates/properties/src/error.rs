@@ -77,6 +77,8 @@ pub enum Code {
     Cycle,
     /// A key that has no effect beside another one.
     Ignored,
+    /// Understood, and not to be relied upon.
+    Doubtful,
 }
 
 impl Code {
@@ -102,6 +104,7 @@ impl Code {
             Self::UnknownReference => "unknown-reference",
             Self::Cycle => "cycle",
             Self::Ignored => "ignored",
+            Self::Doubtful => "doubtful",
         }
     }
 }

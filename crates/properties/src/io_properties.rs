@@ -86,7 +86,13 @@ pub struct DiskProperties {
     /// How long a small read takes on the idle disk, in nanoseconds, at most a minute; 0, the default, where unknown. A disk
     /// that is far away needs more in flight. Ours alone.
     pub unloaded_latency_ns: u64,
+    /// Names of those of the four figures that the measurement itself doubts; readers of the file warn of them. Default
+    /// none. Ours alone.
+    pub doubtful: Vec<String>,
 }
+
+/// Names of the four figures, as [`DiskProperties::doubtful`] has them.
+pub const FIGURES: [&str; 4] = ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"];
 
 impl DiskProperties {
     /// The length of the requests that the IOPS are of: 4 KiB, or a longer physical block.
@@ -125,6 +131,7 @@ pub const DISK: Schema = Schema {
         "capacity_scale_max",
         "mix_exponent",
         "unloaded_latency_ns",
+        "doubtful",
     ],
     refused: &[
         Refused::obsolete("read_reqs_per_sec", "write `read_iops` (the name changed in 2018)"),
@@ -205,7 +212,29 @@ pub fn parse_disk<'a>(
         capacity_scale_max: fields.or("capacity_scale_max", 1.0, parse_scale_max)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
         unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, unloaded_latency_ns)?,
+        doubtful: parse_doubtful(&fields, warnings)?,
     })
+}
+
+/// Reads the names of doubtful figures, and warns of them.
+fn parse_doubtful(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Vec<String>, ConfigError> {
+    let Some(list) = fields.get("doubtful") else { return Ok(Vec::new()) };
+    let mut doubtful = Vec::new();
+    for name in list.list()? {
+        let text = name.text()?;
+        if !FIGURES.contains(&text) {
+            let error = name.error(Code::InvalidValue, format!("{} is none of the four figures", quoted(text)));
+            return Err(error.with_help(format!("write names among {}", FIGURES.join(", "))));
+        }
+        doubtful.push(text.to_owned());
+    }
+    if !doubtful.is_empty() {
+        let message = format!("the measurement itself doubts {}", doubtful.join(", "));
+        let warning = list.error(Code::Doubtful, message);
+        let help = "measure again with `plimsoll tune` while nothing else uses the disk";
+        warnings.push(warning.with_help(help).into_warning());
+    }
+    Ok(doubtful)
 }
 
 /// `mountpoints` wins over `mountpoint`, as in Seastar.
@@ -362,6 +391,9 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
     }
     if disk.unloaded_latency_ns > 0 {
         line("unloaded_latency_ns", disk.unloaded_latency_ns.to_string());
+    }
+    if !disk.doubtful.is_empty() {
+        line("doubtful", format!("[{}]  # by the measurement itself: measure again", disk.doubtful.join(", ")));
     }
 }
 

@@ -265,6 +265,7 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
         capacity_scale_max: 1.0,
         mix_exponent_p: 1.0,
         unloaded_latency_ns: 0,
+        doubtful: Vec::new(),
     };
     // A comment ends with its line, whatever the name was.
     let name: String = preset.name.chars().filter(|c| !c.is_control()).collect();

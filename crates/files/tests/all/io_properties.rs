@@ -35,6 +35,7 @@ fn plain_disk() -> DiskProperties {
         capacity_scale_max: 1.0,
         mix_exponent_p: 1.0,
         unloaded_latency_ns: 0,
+        doubtful: Vec::new(),
     }
 }
 
@@ -57,6 +58,7 @@ disks:
     rate_factor: 0.5
     mix_exponent: infinite
     unloaded_latency_ns: 85000
+    doubtful: [write_iops]
 ";
     let properties = parse("io.yaml", text).unwrap();
     let expected = DiskProperties {
@@ -73,9 +75,13 @@ disks:
         capacity_scale_max: 1.0,
         mix_exponent_p: f64::INFINITY,
         unloaded_latency_ns: 85_000,
+        doubtful: vec!["write_iops".to_owned()],
     };
-    assert_eq!(properties.disks, [expected]);
-    assert!(properties.warnings.is_empty());
+    assert_eq!(properties.disks, std::slice::from_ref(&expected));
+    let codes: Vec<Code> = properties.warnings.iter().map(|warning| warning.code()).collect();
+    assert_eq!(codes, [Code::Doubtful]);
+    assert_eq!(parse("again.yaml", &write(&properties.disks)).unwrap().disks, [expected]);
+    refused(&with("doubtful: [iops]"), Code::InvalidValue, 2, "read_iops, write_iops");
 }
 
 #[test]
@@ -358,6 +364,7 @@ fn any_disk() -> impl Strategy<Value = DiskProperties> {
                     capacity_scale_max: 1.0,
                     mix_exponent_p: 1.0,
                     unloaded_latency_ns: 0,
+                    doubtful: Vec::new(),
                 }
             },
         )

@@ -200,6 +200,20 @@ impl Figure {
     }
 }
 
+/// A figure that should not be relied upon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Its name in io-properties files.
+    pub figure: &'static str,
+    /// The reason, a clause.
+    pub why: String,
+}
+
+/// Part of other programs' I/O during the measurement of a figure, in percent, from which the figure is doubtful.
+const FOREIGN_DOUBT_PCT: f64 = 10.0;
+/// A curve's rate over the figure, above which one of them is wrong. Curves are short: a burst explains less.
+const CONTRADICTED_FACTOR: f64 = 1.5;
+
 /// Several runs in one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
@@ -274,7 +288,50 @@ impl TuneReport {
             capacity_scale_max: MEASURED_SCALE_MAX,
             mix_exponent_p: self.mix_exponent_p(),
             unloaded_latency_ns: self.unloaded_latency_ns(),
+            doubtful: self.doubts().into_iter().map(|doubt| doubt.figure.to_owned()).collect(),
         })
+    }
+
+    /// Returns the figures that the measurement itself contradicts or that other programs disturbed, each once.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let of_figure = |(name, figure): (&'static str, &Option<Figure>)| {
+            let figure = figure.as_ref()?;
+            let foreign_pct = figure.foreign_pct.filter(|percent| *percent > FOREIGN_DOUBT_PCT);
+            let foreign = foreign_pct.map(|percent| format!("{percent:.0} % of what the disk moved was not ours"));
+            let exceeded = || {
+                let most = self.highest_seen(name, figure.block_bytes)?;
+                (most > CONTRADICTED_FACTOR * figure.value).then(|| {
+                    let (most, value) = (figure.unit.text(most), figure.unit.text(figure.value));
+                    format!("the curves of this measurement reach {most}, and the figure is {value}")
+                })
+            };
+            Some(Doubt { figure: name, why: foreign.or_else(exceeded)? })
+        };
+        self.figures().into_iter().filter_map(of_figure).collect()
+    }
+
+    /// Returns the highest rate on any curve for what a figure counts.
+    fn highest_seen(&self, name: &str, block_bytes: u32) -> Option<f64> {
+        let of_depths = |curve: &Option<DepthCurve>| {
+            let curve = curve.as_ref().filter(|curve| curve.block_bytes == block_bytes)?;
+            curve.points.iter().map(|point| point.iops).reduce(f64::max)
+        };
+        let of_sizes = |curve: &Option<SizeCurve>| {
+            let points = curve.as_ref().into_iter().flat_map(|curve| &curve.points);
+            points.filter(|point| point.block_bytes == block_bytes).map(|point| point.iops).reduce(f64::max)
+        };
+        let of_lengths = |curve: &Option<SequentialCurve>| {
+            let points = curve.as_ref().into_iter().flat_map(|curve| &curve.points);
+            points.map(|point| point.bytes_per_s).reduce(f64::max)
+        };
+        let seen = match name {
+            "read_iops" => [of_depths(&self.read_depths), of_sizes(&self.read_sizes)],
+            "write_iops" => [of_depths(&self.write_depths), of_sizes(&self.write_sizes)],
+            "read_bandwidth" => [of_lengths(&self.read_sequential), None],
+            _ => [of_lengths(&self.write_sequential), None],
+        };
+        seen.into_iter().flatten().reduce(f64::max)
     }
 
     /// How reads and writes share the disk: 1 where reads beside writes were not measured. A measured exponent has no more than

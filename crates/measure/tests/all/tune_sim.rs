@@ -317,7 +317,22 @@ fn a_neighbour_is_named_and_the_phase_made_again() {
     assert!(warnings.iter().any(|message| message.starts_with("random read: ")), "{warnings:?}");
     assert!(!warnings.iter().any(|message| message.starts_with("sequential read: ")), "{warnings:?}");
     assert_eq!((attempts(&record, Phase::ReadIops), attempts(&record, Phase::ReadBandwidth)), (2, 1));
+    assert!(report.doubts().is_empty(), "five per cent are no reason to doubt a figure: {:?}", report.doubts());
+
+    // A neighbour that takes much of the disk: the figures are written, and named as doubtful.
+    let crowded = measure(&options(), &SimulatedDisk { foreign_bytes_per_s: 30e6, ..disk(spec()) });
+    let doubtful = crowded.disk_properties().unwrap().doubtful;
+    assert!(doubtful.contains(&"read_iops".to_owned()), "{doubtful:?}");
+    assert!(!warned(&crowded, WarningCode::Doubtful).is_empty());
+    // A figure far below what the curves of the same measurement reach.
+    let mut contradicted = measure(&everything(), &disk(spec()));
+    assert!(contradicted.doubts().is_empty(), "{:?}", contradicted.doubts());
+    if let Some(figure) = contradicted.write_iops.as_mut() {
+        figure.value /= 4.3;
+    }
+    assert_eq!(contradicted.disk_properties().unwrap().doubtful, ["write_iops"]);
     let (alone, record) = recorded("alone", options(), &disk(spec()));
+    assert!(alone.doubts().is_empty(), "{:?}", alone.doubts());
     assert_eq!(warned(&alone, WarningCode::ForeignIo), Vec::<&str>::new());
     assert_eq!(alone.read_iops.unwrap().foreign_pct, Some(0.0));
     assert_eq!(attempts(&record, Phase::ReadIops), 1);

@@ -170,4 +170,6 @@ pub enum WarningCode {
     MaxWrite,
     /// IOPS were measured at a size that io-properties cannot tell.
     BlockSize,
+    /// A figure that the measurement itself contradicts; io-properties files name it as `doubtful`.
+    Doubtful,
 }

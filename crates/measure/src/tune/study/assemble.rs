@@ -206,6 +206,9 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
             warn(WarningCode::ForeignIo, message);
         }
     }
+    for doubt in report.doubts() {
+        warn(WarningCode::Doubtful, format!("{} is doubtful: {}; measure again", doubt.figure, doubt.why));
+    }
     judge_blocks(report, &mut warn);
     for cost in report.submissions.iter().filter(|cost| cost.blocks) {
         let message = format!(
