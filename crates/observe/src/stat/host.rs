@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn shares_of_the_cpus_are_those_of_iostat() {
         let before = CpuTicks::from_array([100, 0, 50, 1000, 30, 0, 0, 0]);
-        // iowait fell: no part of anything.
+        // iowait fell: it counts as 0.
         let after = CpuTicks::from_array([150, 10, 60, 1110, 20, 5, 5, 10]);
         let shares = after.since(before).unwrap();
         let expect = CpuShares { user: 25.0, nice: 5.0, system: 10.0, iowait: 0.0, steal: 5.0, idle: 55.0 };

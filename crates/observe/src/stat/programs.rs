@@ -411,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for answers however slow the machine is.
+    /// Returns a watch that waits for answers also on a slow machine.
     fn patient() -> Programs {
         Programs { grace: Duration::from_secs(60), ..Programs::new() }
     }
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!((first.rows.len(), first.programs.len(), first.silent.len()), (0, 1, 0));
         let classes: Vec<&str> = first.programs[0].disks[0].classes.iter().map(|class| class.class.as_str()).collect();
         assert_eq!((first.programs[0].pid, classes), (pid, vec!["default", "query"]));
-        // Nothing was asked of the disk: no rows.
+        // No class has had a request: no rows.
         assert_eq!(programs.look_at(&sockets).rows, []);
         drop(server);
         drop(runtime);
@@ -531,7 +531,7 @@ mod tests {
     fn who_does_not_answer_holds_nobody_up() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("7.sock");
-        // Connections wait in the kernel's queue.
+        // Connections wait in the kernel's queue, since the test never accepts one.
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let sockets = [(7, path)];
         let mut programs = Programs { grace: Duration::from_millis(1), ..Programs::new() };

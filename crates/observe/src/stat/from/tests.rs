@@ -1,4 +1,4 @@
-//! Every sample file with its figures, files of others, series of files, the real iostat, damage.
+//! Every sample file with its figures, files of other programs, series of files, the real iostat, damage.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -61,7 +61,7 @@ fn text(text: &str) -> Recorded {
     read("text", text.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
-/// The columns that are known, as `r/s 1.5, w/s 2`, to eight digits.
+/// Formats the known columns to six decimals: `r/s 1.5, w/s 2`.
 fn known(device: &DeviceInterval) -> String {
     let known = FIELDS.iter().filter_map(|(name, field)| {
         let value = field(&device.columns)?;
@@ -72,7 +72,8 @@ fn known(device: &DeviceInterval) -> String {
 
 #[test]
 fn every_sample_has_its_figures() {
-    /// File, seconds between its samples, intervals, devices in the last, which interval and device, what is known.
+    /// File, seconds between its samples, intervals, devices in the last; an interval and a row, the device there, and
+    /// its known columns.
     type Case = (&'static str, Option<f64>, usize, usize, (usize, usize), &'static str, &'static str);
     let table: [Case; 14] = [
         (
@@ -233,7 +234,7 @@ fn every_sample_has_its_figures() {
         let found = &recorded.intervals[at].devices[row];
         assert_eq!((found.device.as_str(), known(found).as_str()), (device, expect), "{name}");
     }
-    // The fifteenth file is not stat's; none was forgotten.
+    // Every file but one is in the table; that one is not for `stat`.
     let names = samples().into_iter().map(|(name, _)| name).filter(|name| !table.iter().any(|case| case.0 == name));
     assert_eq!(names.collect::<Vec<_>>(), ["seed002_rbd_bench_outputs.txt"]);
 }
@@ -474,7 +475,7 @@ fn json_with_damage() {
     assert!(commas.notes.iter().any(|note| note.contains("w/s of sda")), "{:?}", commas.notes);
 }
 
-/// What the real iostat prints in a layout, read back, is what its JSON of the same counters says.
+/// Every layout of the real iostat, read back, has the figures of its JSON of the same counters.
 #[test]
 fn the_real_iostat_is_read_in_every_layout() {
     let root = tempfile::tempdir().unwrap();
@@ -533,7 +534,7 @@ fn the_real_iostat_is_read_in_every_layout() {
             assert!(known.clone().count() >= columns, "{options:?}: {}\n{printed}", super::tests::known(device));
             for (name, field) in known {
                 let (value, Some(expect)) = (field(&device.columns).unwrap(), field(&base.columns)) else { continue };
-                // Human figures have one decimal of their unit; since boot, the uptime moves on between two calls.
+                // Human figures have one decimal of their unit; between two calls, the uptime since boot grows.
                 let digit = if options[0].contains('m') { 6.0 } else { 0.6 };
                 let close = (value - expect).abs() <= 0.06 * expect.abs() + digit;
                 assert!(close, "{options:?} {name}: {value} for {expect}\n{printed}");
@@ -542,7 +543,7 @@ fn the_real_iostat_is_read_in_every_layout() {
     }
 }
 
-/// Changes some bytes of a sample.
+/// Returns a sample with some bytes changed.
 fn mutated(bytes: &[u8], edits: &[(usize, u8, u8)]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, kind, byte) in edits {
@@ -558,7 +559,7 @@ fn mutated(bytes: &[u8], edits: &[(usize, u8, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever is read is sound: figures are finite and not negative, names stand once.
+/// Checks that the result is sound: figures are finite and not negative, names occur once, errors name the file.
 fn check(bytes: &[u8]) {
     match read("file", bytes, &ReadOptions { interval_s: Some(1.0), ..ReadOptions::default() }) {
         Ok(recorded) => {
@@ -577,7 +578,7 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// Words of which a text of iostat could be made.
+/// A pattern for words that may occur in a text of iostat.
 const WORD: &str = "[a-z%/_\\-]{0,6}|[0-9.,-]{1,6}|Device|r/s|%util|\n|\n";
 
 proptest! {

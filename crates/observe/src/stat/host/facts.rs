@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A `/sys` of the test's own: directories lie in `devices`, links lead there.
+    /// A `/sys` for tests, with directories in `devices` and links to them.
     struct Tree(TempDir);
 
     impl Tree {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn networks_and_clouds_are_known_by_their_signs() -> io::Result<()> {
-        /// Name, files, kind of network, whether it is ephemeral.
+        /// Name, files, kind of network, whether the disk is ephemeral.
         type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>, bool);
         const MODEL: &str = "device/model";
         let table: [Case; 16] = [

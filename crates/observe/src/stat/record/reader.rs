@@ -213,12 +213,12 @@ mod tests {
         writer.into_inner()
     }
 
-    /// Every reading that is left must be one of those that were written, in their order.
+    /// Checks that all readings found were written, that they are in order, and that losses have a note.
     fn check(bytes: &[u8], case: &str) {
         let all = readings();
         match read(bytes) {
             Ok(found) => {
-                // Cut between two lines it is a whole recording, of a shorter time.
+                // A file cut between two lines is a whole, shorter recording.
                 let is_shorter = || all.starts_with(&found.series[0]) && bytes.ends_with(b"}");
                 let is_between = bytes.ends_with(b"\n") || is_shorter();
                 assert!(!found.notes.is_empty() || is_between, "{case}: nothing said");
@@ -229,7 +229,6 @@ mod tests {
                 }
                 assert!(found.facts.is_empty() || found.facts == facts(), "{case}");
                 assert!(found.host.is_none_or(|found| found == host()), "{case}");
-                // It must end as well.
                 assert!(!found.series.is_empty(), "{case}");
             }
             Err(RecordError::NotARecord | RecordError::NoReading) => {}
@@ -285,7 +284,7 @@ mod tests {
         let whole = String::from_utf8(recorded(&readings())).unwrap();
         let lines: Vec<&str> = whole.lines().collect();
         let all = readings();
-        // Header, facts, five readings; the third reading goes.
+        // The lines are the header, facts and five readings; this one lacks the third reading.
         let without = |at: usize| [&lines[..at], &lines[at + 1..]].concat().join("\n");
         let found = read(without(4).as_bytes()).unwrap();
         assert_eq!(found.intervals()[1], all[3].since(&all[1]));
@@ -305,7 +304,7 @@ mod tests {
         let found = read(&[one.as_slice(), &two].concat()).unwrap();
         assert_eq!((found.series.len(), found.intervals().len()), (2, 1 + 2));
         assert_eq!(found.notes, ["the file holds 2 recordings, one behind the other"]);
-        // Without the second header the numbers still tell.
+        // Without the second header, the line numbers still show another recording.
         let start = two.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         let found = read(&[one.as_slice(), &two[start..]].concat()).unwrap();
         assert_eq!(found.series.len(), 2);
@@ -331,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_loses_one_reading() {
-        /// Takes half of the third line, then has room again.
+        /// A disk that is full after half of the third line, and later has room again.
         #[derive(Default)]
         struct Full(Vec<u8>, usize);
         impl std::io::Write for Full {
