@@ -345,6 +345,7 @@ fn device_table(observed: &Observed) -> Table {
         row.push(basis);
         row
     };
+
     let caption = match (observed.is_since_boot, observed.duration_s) {
         (true, _) => format!("Means since the host started{}", until(observed)),
         (false, Some(duration_s)) => {
@@ -393,6 +394,7 @@ fn classes_section(classes: &[ClassRow]) -> Option<Section> {
             row.waited_for.clone().unwrap_or_default(),
         ]
     };
+
     let headers = [
         "program",
         "class",

@@ -498,8 +498,10 @@ mod tests {
         assert_eq!((first.rows.len(), first.programs.len(), first.silent.len()), (0, 1, 0));
         let classes: Vec<&str> = first.programs[0].disks[0].classes.iter().map(|class| class.class.as_str()).collect();
         assert_eq!((first.programs[0].pid, classes), (pid, vec!["default", "query"]));
+
         // No class has had a request: no rows.
         assert_eq!(programs.look_at(&sockets).rows, []);
+
         drop(server);
         drop(runtime);
         let ended = programs.look_at(&sockets);

@@ -241,6 +241,7 @@ mod tests {
             (231_000.0, 0.36, 0.0, 97.0, 60.0),
             (24_000.0, 0.49, 1020.0, 100.0, 72.0),
         ];
+
         let disk = surface();
         for (per_s, await_ms, write_mb_per_s, u_percent, s_percent) in cases {
             let mut columns = reads(per_s, 4.0, await_ms);

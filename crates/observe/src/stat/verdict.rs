@@ -150,6 +150,7 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
         };
         return (Verdict::Unknown, why.to_owned());
     }
+
     let case = Case::new(evidence);
     let rules = [
         Case::hung,

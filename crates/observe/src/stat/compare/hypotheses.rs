@@ -461,10 +461,12 @@ fn remote(pair: &Pair, context: &Context) -> Case {
         }
         return case;
     };
+
     let (Some(link), Some(kib)) = (remote.link_bytes_per_s, pair.kib()) else {
         case.add(true, false, format!("its data is behind a network ({}) whose speed is not known", remote.kind));
         return case;
     };
+
     let part = kib.a.max(kib.b) * 1024.0 / link as f64;
     let words = format!("{:.0} % of the link of {} is used", 100.0 * part, format_throughput_decimal(link as f64));
     match part {
@@ -489,6 +491,7 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
     if let Some(Slower { sentence, is_strong }) = &signs.slower {
         case.add(false, *is_strong, format!("{sentence}: no less was asked of it"));
     }
+
     if let Some((requests, await_ms)) = pair.requests().zip(pair.await_ms())
         && requests.a > 0.0
         && requests.is_within(SAME)
@@ -496,6 +499,7 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
     {
         case.add(true, false, "throughput and await are both the same: whatever else changed did not reach the device");
     }
+
     if let Some(busy) = pair.two(|side| side.cpu.map(|cpu| 100.0 - cpu.idle - cpu.iowait)) {
         let words = format!("the CPUs are busy for {:.0} % and {:.0} % of their time", busy.a, busy.b);
         if busy.a.max(busy.b) >= 90.0 {

@@ -59,6 +59,7 @@ fn thirty_percent_more_writes_at_the_same_util() {
     for part in ["29 % more requests", "0.07 ms, not 0.14 ms", "2.3 and 1.5 under way"] {
         assert!(reason.contains(part), "no `{part}` in {reason}");
     }
+
     let flush = of(&comparison, "flush-pressure");
     assert!(flush.evidence_for[0].starts_with("38 % and 31 % of the writes were merged"), "{flush:?}");
     let against = flush.evidence_against.join("; ");
@@ -66,6 +67,7 @@ fn thirty_percent_more_writes_at_the_same_util() {
         let part = part.replace("10328 to 9520", "from 10328 to 9520");
         assert!(against.contains(&part), "no `{part}` in {against}");
     }
+
     // The order of the sides does not matter.
     assert_eq!(judged(&compare(&two, &one, &Context::default())), expected);
 }
@@ -134,6 +136,7 @@ fn judgements_of_other_pairs() {
         ("worse", side(50_000.0, 200e3, 0.2, 10.0), side(20_000.0, 80e3, 0.5, 10.0), Possible, Likely, Refuted),
         ("equal", side(5_500.0, 22e3, 0.1, 0.55), side(5_500.0, 22e3, 0.1, 0.55), Unlikely, CannotBeTold, Possible),
     ];
+
     for (what, a, b, saturated, throttled, above) in table {
         for (a, b) in [(&a, &b), (&b, &a)] {
             let comparison = compare(a, b, &Context::default());
@@ -154,6 +157,7 @@ fn a_queue_that_grows_far_more_than_the_rate_is_the_limit_and_no_flush() {
         side.columns.write_merges_per_s = Some(0.0);
         side
     };
+
     // Both sides, and whether saturated is likely.
     let table = [
         (side("sda", 150.0, 6.4, 0.96, 60.0, None), side("sda", 195.0, 40.0, 7.8, 97.0, None), true),
@@ -162,6 +166,7 @@ fn a_queue_that_grows_far_more_than_the_rate_is_the_limit_and_no_flush() {
         // Five under way complete four times as much: there was room.
         (side("sda", 1e3, 1.0, 1.0, 60.0, Some(Ok)), side("sda", 4e3, 1.25, 5.0, 97.0, Some(BusyButFree)), false),
     ];
+
     for (a, b, is_full) in table {
         for (a, b) in [(&a, &b), (&b, &a)] {
             let comparison = compare(a, b, &Context::default());

@@ -104,6 +104,7 @@ fn directories_of_others_are_left_alone() {
     let error = Export::create(&at("new/deep")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{error}");
     drop(first);
+
     // Files of a killed exporter are removed; other files stay.
     fs::create_dir_all(at("new/deep/block/old-1-x")).unwrap();
     fs::write(at("new/deep/block/old-1-x/stat"), "1 2 3\n").unwrap();
@@ -132,6 +133,7 @@ fn the_real_iostat_shows_them() {
             skip(format_args!("this iostat does not know -f: {}", String::from_utf8_lossy(&output.stderr)));
             return;
         }
+
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let disks = &document["sysstat"]["hosts"][0]["statistics"][0]["disk"];
         let found = ["disk_device", "r_await", "rareq-sz"].map(|key| disks[0][key].clone());

@@ -227,6 +227,7 @@ fn every_sample_has_its_figures() {
              wareq-sz 2.208333, dareq-sz 0, await 0.015686, areq-sz 67.788235",
         ),
     ];
+
     for (name, interval_s, intervals, devices, (at, row), device, expect) in table {
         let recorded = read_sample(name, interval_s);
         assert_eq!(recorded.intervals.len(), intervals, "{name}: {:?}", recorded.notes);
@@ -234,6 +235,7 @@ fn every_sample_has_its_figures() {
         let found = &recorded.intervals[at].devices[row];
         assert_eq!((found.device.as_str(), known(found).as_str()), (device, expect), "{name}");
     }
+
     // Every file but one is in the table; that one is not for `stat`.
     let names = samples().into_iter().map(|(name, _)| name).filter(|name| !table.iter().any(|case| case.0 == name));
     assert_eq!(names.collect::<Vec<_>>(), ["seed002_rbd_bench_outputs.txt"]);
@@ -488,6 +490,7 @@ fn the_real_iostat_is_read_in_every_layout() {
         let counters: Vec<&str> = device.split_whitespace().skip(3).collect();
         std::fs::write(directory.join("stat"), counters.join(" ") + "\n").unwrap();
     }
+
     let run = |options: &[&str]| {
         let mut command = Command::new("iostat");
         command
@@ -499,6 +502,7 @@ fn the_real_iostat_is_read_in_every_layout() {
             .args(["sda", "sdb"]);
         command.output().ok().filter(|output| output.status.success()).map(|output| output.stdout)
     };
+
     let Some(json) = run(&["-x", "-o", "JSON"]) else {
         skip("no iostat with -f and -o JSON here");
         return;
@@ -508,6 +512,7 @@ fn the_real_iostat_is_read_in_every_layout() {
         skip("this iostat reads no directory of counters");
         return;
     }
+
     let layouts: [(&[&str], usize); 12] = [
         (&["-x"], 20),
         (&["-xm"], 20),
@@ -522,6 +527,7 @@ fn the_real_iostat_is_read_in_every_layout() {
         (&["-m"], 4),
         (&["-ht"], 4),
     ];
+
     for (options, columns) in layouts {
         let Some(bytes) = run(options) else { continue };
         let printed = String::from_utf8(bytes).unwrap();

@@ -64,6 +64,7 @@ fn figures_of_a_split() {
         (&[0.5, 0.25, 0.0, 0.0], Some(1.8), Some(1.667), Verdict::Ok),
         (&[0.0, 0.0], None, None, Verdict::Idle),
     ];
+
     for (loads, effective, excess, verdict) in table {
         let observed = by_hand(loads.len()).observe(&devices(loads), &Facts::new(), Some(1.0));
         let group = &observed[0];
@@ -140,15 +141,18 @@ fn the_rotating_hot_disk_is_found() {
         // The hot disk changes at each interval: no rotation.
         (4, 1, 900, Some(2.0), false),
     ];
+
     for (count, turn, intervals, duration_s, is_found) in table {
         let observed = rotating(count, turn, intervals, duration_s);
         let found = codes(&observed).contains(&"hot-spot-rotation");
         assert_eq!(found, is_found, "{count} disks, turns of {turn}: {:?}", observed[0].remarks);
     }
+
     let message = &rotating(4, 75, 900, Some(2.0))[0].remarks[0].message;
     for part in ["changed 11 times in 30 min", "for about 2.5 min", "25 % to 25 %"] {
         assert!(message.contains(part), "no `{part}` in {message}");
     }
+
     // Pauses between bursts, with next to no work, do not hide the rotation.
     let (mut groups, mut dice, mut last) = (by_hand(3), Dice(7), Vec::new());
     for interval in 0..180 {
@@ -162,6 +166,7 @@ fn the_rotating_hot_disk_is_found() {
         last = groups.observe(&devices, &Facts::new(), Some(10.0));
     }
     assert_eq!(codes(&last), ["hot-spot-rotation"]);
+
     let message = &rotating(2, 30, 300, None)[0].remarks[0].message;
     assert!(message.contains("changed 9 times in 300 intervals"), "{message}");
 }
@@ -212,6 +217,7 @@ fn stragglers_and_whose_fault_it_is() {
         ([50.0; 4], 1.4, 0.0, None),
         ([50.0; 4], 1.0, 0.9, None),
     ];
+
     for (loads, factor, spread, expected) in table {
         let (mut groups, mut dice, mut last) = (by_hand(4), Dice(11), Vec::new());
         for interval in 0..30 {

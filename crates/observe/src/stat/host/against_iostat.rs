@@ -56,6 +56,7 @@ fn columns_equal_iostats_to_the_last_digit() {
         std::fs::write(device.join("stat"), format!("{stat}\n")).unwrap();
         devices.extend(diskstats::parse(&format!("0 {at} x{at} {stat}")).unwrap());
     }
+
     let mut sampler = Sampler::new(Path::new("/proc"), Path::new("/sys"));
     let mut since_boot = || {
         let reading = sampler.sample().ok()?;

@@ -68,11 +68,13 @@ pub fn facts(sys_root: &Path, device: &str) -> DeviceFacts {
     // If `/sys` has no entry, as in some containers, the name decides.
     let is_partition = is_known_part || (!entry.exists() && looks_like_partition(device));
     let disk = if is_known_part { sysfs::disk_of(sys_root, device) } else { device.to_owned() };
+
     let hardware = sysfs::hardware(sys_root, &disk);
     let queue = sysfs::queue(sys_root, &disk);
     let below = sysfs::leaf_disks(sys_root, &disk);
     let kind = below.first().and_then(|leaf| remote_kind(sys_root, leaf));
     let is_ephemeral = |leaf: &String| sysfs::hardware(sys_root, leaf).keeping == sysfs::Keeping::Ephemeral;
+
     DeviceFacts {
         model: hardware.model,
         size_bytes: sysfs::size_bytes(sys_root, device),
@@ -94,6 +96,7 @@ fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
     if let Some(kind) = ["rbd", "nbd", "drbd"].into_iter().find(|kind| numbered(kind)) {
         return Some(kind);
     }
+
     let device = sys_root.join("block").join(disk).join("device");
     match text(&device.join("model")).as_deref() {
         Some("Amazon Elastic Block Store") => return Some("ebs"),
@@ -102,6 +105,7 @@ fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
         Some("Virtual Disk") if is_azure(sys_root) => return Some("azure-disk"),
         _ => {}
     }
+
     match nvme_transport(&device).as_deref() {
         Some("tcp") => Some("nvme-tcp"),
         Some("rdma") => Some("nvme-rdma"),
@@ -234,6 +238,7 @@ mod tests {
             ("nvme8n1", &[(MODEL, "MSFT NVMe Accelerator v1.0\n")], Some("azure-disk"), false),
             ("nvme9n1", &[(MODEL, "Microsoft NVMe Direct Disk v2\n")], None, true),
         ];
+
         let tree = Tree(tempfile::tempdir()?);
         for (name, files, kind, is_ephemeral) in table {
             tree.disk(name, files)?;
@@ -241,6 +246,7 @@ mod tests {
             assert_eq!(facts.remote.as_ref().map(|remote| remote.kind.as_str()), kind, "{name}");
             assert_eq!(facts.is_ephemeral, is_ephemeral, "{name}");
         }
+
         tree.disk("sdc", &[(MODEL, "Virtual Disk\n")])?;
         assert_eq!(tree.facts("sdc").remote, None, "any Hyper-V has these");
         tree.file("class/dmi/id/chassis_asset_tag", &format!("{AZURE_ASSET_TAG}\n"))?;

@@ -52,6 +52,7 @@ fn line(text: &mut String, judged: &Judged) {
             let _ = write!(text, "{value:.2}");
         }
     }
+
     let in_flight = interval.in_flight.map(|count| count.to_string()).unwrap_or_default();
     let gap = interval.gap.map(gap_name).unwrap_or_default();
     let capacity = [
@@ -61,6 +62,7 @@ fn line(text: &mut String, judged: &Judged) {
     ];
     let saturation = [judged.saturation, judged.read_saturation, judged.write_saturation].map(|value| figure(value, 4));
     let (verdict, why) = (judged.verdict.name(), csv_field(&judged.why));
+
     let codes: Vec<&str> = judged.remarks.iter().map(|remark| remark.code).collect();
     let codes = codes.join(" ");
     let _ =

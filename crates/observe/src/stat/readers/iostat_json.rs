@@ -73,6 +73,7 @@ fn documents(text: &str, notes: &mut Notes) -> Result<Vec<Value>, JsonError> {
     let mut whole = Cow::Borrowed(text.trim_start_matches('\u{feff}'));
     let mut begin = 0;
     let (mut documents, mut line, mut is_sanitised) = (Vec::new(), 1, false);
+
     loop {
         let rest = whole.get(begin..).unwrap_or_default();
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
@@ -130,6 +131,7 @@ fn sanitised(text: &str) -> String {
     let (mut is_string, mut is_escaped) = (false, false);
     let mut chars = text.char_indices().peekable();
     let mut last = ' ';
+
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map_or(' ', |(_, next)| *next);
         if is_string {
@@ -255,6 +257,7 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
             notes.file(&format!("{} stands twice in a report: the first one counts", shown(name)));
             continue;
         }
+
         let mut columns = Columns::default();
         let is_short = (disk.contains_key("r") || disk.contains_key("w")) && !disk.contains_key("r/s");
         for (key, value) in disk {
@@ -266,6 +269,7 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
                 notes.file(&format!("{key} of {} is `{}`: taken as unknown", shown(name), shown(&value.to_string())));
             }
         }
+
         let in_flight = disk.get("in_flight").and_then(Value::as_u64);
         devices.push(DeviceInterval { device: name.to_owned(), columns, in_flight, gap: None });
     }

@@ -352,6 +352,7 @@ mod tests {
                 Ok(())
             }
         }
+
         let all = readings();
         let mut writer = Writer::new(Full::default(), &host()).unwrap();
         let failed: Vec<bool> = all.iter().map(|reading| writer.append(reading, &facts()).is_err()).collect();

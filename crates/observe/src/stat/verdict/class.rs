@@ -219,10 +219,12 @@ pub(super) fn cap_signature(class: &Class, requests_per_s: f64, kib_per_s: f64) 
     if is_own {
         return None;
     }
+
     let is_counted_once = kib_per_s <= requests_per_s * CAP_UNIT_KIB;
     if is_counted_once && let Some(cap) = class.caps_per_s.iter().find(|cap| near(requests_per_s, **cap)) {
         return Some(format!("{} requests/s", plimsoll_figures::units::format_iops(*cap)));
     }
+
     if !class.may_be_capped_by_bytes {
         return None;
     }

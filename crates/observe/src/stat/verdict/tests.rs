@@ -43,6 +43,7 @@ fn judged(
         Some((capacity, capacity_use)) => (Some(capacity_use), Basis::Model(capacity.name().to_owned())),
         None => (Peaks::default().capacity_use(&interval.columns), Basis::Unknown),
     };
+
     let model = of.map(|(capacity, _)| capacity);
     let saturation = Saturation::new(&interval.columns, model, of.map(|(_, part)| part), &Seen::default());
     let is_stuck = is_stuck(interval, None, Some(1.0));
@@ -57,6 +58,7 @@ fn judged(
         is_stuck,
         stuck_s: if is_stuck { 1.0 } else { 0.0 },
     };
+
     let (verdict, why) = judge(&evidence);
     let remarks = of_device(&evidence, verdict);
     (verdict, why, remarks)
@@ -257,6 +259,7 @@ fn stuck_is_not_just_sent() {
         let interval = DeviceInterval { in_flight, ..device("sda", columns) };
         assert_eq!(is_stuck(&interval, None, Some(1.0)), expected, "{columns:?} {in_flight:?}");
     }
+
     // Kernels of 5.0 to 5.17 add busy time only when requests complete, so that it is 0 here. Requests under way at the
     // begin and at the end, seconds, and whether the device is stuck.
     let still = columns(NONE, NONE, 0.0, 0.0);

@@ -115,6 +115,7 @@ impl Reader<'_> {
     /// Takes the `at`-th line. `is_unended` means that it is the last one, without a line break.
     fn take(&mut self, line: Line, at: usize, is_unended: bool) {
         let cpu_names = if matches!(line, Line::Blank) { None } else { self.cpu_names.take() };
+
         match line {
             Line::Blank => {}
             Line::Banner(host) => {
@@ -237,6 +238,7 @@ impl Reader<'_> {
             let name = super::shown(&row.device);
             return self.notes.line(row.line, &format!("{name} stands twice in a report: the first row counts"));
         }
+
         if let Some(table) = &self.table {
             let sentences = self.report.add(table, row);
             sentences.iter().for_each(|sentence| self.notes.line(row.line, sentence));
