@@ -24,13 +24,13 @@ use serde::{Deserialize, Serialize};
 /// What happened on a host between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// When it ended, in milliseconds since 1970 (UTC); `None` where the source does not say.
+    /// The end, in milliseconds since 1970 (UTC); `None` if not known.
     pub end_unix_ms: Option<u64>,
-    /// Its length in seconds; `None` where the source does not say.
+    /// The length in seconds; `None` if not known.
     pub duration_s: Option<f64>,
     /// Whether it begins with the start of the host: iostat's first report, means over days.
     pub is_since_boot: bool,
-    /// Where the CPUs' time went; `None` where the source does not say.
+    /// Where the CPUs' time went; `None` if not known.
     pub cpu: Option<CpuShares>,
     /// The devices, in the order of the source; each name occurs once.
     pub devices: Vec<DeviceInterval>,
@@ -60,7 +60,7 @@ pub struct DeviceInterval {
     pub device: String,
     /// The columns of iostat; all `None` if there is a `gap`.
     pub columns: Columns,
-    /// Requests under way at the end; `None` where the source does not say (iostat does not).
+    /// Requests under way at the end; `None` if not known (iostat does not print them).
     pub in_flight: Option<u64>,
     /// Why there are no columns.
     pub gap: Option<Gap>,

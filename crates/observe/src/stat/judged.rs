@@ -19,9 +19,9 @@ use super::{CpuShares, DeviceInterval};
 /// One interval of a host, judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// When it ended, in milliseconds since 1970 (UTC).
+    /// The end, in milliseconds since 1970 (UTC); `None` if not known.
     pub end_unix_ms: Option<u64>,
-    /// Its length in seconds.
+    /// The length in seconds; `None` if not known.
     pub duration_s: Option<f64>,
     /// Whether it begins with the start of the host.
     pub is_since_boot: bool,
@@ -55,7 +55,7 @@ pub struct Judged {
     pub verdict: Verdict,
     /// The reason in one line, with the figures that decided.
     pub why: String,
-    /// What the columns may make a reader believe wrongly.
+    /// Wrong conclusions that the columns invite.
     pub remarks: Vec<Remark>,
 }
 

@@ -75,7 +75,7 @@ pub const HUNG_AFTER_S: f64 = 0.9;
 
 /// `%util` from which a device looks full.
 const UTIL_HIGH_PERCENT: f64 = 90.0;
-/// `%util` from which a device looks busy. An inflated `%util` below this misleads nobody.
+/// `%util` from which a device looks busy, if the column is inflated or the queue is extreme.
 const UTIL_INFLATED_PERCENT: f64 = 50.0;
 /// Bounds of U and S in the table above.
 const USE_FULL: f64 = 0.9;

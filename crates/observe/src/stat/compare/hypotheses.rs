@@ -1,7 +1,7 @@
 //! The usual explanations of a slow disk, each with the evidence of two sides for and against it.
 //!
 //! # Why
-//! People with an explanation in mind see what fits it. Here each stands beside the others, with what does not fit.
+//! People with an explanation in mind see only the evidence for it. Here each has the evidence against it, too.
 //!
 //! # How it works
 //! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Four signs carry most, and each

@@ -1,4 +1,4 @@
-//! The rules for a device of which only the class is known.
+//! The rules for devices that are known only by their class.
 //!
 //! # Why
 //! Most reports come without a model, and many are single.

@@ -11,7 +11,7 @@
 //! | `util-misleads` | `%util` of 90 and more, unless on a single spindle |
 //! | `tick-bias` | `%util` above the time of all requests together |
 //! | `ops-per-minute` | U of 5 and more by a model: a rate per minute read as one per second, or another disk |
-//! | `network-disk` | the data is behind a network; says what part of the link is used |
+//! | `network-disk` | the data is behind a network; with the used part of the link |
 //! | `ephemeral` | the data is lost when the instance stops |
 //! | `flush-counted-twice` | flushes with a latency of their own |
 //! | `first-interval` | no model, and nothing yet to compare with |
