@@ -89,7 +89,7 @@ const UNDER_WAY_MANY: f64 = 8.0;
 const UNDER_WAY_QUEUE: f64 = 4.0;
 /// Requests under way that fill nearly any disk: rate times latency of data sheets is 30 to 60.
 const UNDER_WAY_FILLS: f64 = 64.0;
-/// Bounds below which a device is idle: requests a second, requests under way, and U where it can be relied on.
+/// Bounds below which a device is idle: requests a second, their part of the time, and U where it can be relied on.
 const IDLE_PER_S: f64 = 200.0;
 const IDLE_BUSY: f64 = 0.02;
 const IDLE_USE: f64 = 0.05;
