@@ -1,8 +1,8 @@
-//! Capacity use (U): which part of what a device can do is done.
+//! Capacity use (U): the part of a device's capacity that its load uses.
 //!
 //! # Why
 //! `%util` is the part of the time in which at least one request was under way. A device that serves sixty at once is
-//! at 100 % with a sixtieth of its work. What is left of it is told by what it could do, and that is a model's matter.
+//! at 100 % with a sixtieth of its work. What it has left follows only from its capacity, and a model knows that.
 //!
 //! # How it works
 //! A [`Capacity`] is the model that the scheduler uses, [`plimsoll_core::CostModel`] and
@@ -12,16 +12,16 @@
 //! the scheduler. A flush costs nothing here: kernels count some of them as writes, too.
 //!
 //! Without a model, [`Peaks`] compares with the highest rates seen so far, each direction by requests and by bytes.
-//! That is a share of a lower bound: the device may carry any multiple. So it says nothing at the first interval, and a
-//! verdict never rests on it alone. It is more once requests were seen to wait for a full device: what it did then is
-//! what it can do, and later intervals of a like mix and size are compared with that.
+//! That is a share of a lower bound: the device may carry any multiple. So U is not known at the first interval, and a
+//! verdict never rests on such a U alone. Once the device was judged saturated, its rate then is taken as its capacity,
+//! and later intervals of a like mix and size are compared with that.
 //!
 //! The model also knows how long a request takes on the idle device: `Capacity::unloaded_ms`.
 //!
 //! # Limits
 //! Means hide sizes. Device time grows from a floor, so that a mix of short and long requests uses up to the knee more
-//! than the same number of mean ones: U is then too low. Credits of a volume do not count: U is that of the base, and
-//! above 1 while they last.
+//! than the same number of mean ones: U is then too low. A volume's credits do not count: U is relative to the base
+//! rate, and above 1 while credits last.
 //!
 //! # Example
 //! ```
@@ -49,7 +49,7 @@ use super::Columns;
 const BYTES_PER_KIB: f64 = 1024.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// What a device can do, by a model.
+/// The capacity of a device, by a model.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     name: String,
@@ -61,31 +61,31 @@ pub struct Capacity {
 /// How long requests take on the idle device.
 #[derive(Clone, Debug, Default)]
 struct Idle {
-    /// A small read; `None` where nobody measured it.
+    /// Latency of a small read; `None` if it was not measured. So `write_ns` for writes.
     read_ns: Option<f64>,
     write_ns: Option<f64>,
     per_kib_ns: f64,
-    /// The inside of the device; `None` where nothing is known of it.
+    /// The inside of the device; `None` if nothing is known of it.
     inside: Option<Inside>,
 }
 
-/// What a simulated device makes of the length of a request: device time and latency overlap, the longer counts; what
-/// is on the way comes on top.
+/// The inside of a simulated device. Device time and latency overlap, and the longer counts; limits and the network add
+/// to it.
 #[derive(Clone, Debug)]
 struct Inside {
-    /// Without the limits in front of it.
+    /// Device time, without the limits in front of the device.
     model: CostModel,
-    /// A channel does one over this of the device's work; a request spreads over one more for each stripe.
+    /// Number of channels with equal parts of the work. A request takes one channel for each stripe that it spans.
     channels: f64,
     stripe_bytes: f64,
     are_writes_buffered: bool,
-    /// Of a volume: even a request that is alone passes its limits.
+    /// Limits of a volume: even a request that is alone passes them.
     caps: Vec<CapSpec>,
     network_ns: f64,
 }
 
 impl Capacity {
-    /// By a disk model, called `name`.
+    /// Returns the capacity of a disk model, called `name`.
     #[must_use]
     pub fn of_model(name: &str, model: &DiskModel) -> Capacity {
         let config = model.config();
@@ -98,7 +98,7 @@ impl Capacity {
         Capacity { name: name.to_owned(), model: config.model, mix, idle }
     }
 
-    /// By an entry of an io-properties file. It knows no latencies.
+    /// Returns the capacity of an entry of an io-properties file, called `name`. It has no latencies.
     #[must_use]
     pub fn of_properties(name: &str, properties: &DiskProperties, form: CostForm) -> Capacity {
         let config = setup::disk_config(properties, form);
@@ -106,24 +106,24 @@ impl Capacity {
         Capacity { name: name.to_owned(), model: config.model, mix, idle: Idle::default() }
     }
 
-    /// By what a command line says: a preset (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`) or a disk file; relative paths
-    /// start at `base`.
+    /// Finds what a command line names: a preset (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`) or a disk file. Relative
+    /// paths start at `base`.
     ///
     /// # Errors
-    /// As [`disk::find`].
+    /// Those of [`disk::find`].
     pub fn find(name: &str, base: &Path) -> Result<Capacity, ConfigError> {
         let model = disk::find(name, base)?;
         Ok(Capacity::of_model(model.name.as_deref().unwrap_or(name), &model))
     }
 
-    /// What it is called in outputs.
+    /// Returns the name for outputs.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The part of the capacity that is used, 0 and more; above 1 where the device does more than its model. `None`
-    /// where no rate of reads or writes is known, or the model has no limits.
+    /// Returns the part of the capacity that is used: 0 and more; above 1 if the device does more than its model.
+    /// `None` if no rate of reads or writes is known, or the model has no limits.
     #[must_use]
     pub fn capacity_use(&self, columns: &Columns) -> Option<f64> {
         if self.model.is_unlimited() || (columns.reads_per_s.is_none() && columns.writes_per_s.is_none()) {
@@ -137,14 +137,14 @@ impl Capacity {
         finite(both / self.mix.capacity(write_share))
     }
 
-    /// Device seconds a second.
+    /// Returns the device time that requests take, in seconds a second.
     fn busy(&self, op: Op, per_s: Option<f64>, size_kib: Option<f64>) -> f64 {
         let Some(per_s) = positive(per_s) else { return 0.0 };
         per_s * self.model.cost(op, len_bytes(size_kib.unwrap_or(0.0))).as_secs_f64()
     }
 
-    /// How long a request of that many KiB takes on the idle device, in milliseconds; `None` where the model does not
-    /// know. Always positive.
+    /// Returns the latency of a request of `size_kib` on the idle device, in milliseconds, always above 0; `None` if
+    /// the model does not know it.
     #[must_use]
     pub(crate) fn unloaded_ms(&self, direction: Direction, size_kib: f64) -> Option<f64> {
         let (op, latency_ns) = match direction {
@@ -160,7 +160,7 @@ impl Capacity {
         finite(all_ns / NS_PER_MS).filter(|ms| *ms > 0.0)
     }
 
-    /// The request rate of this kind of load at which the device is full, given U above 0.
+    /// Returns the rate at which this kind of load fills the device, in requests a second; `None` unless U is above 0.
     #[must_use]
     pub(crate) fn full_requests_per_s(columns: &Columns, capacity_use: f64) -> Option<f64> {
         let per_s = columns.requests_per_s()?;
@@ -169,8 +169,8 @@ impl Capacity {
 }
 
 impl Idle {
-    /// Of a simulated device, whose small reads take `read_ns` with everything. Latencies there are medians of a
-    /// lognormal; `await` is a mean, exp(sigma^2 / 2) longer.
+    /// Returns the latencies of a simulated device; its small reads take `read_ns`, the network included. Latencies
+    /// there are medians of a lognormal; `await` is a mean, longer by the factor exp(sigma^2 / 2).
     fn of_device(spec: &DeviceSpec, read_ns: Option<f64>) -> Idle {
         let mean = (spec.latency.sigma * spec.latency.sigma / 2.0).exp();
         let network_ns = spec.network_rtt_ns as f64;
@@ -178,10 +178,11 @@ impl Idle {
         let write_ns = if spec.hdd.is_some() { read_ns } else { Some(spec.latency.write_ns * mean) };
         let channels = match (spec.channels.independent && spec.hdd.is_none(), spec.channels.count) {
             (true, Some(count)) => f64::from(count.max(1)),
-            // As the simulator counts them.
+            // As the simulator computes them.
             (true, None) => (spec.rates.read_iops * spec.latency.read_ns / 1e9).ceil().clamp(1.0, 256.0),
             (false, _) => 1.0,
         };
+
         let inside = Inside {
             model: DiskModel::of_device(spec).config().model,
             channels,
@@ -195,7 +196,7 @@ impl Idle {
 }
 
 impl Inside {
-    /// How long a request that is alone takes.
+    /// Returns the latency of a request that is alone, in ns.
     fn pass_ns(&self, op: Op, latency_ns: f64, len: f64) -> f64 {
         let spread = (len / self.stripe_bytes).ceil().clamp(1.0, self.channels);
         let is_buffered = op == Op::Write && self.are_writes_buffered;
@@ -209,7 +210,7 @@ fn cost_ns(model: &CostModel, op: Op, len_bytes: u32) -> f64 {
     model.cost(op, len_bytes).as_secs_f64() * 1e9
 }
 
-/// How long one request takes to pass a limit at its burst rate, in ns.
+/// Returns the time that one request takes to pass a limit at its burst rate, in ns.
 fn pass_ns(cap: &CapSpec, len_bytes: f64) -> f64 {
     let units = match cap.unit {
         CapUnit::Bytes => len_bytes,
@@ -219,9 +220,10 @@ fn pass_ns(cap: &CapSpec, len_bytes: f64) -> f64 {
     units / cap.burst_per_s * 1e9
 }
 
-/// Of so many intervals with a full device the rates are kept.
+/// Most intervals with a full device whose rates are kept.
 const FULL_MOST: usize = 16;
-/// Intervals are alike whose shares of writes differ by less, and whose mean sizes by a lesser factor.
+/// Bounds for like intervals: their shares of writes differ by less than this, their mean sizes by less than this
+/// factor.
 const LIKE_WRITE_SHARE: f64 = 0.15;
 const LIKE_SIZE_FACTOR: f64 = 2.0;
 /// Factor by which a rate exceeds that of a device taken for full, from which that one was not full.
@@ -232,7 +234,7 @@ const QUEUED_LEAST: f64 = 4.0;
 /// Upper bound of U above which it tells nothing.
 const BOUND_MOST: f64 = 0.9;
 
-/// What a full device did.
+/// The load of a full device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Full {
     per_s: f64,
@@ -253,7 +255,7 @@ impl Full {
     }
 }
 
-/// The highest rates of a device so far. Bounded: beside them, those of 16 intervals in which it was full.
+/// The highest rates of a device so far, and the loads of the latest 16 intervals in which it was full.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peaks {
     full: VecDeque<Full>,
@@ -265,7 +267,7 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// Notes an interval with this mean number of requests under way; one in which nothing was done does not count.
+    /// Records an interval with this mean number of requests under way; one without requests does not count.
     pub fn note(&mut self, columns: &Columns, under_way: Option<f64>) {
         if positive(columns.requests_per_s()).is_none() {
             return;
@@ -282,7 +284,7 @@ impl Peaks {
         }
     }
 
-    /// Notes an interval in which the device was full: requests waited, and nothing says that it was slower than usual.
+    /// Records an interval in which the device was judged saturated.
     pub(crate) fn note_full(&mut self, columns: &Columns) {
         if let Some(full) = Full::of(columns) {
             if self.full.len() == FULL_MOST {
@@ -292,8 +294,8 @@ impl Peaks {
         }
     }
 
-    /// The part of what the device did when it was full with a like load; above 1 where it does more now. `None` where
-    /// it was never seen so.
+    /// Returns the request rate over the highest one when the device was full with a like load; above 1, without bound,
+    /// if it does more now. `None` if it was never full with a like load.
     #[must_use]
     pub(crate) fn use_of_full(&self, columns: &Columns) -> Option<f64> {
         let now = Full::of(columns)?;
@@ -310,9 +312,9 @@ impl Peaks {
         self.use_of_full(columns).map(|share| share.min(1.0)).or_else(bound)
     }
 
-    /// The part of the highest seen, 0 to 1 for an interval that was noted; `None` before there are two intervals to
-    /// compare. Of the four rates the one that is nearest to its highest counts: directions are not added, since they
-    /// need not have had their highest together.
+    /// Returns the share of the highest rates seen, 0 to 1 for an interval that was recorded; `None` before there are
+    /// two intervals to compare. Of the four rates the one nearest to its highest counts: directions are not added,
+    /// since they need not have had their highest rates together.
     #[must_use]
     pub fn capacity_use(&self, columns: &Columns) -> Option<f64> {
         if self.intervals < 2 || columns.requests_per_s().is_none() {
@@ -340,12 +342,12 @@ fn rates(columns: &Columns) -> [f64; 4] {
 }
 
 impl Columns {
-    /// Mean read in KiB: given, or bytes over requests.
+    /// Returns the mean size of a read in KiB: as given, else bytes over requests, else the mean of all requests.
     pub(super) fn read_size(&self) -> Option<f64> {
         size(self.read_size_kib, self.reads_per_s, self.read_kib_per_s, self.size_kib)
     }
 
-    /// Mean write in KiB: given, or bytes over requests.
+    /// Returns the mean size of a write in KiB, found as in [`Columns::read_size`].
     pub(super) fn write_size(&self) -> Option<f64> {
         size(self.write_size_kib, self.writes_per_s, self.write_kib_per_s, self.size_kib)
     }
@@ -356,7 +358,7 @@ fn size(given: Option<f64>, per_s: Option<f64>, kib_per_s: Option<f64>, of_all: 
     positive(given).or_else(quotient).or(of_all)
 }
 
-/// Saturates: what is longer than 4 GiB is taken as 4 GiB, NaN as 0.
+/// Converts KiB to bytes. Saturates at 4 GiB; NaN becomes 0.
 fn len_bytes(size_kib: f64) -> u32 {
     (size_kib * BYTES_PER_KIB).round() as u32
 }
@@ -394,7 +396,7 @@ mod tests {
 
     #[test]
     fn use_of_presets() {
-        // Disk; reads and writes a second of so many KiB; U in percent.
+        // Disk; reads a second and their KiB, writes a second and their KiB; U in percent.
         let cases = [
             ("i3en.3xlarge", (7_246.0, 4.0, 0.0, 0.0), 3.0),
             ("i3en.3xlarge", (257_024.0, 4.0, 0.0, 0.0), 100.0),
@@ -458,7 +460,7 @@ mod tests {
         let long = load(100.0, 1024.0, 0.0, 0.0);
         peaks.note(&long, alone);
         assert_eq!(peaks.capacity_use(&long), Some(1.0), "by bytes");
-        // What was done with requests waiting is more than a peak, for what is like it.
+        // The rate with requests waiting counts before the peaks, for like loads.
         peaks.note_full(&high);
         assert_eq!((peaks.use_of_full(&low), peaks.use_of_full(&long)), (Some(0.25), None));
         assert_eq!(peaks.use_of_full(&load(0.0, 0.0, 500.0, 4.0)), None);

@@ -1,13 +1,14 @@
-//! Two stretches of time of one device beside each other: what changed, and which explanations that leaves.
+//! Two periods of one device, compared: what changed, and which explanations that leaves.
 //!
 //! # Why
-//! "30 % more writes at the same `%util`: what does that prove?" Not what was believed. A table of two columns invites
-//! the reader to find what he looks for; here each usual explanation has its evidence for and against it, in figures.
+//! "30 % more writes at the same `%util`: what does that prove?" Less than people believe. In a table of two columns a
+//! reader finds the explanation that he expects; here each usual explanation has evidence for and against it, in
+//! figures.
 //!
 //! # How it works
-//! A [`Side`] is the mean over one interval or more: rates by time, `await` and sizes by requests. [`compare`] sets two
-//! of them beside each other, notes what misleads in them ([`Comparison::findings`]) and weighs five hypotheses
-//! (`hypotheses.rs`). Evidence is strong or weak; the judgement follows from it by one rule:
+//! A [`Side`] is the mean over one interval or more: rates by time, `await` and sizes by requests. [`compare`] compares
+//! two of them, lists misleading figures ([`Comparison::findings`]) and weighs five hypotheses (`hypotheses.rs`).
+//! Evidence is strong or weak; the judgement follows from it by one rule:
 //!
 //! | evidence | judgement |
 //! |---|---|
@@ -20,8 +21,8 @@
 //! Evidence does not depend on which side is named first.
 //!
 //! # Limits
-//! Columns end at the device: of programs, file systems and networks above it they tell only what is left. U counts
-//! only where it comes from a model of the disk. Means over many intervals hide what happens within them.
+//! Columns end at the device: an explanation above it (programs, file systems, networks) follows only by exclusion. U
+//! counts only if it comes from a model of the disk. Means over many intervals hide changes within them.
 //!
 //! # Example
 //! 16,597 writes a second at 0.14 ms and 96 %util, then 21,357 at 0.07 ms and 98 %: that the disk was at its limit is
@@ -42,16 +43,16 @@ use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark, Verdict};
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
-/// A stretch of time of a device: means over its intervals.
+/// A period of a device: means over its intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
-    /// Where it comes from, such as a file and a range.
+    /// The source, such as a file and a range.
     pub name: String,
-    /// The device.
+    /// The device's name.
     pub device: String,
-    /// Intervals that it is the mean of.
+    /// Number of intervals.
     pub intervals: usize,
-    /// How long they lasted together, in seconds; `None` where one does not say.
+    /// Total length of the intervals in seconds; `None` if one is not known.
     pub duration_s: Option<f64>,
     /// Whether it is the mean since the start of the host.
     pub is_since_boot: bool,
@@ -59,17 +60,17 @@ pub struct Side {
     pub columns: Columns,
     /// Means of the CPUs' shares.
     pub cpu: Option<CpuShares>,
-    /// Mean of U where it comes from a model of the disk.
+    /// Mean of U over intervals where it comes from a model of the disk.
     pub capacity_use: Option<f64>,
     /// Mean of S.
     pub saturation: Option<f64>,
-    /// What most of its time was judged; `None` where nothing was.
+    /// The verdict that held longest; `None` without any.
     pub verdict: Option<Verdict>,
 }
 
 impl Side {
-    /// The mean of all intervals that have columns of `device`; `None` where there is none. An interval that begins
-    /// with the start of the host counts only if it is the only one.
+    /// Returns the mean of all intervals that have columns of `device`; `None` if there is none. Intervals that begin
+    /// with the start of the host count only if there are no others.
     #[must_use]
     pub fn of(name: &str, observed: &[Observed], device: &str) -> Option<Side> {
         let find = |observed: &'_ &Observed| {
@@ -80,6 +81,7 @@ impl Side {
         if found.iter().any(|observed| !observed.is_since_boot) {
             found.retain(|observed| !observed.is_since_boot);
         }
+
         let weight = |observed: &Observed| observed.duration_s.filter(|seconds| *seconds > 0.0).unwrap_or(1.0);
         let judged = || {
             found.iter().filter_map(|observed| {
@@ -88,6 +90,7 @@ impl Side {
             })
         };
         judged().next()?;
+
         let columns: Vec<(f64, Columns)> = judged().map(|(weight, judged)| (weight, judged.interval.columns)).collect();
         let modelled = judged().filter(|(_, judged)| matches!(judged.capacity_basis, Basis::Model(_)));
         let cpu = |pick: fn(&CpuShares) -> f64| {
@@ -115,7 +118,7 @@ impl Side {
     }
 }
 
-/// The verdict with the most weight.
+/// Returns the verdict with the most weight.
 fn most(verdicts: impl Iterator<Item = (f64, Verdict)>) -> Option<Verdict> {
     let mut weights: BTreeMap<Verdict, f64> = BTreeMap::new();
     for (weight, verdict) in verdicts {
@@ -124,7 +127,7 @@ fn most(verdicts: impl Iterator<Item = (f64, Verdict)>) -> Option<Verdict> {
     weights.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(verdict, _)| verdict)
 }
 
-/// The mean of what is known, by weight.
+/// Returns the weighted mean of the known values.
 fn mean(values: impl Iterator<Item = (f64, Option<f64>)>) -> Option<f64> {
     let known = values.filter_map(|(weight, value)| value.filter(|value| value.is_finite()).map(|v| (weight, v)));
     let sums = known.map(|(weight, value)| (weight, weight * value));
@@ -135,7 +138,7 @@ fn mean(values: impl Iterator<Item = (f64, Option<f64>)>) -> Option<f64> {
 fn mean_columns(columns: &[(f64, Columns)]) -> Columns {
     type Pick = fn(&Columns) -> Option<f64>;
     let by_time = |pick: Pick| mean(columns.iter().map(|(weight, columns)| (*weight, pick(columns))));
-    // What is a mean over requests counts by how many there were.
+    // A mean over requests is weighted by their number.
     let by_requests = |pick: Pick, rate: Pick| {
         let requests = |(weight, columns): &(f64, Columns)| weight * rate(columns).unwrap_or(1.0);
         mean(columns.iter().map(|entry| (requests(entry), pick(&entry.1))))
@@ -144,6 +147,7 @@ fn mean_columns(columns: &[(f64, Columns)]) -> Columns {
         (Some(merges), Some(requests)) if merges + requests > 0.0 => Some(100.0 * merges / (merges + requests)),
         _ => by_time(printed),
     };
+
     let (reads, writes): (Pick, Pick) = (|c| c.reads_per_s, |c| c.writes_per_s);
     let (discards, flushes): (Pick, Pick) = (|c| c.discards_per_s, |c| c.flushes_per_s);
     let all: Pick = Columns::requests_per_s;
@@ -180,21 +184,21 @@ fn mean_columns(columns: &[(f64, Columns)]) -> Columns {
     }
 }
 
-/// What is known beside the columns.
+/// Knowledge beside the columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
-    /// What the device is; `None` where nothing says.
+    /// What the device is; `None` if not known.
     pub facts: Option<DeviceFacts>,
-    /// A rate that a graph shows for side A, whose unit is to be checked.
+    /// A rate that a graph shows for side A, to find the graph's unit.
     pub graph_rate: Option<f64>,
 }
 
-/// Two sides of one device.
+/// The comparison of two sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The device.
+    /// The device of the first side.
     pub device: String,
     /// The first side.
     pub a: SideName,
@@ -202,22 +206,22 @@ pub struct Comparison {
     pub b: SideName,
     /// All judgements in one line.
     pub answer: String,
-    /// What was done on both sides: iostat's keys, then ours. What neither side did is left out.
+    /// The figures of both sides: iostat's keys, then ours. Figures that are 0 or missing on both are left out.
     pub columns: Vec<Change>,
-    /// What the figures may make a reader believe wrongly, and whether they agree with themselves.
+    /// Wrong conclusions that the figures invite, and whether the figures agree with each other.
     pub findings: Vec<Remark>,
     /// The hypotheses, in a fixed order: `saturated`, `flush-pressure`, `throttled`, `remote`, `above-the-disk`.
     pub hypotheses: Vec<Hypothesis>,
 }
 
-/// Where a side comes from.
+/// The source of a side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideName {
-    /// A file, a range.
+    /// The source, such as a file and a range.
     pub name: String,
-    /// Intervals that it is the mean of.
+    /// Number of intervals.
     pub intervals: usize,
-    /// How long they lasted together, in seconds.
+    /// Total length of the intervals in seconds; `None` if one is not known.
     pub duration_s: Option<f64>,
 }
 
@@ -230,28 +234,28 @@ pub struct Change {
     pub a: Option<f64>,
     /// On the second side.
     pub b: Option<f64>,
-    /// The second over the first; `None` where one is not known or the first is 0.
+    /// The second over the first; `None` if one is not known or the first is 0.
     pub ratio: Option<f64>,
 }
 
-/// What is left of a hypothesis.
+/// The judgement on a hypothesis; the module's table says how it follows from the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// The figures contradict it.
+    /// Strong evidence speaks against it, and none for it.
     Refuted,
-    /// More speaks against it than for it.
+    /// More evidence speaks against it than for it, all of it weak.
     Unlikely,
-    /// Nothing speaks against it that would not be outweighed.
+    /// At least as much evidence speaks for it as against it, all of it weak.
     Possible,
-    /// The figures ask for it.
+    /// Strong evidence speaks for it, and none against it.
     Likely,
-    /// They say nothing, or contradict each other.
+    /// There is no evidence, or strong evidence both for and against it.
     CannotBeTold,
 }
 
 impl Judgement {
-    /// In words.
+    /// Returns the judgement in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -264,25 +268,24 @@ impl Judgement {
     }
 }
 
-/// An explanation with what speaks for and against it.
+/// An explanation with the evidence for and against it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hypothesis {
     /// `saturated`, `flush-pressure`, `throttled`, `remote` or `above-the-disk`.
     pub code: &'static str,
-    /// What it claims, in a few words.
+    /// The claim, in a few words.
     pub claim: &'static str,
-    /// What is left of it.
+    /// The judgement.
     pub judgement: Judgement,
     /// The evidence that decided.
     pub reason: String,
-    /// Sentences with figures.
+    /// The evidence for it: sentences with figures.
     pub evidence_for: Vec<String>,
-    /// Sentences with figures.
+    /// The evidence against it: sentences with figures.
     pub evidence_against: Vec<String>,
 }
 
-/// Sets two sides of a device against each other. Sides of two devices can be compared too; `device` is then the
-/// first's.
+/// Compares two sides of a device, or of two devices; `device` of the result is the first side's.
 #[must_use]
 pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
     let pair = Pair { a, b };
@@ -299,7 +302,7 @@ pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
     }
 }
 
-/// "Refuted: saturated. Likely: ..."
+/// Formats all judgements in one line: "Likely: throttled. Refuted: saturated."
 fn answer(hypotheses: &[Hypothesis]) -> String {
     let order = [
         ("Likely", Judgement::Likely),
@@ -334,7 +337,7 @@ fn changes(a: &Side, b: &Side) -> Vec<Change> {
 }
 
 impl Comparison {
-    /// As tables and paragraphs: columns, findings, hypotheses.
+    /// Renders the comparison as tables and paragraphs: columns, findings, hypotheses, the answer.
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let source = |letter: &str, side: &SideName| {
@@ -342,12 +345,14 @@ impl Comparison {
             let plural = if side.intervals == 1 { "" } else { "s" };
             Block::Text(format!("{letter}: {}, {} interval{plural}{length}", side.name, side.intervals))
         };
+
         let figure = |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.2}"));
         let row = |change: &Change| {
             let ratio = change.ratio.map_or(String::new(), |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)));
             [change.column.to_owned(), figure(change.a), figure(change.b), ratio]
         };
         let columns = Table::new("", ["", "A", "B", "change"], self.columns.iter().map(row));
+
         let findings = self.findings.iter().map(|finding| Block::Text(finding.message.clone()));
         let sides = [source("A", &self.a), source("B", &self.b), columns.into()];
         let mut sections = vec![
@@ -376,7 +381,7 @@ impl Hypothesis {
     }
 }
 
-/// Both sides, and the figures that hypotheses ask for.
+/// Both sides, with methods for the figures that hypotheses use.
 struct Pair<'a> {
     a: &'a Side,
     b: &'a Side,
@@ -390,12 +395,12 @@ struct Two {
 }
 
 impl Two {
-    /// The second over the first; infinite where only the first is 0.
+    /// Returns the second over the first; infinite if only the first is 0.
     fn ratio(self) -> f64 {
         if self.a == self.b { 1.0 } else { self.b / self.a }
     }
 
-    /// Whether both differ by at most `part` of the larger.
+    /// Returns whether both differ by at most `part` of the larger.
     fn is_within(self, part: f64) -> bool {
         (self.a - self.b).abs() <= part * self.a.abs().max(self.b.abs())
     }
@@ -436,7 +441,7 @@ impl Pair<'_> {
     }
 }
 
-/// A change in words: `29 % more`, `4 % less`, `as much`.
+/// Formats a change: `29 % more`, `4 % less`, `as before`.
 fn change_words(two: Two, more: &str, less: &str) -> String {
     let percent = 100.0 * (two.ratio() - 1.0);
     match percent {
@@ -447,7 +452,7 @@ fn change_words(two: Two, more: &str, less: &str) -> String {
     }
 }
 
-/// KiB/s in MiB/s, as iostat's figures are.
+/// Formats a rate in KiB/s, in binary units as iostat's are.
 fn mib(kib_per_s: f64) -> String {
     plimsoll_figures::units::format_throughput_binary(kib_per_s * 1024.0)
 }

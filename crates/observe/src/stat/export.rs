@@ -1,19 +1,19 @@
 //! Shows scheduler classes of running programs to stock `iostat`, as devices.
 //!
 //! # Why
-//! Dashboards and habits are made of iostat. It reads devices of programs from a directory (`iostat -f DIR`, or `+f`
-//! for them beside the disks; since sysstat 12.2), so classes can be seen without another tool.
+//! Dashboards and habits are built on iostat. It reads devices of programs from a directory (`iostat -f DIR`, or `+f`
+//! for both these and the disks; since sysstat 12.2), so that it shows classes without another tool.
 //!
 //! # How it works
-//! For each class that was used on a disk there is `DIR/block/PROGRAM-PID-CLASS/stat` with the 11 counts of
+//! For each used class on a disk there is `DIR/block/PROGRAM-PID-CLASS/stat` with the 11 counts of
 //! `/sys/block/NAME/stat`; with several disks the name ends in `-dN`. `DIR/diskstats` has the same in the form of
 //! `/proc/diskstats`: iostat reads it with `-p ALL` only (seen with strace of 12.6.1). Files are replaced as a whole.
-//! Counts only grow: where a program begins to count anew, its counts are added to what was there. Classes of programs
-//! that ended disappear.
+//! Counts only grow: if a program begins to count anew, its counts are added to the old ones. Classes of programs that
+//! ended disappear.
 //!
 //! | count | is |
 //! |---|---|
-//! | reads, sectors, time of reads | as the program counts; time is from being queued until it was back |
+//! | reads, sectors, time of reads | as the program counts; time is from queueing to completion |
 //! | writes | the same; flushes, discards and allocations count as writes |
 //! | merges | 0: the scheduler does not merge |
 //! | under way | requests queued and in the device |
@@ -22,9 +22,8 @@
 //!
 //! # Limits
 //! `%util` is an upper bound: requests that overlap are counted one after the other until the interval is full.
-//! `aqu-sz` counts requests when they come back. iostat's first report divides by the time since the host began, not
-//! the program (`-y` leaves it out). With the exporter the directory goes empty, so that nothing old looks like an idle
-//! class.
+//! `aqu-sz` counts requests when they complete. iostat's first report divides by the time since the host began, not
+//! the program (`-y` leaves it out). The exporter empties the directory when it ends, so that no old class looks idle.
 //!
 //! # Example
 //! ```
@@ -54,10 +53,10 @@ use plimsoll::sys::diskstats::SECTOR_BYTES;
 
 use super::programs::is_used;
 
-/// The file that says whose directory it is; held locked while it is in use.
+/// The file that marks a directory as an exporter's; held locked while the directory is in use.
 const MARK: &str = ".plimsoll-export";
 
-/// Longest part of a name that a program or class gives: iostat cuts names.
+/// Most characters of a device name that come from one name of a program or class: iostat cuts names.
 const PART_MAX_CHARS: usize = 32;
 
 /// A class on a disk: process, disk, class.
@@ -75,9 +74,9 @@ pub struct Export {
 #[derive(Debug)]
 struct Device {
     name: String,
-    /// What the program said last.
+    /// The latest totals of the program.
     said: Totals,
-    /// What has been shown.
+    /// The totals shown to iostat, which never fall.
     shown: Totals,
     busy_ns: u64,
     under_way: u64,
@@ -93,21 +92,23 @@ fn totals(class: &ClassMetrics) -> Totals {
 }
 
 impl Export {
-    /// Takes `directory`, which is made unless it is there, in one that is.
+    /// Takes `directory` and empties it. If it does not exist, creates it in its parent, which must exist.
     ///
     /// # Errors
-    /// `AlreadyExists` where it holds anything that no exporter left there, `ResourceBusy` where another exporter has
-    /// it, and what else the system says; each with the path.
+    /// `AlreadyExists` if it is not empty and has no exporter's mark, `ResourceBusy` if another exporter uses it, and
+    /// errors of the file system; each with the path.
     pub fn create(directory: &Path) -> io::Result<Export> {
         let failed = |error: io::Error| told(&error, directory);
         if !directory.is_dir() {
             fs::create_dir(directory).map_err(failed)?;
         }
+
         let path = directory.join(MARK);
         if !path.exists() && fs::read_dir(directory).map_err(failed)?.next().is_some() {
             let reason = "is not empty, and no exporter's: name an empty directory, or one that is not there";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} {reason}", directory.display())));
         }
+
         let mark = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
         match mark.try_lock() {
             Ok(()) => {}
@@ -117,16 +118,18 @@ impl Export {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
             }
         }
+
         let export = Export { directory: directory.to_owned(), _mark: mark, devices: BTreeMap::new() };
         export.clear().map_err(failed)?;
         fs::create_dir_all(directory.join("block")).map_err(failed)?;
         Ok(export)
     }
 
-    /// Shows the counters of `programs`, of all that there are. Classes of others disappear.
+    /// Shows the counters of `programs`, which must be all of them: classes of other programs disappear.
     ///
     /// # Errors
-    /// What the system says, with the path; what was shown before stays, and the next call may succeed.
+    /// Errors of the file system, with the path; files not yet replaced keep their old text, and the next call may
+    /// succeed.
     pub fn publish(&mut self, programs: &[ProgramMetrics]) -> io::Result<()> {
         self.publish_at(programs, Instant::now())
     }
@@ -148,6 +151,7 @@ impl Export {
                 }
             }
         }
+
         let gone: Vec<Key> = self.devices.keys().filter(|key| !there.contains(*key)).cloned().collect();
         for device in gone.iter().filter_map(|key| self.devices.remove(key)) {
             remove_device(&self.directory.join("block").join(device.name));
@@ -155,7 +159,7 @@ impl Export {
         self.write().map_err(|error| told(&error, &self.directory))
     }
 
-    /// A name that no other class has.
+    /// Returns a name that no other class has.
     fn name(&self, program: &ProgramMetrics, disk: u16, class: &str) -> String {
         let number = if program.disks.len() > 1 { format!("-d{disk}") } else { String::new() };
         let plain = format!("{}-{}-{}{number}", part(&program.program), program.pid, part(class));
@@ -178,14 +182,14 @@ impl Export {
         self.replace(&self.directory.join("diskstats"), &text)
     }
 
-    /// Whoever reads sees the old text or the new one.
+    /// Replaces a file, so that a reader sees the old text or the new one.
     fn replace(&self, path: &Path, text: &str) -> io::Result<()> {
         let new = self.directory.join(".new");
         fs::write(&new, text)?;
         fs::rename(new, path)
     }
 
-    /// Removes what an exporter before this one, or this one, has written.
+    /// Removes the files of this exporter, or of an earlier one.
     fn clear(&self) -> io::Result<()> {
         let block = self.directory.join("block");
         for entry in fs::read_dir(&block).into_iter().flatten() {
@@ -203,12 +207,12 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // Nobody is left to be told; the next exporter tries again.
+        // An error has no receiver here; the next exporter tries again.
         let _ = self.clear();
     }
 }
 
-/// Only what an exporter has put there; a directory with more in it stays.
+/// Removes a device's directory, unless it contains other files than an exporter's.
 fn remove_device(directory: &Path) {
     let _ = fs::remove_file(directory.join("stat"));
     let _ = fs::remove_dir(directory);
@@ -221,7 +225,7 @@ fn told(error: &io::Error, directory: &Path) -> io::Error {
 impl Device {
     fn new(name: String, class: &ClassMetrics, now: Instant) -> Device {
         let said = totals(class);
-        // How much of the time before was busy nobody knows; iostat's first report is of no use anyway.
+        // The busy time before now is not known; iostat's first report is useless anyway.
         let mut device = Device { name, said, shown: said, busy_ns: 0, under_way: 0, at: now };
         device.under_way = class.queued.saturating_add(class.in_flight);
         device
@@ -240,7 +244,7 @@ impl Device {
         (self.said, self.at) = (next, now);
     }
 
-    /// In the order of `/sys/block/NAME/stat`.
+    /// Formats the counts in the order of `/sys/block/NAME/stat`.
     fn counts(&self) -> String {
         let [reads, read_bytes, read_ns, writes, written_bytes, write_ns] = self.shown;
         let (sectors, ms) = (|bytes: u64| bytes / SECTOR_BYTES, |ns: u64| ns / 1_000_000);
@@ -257,7 +261,7 @@ impl Device {
     }
 }
 
-/// A part of a device's name: one word, and nothing that iostat or a file system takes for something else.
+/// Turns a name into a part of a device's name: one word, safe for iostat and for a file system.
 fn part(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
     let part: String = text.chars().take(PART_MAX_CHARS).map(plain).collect();

@@ -1,11 +1,11 @@
-//! Reads what was saved: our own recordings, and what other programs left of a host.
+//! Reads saved figures: our own recordings, and files of other programs.
 //!
 //! # Why
 //! The disks that matter are rarely at hand. A support bundle has the text of an `iostat` in some locale, a file of
-//! `/proc/diskstats` samples, a JSON document that ends in the middle. What stands in it is judged as if it were live.
+//! `/proc/diskstats` samples, a JSON document that ends in the middle. Their figures are judged like live ones.
 //!
 //! # How it works
-//! Nobody says what a file is; it is recognised:
+//! The content of a file decides how it is read:
 //!
 //! | file | becomes |
 //! |---|---|
@@ -16,23 +16,22 @@
 //! | JSON of iostat, also cut off, also several documents | the same |
 //!
 //! **Times.** A sample begins with a line of `date`, seconds (milliseconds, nanoseconds) since 1970, `/proc/uptime` or
-//! a separator such as `zzz ***`, or where a device's name comes again. A time may also stand before each line, as `ts`
-//! and journals write it, of samples and of iostat's text. Intervals last from stamp to stamp; without stamps as
-//! [`ReadOptions::interval_s`] says; else their length is unknown, and of samples so is every rate of a device that did
-//! something. Local times without a zone are taken as UTC.
+//! a separator such as `zzz ***`, or where a device's name repeats. Lines of samples and of iostat's text may also each
+//! begin with a time, as `ts` and journals write it. Intervals last from stamp to stamp; without stamps they last
+//! [`ReadOptions::interval_s`]; else their length is unknown, and with samples so is every rate of a device that did
+//! any work. Local times without a zone are taken as UTC.
 //!
 //! **Since boot.** iostat's first report is of the time since boot unless `-y` was given, which its output does not
-//! say. So the first report after a banner line (`Linux 6.1.0 (host) ...`), and the first of a JSON document, counts as
-//! since boot, unless the command line stands above it with `-y`, or [`ReadOptions::is_first_an_interval`] is set. A
-//! text without a banner is one that somebody cut out: it counts as an interval.
+//! show. So the first report after a banner line (`Linux 6.1.0 (host) ...`), and the first of a JSON document, counts
+//! as since boot, unless the text shows the command line with `-y` above it, or [`ReadOptions::is_first_an_interval`]
+//! is set. A text without a banner is an excerpt: its first report counts as an interval.
 //!
-//! **Several files** are read in order. Samples of neighbouring files are one series, so that a directory of snapshots
-//! is read as what it is.
+//! **Several files** are read in order. Samples of neighbouring files are one series, as in a directory of snapshots.
 //!
 //! # Limits
-//! What cannot be read is left out, and [`Recorded::notes`] tells; a column that is not there, `nan` or negative is
-//! unknown, never 0. Group lines (`iostat -g`) are sums of others and left out, unless there is nothing else. Writes
-//! that iostat prints added to discards (`kB_w+d/s`) are unknown. Compressed files are refused.
+//! Unreadable parts are left out, with a note in [`Recorded::notes`]; a missing, `nan` or negative column is unknown,
+//! never 0. Group lines (`iostat -g`) are sums of others and left out, unless there are no others. Writes that iostat
+//! prints added to discards (`kB_w+d/s`) are unknown. Compressed files are refused.
 //!
 //! # Example
 //! ```
@@ -56,58 +55,58 @@ use super::readers::recognise::Kind;
 use super::readers::{Notes, ReadOptions, diskstats_text, iostat_json, iostat_text, recognise};
 use super::{DeviceFacts, Facts, Interval, record};
 
-/// What was read.
+/// Saved figures of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
-    /// Where it comes from: the files, what they are, and the host where they tell.
+    /// The files, their kinds, and the host if known.
     pub origin: String,
-    /// In the order of the files.
+    /// The intervals, in the order of the files.
     pub intervals: Vec<Interval>,
-    /// What the devices are, as far as a file says; of texts: which are partitions, by their names.
+    /// Facts about the devices, as far as a recording has them; else partitions are known by their names.
     pub facts: Facts,
-    /// What could not be read, and what was assumed: a sentence each, with file and line.
+    /// Parts that could not be read, and assumptions: a sentence each, with the file and, if known, the line.
     pub notes: Vec<String>,
 }
 
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FromError {
-    /// Nothing is in it.
+    /// The file is empty.
     #[error("{file}: the file is empty: expected {EXPECTED}")]
     Empty {
-        /// Its name.
+        /// The file's name.
         file: String,
     },
-    /// It is another program's.
+    /// The file is of another kind, or a recording that cannot be read.
     #[error("{file}: looks like {looks_like}: {remedy}")]
     Other {
-        /// Its name.
+        /// The file's name.
         file: String,
-        /// Whose.
+        /// The kind of file that it looks like.
         looks_like: String,
         /// What to do.
         remedy: String,
     },
-    /// It begins like something known, and nothing of it can be read.
+    /// The file begins like a known kind, and nothing of it can be read.
     #[error("{file}:{line}: {reason}")]
     Line {
-        /// Its name.
+        /// The file's name.
         file: String,
-        /// Where, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// What is wrong, what was expected, what to do.
         reason: String,
     },
 }
 
-/// What a message calls all that is read.
+/// All kinds of files that are read, for messages.
 const EXPECTED: &str =
     "a recording of `plimsoll stat --record`, samples of /proc/diskstats, or text or JSON of `iostat`";
 
-/// Reads a file. `name` is what messages call it; of `/sys/block/NAME/stat` it says which device that is.
+/// Reads a file. `name` is its name in messages; for `/sys/block/NAME/stat` it also names the device.
 ///
 /// # Errors
-/// [`FromError`] where nothing of it can be read.
+/// [`FromError`] if nothing of the file can be read.
 pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded, FromError> {
     read_each([(name, bytes)].into_iter(), options)
 }
@@ -115,7 +114,7 @@ pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded,
 /// Reads several files in order, given by name and content; samples of neighbouring ones are one series.
 ///
 /// # Errors
-/// [`FromError`] of the first file of which nothing can be read.
+/// [`FromError`] for the first file of which nothing can be read.
 pub fn read_all(files: &[(String, Vec<u8>)], options: &ReadOptions) -> Result<Recorded, FromError> {
     read_each(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())), options)
 }
@@ -132,18 +131,19 @@ fn read_each<'a>(
     Ok(collected.finish())
 }
 
-/// What was read so far.
+/// The figures of the files read so far.
 #[derive(Default)]
 struct Collected {
     options: ReadOptions,
     recorded: Recorded,
     origins: Vec<String>,
-    /// Samples of the last files, which the next file may go on with, and the first of these.
+    /// Samples of the latest files, which the next file may continue, and the name of the first of these files.
     samples: Vec<Sample>,
     samples_of: String,
 }
 
 impl Collected {
+    /// Reads a file.
     fn add(&mut self, name: &str, bytes: &[u8]) -> Result<(), FromError> {
         let mut notes = Notes::of(name);
         let text = String::from_utf8_lossy(bytes);
@@ -154,6 +154,7 @@ impl Collected {
         } else if !is_sample {
             self.end_series();
         }
+
         let file = || name.to_owned();
         let other = |(looks_like, remedy): (&str, &str)| FromError::Other {
             file: file(),
@@ -191,6 +192,7 @@ impl Collected {
                 format!("/sys/block/{device}/stat")
             }
         };
+
         if matches!(text, Cow::Owned(_)) && kind != Kind::Record {
             notes.file("some bytes are no UTF-8: replaced");
         }
@@ -212,7 +214,7 @@ impl Collected {
         Ok(of_host("recording", host.map(|host| format!("{}, Linux {}, {} CPU", host.name, host.kernel, host.cpus))))
     }
 
-    /// Makes intervals of the samples so far.
+    /// Turns the samples so far into intervals.
     fn end_series(&mut self) {
         let samples = std::mem::take(&mut self.samples);
         if !samples.is_empty() {
@@ -234,7 +236,7 @@ impl Collected {
     }
 }
 
-/// The intervals, if there is a device in one of them.
+/// Returns the intervals, or an error if none of them has a device.
 fn with_devices(name: &str, intervals: Vec<Interval>, what: &str, text: &str) -> Result<Vec<Interval>, FromError> {
     if intervals.iter().any(|interval| !interval.devices.is_empty()) {
         return Ok(intervals);
@@ -247,7 +249,7 @@ fn of_host(what: &str, host: Option<String>) -> String {
     host.map_or_else(|| what.to_owned(), |host| format!("{what} of {host}"))
 }
 
-/// The device that `/sys/block/NAME/stat` or `NAME.stat` is of.
+/// Returns the device of `/sys/block/NAME/stat` or `NAME.stat`.
 fn device_of(name: &str) -> &str {
     let path = Path::new(name);
     let parent = path.parent().filter(|_| path.file_name().and_then(OsStr::to_str) == Some("stat"));

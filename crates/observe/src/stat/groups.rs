@@ -1,40 +1,42 @@
 //! Groups of devices: do all of them work, does the work wander, is one of them slow?
 //!
 //! # Why
-//! Of four disks one took nearly all writes, for minutes, then the next one did. The array never did more than one disk
-//! can; sums over the array and means over half an hour looked well. Only the members beside each other, interval by
-//! interval, show it.
+//! Of four disks one took nearly all writes, for minutes, then the next one did. The array was never faster than one
+//! disk; sums over the array and means over half an hour looked well. Only a comparison of the members, interval by
+//! interval, shows this.
 //!
 //! # How it works
-//! A group is named by hand, or an array that its host knows ([`DeviceFacts::members`]). Per interval, with x the bytes
-//! that each member moved:
+//! A group is named by the user, or is an array that the host knows ([`DeviceFacts::members`]). Per interval, with x
+//! the bytes that each member moved:
 //!
 //! | figure | formula | says |
 //! |---|---|---|
 //! | effective devices | (sum x)^2 / sum x^2 | how many do the work; Kish's effective sample size |
-//! | imbalance I | max / mean - 1 | how much more than an equal part the busiest has |
-//! | loss | 1 - mean / max | the part of what the group can do that this split leaves unused |
+//! | imbalance I | max / mean - 1 | how much more than an equal part the busiest member has |
+//! | loss | 1 - mean / max | the part of the group's capacity that this split leaves unused |
 //!
-//! Effective devices are always over bytes. Imbalance and loss are over capacity use U instead where U of every member
-//! comes from a model of the disk: a disk twice as fast rightly takes twice the bytes. They are not over a U that is a
-//! share of the highest rate seen, since of a disk that never had its turn that is a share of nothing.
+//! Effective devices are always over bytes. Imbalance and loss are over capacity use U instead if U of every member
+//! comes from a model of the disk: a disk twice as fast rightly takes twice the bytes. A U by the highest rate seen is
+//! not used: for a disk that never had its turn that rate means nothing.
 //!
 //! An interval is *uneven* from a loss of a third on, if the busiest member uses a tenth of its capacity or time, and
-//! requests dealt by lot would not often do the same (4 standard deviations of its part). Over the last [`HISTORY_MAX`]
-//! intervals then:
+//! its part is more than 4 standard deviations above that of requests dealt by lot. Over the last [`HISTORY_MAX`]
+//! intervals these are found:
 //!
-//! * `hot-spot-rotation`: most of the work was done in intervals in which one member had more than half of it; which
-//!   one changes at least three times, but at most a third as often as by lot; and over all of them the parts are even.
-//! * `uneven`: over all of them, and in three of four, the same member has at least half as much again as the mean.
+//! * `hot-spot-rotation`: at least half of the work was done in intervals in which one member had more than half of it;
+//!   this hot member changes at least three times, but at most a third as often as by lot; and over all intervals the
+//!   parts are even.
+//! * `uneven`: over all intervals, and in three of four busy ones, the same member has at least half as much again as
+//!   the mean.
 //! * `straggler`: over the last ten intervals the `await` of a member is more than 1.5 times the median of the others',
-//!   by the mean of the logarithms, which is more than three standard errors above 0. If it also takes much more than
-//!   its part of the bytes the placement is at fault, else the disk: with no more than its part a straggler that is
-//!   saturated is none of a full group, but degraded.
+//!   by the mean of the logarithms, which is more than three standard errors above 0. If the member also has at least
+//!   1.5 times an equal part of the work, the placement is at fault, else the disk. A saturated straggler with no more
+//!   than its part is degraded, and not a sign of a full group.
 //!
 //! # Limits
-//! A rotation shows after 24 intervals in which a device was hot and three changes; turns longer than a quarter of the
-//! history are seen as `uneven`. Where each member is as large as the array (mirrors, paths to one disk) an uneven
-//! split is a choice of path and no verdict. An array inside of another is judged by its own members.
+//! A rotation shows after 24 intervals with a hot member and three changes; turns longer than a quarter of the history
+//! show as `uneven`. If each member is as large as the array (mirrors, paths to one disk), an uneven split is a choice
+//! of path and no verdict. An array inside another is judged by its own members.
 //!
 //! # Example
 //! Parts of 97, 1, 1 and 1 %: 1.06 of 4 devices are effective, I = 2.9, and three quarters of the group are unused.
@@ -43,32 +45,33 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::{Basis, DeviceFacts, Facts, GroupObserved, Judged, Part, Remark, Verdict};
 
-/// Intervals that are remembered of a group: an hour at 2 s.
+/// Most intervals remembered of a group: an hour at 2 s.
 pub const HISTORY_MAX: usize = 1800;
 
-/// From this loss on an interval is uneven: the busiest member has half as much again as the mean.
+/// Loss from which an interval is uneven: the busiest member has half as much again as the mean.
 const UNEVEN_LOSS: f64 = 1.0 / 3.0;
-/// Part of its capacity, else of its time, that the busiest member uses at least: of what is less nothing follows.
+/// Smallest used part of its capacity, else of its time, at which a member is pressed: less load proves nothing.
 const PRESSED: f64 = 0.1;
-/// Standard deviations of the busiest part, had requests been dealt by lot, beyond which it is no chance.
+/// Standard deviations of a part, if requests were dealt by lot, beyond which it is no chance.
 const CHANCE_DEVIATIONS: f64 = 4.0;
-/// Intervals with a hot device before a rotation is named, and busy ones before a lasting difference is.
+/// Fewest intervals with a hot member for a rotation, and fewest busy ones for a lasting difference.
 const INTERVALS_MIN: usize = 24;
-/// Changes of the hot device before a rotation is named.
+/// Fewest changes of the hot member in a rotation.
 const ROTATION_CHANGES_MIN: usize = 3;
-/// Changes that independent intervals would have, over those that a rotation has at most.
+/// Least ratio of the changes that independent intervals would have to those of a rotation.
 const ROTATION_PERSISTENCE: f64 = 3.0;
-/// Intervals that a straggler is judged over.
+/// Number of intervals over which a straggler is judged.
 const STRAGGLER_INTERVALS: usize = 10;
-/// `await` of a straggler over the median of the others', at least.
+/// Ratio of a straggler's `await` to the median of the others', to be exceeded. Also the least ratio of its part of the
+/// work to an equal one at which the placement is at fault.
 const STRAGGLER_FACTOR: f64 = 1.5;
-/// Standard errors that its mean is above 0, at least.
+/// Standard errors above 0 that the mean logarithm of that ratio must exceed.
 const STRAGGLER_Z: f64 = 3.0;
 
-/// Its part over an equal one up to which it has no more to do than its siblings.
+/// Largest ratio of its part to an equal one at which a straggler has no more work than its siblings.
 const STRAGGLER_SHARE: f64 = 1.05;
 
-/// The groups of a host, and what is remembered of them.
+/// The groups of a host, and their history.
 #[derive(Debug, Default)]
 pub struct Groups {
     named: Vec<(String, Vec<String>)>,
@@ -76,21 +79,21 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Groups by hand: names and members. The arrays of the host come in addition; of equal names the one by hand
-    /// counts.
+    /// Returns the groups that the user named, each with its members. The host's arrays are judged in addition, except
+    /// those of the same names.
     #[must_use]
     pub fn new(named: Vec<(String, Vec<String>)>) -> Groups {
         Groups { named, states: BTreeMap::new() }
     }
 
-    /// Judges the groups in an interval of `duration_s` seconds, if that is known: first those by hand in their order,
-    /// then arrays by name. Arrays of which fewer than two members are among `devices` are left out.
+    /// Judges the groups in an interval of `duration_s` seconds (`None` if not known): first the user's in their order,
+    /// then arrays by name. Leaves out arrays with fewer than two members among `devices`.
     pub fn observe(&mut self, devices: &[Judged], facts: &Facts, duration_s: Option<f64>) -> Vec<GroupObserved> {
         self.judge(devices, facts, duration_s, true)
     }
 
-    /// Judges the groups by the means since the host began. They are not remembered: days in one interval would outweigh
-    /// all that comes.
+    /// Judges the groups by the means since the host began, without remembering these: days in one interval would
+    /// outweigh all later ones.
     pub(crate) fn observe_means(&mut self, devices: &[Judged], facts: &Facts) -> Vec<GroupObserved> {
         self.judge(devices, facts, None, false)
     }
@@ -108,6 +111,8 @@ impl Groups {
         let is_taken = |group: &str| self.named.iter().any(|(name, _)| name == group);
         let arrays = facts.iter().filter(|(group, facts)| facts.members.len() > 1 && !is_taken(group));
         let arrays = arrays.map(|(group, facts)| (group.as_str(), facts.members.as_slice(), false));
+
+        // Groups that are not judged now lose their history.
         let mut states = std::mem::take(&mut self.states);
         let mut observed = Vec::new();
         for (group, names, is_by_hand) in by_hand.chain(arrays) {
@@ -115,6 +120,7 @@ impl Groups {
             if !is_by_hand && found.iter().flatten().count() < 2 {
                 continue;
             }
+
             let mut state = states.remove(group).filter(|state| state.members == names);
             let state = state.get_or_insert_with(|| State::new(names));
             let members: Vec<Member> = found.into_iter().map(|judged| Member::of(judged, duration_s)).collect();
@@ -129,7 +135,7 @@ impl Groups {
     }
 }
 
-/// How many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2. `None` where all are 0.
+/// Returns how many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2. `None` if all are 0.
 #[must_use]
 pub fn effective_devices(loads: &[f64]) -> Option<f64> {
     let squares: f64 = loads.iter().map(|load| load * load).sum();
@@ -137,7 +143,7 @@ pub fn effective_devices(loads: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / squares)
 }
 
-/// How much more than an equal part the busiest has: max / mean - 1, 0 and up. `None` where all are 0.
+/// Returns how much more than an equal part the busiest has: max / mean - 1, 0 and up. `None` if all are 0.
 #[must_use]
 pub fn imbalance(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
@@ -145,12 +151,12 @@ pub fn imbalance(loads: &[f64]) -> Option<f64> {
     (sum > 0.0).then(|| most * loads.len() as f64 / sum - 1.0)
 }
 
-/// The part of what equal devices can do together that this split leaves unused: 1 - mean / max.
+/// Returns the part of the capacity of equal devices that a split leaves unused: 1 - mean / max.
 fn loss(imbalance: f64) -> f64 {
     1.0 - 1.0 / (1.0 + imbalance)
 }
 
-/// Whether each member is as large as the array: mirrors, or paths to one disk.
+/// Returns whether each member is as large as the array: mirrors, or paths to one disk.
 fn holds_same_data(group: &str, members: &[String], facts: &Facts) -> bool {
     let size = |facts: &DeviceFacts| facts.size_bytes;
     let Some(array_bytes) = facts.get(group).and_then(size) else { return false };
@@ -160,15 +166,15 @@ fn holds_same_data(group: &str, members: &[String], facts: &Facts) -> bool {
     })
 }
 
-/// A member in an interval. What is missing has done nothing.
+/// A member in an interval. A missing one has done nothing.
 struct Member<'a> {
     judged: Option<&'a Judged>,
     kib_per_s: f64,
     requests: f64,
     await_ms: Option<f64>,
-    /// U by a model; 0 where nothing was done.
+    /// U by a model; 0 if no requests completed.
     capacity_use: Option<f64>,
-    /// Whether a tenth or more of its capacity or time is used, so that its part matters.
+    /// Whether it uses a tenth or more of its capacity or time, so that its part matters.
     is_pressed: bool,
 }
 
@@ -192,7 +198,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// What imbalance is measured in.
+/// The quantity over which imbalance is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Measure {
     #[default]
@@ -207,7 +213,7 @@ struct Split {
     byte_shares: Vec<f64>,
     effective: Option<f64>,
     imbalance: f64,
-    /// The index of the busiest.
+    /// The index of the busiest member.
     busiest: usize,
     is_uneven: bool,
 }
@@ -221,8 +227,11 @@ impl Split {
             Some(loads) => (Measure::CapacityUse, loads),
             None => (Measure::Bytes, bytes.clone()),
         };
+
         let busiest = busiest(&loads);
         let imbalance = imbalance(&loads).unwrap_or(0.0);
+
+        // The deviation of a part if requests were dealt by lot.
         let requests: f64 = members.iter().map(|member| member.requests).sum();
         let equal = 1.0 / members.len().max(1) as f64;
         let deviation = (equal * (1.0 - equal) / requests.max(1.0)).sqrt();
@@ -241,7 +250,7 @@ impl Split {
         }
     }
 
-    /// Whether the busiest member of an uneven interval has more than half of the work.
+    /// Returns whether the interval is uneven and its busiest member has more than half of the work.
     fn is_hot(&self) -> bool {
         let most = self.loads.get(self.busiest).copied().unwrap_or(0.0);
         self.is_uneven && most > 0.5 * self.loads.iter().sum::<f64>()
@@ -253,23 +262,24 @@ fn busiest(loads: &[f64]) -> usize {
     most.map_or(0, |(index, _)| index)
 }
 
-/// An interval that has passed, in which something was moved.
+/// A past interval in which bytes were moved.
 #[derive(Debug)]
 struct Past {
     duration_s: Option<f64>,
     /// Work of each member over the interval: KiB, or seconds of capacity.
     work: Vec<f64>,
-    /// `await` of each member and the median of the others'; empty where one of them is not known.
+    /// `await` of each member and the median of the others'; empty if one of them is not known.
     against_others: Vec<(f64, f64)>,
     /// Whether a member was pressed.
     is_busy: bool,
-    /// The busiest member, where the interval is uneven.
+    /// The busiest member, if the interval is uneven.
     uneven: Option<usize>,
-    /// Whether that one has more than half of the work.
+    /// Whether that member has more than half of the work.
     is_hot: bool,
 }
 
 impl Past {
+    /// Returns the hot member, if there is one.
     fn hot(&self) -> Option<usize> {
         self.uneven.filter(|_| self.is_hot)
     }
@@ -280,12 +290,12 @@ struct Straggler {
     index: usize,
     own_ms: f64,
     others_ms: f64,
-    /// Whether it has no more to do than they.
+    /// Whether it has no more work than its siblings.
     is_ill: bool,
     remark: Remark,
 }
 
-/// What is remembered of a group: intervals in which something was moved, the latest last.
+/// The history of a group: intervals in which bytes were moved, the latest last.
 #[derive(Debug, Default)]
 struct State {
     members: Vec<String>,
@@ -308,6 +318,7 @@ impl State {
             remarks.extend(self.rotation().or_else(|| self.uneven()));
         }
         remarks.extend(stragglers.into_iter().map(|straggler| straggler.remark));
+
         let parts = self.members.iter().zip(members).zip(&split.byte_shares);
         let parts = parts.filter(|((_, member), _)| member.judged.is_some());
         GroupObserved {
@@ -330,6 +341,8 @@ impl State {
         if split.effective.is_none() {
             return;
         }
+
+        // Bytes and capacity use do not add up: another measure begins a new history.
         if self.measure != split.measure {
             self.past.clear();
             self.work.fill(0.0);
@@ -338,9 +351,10 @@ impl State {
         if self.past.len() == HISTORY_MAX
             && let Some(oldest) = self.past.pop_front()
         {
-            // Sums and differences may leave a remainder below 0.
+            // Rounding may leave a remainder below 0.
             self.work.iter_mut().zip(&oldest.work).for_each(|(sum, work)| *sum = (*sum - work).max(0.0));
         }
+
         let seconds = duration_s.unwrap_or(1.0);
         let work: Vec<f64> = split.loads.iter().map(|load| load * seconds).collect();
         self.work.iter_mut().zip(&work).for_each(|(sum, work)| *sum += work);
@@ -354,8 +368,8 @@ impl State {
         });
     }
 
-    /// The verdict of a member as one of the group, and why. It is ill, not full, where it takes longer than its
-    /// siblings for no more work.
+    /// Returns the verdict on a member within its group, and the reason. A saturated member is degraded instead if it
+    /// takes longer than its siblings for no more work.
     fn beside_siblings(&self, index: usize, judged: &Judged, stragglers: &[Straggler]) -> (Verdict, String) {
         let straggler = stragglers.iter().find(|straggler| straggler.index == index && straggler.is_ill);
         match straggler.filter(|_| judged.verdict == Verdict::Saturated) {
@@ -383,12 +397,14 @@ impl State {
         let known = judged.map(|(index, name, judged)| (name, self.beside_siblings(index, judged, stragglers)));
         let known = known.filter(|(_, (verdict, _))| *verdict != Verdict::Unknown);
         let worst = known.max_by_key(|(_, (verdict, _))| *verdict);
+
         if let Some((name, (Verdict::Hung, why))) = &worst {
             return (Verdict::Hung, format!("{name}: {why}"));
         }
         if members.iter().all(|member| member.judged.is_none()) {
             return (Verdict::Unknown, "none of its devices is in this interval".to_owned());
         }
+
         let (count, effective) = (members.len(), split.effective.unwrap_or(0.0));
         if split.effective.is_none() {
             return (worst.map_or(Verdict::Unknown, |(_, (verdict, _))| verdict), "nothing was moved".to_owned());
@@ -396,6 +412,7 @@ impl State {
         if split.is_uneven && !is_same_data {
             return (Verdict::Imbalanced, self.uneven_words(split));
         }
+
         let least = split.byte_shares.iter().copied().fold(1.0, f64::min);
         let most = split.byte_shares.iter().copied().fold(0.0, f64::max);
         let parts = format!("parts of {} to {}", percent(least), percent(most));
@@ -445,9 +462,10 @@ impl State {
         if hot.len() < INTERVALS_MIN || changes < ROTATION_CHANGES_MIN {
             return None;
         }
+
         let mut turns = vec![0.0; self.members.len()];
         hot.iter().for_each(|(_, index)| turns.iter_mut().skip(*index).take(1).for_each(|count| *count += 1.0));
-        // What is dealt by lot changes hands in 1 - sum p^2 of all steps.
+        // Dealt by lot, the hot member changes in 1 - sum p^2 of all steps, with p its share of the turns.
         let by_lot = (hot.len() - 1) as f64 * (1.0 - 1.0 / effective_devices(&turns)?);
         let work: f64 = self.work.iter().sum();
         let hot_work: f64 = self.past.iter().filter(|past| past.is_hot).flat_map(|past| &past.work).sum();
@@ -455,6 +473,7 @@ impl State {
         if changes as f64 * ROTATION_PERSISTENCE > by_lot || !is_even || hot_work < 0.5 * work {
             return None;
         }
+
         let least = self.work.iter().copied().fold(f64::INFINITY, f64::min) / work;
         let most = self.work.iter().copied().fold(0.0, f64::max) / work;
         let message = format!(
@@ -474,13 +493,15 @@ impl State {
         if busy < INTERVALS_MIN || loss(imbalance(work)?) < UNEVEN_LOSS - 1e-9 {
             return None;
         }
+
         let busiest = busiest(work);
         let uneven = self.past.iter().filter(|past| past.uneven == Some(busiest)).count();
         let share = work.get(busiest)? / work.iter().sum::<f64>();
-        // One large burst, or requests so few that chance made it.
+        // A single large burst, or chance among few requests, is not lasting.
         if 4 * uneven < 3 * busy {
             return None;
         }
+
         let what = match self.measure {
             Measure::Bytes => "bytes",
             Measure::CapacityUse => "work, by capacity use",
@@ -498,6 +519,7 @@ impl State {
         let recent = || self.past.iter().rev().take(STRAGGLER_INTERVALS);
         let ratios: Option<Vec<(f64, f64)>> = recent().map(|past| past.against_others.get(index).copied()).collect();
         let ratios = ratios.filter(|ratios| ratios.len() == STRAGGLER_INTERVALS)?;
+
         let logarithms: Vec<f64> = ratios.iter().map(|(own, others)| (own / others).ln()).collect();
         let count = logarithms.len() as f64;
         let mean = logarithms.iter().sum::<f64>() / count;
@@ -505,6 +527,7 @@ impl State {
         if mean <= STRAGGLER_FACTOR.ln() || mean <= STRAGGLER_Z * (variance / count).sqrt() {
             return None;
         }
+
         let own_work: f64 = recent().filter_map(|past| past.work.get(index)).sum();
         let share = own_work / recent().flat_map(|past| &past.work).sum::<f64>();
         let equal = 1.0 / self.members.len() as f64;
@@ -517,6 +540,7 @@ impl State {
                 percent(equal)
             )
         };
+
         let mean_of = |pick: fn(&(f64, f64)) -> f64| ratios.iter().map(pick).sum::<f64>() / count;
         let (own_ms, others_ms) = (mean_of(|(own, _)| *own), mean_of(|(_, others)| *others));
         let message = format!(
@@ -533,7 +557,8 @@ impl State {
     }
 }
 
-/// `await` of each member and the median of the others'; nothing where one of them is not known, or there is but one.
+/// Returns the `await` of each member and the median of the others'; empty if one of them is not known, or there is
+/// only one member.
 fn against_others(await_ms: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64)> {
     let Some(await_ms) = await_ms.collect::<Option<Vec<f64>>>().filter(|await_ms| await_ms.len() > 1) else {
         return Vec::new();
@@ -543,14 +568,14 @@ fn against_others(await_ms: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64)
     let others = await_ms.len() - 1;
     let mut against = vec![(0.0, 0.0); await_ms.len()];
     for (rank, index) in order.iter().enumerate() {
-        // The order without this one.
+        // The order without this member.
         let at = |place: usize| await_ms[order[place + usize::from(place >= rank)]];
         against[*index] = (await_ms[*index], f64::midpoint(at((others - 1) / 2), at(others / 2)));
     }
     against
 }
 
-/// How long intervals lasted together, times `factor`, in words; in intervals where the source does not say.
+/// Formats the total length of intervals, times `factor`; counts intervals if one length is not known.
 fn lasting<'a>(past: impl Iterator<Item = &'a Past> + Clone, factor: f64) -> String {
     let seconds: Option<f64> = past.clone().map(|past| past.duration_s).sum();
     match seconds.map(|seconds| seconds * factor) {

@@ -1,17 +1,17 @@
-//! What disks did, as sections: of a recording, and of the interval that has just passed.
+//! The work of disks as sections of a page: of a recording, and of the latest interval.
 //!
 //! # Why
-//! The live page of a host and the page of its recording show the same in the same way.
+//! The live page of a host and the page of its recording show the same figures in the same way.
 //!
 //! # How it works
-//! A [`History`] takes one [`Observed`] after the other. [`History::live`] shows the last of them, with what was before
-//! it as lines and pictures; [`History::recorded`] sums up all: for each device and group how long which verdict held,
-//! and why. Columns have two decimals as in iostat, U and S four as parts of 1, as in the JSON of `stat`: the same
-//! numbers.
+//! A [`History`] takes one [`Observed`] after the other. [`History::live`] shows the latest, with earlier ones as lines
+//! and pictures. [`History::recorded`] sums up all: how long each verdict held for each device and group, and why.
+//! Columns have two decimals as in iostat; U and S are percent with two decimals, so that they are the same numbers as
+//! in the JSON of `stat`, which has parts of 1 with four.
 //!
 //! # Limits
-//! A mean since boot is shown where there is nothing else, and counts for nothing. Memory is bounded: the pictures
-//! become coarser, the lines of tiles are of the last [`LINE_MAX`] intervals.
+//! A mean since boot is shown only without an interval, and enters no sum. Memory is bounded: the pictures become
+//! coarser, and the lines of tiles span the latest [`LINE_MAX`] intervals.
 //!
 //! # Example
 //! ```
@@ -34,22 +34,22 @@ use crate::stat::programs::ClassRow;
 use crate::stat::watch::{Watch, WatchOptions};
 use crate::stat::{Basis, GroupObserved, Judged, Observed, Part, Remark, Verdict};
 
-/// Intervals in the line of a tile.
+/// Most intervals in the line of a tile.
 pub const LINE_MAX: usize = 60;
 
 /// The columns of iostat that a table shows, by their keys.
 const COLUMNS: [&str; 9] = ["r/s", "w/s", "rkB/s", "wkB/s", "r_await", "w_await", "f_await", "aqu-sz", "util"];
 
-/// Warnings that are shown, devices and groups that are remembered.
+/// Most warnings shown; and most devices, groups and warnings remembered, each.
 const WARNINGS_MAX: usize = 20;
 const NAMES_MAX: usize = 4096;
 
-/// What the abbreviations of the tables mean.
+/// The legend below the tables.
 const LEGEND: &str = "U: the part of what the device can do that is done. S: the part of their time that requests \
                       wait. util: the part of the time in which anything was under way, which on a device that does several \
                       things at once says little.";
 
-/// A verdict in words.
+/// Returns a verdict in words.
 #[must_use]
 pub(crate) fn verdict_words(verdict: Verdict) -> String {
     match verdict {
@@ -58,7 +58,7 @@ pub(crate) fn verdict_words(verdict: Verdict) -> String {
     }
 }
 
-/// How a verdict is to be taken.
+/// Returns the mood in which a page shows a verdict.
 #[must_use]
 pub const fn mood(verdict: Verdict) -> Mood {
     match verdict {
@@ -69,7 +69,7 @@ pub const fn mood(verdict: Verdict) -> Mood {
     }
 }
 
-/// A part of 1 in per cent, with two decimals; what is not known is `n/a`.
+/// Formats a part of 1 as percent with two decimals; an unknown one as `n/a`.
 #[must_use]
 pub fn part_text(part: Option<f64>) -> String {
     part.filter(|part| part.is_finite()).map_or_else(|| "n/a".to_owned(), |part| format!("{:.2} %", 100.0 * part))
@@ -79,7 +79,7 @@ fn column(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// Observations, as far as pages need them.
+/// Collects observations, as far as pages need them.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     series: Series,
@@ -90,10 +90,10 @@ pub struct History {
     remarks: BTreeMap<(&'static str, String), String>,
 }
 
-/// What became of a device or group.
+/// The history of a device or group.
 #[derive(Clone, Debug, Default)]
 struct Track {
-    /// Seconds by verdict, each with the last reason.
+    /// Seconds by verdict, each with the latest reason.
     verdicts: BTreeMap<Verdict, (f64, String)>,
     highest_use: Option<f64>,
     highest_saturation: Option<f64>,
@@ -115,7 +115,7 @@ impl Track {
         self.line.push_back(value);
     }
 
-    /// The verdicts by their time, the longest first: `ok 80 %, saturated 20 %`.
+    /// Formats the verdicts by their time, the longest first: `ok 80 %, saturated 20 %`.
     fn times(&self) -> String {
         let total_s: f64 = self.verdicts.values().map(|(seconds, _)| seconds).sum();
         let mut all: Vec<(Verdict, f64)> = self.verdicts.iter().map(|(verdict, (s, _))| (*verdict, *s)).collect();
@@ -126,7 +126,7 @@ impl Track {
         all.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
-    /// The worst verdict and why, `Unknown` only where there is no other.
+    /// Returns the worst verdict and its reason; `Unknown` only if there is no other.
     fn worst(&self) -> (Verdict, &str) {
         let known = self.verdicts.iter().rfind(|(verdict, _)| **verdict != Verdict::Unknown);
         let worst = known.or_else(|| self.verdicts.iter().next_back());
@@ -134,7 +134,7 @@ impl Track {
     }
 }
 
-/// That of a name; `None` for new names beyond [`NAMES_MAX`].
+/// Returns the track of a name; `None` for new names beyond [`NAMES_MAX`].
 fn track_of<'a>(tracks: &'a mut BTreeMap<String, Track>, name: &str) -> Option<&'a mut Track> {
     if tracks.len() >= NAMES_MAX && !tracks.contains_key(name) {
         return None;
@@ -147,7 +147,7 @@ fn raise(highest: &mut Option<f64>, value: Option<f64>) {
 }
 
 impl History {
-    /// All of a recording. Partitions count only where the recording has nothing else.
+    /// Collects all of a recording. Leaves out partitions from intervals that have other devices.
     #[must_use]
     pub fn of_recorded(recorded: &Recorded) -> History {
         let mut watch = Watch::new(WatchOptions::default());
@@ -155,7 +155,7 @@ impl History {
         for interval in &recorded.intervals {
             let mut interval = interval.clone();
             let is_disk = |name: &str| !is_partition(name, &recorded.facts);
-            // A file of partitions alone was asked for by whoever made it.
+            // Only partitions: their recording was intended.
             if interval.devices.iter().any(|device| is_disk(&device.device)) {
                 interval.devices.retain(|device| is_disk(&device.device));
             }
@@ -168,12 +168,13 @@ impl History {
     pub fn push(&mut self, observed: Observed) {
         self.series.push(&observed);
         if observed.is_since_boot {
-            // Better than nothing, and never instead of an interval.
+            // Shown until the first interval, and never instead of one.
             if self.intervals == 0 {
                 self.last = Some(observed);
             }
             return;
         }
+
         self.intervals += 1;
         let duration_s = observed.duration_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0).unwrap_or(1.0);
         for judged in &observed.devices {
@@ -183,12 +184,14 @@ impl History {
             raise(&mut track.highest_use, judged.capacity_use);
             raise(&mut track.highest_saturation, judged.saturation);
         }
+
         for group in &observed.groups {
             let Some(track) = track_of(&mut self.groups, &group.group) else { continue };
             track.note(group.verdict, &group.why, duration_s);
             let known = [track.lowest_effective, group.effective_devices];
             track.lowest_effective = known.into_iter().flatten().reduce(f64::min);
         }
+
         self.note_remarks(&observed);
         self.last = Some(observed);
     }
@@ -206,13 +209,13 @@ impl History {
         }
     }
 
-    /// The last interval; the mean since boot where there is none.
+    /// Returns the latest interval; without one, the mean since boot.
     #[must_use]
     pub fn last(&self) -> Option<&Observed> {
         self.last.as_ref()
     }
 
-    /// The last interval with what was before it; `classes` are those of running programs.
+    /// Renders the latest interval, and earlier ones as pictures. `classes` are those of running programs.
     #[must_use]
     pub fn live(&self, classes: &[ClassRow]) -> Vec<Section> {
         let Some(last) = &self.last else {
@@ -220,10 +223,12 @@ impl History {
                 vec![Block::Text("Nothing has been measured yet: the first interval is under way.".to_owned())];
             return vec![Section { heading: "Disks".to_owned(), blocks }];
         };
+
         let mut blocks = vec![Block::Tiles(last.devices.iter().map(|judged| self.tile(judged)).collect())];
         if last.devices.is_empty() {
             blocks.push(Block::Text("This host shows no block devices.".to_owned()));
         }
+
         let mut sections = vec![Section { heading: "Disks".to_owned(), blocks }];
         sections.extend(groups_section(last));
         sections.extend(self.figures_section(last));
@@ -233,13 +238,14 @@ impl History {
         sections
     }
 
-    /// All intervals summed up, and the last.
+    /// Renders all intervals, summed up, and the latest one.
     #[must_use]
     pub fn recorded(&self) -> Vec<Section> {
         let Some(last) = &self.last else {
             let blocks = vec![Block::Text("There is no interval in it.".to_owned())];
             return vec![Section { heading: "Devices".to_owned(), blocks }];
         };
+
         let mut sections = Vec::new();
         if self.devices.is_empty() {
             let blocks = vec![Block::Tiles(last.devices.iter().map(|judged| self.tile(judged)).collect())];
@@ -248,6 +254,7 @@ impl History {
             let blocks = vec![Block::Table(self.devices_summary())];
             sections.push(Section { heading: "Devices".to_owned(), blocks });
         }
+
         if !self.groups.is_empty() {
             sections.push(Section::new("Groups", [self.groups_summary().into()]));
         }
@@ -285,7 +292,7 @@ impl History {
             let blocks = vec![Block::Picture(charts.clone())];
             (!charts.is_empty()).then(|| Section { heading: heading.to_owned(), blocks })
         };
-        // One interval is no course.
+        // A line needs two intervals.
         if self.intervals < 2 {
             return Vec::new();
         }
@@ -314,13 +321,13 @@ impl History {
     }
 }
 
-/// When an interval ended, where that is known.
+/// Formats the end of an interval, if it is known, as a clause of a caption.
 fn until(observed: &Observed) -> String {
     let text = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%d %H:%M:%S UTC"));
     text.map_or_else(String::new, |text| format!(", until {text}"))
 }
 
-/// A row for each device of an interval; what came or went has no figures.
+/// Renders a row for each device of an interval; devices that came or went have no figures.
 fn device_table(observed: &Observed) -> Table {
     let headers = ["device", "verdict", "U", "S"].into_iter().chain(COLUMNS).chain(["capacity known from"]);
     let row = |judged: &Judged| {
@@ -338,6 +345,7 @@ fn device_table(observed: &Observed) -> Table {
         row.push(basis);
         row
     };
+
     let caption = match (observed.is_since_boot, observed.duration_s) {
         (true, _) => format!("Means since the host started{}", until(observed)),
         (false, Some(duration_s)) => {
@@ -369,7 +377,7 @@ fn groups_section(observed: &Observed) -> Option<Section> {
     (!observed.groups.is_empty()).then(|| Section::new("Groups", blocks))
 }
 
-/// The scheduling classes of running programs.
+/// Renders the scheduling classes of running programs.
 fn classes_section(classes: &[ClassRow]) -> Option<Section> {
     let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format_duration_ns((ms.max(0.0) * 1e6) as u64));
     let row = |row: &ClassRow| {
@@ -386,6 +394,7 @@ fn classes_section(classes: &[ClassRow]) -> Option<Section> {
             row.waited_for.clone().unwrap_or_default(),
         ]
     };
+
     let headers = [
         "program",
         "class",
@@ -410,7 +419,7 @@ fn told(name: &str, remark: &Remark) -> String {
     format!("{name}: {}", remark.message)
 }
 
-/// What is to be known when reading the figures of an interval. What is said of several devices is said once.
+/// Returns the remarks on an interval: on the whole, on groups, on devices.
 fn remarks(observed: &Observed) -> Vec<String> {
     let of_devices = observed.devices.iter().map(|judged| (judged.interval.device.as_str(), &judged.remarks));
     let of_groups = observed.groups.iter().map(|group| (group.group.as_str(), &group.remarks));

@@ -1,14 +1,14 @@
 //! Readings of a host's counters, and what happened between two of them.
 //!
 //! # Why
-//! Every live figure begins here: one look at `/proc` an interval, cheap enough for a host with hundreds of devices,
+//! Every live figure begins here: one reading of `/proc` an interval, cheap enough for a host with hundreds of devices,
 //! and a difference that equals that of `iostat` to the last digit it prints.
 //!
 //! # How it works
 //! A [`Sampler`] reads `/proc/uptime`, `/proc/stat` and `/proc/diskstats`, in this order, as sysstat does. Intervals
 //! are differences of the uptime, which the kernel prints in hundredths of a second: with a finer clock the figures
-//! would be other ones than iostat's. [`Reading::since`] sets two readings against each other. A device that came,
-//! went, or whose counters fell is a [`Gap`], never a figure. What a device is ([`facts`]) is looked up once, when it
+//! would differ from iostat's. [`Reading::since`] computes what happened between two readings. A device that appeared,
+//! disappeared, or whose counters fell is a [`Gap`], never a figure. The [`facts`] of a device are read once, when it
 //! appears.
 //!
 //! Source: `iostat.c`, `rd_stats.c` and `common.c` of sysstat 12.6 for the length of an interval (at least a
@@ -16,7 +16,7 @@
 //!
 //! # Limits
 //! In a container that has an uptime of its own (lxcfs) the report since boot is wrong, as iostat's is. A device that
-//! was replaced by one of the same name and number, which has done more than it, is not told apart.
+//! replaces another of the same name and number, with higher counters, passes for the old one.
 //!
 //! # Example
 //! ```
@@ -55,13 +55,13 @@ use super::{Columns, CpuShares, DeviceInterval, Facts, Gap, Interval};
 /// The counters of a host at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// When, in milliseconds since 1970 (UTC), by the host's clock, which may be set meanwhile.
+    /// The time, in milliseconds since 1970 (UTC), by the host's clock, which may be set between readings.
     pub at_unix_ms: u64,
     /// Time since the host began, in hundredths of a second.
     pub uptime_cs: u64,
-    /// Where the CPUs' time went; `None` where `/proc/stat` is not there.
+    /// Where the CPUs' time went; `None` if `/proc/stat` cannot be read.
     pub cpu: Option<CpuTicks>,
-    /// All devices, partitions too, in the kernel's order.
+    /// All devices, partitions included, in the kernel's order.
     pub devices: Vec<DiskStats>,
 }
 
@@ -87,20 +87,20 @@ pub struct CpuTicks {
 }
 
 impl CpuTicks {
-    /// In the order of `/proc/stat`.
+    /// Returns the ticks in the order of `/proc/stat`.
     #[must_use]
     pub(crate) fn to_array(self) -> [u64; 8] {
         [self.user, self.nice, self.system, self.idle, self.iowait, self.irq, self.softirq, self.steal]
     }
 
-    /// From the order of `/proc/stat`.
+    /// Takes ticks in the order of `/proc/stat`.
     #[must_use]
     pub(crate) fn from_array(ticks: [u64; 8]) -> CpuTicks {
         let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
         CpuTicks { user, nice, system, idle, iowait, irq, softirq, steal }
     }
 
-    /// The shares since `earlier`; `None` where no time has passed. A count that fell (`iowait` does) counts as 0.
+    /// Returns the shares since `earlier`; `None` if no time has passed. A count that fell (`iowait` does) counts as 0.
     fn since(self, earlier: CpuTicks) -> Option<CpuShares> {
         let (mut moved, before) = (self.to_array(), earlier.to_array());
         moved.iter_mut().zip(before).for_each(|(now, before)| *now = now.saturating_sub(before));
@@ -119,12 +119,15 @@ impl CpuTicks {
 }
 
 impl Reading {
-    /// What happened between `earlier` and `self`. The devices are those of `self` in its order, then those that have
-    /// disappeared. Where the uptime fell, the host began anew: every device is [`Gap::Reset`], and there is no length.
+    /// Returns what happened between `earlier` and `self`. The devices are those of `self` in its order, then those
+    /// that have disappeared. If the uptime fell, the host restarted: every device is [`Gap::Reset`], and there is no
+    /// length.
     #[must_use]
     pub fn since(&self, earlier: &Reading) -> Interval {
         let Some(duration_cs) = self.uptime_cs.checked_sub(earlier.uptime_cs) else { return self.after_a_restart() };
         let duration_s = duration_s(duration_cs);
+
+        // Of several devices with one name the first counts.
         let mut before: HashMap<&str, &DiskStats> = HashMap::with_capacity(earlier.devices.len());
         for disk in &earlier.devices {
             before.entry(&disk.name).or_insert(disk);
@@ -135,6 +138,7 @@ impl Reading {
             there.map(|disk| between(before.get(disk.name.as_str()).copied(), disk, duration_s)).collect();
         let gone = earlier.devices.iter().filter(|disk| seen.insert(&disk.name));
         devices.extend(gone.map(|disk| gap(&disk.name, Gap::Disappeared, None)));
+
         Interval {
             end_unix_ms: Some(self.at_unix_ms),
             duration_s: Some(duration_s),
@@ -144,7 +148,7 @@ impl Reading {
         }
     }
 
-    /// What happened since the host began: iostat's first report.
+    /// Returns what happened since the host began: iostat's first report.
     #[must_use]
     pub fn since_boot(&self) -> Interval {
         let duration_s = duration_s(self.uptime_cs);
@@ -167,8 +171,9 @@ impl Reading {
         Interval { end_unix_ms: Some(self.at_unix_ms), devices, ..Interval::default() }
     }
 
-    /// Leaves in `interval`, which ends with this reading, the devices that iostat shows: those that have done anything
-    /// since they appeared, partitions only with `with_partitions`. Devices that have disappeared stay.
+    /// Removes from `interval`, which ends with this reading, the devices that iostat does not show: those without any
+    /// read, write, discard or flush since they appeared, and, without `with_partitions`, partitions. Keeps devices
+    /// that have disappeared, except such partitions.
     pub fn keep_shown(&self, interval: &mut Interval, facts: &Facts, with_partitions: bool) {
         let used = |disk: &&DiskStats| is_used(&disk.counters);
         let used: HashSet<&str> = self.devices.iter().filter(used).map(|disk| disk.name.as_str()).collect();
@@ -180,7 +185,7 @@ impl Reading {
     }
 }
 
-/// Whether a device is a part of another: by its facts, or without any by its name.
+/// Returns whether a device is a partition: by its facts, or without any by its name.
 #[must_use]
 pub fn is_partition(name: &str, facts: &Facts) -> bool {
     facts.get(name).map_or_else(|| looks_like_partition(name), |facts| facts.is_partition)
@@ -191,7 +196,7 @@ fn is_used(counters: &Counters) -> bool {
     counters.reads > 0 || counters.writes > 0 || optional.iter().any(|count| count.is_some_and(|count| count > 0))
 }
 
-/// sysstat takes at least one hundredth, too.
+/// Converts hundredths to seconds, at least one hundredth, as sysstat does.
 fn duration_s(cs: u64) -> f64 {
     cs.max(1) as f64 / 100.0
 }
@@ -277,7 +282,7 @@ mod tests {
     #[test]
     fn shares_of_the_cpus_are_those_of_iostat() {
         let before = CpuTicks::from_array([100, 0, 50, 1000, 30, 0, 0, 0]);
-        // iowait fell: no part of anything.
+        // iowait fell: it counts as 0.
         let after = CpuTicks::from_array([150, 10, 60, 1110, 20, 5, 5, 10]);
         let shares = after.since(before).unwrap();
         let expect = CpuShares { user: 25.0, nice: 5.0, system: 10.0, iowait: 0.0, steal: 5.0, idle: 55.0 };

@@ -1,13 +1,13 @@
-//! What happened on a host between two looks: the shape that every source is brought into.
+//! What happened on a host between two readings: the form into which every source is brought.
 //!
 //! # Why
-//! Live counters, our recordings, saved `/proc/diskstats` and the text of ten years of `iostat` know different things.
-//! What judges them must not care where they come from, and must see what is missing as missing, never as 0.
+//! Live counters, our recordings, saved `/proc/diskstats` and the text of ten years of `iostat` hold different figures.
+//! The judging code must not depend on the source, and must see a missing figure as missing, never as 0.
 //!
 //! # How it works
-//! [`Columns`] are those of `iostat -x`, every one optional. [`Columns::from_counters`] makes them by sysstat's formulas
+//! [`Columns`] are those of `iostat -x`, each optional. [`Columns::from_counters`] computes them by sysstat's formulas
 //! (`iostat.c` and `rd_stats.c` of sysstat 12.7): rates are differences over the interval; `await` is time over
-//! completions, 0 where nothing completed; `aqu-sz` is weighted time over the interval; `%util` busy time over the
+//! completions, 0 where nothing completed; `aqu-sz` is weighted time over the interval; `%util` is busy time over the
 //! interval.
 //!
 //! # Limits
@@ -21,18 +21,18 @@ use std::collections::BTreeMap;
 use plimsoll::sys::diskstats::Counters;
 use serde::{Deserialize, Serialize};
 
-/// What happened on a host between two looks.
+/// What happened on a host between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// When it ended, in milliseconds since 1970 (UTC); `None` where the source does not say.
+    /// The end, in milliseconds since 1970 (UTC); `None` if not known.
     pub end_unix_ms: Option<u64>,
-    /// Its length in seconds; `None` where the source does not say.
+    /// The length in seconds; `None` if not known.
     pub duration_s: Option<f64>,
     /// Whether it begins with the start of the host: iostat's first report, means over days.
     pub is_since_boot: bool,
-    /// Where the CPUs' time went; `None` where the source does not say.
+    /// Where the CPUs' time went; `None` if not known.
     pub cpu: Option<CpuShares>,
-    /// The devices, in the order of the source; a name stands once.
+    /// The devices, in the order of the source; each name occurs once.
     pub devices: Vec<DeviceInterval>,
 }
 
@@ -45,7 +45,7 @@ pub struct CpuShares {
     pub nice: f64,
     /// In the kernel, interrupts included.
     pub system: f64,
-    /// Idle while a request of a task that last ran there was under way.
+    /// Idle while a task that last ran there waited for a request.
     pub iowait: f64,
     /// Taken by the host of a virtual machine.
     pub steal: f64,
@@ -58,23 +58,23 @@ pub struct CpuShares {
 pub struct DeviceInterval {
     /// Its name, such as `nvme0n1`.
     pub device: String,
-    /// The columns of iostat. All `None` where [`Gap`] says why.
+    /// The columns of iostat; all `None` if there is a `gap`.
     pub columns: Columns,
-    /// Requests under way at the end; `None` where the source does not say (iostat does not).
+    /// Requests under way at the end; `None` if not known (iostat does not print them).
     pub in_flight: Option<u64>,
     /// Why there are no columns.
     pub gap: Option<Gap>,
 }
 
-/// Why nothing can be said of a device in an interval.
+/// Why a device has no columns in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gap {
-    /// It was not there at the begin.
+    /// The device was absent at the begin.
     Appeared,
-    /// It is not there at the end.
+    /// The device is absent at the end.
     Disappeared,
-    /// Its counters fell by what is no wrap of 32 bits: another device, or counters that were reset.
+    /// Its counters fell, and not by a wrap of 32 bits: another device, or counters that were reset.
     Reset,
 }
 
@@ -125,23 +125,24 @@ pub struct Columns {
     pub queue: Option<f64>,
     /// `%util`.
     pub util_percent: Option<f64>,
-    /// `await`: of reads, writes and discards together. Only short and old layouts have it; else it follows.
+    /// `await` of reads, writes and discards together. Only short and old layouts print it.
     pub await_ms: Option<f64>,
-    /// `areq-sz` (half of `avgrq-sz` before sysstat 12): of all requests together, in KiB.
+    /// `areq-sz` (half of `avgrq-sz` before sysstat 12): mean size of all requests, in KiB.
     pub size_kib: Option<f64>,
-    /// `tps`: reads, writes and discards. Basic and short layouts have only this; else it is their sum.
+    /// `tps`: reads, writes and discards a second. Basic and short layouts print only this sum.
     pub transfers_per_s: Option<f64>,
-    /// `kB/s` of the short layout: read, written and discarded; else it is their sum.
+    /// `kB/s` of the short layout: KiB read, written and discarded a second.
     pub all_kib_per_s: Option<f64>,
 }
 
 impl Columns {
-    /// By sysstat's formulas, from what happened ([`Counters::since`]) in `duration_s` seconds (above 0).
+    /// Computes the columns by sysstat's formulas, from what happened ([`Counters::since`]) in `duration_s` seconds
+    /// (above 0).
     #[must_use]
     pub fn from_counters(moved: &Counters, duration_s: f64) -> Columns {
         let rate = |count: Option<u64>| count.map(|count| count as f64 / duration_s);
         let kib = |sectors: Option<u64>| sectors.map(|sectors| sectors as f64 / 2.0 / duration_s);
-        // Nothing done: 0, as iostat prints it.
+        // If nothing completed: 0, as iostat prints it.
         let mean = |sum: Option<f64>, count: Option<u64>| match (sum, count) {
             (Some(_), Some(0)) => Some(0.0),
             (Some(sum), Some(count)) => Some(sum / count as f64),
@@ -154,6 +155,7 @@ impl Columns {
             let all = merges as f64 + count as f64;
             Some(if all == 0.0 { 0.0 } else { 100.0 * merges as f64 / all })
         };
+
         let (reads, writes) = (Some(moved.reads), Some(moved.writes));
         let (read_sectors, write_sectors) = (Some(moved.read_sectors), Some(moved.write_sectors));
         let total = |kinds: [u64; 3]| kinds.into_iter().fold(0, u64::saturating_add);
@@ -161,6 +163,7 @@ impl Columns {
         let all_sectors = Some(total([moved.read_sectors, moved.write_sectors, moved.discard_sectors.unwrap_or(0)]));
         let both_ms = moved.read_ms.zip(moved.write_ms);
         let all_ms = both_ms.map(|(read, write)| total([read, write, moved.discard_ms.unwrap_or(0)]) as f64);
+
         Columns {
             reads_per_s: rate(reads),
             writes_per_s: rate(writes),
@@ -191,19 +194,19 @@ impl Columns {
         }
     }
 
-    /// Reads, writes and discards a second; `None` where no rate is known.
+    /// Returns reads, writes and discards a second; `None` if no rate is known.
     #[must_use]
     pub fn requests_per_s(&self) -> Option<f64> {
         sum([self.reads_per_s, self.writes_per_s, self.discards_per_s]).or(self.transfers_per_s)
     }
 
-    /// KiB read and written a second (of the short layout: and discarded); `None` where no rate is known.
+    /// Returns KiB read and written a second (in the short layout: and discarded); `None` if no rate is known.
     #[must_use]
     pub fn moved_kib_per_s(&self) -> Option<f64> {
         sum([self.read_kib_per_s, self.write_kib_per_s]).or(self.all_kib_per_s)
     }
 
-    /// Mean time of reads, writes and discards in milliseconds: given, or from those of each kind by their rates.
+    /// Returns the mean time of reads, writes and discards in milliseconds: as given, else from each kind by its rate.
     #[must_use]
     pub fn mean_await_ms(&self) -> Option<f64> {
         self.await_ms.or_else(|| {
@@ -224,23 +227,23 @@ fn sum<const N: usize>(values: [Option<f64>; N]) -> Option<f64> {
     values.into_iter().flatten().reduce(|total, more| total + more)
 }
 
-/// What a device is, as far as its host says; saved recordings have it, texts of iostat do not.
+/// What a device is, as far as its host knows. Saved recordings contain this, texts of iostat do not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceFacts {
-    /// What the maker calls it, such as `SAMSUNG MZVL21T0HCLR`, or a cloud: `Amazon EC2 NVMe Instance Storage`.
+    /// The maker's name for it, such as `SAMSUNG MZVL21T0HCLR`, or a cloud's: `Amazon EC2 NVMe Instance Storage`.
     pub model: Option<String>,
-    /// Bytes it holds.
+    /// Size in bytes.
     pub size_bytes: Option<u64>,
     /// Whether it spins.
     pub is_rotational: Option<bool>,
-    /// Whether it is a part of another device.
+    /// Whether it is a partition of another device.
     pub is_partition: bool,
-    /// The devices it is made of (md, dm, multipath); empty for what stands by itself.
+    /// The devices it consists of (md, dm, multipath); empty for a device without members.
     pub members: Vec<String>,
-    /// Requests that it can have under way, by the kernel's queue.
+    /// Requests that the kernel's queue of the device holds at once.
     pub nr_requests: Option<u32>,
-    /// Where its data is behind a network, which: then the link may be the limit.
+    /// The network in front of its data, if there is one: its link may be the limit.
     pub remote: Option<Remote>,
     /// Whether its data is lost when the instance stops.
     pub is_ephemeral: bool,
@@ -251,7 +254,7 @@ pub struct DeviceFacts {
 pub struct Remote {
     /// `rbd`, `nbd`, `iscsi`, `nvme-tcp`, `nvme-rdma`, `nvme-fc`, `ebs`, `gcp-pd`, `azure-disk`, `drbd`.
     pub kind: String,
-    /// Speed of the fastest network link of the host in bytes a second, where it tells.
+    /// Speed of the host's fastest network link in bytes a second, if the host reports it.
     pub link_bytes_per_s: Option<u64>,
 }
 

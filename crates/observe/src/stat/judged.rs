@@ -1,13 +1,13 @@
-//! What is said of an interval: the types that outputs, pages and metrics share.
+//! The judgement of an interval: the types that outputs, pages and metrics share.
 //!
 //! # Why
-//! A table, a JSON document, a metric and a page must not tell four stories. They all render an [`Observed`].
+//! A table, a JSON document, a metric and a page must agree. They all render an [`Observed`].
 //!
 //! # How it works
 //! Plain data. Shares are parts of 1, never percent; outputs turn them into percent.
 //!
 //! # Limits
-//! It holds what was concluded, not how: `capacity`, `saturation`, `verdict` and `groups` conclude.
+//! Holds conclusions only: `capacity`, `saturation`, `verdict` and `groups` draw them.
 //!
 //! # Example
 //! A disk at 100 %util with U 0.03 and S 0: [`Verdict::BusyButFree`], "97 % of its capacity is free".
@@ -16,12 +16,12 @@ use serde::Serialize;
 
 use super::{CpuShares, DeviceInterval};
 
-/// What one interval of a host came to.
+/// One interval of a host, judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// When it ended, in milliseconds since 1970 (UTC).
+    /// The end, in milliseconds since 1970 (UTC); `None` if not known.
     pub end_unix_ms: Option<u64>,
-    /// Its length in seconds.
+    /// The length in seconds; `None` if not known.
     pub duration_s: Option<f64>,
     /// Whether it begins with the start of the host.
     pub is_since_boot: bool,
@@ -29,19 +29,19 @@ pub struct Observed {
     pub cpu: Option<CpuShares>,
     /// The devices, in the order of the source.
     pub devices: Vec<Judged>,
-    /// Groups of devices: arrays, and those named by hand.
+    /// Groups of devices: arrays, and groups named by the user.
     pub groups: Vec<GroupObserved>,
     /// Remarks on the interval as a whole.
     pub remarks: Vec<Remark>,
 }
 
-/// A device in an interval.
+/// A device in an interval, judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// What it did.
+    /// What the device did.
     pub interval: DeviceInterval,
-    /// Capacity use (U): the part of what the device can do that is done; above 1 where it does more than its model.
-    /// `None` where nothing is known to compare with.
+    /// Capacity use (U): the part of the device's capacity that is used; above 1 if the device does more than its
+    /// model, or more than when it was seen full. `None` if there is nothing to compare with.
     pub capacity_use: Option<f64>,
     /// What the capacity is known from.
     pub capacity_basis: Basis,
@@ -51,11 +51,11 @@ pub struct Judged {
     pub read_saturation: Option<f64>,
     /// S of writes alone.
     pub write_saturation: Option<f64>,
-    /// In one word.
+    /// The state of the device.
     pub verdict: Verdict,
-    /// One line of why, with the figures that decided.
+    /// The reason in one line, with the figures that decided.
     pub why: String,
-    /// What the columns may make a reader believe wrongly.
+    /// Wrong conclusions that the columns invite.
     pub remarks: Vec<Remark>,
 }
 
@@ -63,17 +63,17 @@ pub struct Judged {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// A disk model, properties or a preset, by this name.
+    /// A disk model, properties or a preset of this name.
     Model(String),
-    /// The highest rate that was seen so far: U is at most that of a lower bound.
+    /// The rates seen so far: the highest, or those with requests waiting. The device may be able to do more.
     HighestSeen,
-    /// Nothing.
+    /// Nothing to compare with.
     #[default]
     Unknown,
 }
 
 impl Basis {
-    /// Which kind, as in JSON and metrics: lower case, words joined by hyphens. The model's name is no part of it.
+    /// Returns the kind as in JSON and metrics, lower case with hyphens, without the model's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -88,26 +88,26 @@ impl Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Next to nothing is done.
+    /// The device does next to nothing.
     Idle,
-    /// Work is done, and there is room for more.
+    /// The device works, and nothing shows that requests wait for it.
     Ok,
-    /// `%util` is near 100 and both U and S are low.
+    /// `%util` looks high, and the device serves its requests quickly: few are under way, or U and S are low.
     BusyButFree,
-    /// A group whose members do not carry equal parts.
+    /// The members of a group do not carry equal parts.
     Imbalanced,
     /// Requests wait, though the device does less than it can: degraded or throttled.
     Degraded,
-    /// As much is done as can be, and requests wait.
+    /// The device does as much as it can, and requests wait.
     Saturated,
     /// Requests are under way and none completes.
     Hung,
-    /// What is known does not suffice.
+    /// The known figures do not suffice.
     Unknown,
 }
 
 impl Verdict {
-    /// All, in the order of their declaration.
+    /// All verdicts, in the order of their declaration.
     pub const ALL: [Verdict; 8] = [
         Verdict::Idle,
         Verdict::Ok,
@@ -119,7 +119,7 @@ impl Verdict {
         Verdict::Unknown,
     ];
 
-    /// As in JSON and metrics: lower case, words joined by hyphens.
+    /// Returns the name as in JSON and metrics: lower case, words joined by hyphens.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,37 +135,37 @@ impl Verdict {
     }
 }
 
-/// Something to know when reading the figures.
+/// A caution for the reader of the figures.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remark {
-    /// Which kind, lower case, words joined by hyphens: `util-misleads`, `tick-bias`, `iowait-is-no-evidence`.
+    /// The kind, lower case, words joined by hyphens: `util-misleads`, `tick-bias`, `iowait-is-no-evidence`.
     pub code: &'static str,
     /// One sentence for people, with figures.
     pub message: String,
 }
 
-/// A group in an interval.
+/// A group in an interval, judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupObserved {
-    /// Its name: that of the array, or the one given by hand.
+    /// The name of the array, or the one that the user gave.
     pub group: String,
     /// The members with their parts, in the order of the group.
     pub parts: Vec<Part>,
     /// How many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2 over bytes moved. From 1 to the
-    /// number of members; `None` where nothing was moved.
+    /// number of members; `None` if nothing was moved.
     pub effective_devices: Option<f64>,
-    /// [`Verdict::Imbalanced`], or the worst of the members.
+    /// [`Verdict::Imbalanced`], or the worst of the members'.
     pub verdict: Verdict,
-    /// One line of why.
+    /// The reason in one line.
     pub why: String,
-    /// Rotation of the hot device, stragglers.
+    /// Missing members, rotation of the hot device, lasting unevenness, stragglers.
     pub remarks: Vec<Remark>,
 }
 
 /// A member of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// The device.
+    /// The device's name.
     pub device: String,
     /// Its part of the bytes that the group moved, 0 to 1.
     pub bytes_share: f64,

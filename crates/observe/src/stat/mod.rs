@@ -1,10 +1,10 @@
 //! `stat`: what the disks of a host do, and whether that is all they can.
 //!
 //! # Why
-//! `%util` says 100 % on a disk that does 3 % of what it could; a disk of four that takes all writes looks healthy beside
-//! three idle ones. Both were found late, by people who read the right columns in the wrong way. So the columns of
-//! `iostat -x` stand here by their formulas, and beside them what they do not say: how much of the capacity is used (U),
-//! which part of their time requests wait (S), and a verdict with its reason.
+//! `%util` says 100 % on a disk that does 3 % of its capacity. One disk of four that takes all writes looks healthy
+//! beside three idle ones. Both were found late, by people who read the right columns in the wrong way. So this module
+//! computes the columns of `iostat -x`, and adds three figures that those do not give: how much of the capacity is used
+//! (U), which part of their time requests wait (S), and a verdict with its reason.
 //!
 //! # How it works
 //! ```text
@@ -13,14 +13,13 @@
 //! diskstats, iostat text, JSON ─┘                 │
 //!                                   capacity (U), saturation (S), verdict; groups (imbalance)
 //! ```
-//! Whatever a figure comes from, it becomes an [`Interval`]: the devices with their [`Columns`], of which each may be
-//! missing. A [`watch::Watch`] sees one interval after the other and remembers what it needs (the highest rate, the
-//! latency of an unloaded device); what it says of an interval is an [`Observed`]. `compare` sets two intervals against
-//! each other and weighs hypotheses.
+//! Every source yields [`Interval`]s: devices with their [`Columns`], each of which may be missing. A [`watch::Watch`]
+//! receives one interval after the other, remembers some history (the highest rate, the latency of an unloaded device)
+//! and turns each interval into an [`Observed`]. `compare` sets two intervals against each other and weighs hypotheses.
 //!
 //! # Limits
-//! The kernel counts what completes; it tells nothing of single requests. U without a model of the disk is a share of the
-//! highest rate seen, which says so.
+//! The kernel counts completed requests and reports nothing about single ones. Without a model of the disk, U is a
+//! share of the highest rate seen, and is marked as such ([`Basis::HighestSeen`]).
 //!
 //! # Example
 //! ```

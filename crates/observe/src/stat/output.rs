@@ -1,19 +1,17 @@
-//! What `stat` says to programs: the document of `iostat -o JSON` with the truth beside its columns, and CSV.
+//! Output of `stat` for programs: the document of `iostat -o JSON` with our figures beside its columns, and CSV.
 //!
 //! # Why
-//! Programs that read iostat's JSON should read ours unchanged, and whoever wants the verdict should find it in the
-//! same place as the columns.
+//! Programs that read iostat's JSON should read ours unchanged, and find the verdict in the same place as the columns.
 //!
 //! # How it works
-//! [`json`] writes one document in pieces: its head, an element for each interval as it happens, its tail; whoever
-//! stops early writes the tail and the document is whole. [`csv`] writes a line for each device of an interval. Both
-//! render [`Observed`]; columns have two decimals, as in iostat, shares four. [`Selection`] leaves out what nobody
-//! asked for.
+//! [`json`] writes one document in pieces: its head, an element for each interval as it happens, its tail. A program
+//! that stops early writes the tail, and the document is whole. [`csv`] writes a line for each device of an interval.
+//! Both render [`Observed`]; columns have two decimals, as in iostat, shares four. [`Selection`] filters devices.
 //!
 //! # Limits
-//! Times are UTC. A column that is not known is `null` in JSON and empty in CSV, where iostat prints 0.00. A device
-//! of which nothing is known in an interval (it came, went or was reset) stands in `gaps`, not among the disks, so
-//! that every disk that a reader finds has figures.
+//! Times are UTC. An unknown column is `null` in JSON and empty in CSV, where iostat prints 0.00. In JSON a device
+//! without figures in an interval (it came, went or was reset) is in `gaps`, not among the disks, so that every disk
+//! that a reader finds has figures.
 //!
 //! # Example
 //! ```
@@ -33,17 +31,17 @@ pub mod json;
 
 use super::{Columns, Judged, Observed, Verdict};
 
-/// What is shown of an interval.
+/// The devices of an interval to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Devices by name; empty for all.
+    /// Names of the devices to show; empty for all.
     pub devices: Vec<String>,
-    /// Leave out devices that did nothing and have nothing under way.
+    /// Whether to leave out devices that did nothing and have nothing under way.
     pub omit_idle: bool,
 }
 
 impl Selection {
-    /// Leaves out what was not asked for. Groups stay.
+    /// Removes the devices that are not selected. Groups stay.
     pub fn apply(&self, observed: &mut Observed) {
         observed.devices.retain(|judged| {
             let device = &judged.interval.device;
@@ -53,7 +51,8 @@ impl Selection {
     }
 }
 
-/// Whether nothing was done and nothing waits, so far as is known. What came or went is news, not idle.
+/// Returns whether a device, so far as known, did nothing and has nothing under way. A device that came or went is not
+/// idle: the reader should see it.
 fn is_idle(judged: &Judged) -> bool {
     let Columns { reads_per_s, writes_per_s, discards_per_s, flushes_per_s, .. } = judged.interval.columns;
     let is_still =
@@ -62,20 +61,20 @@ fn is_idle(judged: &Judged) -> bool {
     is_still && !waits && judged.interval.gap.is_none() && judged.verdict != Verdict::Hung
 }
 
-/// Whether a verdict says no: work that waits for a disk that cannot do more, or does less than it can.
+/// Returns whether a verdict is a finding: requests wait, or a group does less than it can.
 #[must_use]
 pub const fn says_no(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Saturated | Verdict::Degraded | Verdict::Hung | Verdict::Imbalanced)
 }
 
-/// Whether any verdict on a device or group of an interval says no.
+/// Returns whether any verdict on a device or group of an interval is a finding, by [`says_no`].
 #[must_use]
 pub fn has_finding(observed: &Observed) -> bool {
     let devices = observed.devices.iter().map(|judged| judged.verdict);
     devices.chain(observed.groups.iter().map(|group| group.verdict)).any(says_no)
 }
 
-/// The columns by the keys of iostat's JSON, in its order.
+/// Returns the columns by the keys of iostat's JSON, in its order.
 #[must_use]
 pub fn keyed(columns: &Columns) -> [(&'static str, Option<f64>); 22] {
     [
@@ -104,7 +103,7 @@ pub fn keyed(columns: &Columns) -> [(&'static str, Option<f64>); 22] {
     ]
 }
 
-/// What only short and old layouts of iostat have, by the keys of its JSON; else they follow from the others.
+/// Returns the columns of short and old layouts of iostat, by the keys of its JSON.
 #[must_use]
 pub(crate) fn keyed_short(columns: &Columns) -> [(&'static str, Option<f64>); 4] {
     [
@@ -115,14 +114,14 @@ pub(crate) fn keyed_short(columns: &Columns) -> [(&'static str, Option<f64>); 4]
     ]
 }
 
-/// A time of UTC by a format of strftime; `None` for one that lies outside of the years that can be written.
+/// Formats a time in UTC by a format of strftime; `None` for a time outside the representable years.
 #[must_use]
 pub fn time(unix_ms: u64, format: &str) -> Option<String> {
     let timestamp = jiff::Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
     Some(timestamp.strftime(format).to_string())
 }
 
-/// A finite value with so many decimals.
+/// Rounds a finite value to `decimals`.
 fn rounded(value: Option<f64>, decimals: usize) -> Option<f64> {
     value.filter(|value| value.is_finite()).and_then(|value| format!("{value:.decimals$}").parse().ok())
 }
@@ -134,7 +133,7 @@ pub(crate) mod tests {
     use super::super::{Basis, CpuShares, DeviceInterval, Gap, GroupObserved, Part, Remark};
     use super::*;
 
-    /// A disk that did `reads_per_s` and nothing else.
+    /// Returns a disk that did `reads_per_s` and nothing else.
     pub(crate) fn judged(device: &str, reads_per_s: f64, verdict: Verdict) -> Judged {
         let columns = Columns {
             reads_per_s: Some(reads_per_s),
@@ -158,7 +157,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// An idle disk, a saturated one, one that appeared, and an array that is imbalanced.
+    /// Returns an idle disk, a saturated one, one that appeared, and an array that is imbalanced.
     pub(crate) fn observed() -> Observed {
         let mut gone = judged("sdb", 0.0, Verdict::Unknown);
         gone.interval =

@@ -1,19 +1,18 @@
-//! What was observed, drawn over time: throughput, capacity use beside `%util`, waiting, and who does the work in a
-//! group.
+//! Pictures over time: throughput, capacity use beside `%util`, waiting, queues, and the parts of a group's members.
 //!
 //! # Why
-//! The hot disk that wanders is seen at once in a picture of the parts of a group, and in no table of means.
+//! A picture of the parts of a group shows at once a hot disk that wanders; no table of means does.
 //!
 //! # How it works
-//! A [`Series`] collects [`Observed`] one after the other. It holds [`SAMPLES_MAX`] samples; when it is full, two
-//! neighbours become their mean, and from then on twice as many intervals make a sample. So it keeps the whole time at
-//! a coarser grain, in bounded memory. [`Series::picture`] draws one of [`PICTURES`]. Of many devices the busiest are
-//! shown, and the picture says so.
+//! A [`Series`] collects [`Observed`] one after the other. It holds fewer than [`SAMPLES_MAX`] samples: at that number,
+//! each two neighbours become their mean, and from then on a sample takes twice as many intervals. So a series covers
+//! the whole time at a coarser grain, in bounded memory. [`Series::picture`] draws one of [`PICTURES`]. Of many devices
+//! it draws the busiest, and adds a note.
 //!
 //! # Limits
 //! Means smooth peaks that are shorter than a sample. Time is that of the intervals, one after the other: pauses
-//! between them do not show, and an interval whose length is not known counts as one second. Beyond [`CURVES_MAX`]
-//! curves (of thousands of devices) what is new is not collected. Intervals since the start of the host are left out.
+//! between them do not show, and an interval of unknown length counts as one second. Beyond [`CURVES_MAX`] curves
+//! (of hundreds of devices) new ones are not collected. Intervals since the start of the host are left out.
 //!
 //! # Example
 //! ```
@@ -33,18 +32,18 @@ use super::{Judged, Observed};
 /// Names of the pictures: throughput of each device; U and `%util`, S; queue; parts and effective devices of groups.
 pub const PICTURES: [&str; 4] = ["throughput", "capacity", "queue", "groups"];
 
-/// Samples that are held at most. Even.
+/// Number of samples at which each two become one. Even.
 pub const SAMPLES_MAX: usize = 512;
 
-/// Curves that are collected at most; a device has five.
+/// Most curves collected; a device has five.
 pub const CURVES_MAX: usize = 4096;
 
-/// Devices of a chart with one line for each; the legend names as many.
+/// Most devices in a chart with one line for each; the legend names as many.
 const DEVICES_MAX: usize = 12;
-/// Devices of a chart with two lines for each.
+/// Most devices in a chart with two lines for each.
 const DEVICES_OF_TWO_MAX: usize = 6;
 
-/// What a curve shows.
+/// The subject of a curve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Curve {
     Device(Figure, String),
@@ -79,7 +78,7 @@ impl Figure {
     }
 }
 
-/// The values of all curves over a stretch of time, by the index of the curve; NaN where one has none.
+/// The values of all curves over a period, by the index of the curve; NaN where a curve has none.
 #[derive(Clone, Debug, Default)]
 struct Sample {
     begin_s: f64,
@@ -88,7 +87,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Both as one: means by time of what is known.
+    /// Returns both as one sample: means of the known values, weighted by time.
     fn with(&self, next: &Sample) -> Sample {
         let duration_s = self.duration_s + next.duration_s;
         let part = if duration_s > 0.0 { (next.duration_s / duration_s) as f32 } else { 0.5 };
@@ -106,14 +105,15 @@ impl Sample {
     }
 }
 
-/// A series of observations, as long as it may be, in bounded memory.
+/// A series of observations of any length, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
+    /// The index of each curve in the values of a sample.
     curves: BTreeMap<Curve, usize>,
     samples: Vec<Sample>,
-    /// The sample that is being gathered, and of how many intervals it is so far.
+    /// The sample that is being gathered, and its number of intervals so far.
     open: Option<(Sample, usize)>,
-    /// Intervals of a sample are two to the power of this.
+    /// A sample takes two to the power of this intervals.
     coarseness: u32,
     end_s: f64,
 }
@@ -127,6 +127,7 @@ impl Series {
         let duration_s = observed.duration_s.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).unwrap_or(1.0);
         let mut sample = Sample { begin_s: self.end_s, duration_s, values: Vec::new() };
         self.end_s += duration_s;
+
         for judged in &observed.devices {
             for figure in Figure::ALL {
                 let curve = Curve::Device(figure, judged.interval.device.clone());
@@ -177,7 +178,7 @@ impl Series {
         }
     }
 
-    /// One of [`PICTURES`] as charts; none for another name, or where nothing of it was observed.
+    /// Draws one of [`PICTURES`] as charts; none for another name, or without any figures for it.
     #[must_use]
     pub fn picture(&self, name: &str) -> Vec<Chart> {
         let charts = match name {
@@ -195,7 +196,7 @@ impl Series {
         self.samples.iter().chain(self.open.as_ref().map(|(sample, _)| sample))
     }
 
-    /// A curve as points; none for one that was never seen.
+    /// Returns the points of a curve; none for a curve that was never seen.
     fn points(&self, curve: &Curve) -> Vec<(f64, f64)> {
         let Some(index) = self.curves.get(curve) else { return Vec::new() };
         let known = self.all_samples().filter_map(|sample| {
@@ -210,7 +211,7 @@ impl Series {
         (!points.is_empty()).then_some(Layer::Line { name, points, dashed })
     }
 
-    /// Devices by the bytes that they moved, the busiest first; at most `count`, and a note if there are more.
+    /// Returns at most `count` devices by the bytes that they moved, the busiest first, and a note if there are more.
     fn busiest(&self, count: usize) -> (Vec<&str>, Option<String>) {
         let total = |device: &str| {
             let curve = Curve::Device(Figure::BytesPerSecond, device.to_owned());
@@ -225,7 +226,7 @@ impl Series {
         (devices.into_iter().take(count).map(|(_, name)| name).collect(), note)
     }
 
-    /// One line for each of the busiest devices.
+    /// Draws one line for each of the busiest devices.
     fn by_device(&self, title: &str, y: Axis, figure: Figure) -> Chart {
         let (devices, note) = self.busiest(DEVICES_MAX);
         let line = |device: &str| self.line(device.to_owned(), &Curve::Device(figure, device.to_owned()), false);
@@ -267,7 +268,7 @@ impl Series {
         }
     }
 
-    /// For each group the parts of its members, and how many of them do the work.
+    /// Draws for each group the parts of its members, and its effective devices.
     fn groups(&self) -> Vec<Chart> {
         let names = self.curves.keys().filter_map(|curve| match curve {
             Curve::Effective { group } => Some(group.as_str()),
@@ -276,7 +277,7 @@ impl Series {
         names.flat_map(|name| [self.parts(name), self.effective(name)]).collect()
     }
 
-    /// Members of a group, in the order of their names.
+    /// Returns the curves of a group's members, in the order of their names.
     fn members(&self, name: &str) -> Vec<&Curve> {
         let is_part = |curve: &&Curve| matches!(curve, Curve::Share { group, .. } if group == name);
         self.curves.keys().filter(is_part).collect()

@@ -1,20 +1,20 @@
 //! Scheduler classes of running Plimsoll programs, as rows beside the disks.
 //!
 //! # Why
-//! The kernel's columns tell what reached the disk; who asked for it, and who waited, only the program knows. Beside
-//! each other they say whether a slow disk or another class is in the way.
+//! The kernel's columns show the requests that reached the disk; only the program knows which class sent them, and
+//! which class waited. Together they show whether the disk or another class makes a class slow.
 //!
 //! # How it works
 //! [`Programs`] keeps a connection to every program of this user that serves a control socket, and asks for its
-//! counters once an interval. [`rows`] is the difference of two answers. Waiting and device time are sums over requests
-//! that the program keeps itself, so the means are exact. Each program is asked in a thread of its own, which ends with
-//! the process and holds up nobody: all are asked at once, and a look takes the answers that come within 100 ms. A later
-//! one is taken by the next look. A program that does not answer at all is left alone for a minute.
+//! counters once an interval. [`rows`] computes the difference of two answers. The program itself sums waiting and
+//! device time over its requests, so the means are exact. Each program is asked in a thread of its own, so that none
+//! holds up another: all are asked at once, and [`Programs::look`] takes the answers that come within 100 ms. The next
+//! look takes a later answer. A program whose connection fails or times out is not asked for a minute.
 //!
 //! # Limits
-//! Of a program that did not answer in time, in full or at all, there are no rows: the next ones are over both intervals.
-//! A look takes up to 100 ms longer where a program is stopped in a debugger, once a minute. Programs of a library
-//! without metrics are named in [`Looked::silent`].
+//! A program that did not answer in time, in full or at all has no rows: its next ones span both intervals. If a
+//! program is stopped in a debugger, one look a minute takes up to 100 ms longer. Programs of a library without metrics
+//! are named in [`Looked::silent`].
 //!
 //! # Example
 //! ```
@@ -40,43 +40,43 @@ use plimsoll::control::{Client, ClientError, ErrorCode};
 use plimsoll::metrics::{ClassMetrics, DiskMetrics, LatencyMetrics, ProgramMetrics};
 use serde::Serialize;
 
-/// How long a program that did not answer is left alone.
+/// Time for which a program is not asked after an error.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 
-/// How long a look waits for those that it has asked, all together.
+/// Longest time that a look waits for all new answers together.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// After which a program that has not answered is told of, and its last counters are no longer passed on.
+/// Time after which a program without an answer is reported, and its last counters are no longer passed on.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// What a class did on a disk of its program in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassRow {
-    /// What the program calls itself.
+    /// The name that the program gives itself.
     pub program: String,
     /// Number of its process.
     pub pid: u32,
     /// Number of the disk in the program.
     pub disk: u16,
-    /// The class.
+    /// The name of the class.
     pub class: String,
-    /// The group it is in, if any.
+    /// The group of the class, if any.
     pub group: Option<String>,
     /// Its shares at the end.
     pub shares: u32,
     /// Length of the interval in seconds.
     pub duration_s: f64,
-    /// Reads that came back, a second.
+    /// Completed reads a second.
     pub reads_per_s: f64,
-    /// Writes, flushes, discards and allocations that came back, a second.
+    /// Completed writes, flushes, discards and allocations a second.
     pub writes_per_s: f64,
-    /// Bytes read, a second.
+    /// Bytes read a second.
     pub read_bytes_per_s: f64,
-    /// Bytes written, a second.
+    /// Bytes written a second.
     pub write_bytes_per_s: f64,
-    /// Mean time of a read from being queued until it was back, in milliseconds; `None` where none came back.
+    /// Mean time of a read from queueing to completion, in milliseconds; `None` if none completed.
     pub read_await_ms: Option<f64>,
-    /// The same of a write.
+    /// Mean time of a write, counted as `writes_per_s`, from queueing to completion, in milliseconds.
     pub write_await_ms: Option<f64>,
     /// Mean time of a request in the program's queue, in milliseconds.
     pub queue_ms: Option<f64>,
@@ -85,28 +85,30 @@ pub struct ClassRow {
     /// The part of their time that requests waited in the program's queue, 0 to 1: queue time over queue and device
     /// time.
     pub queue_share: Option<f64>,
-    /// Requests under way on average, in the queue and in the device: time of those that came back over the interval.
+    /// Requests under way on average, in the queue and in the device: total time of completed requests over the
+    /// interval.
     pub mean_under_way: f64,
     /// Requests in the queue at the end.
     pub queued: u64,
     /// Pieces in the device at the end.
     pub in_flight: u64,
-    /// How long the oldest queued request had waited at the end, in milliseconds.
+    /// Wait of the oldest queued request at the end, in milliseconds.
     pub oldest_wait_ms: f64,
-    /// Device time used by the disk model, as a part of the interval; 1 is the whole disk. 0 where it has no model.
+    /// Device time that the class used by the disk model, as a part of the interval; 1 is the whole disk. 0 without a
+    /// model.
     pub consumption: f64,
     /// Requests that ended in an error, a second.
     pub errors_per_s: f64,
-    /// What the class waited for the longest with work queued, if it waited at all: `fairness`, `tokens`, `limit`,
-    /// `depth`, `backend`.
+    /// The reason for which the class waited the longest with work queued, if it waited at all: `fairness`, `tokens`,
+    /// `limit`, `depth`, `backend`.
     pub waited_for: Option<String>,
-    /// Time waited with work queued by reason, as a part of the interval, summed over the shards: with several of them
-    /// it may be above 1. Reasons that did not occur are left out.
+    /// Time waited with work queued, by reason, as a part of the interval, summed over the shards: with several shards
+    /// this may be above 1. Reasons that did not occur are left out.
     pub waited: BTreeMap<String, f64>,
 }
 
-/// What the classes did from `before` to `after`, two answers of one program, `duration_s` (above 0) seconds apart.
-/// Classes that were not there before, whose counters began anew, or that have never done anything are left out.
+/// Returns what the classes did from `before` to `after`, two answers of one program, `duration_s` (above 0) seconds
+/// apart. Leaves out classes that are new, whose counters began anew, or that have never had a request.
 #[must_use]
 pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) -> Vec<ClassRow> {
     let mut rows = Vec::new();
@@ -122,12 +124,12 @@ pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) ->
     rows
 }
 
-/// Whether the class has done anything, or is about to.
+/// Returns whether the class has or had any request.
 pub(super) fn is_used(class: &ClassMetrics) -> bool {
     class.read.requests + class.write.requests + class.queued + class.in_flight > 0
 }
 
-/// Whether a counter fell.
+/// Returns whether a counter fell.
 fn began_anew(before: &ClassMetrics, after: &ClassMetrics) -> bool {
     let figures = |class: &ClassMetrics| {
         let (read, write) = (&class.read, &class.write);
@@ -150,12 +152,14 @@ fn row(
     };
     let both = |one: (u64, u64), other: (u64, u64)| (one.0.saturating_add(other.0), one.1.saturating_add(other.1));
     let mean_ms = |(count, sum_ns): (u64, u64)| (count > 0).then(|| sum_ns as f64 / 1e6 / count as f64);
+
     let (read, write) = (moved(|class| &class.read.total), moved(|class| &class.write.total));
     let queue = both(moved(|class| &class.read.queue), moved(|class| &class.write.queue));
     let device = both(moved(|class| &class.read.device), moved(|class| &class.write.device));
     let all_ns = queue.1 as f64 + device.1 as f64;
     let waited = waited(before, after, duration_s);
     let longest = waited.iter().max_by(|one, other| one.1.total_cmp(other.1));
+
     ClassRow {
         program: program.program.clone(),
         pid: program.pid,
@@ -198,10 +202,10 @@ fn waited(before: &ClassMetrics, after: &ClassMetrics, duration_s: f64) -> BTree
 pub struct Looked {
     /// What the classes did since the last look; empty at the first.
     pub rows: Vec<ClassRow>,
-    /// The counters of every program that answers, by process number, for [`Export`](super::export::Export). Of a
-    /// program that did not answer in time, or some of whose shards did not: those of the look before.
+    /// The counters of every program that answers, by process number, for [`Export`](super::export::Export). If a
+    /// program or one of its shards did not answer in time: those of its last full answer.
     pub programs: Vec<ProgramMetrics>,
-    /// Programs that do not answer, each with the reason; each is told once.
+    /// Programs that do not answer, each with the reason; the same message is reported once only.
     pub silent: Vec<String>,
 }
 
@@ -209,11 +213,11 @@ pub struct Looked {
 #[derive(Debug)]
 pub struct Programs {
     watched: BTreeMap<u32, Watched>,
-    /// When those that do not answer may be asked again.
+    /// When programs whose connection failed or timed out may be asked again.
     left_alone: BTreeMap<u32, Instant>,
-    /// What has been told.
+    /// Messages already reported.
     told: BTreeSet<String>,
-    /// How long a look waits for answers.
+    /// Longest time that a look waits for answers.
     grace: Duration,
 }
 
@@ -222,13 +226,13 @@ pub struct Programs {
 struct Watched {
     questions: Sender<()>,
     answers: Receiver<Answered>,
-    /// When the question was asked whose answer has not come.
+    /// When the open question was asked, if there is one.
     asked_at: Option<Instant>,
-    /// The last answer in full, and when it came.
+    /// The last full answer, and when it came.
     before: Option<(Instant, ProgramMetrics)>,
 }
 
-/// When a program answered, and what.
+/// An answer, and when it came.
 type Answered = (Instant, Result<ProgramMetrics, ClientError>);
 
 impl Default for Programs {
@@ -238,13 +242,13 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// Of which none has been looked at.
+    /// Returns a watch that has asked no program.
     #[must_use]
     pub fn new() -> Programs {
         Programs::default()
     }
 
-    /// Looks at all programs that run now. Takes 100 ms at the most, beside listing them.
+    /// Asks all programs that run now. Waits at most 100 ms, beside listing them.
     pub fn look(&mut self) -> Looked {
         match plimsoll::control::programs() {
             Ok(sockets) => self.look_at(&sockets),
@@ -256,11 +260,12 @@ impl Programs {
         }
     }
 
-    /// Looks at the programs behind these sockets, by process number; forgets all others.
+    /// Asks the programs behind these sockets, given by process number; forgets all others.
     pub(crate) fn look_at(&mut self, sockets: &[(u32, PathBuf)]) -> Looked {
         let is_there = |pid: &u32| sockets.iter().any(|(other, _)| other == pid);
         self.watched.retain(|pid, _| is_there(pid));
         self.left_alone.retain(|pid, until| is_there(pid) && Instant::now() < *until);
+
         let mut looked = Looked::default();
         let mut asked = Vec::new();
         for (pid, path) in sockets {
@@ -268,11 +273,12 @@ impl Programs {
                 continue;
             }
             match self.ask(*pid, path) {
-                // Who has not answered an earlier question is not waited for.
+                // A look does not wait for the answer to an earlier question.
                 Ok(is_new) => asked.push((*pid, is_new)),
                 Err(error) => self.tell(&mut looked, format!("process {pid}: it cannot be asked: {error}")),
             }
         }
+
         let until = Instant::now() + self.grace;
         for (pid, is_new) in asked {
             let now = Instant::now();
@@ -281,7 +287,7 @@ impl Programs {
         looked
     }
 
-    /// Asks a program, unless an earlier question is under way: whether it was asked.
+    /// Asks a program, unless an earlier question is open. Returns whether it was asked now.
     fn ask(&mut self, pid: u32, path: &Path) -> std::io::Result<bool> {
         let watched = match self.watched.entry(pid) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -291,7 +297,7 @@ impl Programs {
             return Ok(false);
         }
         watched.asked_at = Some(Instant::now());
-        // A thread that has ended has left its reason.
+        // If the thread has ended, its reason waits in `answers`.
         let _ = watched.questions.send(());
         Ok(true)
     }
@@ -303,7 +309,7 @@ impl Programs {
             Ok((at, Ok(metrics))) => watched.answered(at, metrics, looked),
             Ok((_, Err(error))) => {
                 self.watched.remove(&pid);
-                // One that has just ended is gone at the next look.
+                // A program that has just ended is no longer listed at the next look.
                 if !matches!(error, ClientError::NotServed { .. }) && !has_ended(&error) {
                     self.left_alone.insert(pid, Instant::now() + LEFT_ALONE);
                     self.tell(looked, format!("process {pid}: {}", reason(&error)));
@@ -315,7 +321,7 @@ impl Programs {
             Err(RecvTimeoutError::Timeout) => {
                 looked.programs.extend(watched.before.as_ref().map(|(_, before)| before.clone()));
             }
-            // Its thread panicked, and has said so.
+            // The thread panicked; its message is on standard error.
             Err(RecvTimeoutError::Disconnected) => {
                 self.watched.remove(&pid);
                 self.left_alone.insert(pid, Instant::now() + LEFT_ALONE);
@@ -323,6 +329,7 @@ impl Programs {
         }
     }
 
+    /// Reports a message, unless it was reported before.
     fn tell(&mut self, looked: &mut Looked, text: String) {
         if self.told.insert(text.clone()) {
             looked.silent.push(text);
@@ -331,7 +338,7 @@ impl Programs {
 }
 
 impl Watched {
-    /// Starts the thread; it connects with the first question. After an error it ends.
+    /// Starts the thread. It connects at the first question, and ends after an error.
     fn start(path: PathBuf) -> std::io::Result<Watched> {
         let (questions, to_ask) = channel();
         let (answer, answers) = channel();
@@ -389,7 +396,7 @@ fn reason(error: &ClientError) -> String {
         ClientError::Refused { code: ErrorCode::BadRequest, .. } => {
             "its version of the library tells no metrics: `plimsoll attach` shows its classes".to_owned()
         }
-        // The time of the socket is over.
+        // The socket's time limit has passed.
         ClientError::Io(error) if matches!(error.kind(), WouldBlock | TimedOut) => no_answer(),
         other => other.to_string(),
     }
@@ -404,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for answers however slow the machine is.
+    /// Returns a watch that waits for answers also on a slow machine.
     fn patient() -> Programs {
         Programs { grace: Duration::from_secs(60), ..Programs::new() }
     }
@@ -491,8 +498,10 @@ mod tests {
         assert_eq!((first.rows.len(), first.programs.len(), first.silent.len()), (0, 1, 0));
         let classes: Vec<&str> = first.programs[0].disks[0].classes.iter().map(|class| class.class.as_str()).collect();
         assert_eq!((first.programs[0].pid, classes), (pid, vec!["default", "query"]));
-        // Nothing was asked of the disk: no rows.
+
+        // No class has had a request: no rows.
         assert_eq!(programs.look_at(&sockets).rows, []);
+
         drop(server);
         drop(runtime);
         let ended = programs.look_at(&sockets);
@@ -524,7 +533,7 @@ mod tests {
     fn who_does_not_answer_holds_nobody_up() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("7.sock");
-        // Connections wait in the kernel's queue.
+        // Connections wait in the kernel's queue, since the test never accepts one.
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let sockets = [(7, path)];
         let mut programs = Programs { grace: Duration::from_millis(1), ..Programs::new() };

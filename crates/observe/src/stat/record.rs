@@ -1,26 +1,26 @@
-//! Recordings of a host's counters: written while it runs, read back as if one had been there.
+//! Recordings of a host's counters: written while it runs, read back with the same figures as live.
 //!
 //! # Why
-//! What a disk did last night is asked in the morning, and often by somebody who cannot log in. A file that was cut off
-//! or damaged on its way must still tell what it can, and nothing else.
+//! People ask in the morning about the disks of last night, often without access to the host. A file that was cut off
+//! or damaged on its way must still yield all of its intact figures, and no others.
 //!
 //! # How it works
-//! A line of JSON each, readable by any tool: first who recorded, then the [`Reading`]s as they are, and before a
-//! reading the facts of devices that are new. Every line ends with its number and the CRC-32C (RFC 3720) of what stands
-//! before it; it is written with one call, so that a crash tears the last line only.
+//! Each line is JSON, readable by any tool: first the host, then the [`Reading`]s as they are, and before a reading the
+//! facts of new devices. Every line ends with its number and the CRC-32C (RFC 3720) of the text before the sum. A line
+//! is written with one call, so that a crash tears the last line only.
 //!
 //! ```text
 //! {"plimsoll":"stat-record","version":1,"host":{"name":"db7",...},"line":0,"crc32c":"0f8b2c91"}
 //! {"facts":{"nvme0n1":{"model":"...",...}},"line":1,"crc32c":"..."}
 //! {"at_unix_ms":1773480000000,"uptime_cs":4512608,"cpu":[8 counts],"devices":[["nvme0n1",259,0,[17 counts]]],...}
 //! ```
-//! Counts are in the order of `/proc/stat` (up to `steal`) and `/proc/diskstats`; null is what the kernel does not
-//! count. Readings are totals, not differences: where a line is lost, the intervals around it become one, and its
-//! figures are right. [`read`] leaves out every line whose sum is wrong, and says so.
+//! Counts are in the order of `/proc/stat` (up to `steal`) and `/proc/diskstats`; null stands for a count that the
+//! kernel does not keep. Readings are totals, not differences: if a line is lost, the intervals around it become one,
+//! with right figures. [`read`] leaves out every line whose sum is wrong, and adds a note.
 //!
 //! # Limits
-//! Some 120 bytes a device and reading: ten devices each second are 100 MB a day, a tenth of it compressed. Files that
-//! were put one behind the other are read as several recordings.
+//! Some 120 bytes a device and reading: ten devices each second are 100 MB a day, a tenth of it compressed.
+//! Concatenated files are read as several recordings.
 //!
 //! # Example
 //! ```
@@ -54,25 +54,25 @@ use super::host::{Host, Reading};
 use super::{DeviceFacts, Facts};
 use line::{Line, seal};
 
-/// The version of the format that is written; it rises when what is there changes its meaning.
+/// Version of the format that is written; it rises when existing members change their meaning.
 pub const VERSION: u32 = 1;
 
-/// What the first line says of its kind.
+/// The value of `plimsoll` in the first line.
 pub const KIND: &str = "stat-record";
 
-/// Why nothing can be read.
+/// Why a recording cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// It is something else.
+    /// The file is something else.
     #[error("this is no recording of `plimsoll stat --record`")]
     NotARecord,
-    /// It was written by a later version.
+    /// A later version wrote the file.
     #[error(
         "this recording has version {0} of the format, and this program reads up to {VERSION}: use a later plimsoll"
     )]
     Version(u32),
-    /// Every reading in it is damaged, or there was none yet.
+    /// Every reading in the file is damaged, or there was none yet.
     #[error("no reading in this recording is intact: it was cut off at its begin, or is damaged throughout")]
     NoReading,
 }
@@ -85,7 +85,7 @@ pub struct Writer<W: Write> {
     next: u64,
     /// Facts that have been written.
     facts: Facts,
-    /// Whether the last line may be there in part.
+    /// Whether the last line may be incomplete.
     is_torn: bool,
 }
 
@@ -93,7 +93,7 @@ impl<W: Write> Writer<W> {
     /// Begins a recording.
     ///
     /// # Errors
-    /// What `output` says.
+    /// Those of `output`.
     pub fn new(output: W, host: &Host) -> io::Result<Writer<W>> {
         let mut writer = Writer { output, next: 0, facts: Facts::new(), is_torn: false };
         writer.line(Line {
@@ -105,10 +105,10 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a reading, and of `facts` what is new. It is with the system when this returns.
+    /// Appends a reading, and those of `facts` that are new or changed, and flushes `output`.
     ///
     /// # Errors
-    /// What `output` says (a full disk); the next call begins a new line, so that only this reading is lost.
+    /// Those of `output` (a full disk). The next call begins a new line, so that only this reading is lost.
     pub fn append(&mut self, reading: &Reading, facts: &Facts) -> io::Result<()> {
         let is_new = |(name, facts): &(&String, &DeviceFacts)| self.facts.get(*name) != Some(*facts);
         let new: Facts = facts.iter().filter(is_new).map(|(name, facts)| (name.clone(), facts.clone())).collect();
@@ -119,7 +119,7 @@ impl<W: Write> Writer<W> {
         self.line(Line::of_reading(reading))
     }
 
-    /// What was written to.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.output
     }

@@ -1,35 +1,35 @@
 //! Queue saturation (S): which part of their time requests wait.
 //!
 //! # Why
-//! A full device makes requests wait; so does one that is throttled or ill. How long they take says so only beside how
-//! long they would take on the idle device, and a long request takes longer than a short one.
+//! A full device makes requests wait; so does one that is throttled or ill. A latency shows this only beside the
+//! latency that the same requests have on the idle device: a long request takes longer than a short one.
 //!
 //! # How it works
 //! With L the time that the requests would take on the idle device, by their sizes, and U the capacity use:
 //!
 //! S = max(0, 1 - L / (await * min(max(U, 1 - U), 1))), and S = max(0, 1 - L / await) without a model.
 //!
-//! From half the capacity on this is Little's law at the knee. To be full, a device must hold N* = X_max L requests;
-//! with X = U X_max, and as many under way as X times `await`, N* of N is L / (U await). What is needed to fill the
-//! device is no waiting. For a device that does next to nothing the form would call any latency good; there nothing
-//! needs to meet, and whatever `await` is above L is waiting: the plain share. 1 - U leads from one to the other. So
-//! with 0.19 ms of 0.138 at 51 % nothing waits in excess, though single requests meet; with 0.36 ms at 97 %, 60 % of
-//! the time is waiting; and with three times L at 10 %, 63 %: that device is ill.
+//! From half the capacity on this is Little's law at the knee. To be full, a device must hold N* = X_max L requests.
+//! With X = U X_max, and N = X `await` requests under way, N* / N is L / (U await): requests that are needed to fill
+//! the device do not wait. On a nearly idle device this form would call any latency good. There requests need not meet,
+//! and all of `await` above L is waiting: the plain share. 1 - U leads from one to the other. So with an `await` of
+//! 0.19 ms, L of 0.138 ms and U of 51 %, S is 0, though single requests meet; with 0.36 ms at 97 %, 60 % of the time is
+//! waiting; and with three times L at 10 %, 63 %: that device is ill.
 //!
-//! L comes from, the first that knows it:
-//! 1. the model: the latency of the idle device was measured or published for it. It wins since it does not depend on
-//!    what was seen;
+//! L comes from the first of these that knows it:
+//! 1. the model: the latency of the idle device was measured or published for it. It comes first since it does not
+//!    depend on the intervals seen;
 //! 2. [`Seen`]: the 5th percentile of `await` among intervals with at most one request under way, by direction and by
-//!    size (in steps of 2). One at a time does not wait for another. A size that was not seen quiet takes the latency
-//!    of one up to four times smaller, which can only make S too high by what the larger transfer takes. What is longer
-//!    than usual for the class of the device is not believed: a disk that is ill when first seen would teach its
-//!    illness.
+//!    size (powers of 2). A request that is alone waits for no other. A size without such an interval takes the latency
+//!    of one up to four times smaller; this can only make S too high, by the time of the larger transfer. Latencies
+//!    count at most as what is usual for the device's class: a disk that is ill when first seen would otherwise teach
+//!    its illness.
 //!
-//! Otherwise S is not known, and a verdict has to do with what is usual for the class of the device.
+//! Otherwise S is not known, and the verdict uses the usual latency of the device's class.
 //!
 //! # Limits
-//! `await` includes the kernel's queue, where a scheduler may hold requests back. iostat rounds it to 0.01 ms, so that
-//! on the fastest devices S is coarse. Means of a long interval hide bursts.
+//! `await` includes the kernel's queue, where a scheduler may hold requests back. iostat rounds `await` to 0.01 ms, so
+//! that on the fastest devices S is coarse. Means of a long interval hide bursts.
 //!
 //! # Example
 //! 72 915 reads of 4 KiB took 0.21 ms each; with less than one under way the same device took 0.06 ms. S is 0.71.
@@ -41,34 +41,36 @@ use plimsoll_core::Direction;
 use super::Columns;
 use super::capacity::{Capacity, positive};
 
-/// Of so many unloaded intervals of a direction and size the latencies are kept.
+/// Most latencies kept for each direction and size: those of the latest unloaded intervals.
 const SEEN_MOST: usize = 32;
-/// The percentile of them that is taken as the latency of the idle device.
+/// Percentile of those latencies that is taken as the latency of the idle device.
 const SEEN_PERCENTILE: f64 = 5.0;
-/// Requests under way at most, on average, in an interval that counts as unloaded.
+/// Most requests under way, on average, in an unloaded interval.
 const UNLOADED_QUEUE: f64 = 1.0;
-/// Requests a second at least: fewer meet a device that went to sleep.
+/// Fewest requests a second of a direction in an unloaded interval: fewer meet a device that went to sleep.
 const UNLOADED_PER_S: f64 = 20.0;
 
 /// S of an interval, each 0 to 1; `None` where no latency is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Saturation {
-    /// Of reads and writes together.
+    /// S of reads and writes together.
     pub overall: Option<f64>,
-    /// Of reads.
+    /// S of reads.
     pub read: Option<f64>,
-    /// Of writes.
+    /// S of writes.
     pub write: Option<f64>,
-    /// Time on the idle device in milliseconds, the mean of those requests that are known.
+    /// Latency on the idle device in milliseconds: the mean over those requests for which it is known.
     pub unloaded_ms: Option<f64>,
 }
 
 impl Saturation {
-    /// By a model where there is one, else by what was seen. `capacity_use` is U by the model; `None` without one.
+    /// Computes S from `model` if it knows the latency, else from `seen`. `capacity_use` is U by the model; `None`
+    /// without one.
     #[must_use]
     pub fn new(columns: &Columns, model: Option<&Capacity>, capacity_use: Option<f64>, seen: &Seen) -> Saturation {
         let part = capacity_use.map_or(1.0, |capacity_use| capacity_use.max(1.0 - capacity_use).min(1.0));
         let waiting = |unloaded_ms: f64, await_ms: f64| (1.0 - unloaded_ms / (await_ms * part)).clamp(0.0, 1.0);
+
         let kinds = [kind(columns, Direction::Read), kind(columns, Direction::Write)];
         let known = kinds.map(|kind| {
             let kind = kind?;
@@ -77,6 +79,8 @@ impl Saturation {
             Some((kind, unloaded_ms))
         });
         let each = known.map(|known| known.and_then(|(kind, ms)| kind.await_ms.map(|await_ms| waiting(ms, await_ms))));
+
+        // Both together: means by rate.
         let rate: f64 = known.iter().flatten().map(|(kind, _)| kind.per_s).sum();
         let mean = |of: &dyn Fn(&Kind, f64) -> f64| {
             known.iter().flatten().map(|(kind, ms)| kind.per_s * of(kind, *ms)).sum::<f64>() / rate
@@ -88,6 +92,7 @@ impl Saturation {
             false => mean_await_ms(columns),
         };
         let overall = unloaded_ms.zip(positive(await_ms)).map(|(unloaded, await_ms)| waiting(unloaded, await_ms));
+
         let [read, write] = each;
         Saturation { overall, read, write, unloaded_ms }
     }
@@ -110,8 +115,9 @@ fn kind(columns: &Columns, direction: Direction) -> Option<Kind> {
     Some(Kind { direction, per_s: positive(per_s)?, size_kib: size_kib?, await_ms: positive(await_ms) })
 }
 
-/// Mean time of a read or write, in milliseconds: given, or by Little's law from those under way; `None` where nothing
-/// was done. Discards take as long as they like and say nothing of it.
+/// Returns the mean time of a read or write in milliseconds: as given, else by Little's law from those under way;
+/// `None` if it is not known or nothing completed. Discards are left out: their time says nothing about reads and
+/// writes.
 #[must_use]
 pub fn mean_await_ms(columns: &Columns) -> Option<f64> {
     if positive(columns.discards_per_s).is_some() {
@@ -125,9 +131,10 @@ pub fn mean_await_ms(columns: &Columns) -> Option<f64> {
     positive(columns.mean_await_ms()).or_else(by_law)
 }
 
-/// Requests under way on average by Little's law, from rates and latencies alone; `None` where one of them is missing.
+/// Returns the requests under way on average by Little's law, from rates and latencies alone; `None` if one of them is
+/// missing.
 ///
-/// Each latency counts with 0.005 ms more than it says, which is what rounding may have taken.
+/// Adds 0.005 ms to each latency: the most that rounding may have taken.
 #[must_use]
 pub(crate) fn under_way_at_most(columns: &Columns) -> Option<f64> {
     const ROUNDING_MS: f64 = 0.005;
@@ -146,16 +153,16 @@ pub(crate) fn under_way_at_most(columns: &Columns) -> Option<f64> {
     }
 }
 
-/// Latencies of a device in intervals in which it had little to do. Bounded: 32 figures for each direction and size.
+/// Latencies of a device in intervals in which it had little to do: at most 32 for each direction and size.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// By whether they are writes and the power of 2 of their KiB.
+    /// By [`key`]: whether they are writes, and the power of 2 of their KiB.
     latencies_ms: BTreeMap<(bool, i32), VecDeque<f64>>,
 }
 
 impl Seen {
-    /// Notes the latencies of an interval, if at most one request was under way; each at most what `usual_ms` says for
-    /// so many KiB.
+    /// Records the latencies of an interval, if at most one request was under way on average. Each counts at most as
+    /// `usual_ms` of the mean size in KiB.
     pub fn note(&mut self, columns: &Columns, usual_ms: &dyn Fn(f64) -> f64) {
         let queue = columns.queue.or_else(|| under_way_at_most(columns));
         if !queue.is_some_and(|queue| queue <= UNLOADED_QUEUE) {
@@ -172,7 +179,7 @@ impl Seen {
         }
     }
 
-    /// The 5th percentile of what was seen of requests of this size, or of up to four times smaller ones.
+    /// Returns the 5th percentile of the latencies seen for requests of this size, or of up to four times smaller ones.
     #[must_use]
     pub(crate) fn unloaded_ms(&self, direction: Direction, size_kib: f64) -> Option<f64> {
         let (is_write, power) = key(direction, size_kib);
@@ -184,8 +191,9 @@ impl Seen {
     }
 }
 
-/// Sizes from 1/2 KiB to 64 MiB have steps of their own; what is beyond shares the last. Most sizes are powers of 2,
-/// and their means fall short by rounding, or by a few shorter requests: steps begin 5 % below.
+/// Returns the direction (true for writes) and the size step: a power of 2 of KiB, from 1/2 KiB to 64 MiB; sizes beyond
+/// take the nearest step. Most sizes are powers of 2, and their means fall short by rounding or by a few shorter
+/// requests, so steps begin 5 % below.
 fn key(direction: Direction, size_kib: f64) -> (bool, i32) {
     let power = (size_kib * 1.05).max(0.5).log2().floor().clamp(-1.0, 16.0) as i32;
     (direction == Direction::Write, power)
@@ -202,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a class of which any latency is usual.
+    /// The usual latency of a class in which any latency is usual.
     const ANY: fn(f64) -> f64 = |_| f64::INFINITY;
 
     fn reads(per_s: f64, kib: f64, await_ms: f64) -> Columns {
@@ -215,7 +223,7 @@ mod tests {
         }
     }
 
-    /// A disk of 237 000 reads a second and 0.138 ms: the knee is at 33 requests.
+    /// Returns a disk of 237 000 reads a second and 0.138 ms: the knee is at 33 requests.
     fn surface() -> Capacity {
         let text = "disk: {read_iops: 237000, write_iops: 174080, read_bandwidth: 2043674624, \
                     write_bandwidth: 1024458752, \
@@ -233,6 +241,7 @@ mod tests {
             (231_000.0, 0.36, 0.0, 97.0, 60.0),
             (24_000.0, 0.49, 1020.0, 100.0, 72.0),
         ];
+
         let disk = surface();
         for (per_s, await_ms, write_mb_per_s, u_percent, s_percent) in cases {
             let mut columns = reads(per_s, 4.0, await_ms);
@@ -241,7 +250,7 @@ mod tests {
             columns.writes_per_s = Some(writes_kib_per_s / 128.0);
             let u = disk.capacity_use(&columns).unwrap();
             let s = Saturation::new(&columns, Some(&disk), Some(u), &Seen::default()).read.unwrap();
-            // The last line is of a full disk: about 100 %.
+            // The last line is a full disk: about 100 %.
             assert!((u * 100.0 - u_percent).abs() < 7.0, "{per_s}: U {u}");
             assert!((s * 100.0 - s_percent).abs() < 3.0, "{per_s}: S {s}");
         }
@@ -270,7 +279,7 @@ mod tests {
         let s = Saturation::new(&high, None, None, &seen);
         assert_eq!((s.overall.map(|s| (s * 100.0).round()), s.write), (Some(71.0), None));
         assert_eq!(Saturation::new(&low, None, None, &seen).overall, Some(0.0));
-        // Longer requests take longer: 0.06 ms says nothing of 512 KiB, and little of 16 KiB.
+        // Longer requests take longer: 0.06 ms says nothing about 512 KiB, and little about 16 KiB.
         assert_eq!(Saturation::new(&reads(100.0, 512.0, 1.0), None, None, &seen).overall, None);
         assert!(Saturation::new(&reads(100.0, 16.0, 0.12), None, None, &seen).overall.is_some());
         for _ in 0..1000 {
@@ -291,7 +300,7 @@ mod tests {
         let mut ill = Seen::default();
         ill.note(&reads(195.0, 4.0, 5.1), &|_| 0.3);
         assert_eq!(ill.unloaded_ms(Direction::Read, 4.0), Some(0.3));
-        // Reads and writes alone count beside discards.
+        // Beside discards, only reads and writes count.
         let trims = Columns { discards_per_s: Some(500.0), discard_await_ms: Some(22.0), ..reads(10.0, 4.0, 0.2) };
         assert_eq!(mean_await_ms(&Columns { await_ms: Some(21.0), ..trims }), Some(0.2));
     }

@@ -1,15 +1,16 @@
-//! The verdict: what a device is at, in one word, and one line of why.
+//! The verdict: the state of a device in one word, and the reason in one line.
 //!
 //! # Why
-//! U and S are two figures, and people ask one question: is that all it can do?
+//! U and S are two figures, and people ask one question: is that all the device can do?
 //!
 //! # How it works
-//! The first that holds:
+//! The first rule that holds decides:
 //!
-//! 1. *hung*: nothing completes though requests are under way, for longer than [`HUNG_AFTER_S`]. Kernels add waiting
-//!    time when a request completes, those of 5.0 to 5.17 busy time, too, so that a stuck device can show `await`,
-//!    `aqu-sz` and `%util` of 0. Requests under way at both ends of an interval in which none completes are stuck,
-//!    whatever these say; where the begin is not known, `%util` or the queue must tell, or two and more at the end.
+//! 1. *hung*: for [`HUNG_AFTER_S`] or longer nothing completes though requests are under way. Kernels add waiting time
+//!    when a request completes, those of 5.0 to 5.17 also busy time, so that a stuck device can show `await`, `aqu-sz`
+//!    and `%util` of 0. Requests under way at both ends of an interval in which none completes are stuck, whatever
+//!    these columns show; if the begin is not known, two and more at the end of a long interval, `%util` or the queue
+//!    decide.
 //! 2. *idle*: fewer than 200 requests a second that take less than 2 % of the time.
 //! 3. With a model, or when the device was seen full with a like load (U), and a latency (S):
 //!
@@ -20,39 +21,40 @@
 //!    | < 30 % | < 10 %, or < 40 % with fewer than 8 under way | >= 90 | busy but free |
 //!    | else | | | ok |
 //!
-//!    Degraded needs 4 under way, too, or at least 0.25 under way that take 10 times or 0.25 ms longer than on the idle
-//!    device: nobody knows that latency to some tens of microseconds. Without a model it also needs 1.2 times what as
-//!    many under way take on the healthy device at the most, L + N / X_full: fewer workers have less done.
-//!    What spends most of its queue on discards while reads and writes do not wait, *is trimming*: free, or ok.
+//!    Degraded also needs 4 under way, or 1 that takes three times as long as on the idle device, or 0.25 that take 10
+//!    times as long or 0.25 ms longer: the latency of the idle device is uncertain by some tens of microseconds.
+//!    Without a model it further needs 1.2 times L + N / X_full, the longest that as many requests take on the healthy
+//!    device: fewer workers have less done.
+//!    If discards are most of the queue and reads and writes do not wait, the device is *trimming*: free, or ok.
 //! 4. A device that serves one request after the other: `%util` of 90 and more is saturation. That is the one case for
 //!    which `%util` was made.
-//! 5. Otherwise what is usual for its class decides (table in `verdict/class.rs`): *waiting* is at least twice the
+//! 5. Otherwise the usual latency of the class decides (table in `verdict/class.rs`). Requests *wait* at twice the
 //!    usual latency with 4 and more under way (three times with 5/3 on network disks, whose limits are low; half of it
-//!    with 64), or S >= 40 % with 8 and more. What waits is *degraded* if the rate is below what any of the class can,
-//!    or fell below 70 % of what was seen; else *saturated*. S counts from the usual latency on, or from three times
-//!    that of the idle device at the highest rate seen. A SATA disk with 30 under way is full: it takes 32. What does
-//!    not wait at `%util` of 90 and more is *busy but free* with fewer than 8 under way that take at most three times
-//!    the usual, and *ok* else; 30 times the usual (8 times on local disks) at a rate below any of the class is
-//!    *degraded*.
+//!    with 64), or at S >= 40 % with 8 and more. S counts from the usual latency on, or from three times that of the
+//!    idle device at the highest rate seen. A SATA disk with 30 under way is full: it takes 32. If requests wait, the
+//!    device is *degraded* if its rate is below that of any healthy device of the class, or below 70 % of the highest
+//!    seen; else *saturated*. If requests do not wait at `%util` of 90 and more, it is *busy but free* with fewer than
+//!    8 under way that take at most three times the usual, else *ok*. 30 times the usual (8 times on local disks) at a
+//!    rate below any of the class is *degraded*.
 //!
 //! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) at which requests wait is *degraded*, held
-//! by something in front of the device; *saturated* where the device is known, by facts or model, to be sold by rates:
-//! a volume at what it was sold for is full.
+//! by something in front of the device; *saturated* if the device is known, by facts or model, to be sold by rates: a
+//! volume at the rate that it was sold with is full.
 //!
 //! Latencies, rates and queues of these rules are those of reads and writes. Discards take long by their nature.
 //!
-//! U by the highest seen alone never makes a device saturated: only with requests that wait.
+//! U by the highest rate seen never makes a device saturated by itself: requests must also wait.
 //!
-//! `iowait` and pressure stall information are no part of it: they count tasks that wait, whatever for, and depend on
-//! how many CPUs are busy with other things.
+//! `iowait` and pressure stall information are not used: they count waiting tasks, whatever these wait for, and depend
+//! on how many CPUs are busy with other work.
 //!
 //! # Limits
-//! An interval is judged by its means. Where the class decides, a device that is far quicker than its class can be full
-//! and still be called ok: a model says more.
+//! An interval is judged by its means. If the class decides, a device that is far quicker than its class can be full
+//! and still be called ok: a model is more precise.
 //!
 //! # Example
-//! 16 597 writes of 38 KiB in 0.14 ms, 2.28 under way, `%util` 96, on `nvme0n1`: busy but free. The same disk with four
-//! hundred times the latency is not.
+//! 16 597 writes of 38 KiB in 0.14 ms, 2.28 under way, `%util` 96, on `nvme0n1`: busy but free. With four hundred times
+//! the latency the same disk is not.
 
 mod by_class;
 mod class;
@@ -67,65 +69,65 @@ use text::{ms, percent, queue, rate, seconds};
 
 pub(super) use remarks::{of_device, of_interval};
 
-/// After so many seconds without a completion a device with requests under way is hung. Nearly the usual interval, so
-/// that one of them suffices; no request to a healthy disk takes that long.
+/// Seconds without a completion after which a device with requests under way is hung. Just below the usual interval, so
+/// that one interval suffices; no request to a healthy disk takes that long.
 pub const HUNG_AFTER_S: f64 = 0.9;
 
 /// `%util` from which a device looks full.
 const UTIL_HIGH_PERCENT: f64 = 90.0;
-/// `%util` from which one that shows more than there is looks busy.
+/// `%util` from which a device looks busy, if the column is inflated or the queue is extreme.
 const UTIL_INFLATED_PERCENT: f64 = 50.0;
-/// U and S of the table above.
+/// Bounds of U and S in the table above.
 const USE_FULL: f64 = 0.9;
 const USE_PART: f64 = 0.7;
 const USE_FREE: f64 = 0.3;
 const WAITING: f64 = 0.4;
 const NOT_WAITING: f64 = 0.1;
-/// Requests under way that make a queue on what serves many at once. SATA takes 32, NVMe thousands.
+/// Requests under way that are a queue on a device that serves many at once. SATA takes 32, NVMe thousands.
 const UNDER_WAY_MANY: f64 = 8.0;
 /// Requests under way that are a queue, if they also take long.
 const UNDER_WAY_QUEUE: f64 = 4.0;
 /// Requests under way that fill nearly any disk: rate times latency of data sheets is 30 to 60.
 const UNDER_WAY_FILLS: f64 = 64.0;
-/// Requests a second and part of the time below which a device is idle.
+/// Bounds below which a device is idle: requests a second, their part of the time, and U where it can be relied on.
 const IDLE_PER_S: f64 = 200.0;
 const IDLE_BUSY: f64 = 0.02;
 const IDLE_USE: f64 = 0.05;
-/// The same of requests and KiB a second where no time is known.
+/// Requests and KiB a second below which a device is idle if no time is known.
 const IDLE_UNTIMED_PER_S: f64 = 1.0;
 const IDLE_UNTIMED_KIB_PER_S: f64 = 100.0;
-/// And where a kernel shows 0: some count in ticks of several ms, in which the times of a few requests vanish.
+/// The same if all times are 0: some kernels count in ticks of several ms, in which the times of a few requests vanish.
 const IDLE_UNCOUNTED_PER_S: f64 = 20.0;
 const IDLE_UNCOUNTED_KIB_PER_S: f64 = 1000.0;
-/// Part of the queue that is discards from which a device is trimming.
+/// Share of discards in the queue from which a device is trimming.
 const TRIMMING: f64 = 0.5;
-/// `await` over what a healthy device takes with as many under way, from which less is done than could be.
+/// `await` over the longest of a healthy device with as many under way, from which the device is slow.
 const SLOWER_THAN_FULL: f64 = 1.2;
-/// Counts from here on are below 0: a driver counted a completion twice.
+/// Counts from here on are negative ones: a driver counted a completion twice.
 const IN_FLIGHT_LEAKED: u64 = 1 << 31;
-/// Requests under way at the end of an interval of at least a second, of which the begin is not known, that are stuck
-/// if nothing completed: one may have been sent a moment ago.
+/// Fewest requests under way at the end that are stuck if nothing completed and the begin of the interval is not known
+/// (a single one may have been sent a moment ago), and the shortest such interval in seconds.
 const STUCK_LEAST: u64 = 2;
 const STUCK_LEAST_S: f64 = 1.0;
-/// Time that one request takes of a spinning disk, in milliseconds: at least 2, and beyond 50 it is ill.
+/// Milliseconds that a spinning disk takes for one request: at least this; and beyond this it is ill.
 const SPIN_LEAST_MS: f64 = 2.0;
 const SPIN_ILL_MS: f64 = 50.0;
-/// Bytes a second of the outer tracks of the fastest disks, and of slow ones.
+/// Bytes a second of spinning disks: the outer tracks of the fastest, and slow ones.
 const SPIN_BYTES_PER_S: f64 = 300e6;
 const SPIN_SLOW_BYTES_PER_S: f64 = 50e6;
 
 /// All that is known of a device in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What it did.
+    /// What the device did.
     pub interval: &'a DeviceInterval,
-    /// What it is.
+    /// What the device is.
     pub facts: Option<&'a DeviceFacts>,
     /// U, 0 and more.
     pub capacity_use: Option<f64>,
     /// What U is known from.
     pub basis: &'a Basis,
-    /// Whether U without a model is that of what the device did with a like load when it was full.
+    /// Whether U, if it is not a model's, compares with a like load when the device was full.
     pub was_full: bool,
     /// S.
     pub saturation: &'a Saturation,
@@ -137,7 +139,7 @@ pub struct Evidence<'a> {
     pub stuck_s: f64,
 }
 
-/// The verdict, and one line of why.
+/// Returns the verdict, and the reason in one line.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
     if let Some(gap) = evidence.interval.gap {
@@ -148,6 +150,7 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
         };
         return (Verdict::Unknown, why.to_owned());
     }
+
     let case = Case::new(evidence);
     let rules = [
         Case::hung,
@@ -163,20 +166,20 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
 }
 
-/// Returns the longest time that a request of `size_kib` takes on a healthy device of this kind with little to do, in
+/// Returns the latency that requests of `size_kib` stay below on a healthy device of this class with little to do, in
 /// milliseconds.
 #[must_use]
 pub(crate) fn usual_ms(device: &str, facts: Option<&DeviceFacts>, columns: &Columns, size_kib: f64) -> f64 {
     Class::of_busy(device, facts, columns).usual_ms(size_kib)
 }
 
-/// Requests under way that can be believed.
+/// Returns the requests under way, or `None` if the count is a negative one.
 fn believed(in_flight: Option<u64>) -> Option<u64> {
     in_flight.filter(|count| *count < IN_FLIGHT_LEAKED)
 }
 
-/// Whether an interval of `duration_s` seconds shows requests under way and none that completes. `before` is how many
-/// were under way when it began. `%util` tells it where the source does not count them.
+/// Returns whether requests are under way and none completed in an interval of `duration_s` seconds. `before` is the
+/// number under way when it began. If the source does not count them, `%util` and the queue decide.
 #[must_use]
 pub fn is_stuck(interval: &DeviceInterval, before: Option<u64>, duration_s: Option<f64>) -> bool {
     let columns = &interval.columns;
@@ -185,41 +188,43 @@ pub fn is_stuck(interval: &DeviceInterval, before: Option<u64>, duration_s: Opti
     if completed != Some(0.0) || now == Some(0) {
         return false;
     }
+
     let is_long = duration_s.is_some_and(|duration_s| duration_s >= STUCK_LEAST_S);
     match (before, now) {
         (Some(1..), Some(1..)) => return true,
         (None, Some(STUCK_LEAST..)) if is_long => return true,
         _ => {}
     }
+
     let busy = columns.util_percent.map(|util| util >= UTIL_HIGH_PERCENT);
     let waits = columns.queue.map(|queue| queue >= 0.9);
     match (busy, waits) {
-        // One that was sent a moment ago is under way, too, and nothing is wrong with it.
         (None, None) => now.is_some(),
+        // If either is known, `now` does not decide: a request that was sent a moment ago is under way, too.
         (busy, waits) => busy.unwrap_or(false) || waits.unwrap_or(false),
     }
 }
 
 const NOTHING_KNOWN: &str = "none of the columns that would tell is there";
 
-/// The evidence with what follows from it.
+/// The evidence, and figures that follow from it; `None` where not known.
 struct Case<'a> {
     evidence: &'a Evidence<'a>,
     columns: &'a Columns,
     class: Class,
-    /// Reads and writes a second; `None` where not known.
+    /// Reads and writes a second.
     per_s: Option<f64>,
-    /// `None` where not known.
     kib_per_s: Option<f64>,
+    /// Mean size of reads and writes; 0 if not known.
     size_kib: f64,
     await_ms: Option<f64>,
-    /// Reads and writes under way, on average; with flushes, as kernels count them.
+    /// Reads, writes and, as kernels count them, flushes under way, on average.
     under_way: Option<f64>,
     /// Discards under way, on average.
     discards_under_way: f64,
-    /// Whether requests were done, and no time was counted for them.
+    /// Whether requests completed, and no time was counted for them.
     is_uncounted: bool,
-    /// What is usual in the class, in milliseconds.
+    /// The usual latency of the class for this size, in milliseconds.
     usual_ms: f64,
     is_util_high: bool,
 }
@@ -230,15 +235,18 @@ impl<'a> Case<'a> {
     fn new(evidence: &'a Evidence<'a>) -> Case<'a> {
         let columns = &evidence.interval.columns;
         let class = Class::of_busy(&evidence.interval.device, evidence.facts, columns);
+
         let discards_per_s = positive(columns.discards_per_s);
         let per_s = Columns { discards_per_s: None, ..*columns }.requests_per_s();
         let kib_per_s = columns.moved_kib_per_s();
         let by_rate = || positive(per_s).zip(kib_per_s).map(|(per_s, kib_per_s)| kib_per_s / per_s);
         let of_all = positive(columns.size_kib).filter(|_| discards_per_s.is_none());
         let size_kib = of_all.or_else(by_rate).unwrap_or(0.0);
+
         let whole = columns.queue.or_else(|| saturation::under_way_at_most(columns));
         let discards = discards_per_s.zip(columns.discard_await_ms).map_or(0.0, |(per_s, ms)| per_s * ms / 1000.0);
         let discards_under_way = whole.map_or(discards, |whole| discards.min(whole));
+
         let is_uncounted = is_uncounted(columns);
         let is_timed = |_: &f64| !is_uncounted;
         Case {
@@ -283,6 +291,7 @@ impl<'a> Case<'a> {
         if per_s == 0.0 && !has_flushes {
             return Some((Verdict::Idle, "nothing was asked of it".to_owned()));
         }
+
         let by_util = || self.columns.util_percent.map(|util| util / 100.0);
         let busy = saturation::under_way_at_most(self.columns).or_else(by_util).filter(|_| !self.is_uncounted);
         let (per_s_most, kib_per_s_most) = match self.is_uncounted {
@@ -297,6 +306,7 @@ impl<'a> Case<'a> {
         if !is_little || !is_free || self.is_inflated() {
             return None;
         }
+
         let why = match busy {
             Some(busy) => format!("{} that take {} of the time", rate(per_s), percent(busy)),
             None => rate(per_s),
@@ -304,23 +314,23 @@ impl<'a> Case<'a> {
         Some((Verdict::Idle, why))
     }
 
-    /// Requests were under way when the interval began, and when it ended.
+    /// Returns whether requests were under way both when the interval began and when it ended.
     fn is_never_empty(&self) -> bool {
         let ends = [self.evidence.in_flight_before, self.evidence.interval.in_flight];
         ends.into_iter().all(|count| believed(count).is_some_and(|count| count > 0))
     }
 
-    /// Requests were done, and all times are 0: those of some arrays.
+    /// Judges requests without any time, as the kernel reports them for some arrays.
     fn uncounted(&self) -> Answer {
         self.is_uncounted.then(|| (Verdict::Ok, format!("{}; this kernel counts no time for it", self.done_text())))
     }
 
-    /// U that can be relied on, and what it is a part of.
+    /// Returns U if a verdict can rely on it, and the name of the whole that it is a part of.
     fn model_use(&self) -> Option<(f64, String)> {
         let capacity_use = self.evidence.capacity_use?;
         match self.evidence.basis {
             Basis::Model(name) => Some((capacity_use, format!("what {name} can"))),
-            // One arm does ten times as much in order as at random: what it did says little of what it could.
+            // A spinning disk does ten times as much in order as at random: its rate once full says little about now.
             Basis::HighestSeen if self.evidence.was_full && !self.is_serial() => {
                 Some((capacity_use, "the most it did with requests waiting".to_owned()))
             }
@@ -342,7 +352,8 @@ impl<'a> Case<'a> {
         let waits = waiting.map_or_else(|| self.waits_by_class(), |part| part >= WAITING);
         let u = percent(capacity_use);
         let s = self.waiting_text();
-        // The most that was seen may have been a burst into a buffer.
+
+        // The highest rate seen may have been a burst into a buffer.
         let is_seen = *self.evidence.basis == Basis::HighestSeen;
         let full = if is_seen { USE_PART } else { USE_FULL };
         if waits
@@ -364,7 +375,8 @@ impl<'a> Case<'a> {
         if matches!(self.class.kind, Kind::Serial { .. }) && self.is_util_high && !self.is_inflated() {
             return None;
         }
-        // Where little is under way, little can wait: the latency of the idle device is not known that well.
+
+        // With few under way, few can wait: a higher S may come from the uncertain latency of the idle device.
         let is_short = self.under_way.is_some_and(|under_way| under_way < UNDER_WAY_MANY);
         let is_quick =
             waiting.map_or(!waits, |part| part < NOT_WAITING || (is_short && !(waits && self.is_queue_or_slow())));
@@ -373,6 +385,7 @@ impl<'a> Case<'a> {
             let why = format!("{free} of {whole} is free, and {s}: %util counts time, not work");
             return Some((Verdict::BusyButFree, why));
         }
+
         let why = if capacity_use >= USE_FULL {
             format!("{u} of {whole} is used, but {s}")
         } else if waits && capacity_use >= USE_PART {
@@ -383,8 +396,8 @@ impl<'a> Case<'a> {
         Some((Verdict::Ok, why))
     }
 
-    /// Whether there is a queue at all, or requests that are alone take far longer than they should. Latencies of idle
-    /// devices are not known to some tens of microseconds.
+    /// Returns whether there is a queue, or requests that are nearly alone take far longer than on the idle device,
+    /// whose latency is uncertain by some tens of microseconds.
     fn is_queue_or_slow(&self) -> bool {
         let Some((least_ms, await_ms)) = self.evidence.saturation.unloaded_ms.zip(self.await_ms) else { return true };
         let is_slow = await_ms >= 10.0 * least_ms || await_ms >= least_ms + 0.25;
@@ -394,8 +407,8 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether requests take no longer than on the healthy device with as many under way: at the most L + N / X_full,
-    /// with all of them waiting for each other (the upper bound of Zahorjan's balanced job bounds, near enough).
+    /// Returns whether requests take about as long as on the healthy device with as many under way: at most L + N /
+    /// X_full, where all wait for each other (close to the upper bound of Zahorjan's balanced job bounds).
     fn is_as_when_full(&self, capacity_use: f64) -> bool {
         let full_per_s = Capacity::full_requests_per_s(self.columns, capacity_use);
         let known = self.evidence.saturation.unloaded_ms.zip(self.under_way).zip(self.await_ms.zip(full_per_s));
@@ -411,7 +424,7 @@ impl<'a> Case<'a> {
         format!("{}{could}, though {s}{}", self.done_text(), self.cap_text())
     }
 
-    /// `%util` shows more than the requests' own time: it says nothing, and the queue is short.
+    /// Judges a device whose `%util` is above the time of all its requests: its queue is short.
     fn inflated(&self) -> Answer {
         let busy = self.is_inflated().then(|| saturation::under_way_at_most(self.columns))??;
         let util = self.columns.util_percent?;
@@ -427,7 +440,7 @@ impl<'a> Case<'a> {
             && remarks::tick_bias(self.evidence.interval).is_some()
     }
 
-    /// Most of the time goes to what is no read or write.
+    /// Judges a device that spends most of its time on flushes or discards.
     fn special(&self) -> Answer {
         let is_serial = matches!(self.class.kind, Kind::Serial { .. });
         if let (0.0, Some(per_s), true) = (self.per_s?, positive(self.columns.flushes_per_s), self.is_util_high) {
@@ -435,6 +448,7 @@ impl<'a> Case<'a> {
             let verdict = if is_serial { Verdict::Saturated } else { Verdict::Ok };
             return Some((verdict, format!("its time goes to flushes: {} a second{each}", text::count(per_s))));
         }
+
         let whole = self.discards_under_way + self.under_way?;
         if self.discards_under_way <= 0.0 || self.discards_under_way < TRIMMING * whole || self.waits_by_class() {
             return None;
@@ -447,7 +461,7 @@ impl<'a> Case<'a> {
         Some((verdict, format!("it is trimming: {per_s} discards a second{each}{rest}")))
     }
 
-    /// One request after the other: `%util` tells the truth.
+    /// Judges a device that serves one request after the other: there `%util` is the part of its capacity in use.
     fn serial(&self) -> Answer {
         if !self.is_serial() {
             return None;
@@ -457,6 +471,7 @@ impl<'a> Case<'a> {
         let under_way = self.under_way.unwrap_or(1.0);
         let each_ms = self.each_ms()?;
         let long = format!("{} under way, {} each", queue(under_way), ms(self.await_ms.unwrap_or(each_ms)));
+
         if !self.is_util_high {
             return Some((Verdict::Ok, format!("it is free {:.0} % of the time; {long}", 100.0 - util.min(100.0))));
         }
@@ -464,6 +479,7 @@ impl<'a> Case<'a> {
             let why = format!("{spindles:.0} spindles have {} requests under way: some are free", queue(under_way));
             return Some((Verdict::Ok, why));
         }
+
         let ill_ms = SPIN_ILL_MS + self.size_kib * 1024.0 / SPIN_SLOW_BYTES_PER_S * 1000.0;
         let is_slow_medium =
             ["sr", "fd", "mmcblk"].iter().any(|start| self.evidence.interval.device.starts_with(start));
@@ -472,6 +488,7 @@ impl<'a> Case<'a> {
                 format!("it needs {} for one request, several times what a healthy disk does; {long}", ms(each_ms));
             return Some((Verdict::Degraded, why));
         }
+
         let if_it_spins =
             if self.class.kind == Kind::Unknown { ", if it is a disk that spins, as it seems" } else { "" };
         let why =
@@ -479,7 +496,7 @@ impl<'a> Case<'a> {
         Some((Verdict::Saturated, why))
     }
 
-    /// Busy time of a request, which on a serial device is what it takes.
+    /// Returns the busy time per read or write in milliseconds: on a serial device, its service time.
     fn each_ms(&self) -> Option<f64> {
         Some(self.columns.util_percent? * 10.0 / positive(self.per_s)?)
     }
@@ -502,7 +519,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// No latency, no queue.
+    /// Judges a device without latency or queue length.
     fn rest(&self) -> Answer {
         match (self.per_s, self.columns.util_percent) {
             (_, Some(util)) if util < IDLE_BUSY * 100.0 && !self.is_never_empty() => {
@@ -525,7 +542,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether reads or writes were done, and every figure of time that is there is 0, at least two of them.
+/// Returns whether requests completed, and all known figures of time, at least two, are 0.
 fn is_uncounted(columns: &Columns) -> bool {
     let is_done = |per_s: Option<f64>| positive(per_s).is_some();
     let kinds = [

@@ -1,19 +1,17 @@
-//! A watch over the devices of a host: sees interval after interval, and says of each what it comes to.
+//! A watch over the devices of a host: takes interval after interval, and judges each by what it has seen.
 //!
 //! # Why
-//! What a device can, and how quick it is when it has little to do, shows in other intervals than the one that is
-//! judged.
+//! The capacity of a device, and its latency under little load, show in other intervals than the one that is judged.
 //!
 //! # How it works
-//! [`Watch::observe`] asks, for each device in turn, for U ([`super::capacity`]), S ([`super::saturation`]) and the
-//! verdict ([`super::verdict`]), then for the groups ([`super::groups`]). It remembers of each device its highest
-//! rates, the latencies of quiet intervals, the requests under way and since when none completes. A device whose
-//! counters were reset, or that was not there, is taken as a new one. Means since the start of the host are judged, but
-//! not remembered.
+//! [`Watch::observe`] computes U ([`super::capacity`]), S ([`super::saturation`]) and the verdict ([`super::verdict`])
+//! of each device, then judges the groups ([`super::groups`]). It remembers the highest rates of each device, the
+//! latencies of quiet intervals, the requests under way and since when none completes. A device whose counters were
+//! reset, or that was absent, counts as a new one. Means since the start of the host are judged, but not remembered.
 //!
 //! # Limits
-//! Memory: some kB for each name, at most [`DEVICES_MOST`] names that are not there. What was learnt is lost with the
-//! watch.
+//! Memory: some kB for each name; beyond [`DEVICES_MOST`] names, absent devices are dropped. A watch keeps nothing on
+//! disk.
 //!
 //! # Example
 //! ```
@@ -41,23 +39,23 @@ use super::saturation::{self, Saturation, Seen};
 use super::verdict::{self, Evidence, HUNG_AFTER_S};
 use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Observed, Verdict};
 
-/// Names of devices that are remembered while they are not there.
+/// Most device names in memory; if there are more, those absent from the interval are dropped.
 pub const DEVICES_MOST: usize = 4096;
 
-/// The key of [`WatchOptions::capacities`] that stands for every device without one of its own.
+/// The key of [`WatchOptions::capacities`] for every whole disk without a key of its own.
 pub const ANY_DEVICE: &str = "*";
 
-/// What a watch is told.
+/// Options of a [`Watch`].
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
-    /// What devices can do, by name; [`ANY_DEVICE`] for all others. Partitions and arrays need one of their own: that
-    /// for all others is for whole disks.
+    /// Capacities by device name; [`ANY_DEVICE`] stands for all other whole disks. Partitions and arrays need a key of
+    /// their own.
     pub capacities: BTreeMap<String, Capacity>,
-    /// Groups by hand: a name, and its devices.
+    /// Groups named by the user: a name, and its devices.
     pub groups: Vec<(String, Vec<String>)>,
 }
 
-/// See the module's documentation.
+/// Judges the devices of a host, interval after interval, and remembers what later judgements need.
 #[derive(Debug)]
 pub struct Watch {
     capacities: BTreeMap<String, Capacity>,
@@ -65,25 +63,25 @@ pub struct Watch {
     devices: BTreeMap<String, Memory>,
 }
 
-/// What is remembered of a device.
+/// What a watch remembers of a device.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     peaks: Peaks,
     seen: Seen,
-    /// Requests under way at the end of the latest interval, which is the begin of the next.
+    /// Requests under way at the end of the latest interval, where the next one begins.
     in_flight: Option<u64>,
     is_stuck: bool,
     stuck_s: f64,
 }
 
 impl Watch {
-    /// A watch that has seen nothing.
+    /// Returns a watch that has seen nothing.
     #[must_use]
     pub fn new(options: WatchOptions) -> Watch {
         Watch { capacities: options.capacities, groups: Groups::new(options.groups), devices: BTreeMap::new() }
     }
 
-    /// What an interval comes to. `facts` are of the devices that the host tells of; none need be there.
+    /// Judges an interval and remembers it. `facts` may lack any device.
     pub fn observe(&mut self, interval: &Interval, facts: &Facts) -> Observed {
         self.forget(interval);
         let judged = interval.devices.iter().map(|device| self.judge(device, interval, facts.get(&device.device)));
@@ -106,6 +104,8 @@ impl Watch {
         let memory = self.devices.entry(device.device.clone()).or_default();
         let in_flight_before = memory.in_flight;
         memory.note(device, interval, facts);
+
+        // U: by a model, else by a like load when the device was full, else by the highest rates seen.
         let columns = &device.columns;
         let model = capacity_for(&self.capacities, &device.device, facts);
         let model = model.and_then(|capacity| Some((capacity, capacity.capacity_use(columns)?)));
@@ -117,6 +117,7 @@ impl Watch {
                 None => (None, Basis::Unknown),
             },
         };
+
         let of_model = model.map(|(_, capacity_use)| capacity_use);
         let capacity = model.map(|(capacity, _)| capacity);
         let saturation = Saturation::new(columns, capacity, of_model, &memory.seen);
@@ -136,6 +137,7 @@ impl Watch {
             memory.peaks.note_full(columns);
         }
         let remarks = verdict::of_device(&evidence, verdict);
+
         let (capacity_use, capacity_basis) = match (basis, memory.peaks.known_use(columns)) {
             (Basis::HighestSeen, None) => (None, Basis::Unknown),
             (Basis::HighestSeen, known) => (known, Basis::HighestSeen),
@@ -154,7 +156,7 @@ impl Watch {
         }
     }
 
-    /// Keeps the memory bounded where names come and go.
+    /// Drops absent devices if there are more than [`DEVICES_MOST`].
     fn forget(&mut self, interval: &Interval) {
         if self.devices.len() > DEVICES_MOST {
             let present: BTreeSet<&str> = interval.devices.iter().map(|device| device.device.as_str()).collect();
@@ -172,7 +174,7 @@ impl Memory {
             return;
         }
         self.is_stuck = !interval.is_since_boot && verdict::is_stuck(device, in_flight_before, interval.duration_s);
-        // A host that is up for days does not hang for days: its means say nothing of now.
+        // Means since the start of the host say nothing about now.
         if interval.is_since_boot {
             return;
         }
@@ -237,7 +239,7 @@ mod tests {
         assert_eq!(second.verdict, Verdict::Saturated, "{}", second.why);
         let third = see(&mut watch, &interval("sdd", reads(72_914.67, 0.06, 100.0)));
         assert_eq!((third.verdict, third.capacity_use), (Verdict::Ok, Some(1.0)), "{}", third.why);
-        // What it did with a queue tells what is free, and what is slow.
+        // The rate with requests waiting shows what is free, and what is slow.
         let fourth = see(&mut watch, &interval("sdd", reads(13_823.0, 0.06, 99.0)));
         assert_eq!(
             (fourth.verdict, fourth.capacity_use.unwrap() < 0.2),

@@ -1,14 +1,15 @@
-//! What two sides make a reader believe wrongly, and whether their figures agree with themselves.
+//! Wrong conclusions that two sides invite, and whether their figures agree with each other.
 //!
 //! # Why
-//! Evidence is worth what its figures are worth: units, rounding, columns that mean something else than their name.
+//! Evidence is only as good as its figures: units, rounding, columns that do not mean what their name says.
 //!
 //! # How it works
-//! Little's law: what completes in a second, times how long it takes, is what is under way. Where `aqu-sz` differs by
-//! more than rounding and a tenth, the columns are not of one interval, or count different requests.
+//! Little's law: the requests that complete in a second, times how long each takes, are the requests under way. If
+//! `aqu-sz` differs by more than rounding and a tenth, the columns are not of one interval, or count different
+//! requests.
 //!
 //! # Limits
-//! Units of graphs are checked only where a rate of the graph is given.
+//! Units of graphs are checked only if a rate of the graph is given.
 //!
 //! # Example
 //! 21,357/s x 0.07 ms = 1.49 beside an `aqu-sz` of 1.49: they agree.
@@ -18,9 +19,9 @@ use plimsoll_figures::units::{format_count, format_iops};
 use super::super::Remark;
 use super::{Context, Pair, Side, Two, change_words, mib};
 
-/// Points of `%util` that count as equal.
+/// Largest difference of `%util`, in points, that counts as equal.
 const UTIL_POINTS: f64 = 5.0;
-/// Half of the last digit that iostat prints, in milliseconds.
+/// Largest rounding error of a latency that iostat prints, in milliseconds: half of the last digit.
 const AWAIT_ROUNDING_MS: f64 = 0.005;
 
 pub(super) fn all(pair: &Pair, context: &Context) -> Vec<Remark> {
@@ -111,7 +112,7 @@ fn graph(pair: &Pair, context: &Context) -> Option<Remark> {
     rate_unit(context.graph_rate?, pair.a.columns.requests_per_s()?)
 }
 
-/// Says which unit a graph has that shows `shown` for what was `per_s` operations a second; `None` for unknown ones.
+/// Names the unit of a graph that shows `shown` for `per_s` operations a second; `None` for an unknown unit.
 fn rate_unit(shown: f64, per_s: f64) -> Option<Remark> {
     let units = [(1.0, "second"), (60.0, "minute"), (300.0, "five minutes"), (3600.0, "hour")];
     let (_, unit) = units.into_iter().find(|(factor, _)| Two { a: shown, b: factor * per_s }.is_within(0.15))?;

@@ -1,24 +1,24 @@
-//! The usual explanations of a slow disk, each with what two sides say for and against it.
+//! The usual explanations of a slow disk, each with the evidence of two sides for and against it.
 //!
 //! # Why
-//! Who has an explanation finds what fits it. Written down beside the others, with what does not fit, it must hold.
+//! People with an explanation in mind see only the evidence for it. Here each has the evidence against it, too.
 //!
 //! # How it works
-//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Four facts carry most; what each
-//! side was judged alone counts, too:
+//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Four signs carry most, and each
+//! side's own verdict counts, too:
 //!
-//! * More requests at no longer `await` show that the side with fewer was not at the limit of the device. Where bytes
-//!   did not grow too this says nothing of bandwidth, and counts in full only if hardly anything was under way on a
-//!   device that serves many requests at once.
+//! * More requests at no longer `await` show that the side with fewer was not at the limit of the device, unless the
+//!   fourth sign holds. If bytes did not grow too, this does not exclude a limit of bandwidth, and counts in full only
+//!   if few requests were under way on a device that serves many at once.
 //! * The same throughput with more under way is the flat part of the curve beyond the knee (by Little's law `await`
 //!   grows in proportion): the device, or a cap in front of it, is full. A flat rate at a round figure is a cap.
 //! * A queue that grows far more than the rate is the bend of that curve: the side with more under way is at the limit.
-//! * As many under way that complete less, in requests and bytes, show that the device, or what stands in front of it,
-//!   could do less than before. Reads and writes must have the same parts for that to count in full.
+//! * If as many under way complete less, in requests and bytes, the device, or a cap in front of it, did less than it
+//!   could. Reads and writes must have the same shares for this to count in full.
 //!
 //! # Limits
-//! Round figures are 1, 1.2, 1.25, 1.5, 1.6, 2, 2.5, 3, 3.2, 4, 5, 6, 6.4, 7.5 and 8 times a power of ten, which
-//! volumes and instances are sold with; about one rate in seven is within 1 % of one by chance.
+//! Round figures are 1, 1.2, 1.25, 1.5, 1.6, 2, 2.5, 3, 3.2, 4, 5, 6, 6.4, 7.5 and 8 times a power of ten, with which
+//! volumes and instances are sold; about one rate in seven is within 1 % of one by chance.
 //!
 //! # Example
 //! 3,000 IOPS at 8 under way and 3,010 at 32: full, and at a round figure, so throttled is likely.
@@ -28,15 +28,15 @@ use plimsoll_figures::units::{format_iops, format_throughput_decimal};
 use super::super::{DeviceFacts, Verdict, verdict};
 use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
 
-/// Rates that differ by less are the same.
+/// Largest difference, as a part of the larger, of rates that count as the same.
 const SAME: f64 = 0.05;
-/// From this ratio on more is done.
+/// Ratio of rates from which one is more.
 const MORE: f64 = 1.10;
-/// From this ratio on more is under way, or takes longer.
+/// Ratio from which more is under way, or `await` or merges have grown.
 const LONGER: f64 = 1.20;
-/// With fewer under way a device that serves many at once is not full.
+/// Requests under way below which a device that serves many at once is not full.
 const FEW_UNDER_WAY: f64 = 4.0;
-/// Up to this part of the growth of the queue, growth of the rate is the bend of the curve.
+/// Growth of the rate, as a part of the queue's growth, up to which the curve is bent.
 const BEND: f64 = 0.1;
 /// Figures that volumes and instances are sold with, over a power of ten.
 const ROUND: [f64; 15] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 3.2, 4.0, 5.0, 6.0, 6.4, 7.5, 8.0];
@@ -48,7 +48,7 @@ struct Evidence {
     sentence: String,
 }
 
-/// What is gathered for a hypothesis.
+/// The evidence gathered for a hypothesis.
 #[derive(Default)]
 struct Case(Vec<Evidence>);
 
@@ -71,6 +71,7 @@ impl Case {
             (false, false) if weak_against > weak_for => Judgement::Unlikely,
             (false, false) => Judgement::Possible,
         };
+
         let decides = |evidence: &&Evidence| match judgement {
             Judgement::Refuted | Judgement::Unlikely => !evidence.is_for,
             _ => evidence.is_for,
@@ -81,6 +82,7 @@ impl Case {
             Judgement::CannotBeTold => "the columns do not say".to_owned(),
             _ => strongest.map(|evidence| evidence.sentence.clone()).unwrap_or_default(),
         };
+
         let sentences = |is_for| {
             let side = self.0.iter().filter(|evidence| evidence.is_for == is_for);
             side.map(|evidence| evidence.sentence.clone()).collect()
@@ -100,7 +102,7 @@ pub(super) fn all(pair: &Pair, context: &Context) -> Vec<Hypothesis> {
     ]
 }
 
-/// What several hypotheses rest on.
+/// Signs that several hypotheses rest on.
 struct Signs {
     /// More requests on one side at no longer `await`.
     room: Option<Room>,
@@ -108,27 +110,27 @@ struct Signs {
     knee: Option<String>,
     /// A flat rate at a figure that is sold.
     cap: Option<String>,
-    /// Somewhat more with far more under way.
+    /// Somewhat more throughput with far more under way.
     bend: Option<Bend>,
-    /// Less of requests and bytes on one side, with as many under way.
+    /// Fewer requests and bytes on one side, with at least as many under way.
     slower: Option<Slower>,
 }
 
 struct Bend {
     sentence: String,
-    /// Whether reads and writes have the same parts on both sides.
+    /// Whether reads and writes have the same shares on both sides.
     is_strong: bool,
 }
 
 struct Slower {
     sentence: String,
-    /// Whether reads and writes have the same parts on both sides.
+    /// Whether reads and writes have the same shares on both sides.
     is_strong: bool,
 }
 
 struct Room {
     sentence: String,
-    /// Whether bandwidth cannot be the limit either.
+    /// Whether a limit of bandwidth is excluded, too.
     is_strong: bool,
 }
 
@@ -141,15 +143,16 @@ impl Signs {
     }
 }
 
-/// Whether a device serves many requests at once, by what it is.
+/// Returns whether a device serves many requests at once, by its facts and name.
 fn is_parallel(device: &str, facts: Option<&DeviceFacts>) -> bool {
     let is_known = facts.is_some_and(|facts| facts.is_rotational == Some(false) || facts.members.len() > 1);
     (is_known || device.starts_with("nvme")) && facts.is_none_or(|facts| facts.remote.is_none())
 }
 
+/// Finds more requests on one side at no longer `await`.
 fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
     let (requests, await_ms) = (pair.requests()?, pair.await_ms()?);
-    // The side with more requests last.
+    // Puts the side with more requests last.
     let (requests, await_ms, kib, more, fewer) = if requests.b >= requests.a {
         (requests, await_ms, pair.kib(), "B", "A")
     } else {
@@ -158,6 +161,7 @@ fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
     if requests.a <= 0.0 || requests.ratio() < MORE || await_ms.ratio() > 1.0 + SAME {
         return None;
     }
+
     let moves_more = kib.is_none_or(|kib| kib.ratio() > 1.0 + SAME);
     let few = pair.queue().filter(|queue| queue.both(|queue| queue < FEW_UNDER_WAY));
     let few = few.filter(|_| is_parallel(&pair.a.device, facts));
@@ -169,6 +173,7 @@ fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
         ),
         (false, None) => "; bytes did not grow, so a limit of bandwidth stays open".to_owned(),
     };
+
     let sentence = format!(
         "{more} completes {} than {fewer} at an await of {:.2} ms, not {:.2} ms: what {fewer} did is not the limit \
          of the device{bytes}",
@@ -179,6 +184,7 @@ fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
     Some(Room { sentence, is_strong: moves_more || few.is_some() })
 }
 
+/// Finds the same throughput on both sides, with more under way on one.
 fn knee(pair: &Pair) -> Option<String> {
     let (requests, queue) = (pair.requests()?, pair.queue()?);
     let growth = queue.ratio().max(queue.swapped().ratio());
@@ -194,7 +200,7 @@ fn knee(pair: &Pair) -> Option<String> {
     })
 }
 
-/// The side with more under way, by the slope between both.
+/// Finds a queue that grows far more than the rate.
 fn bend(pair: &Pair) -> Option<Bend> {
     let under_way = |side: &Side| {
         let by_law = || Some(side.columns.requests_per_s()? * side.columns.mean_await_ms()? / 1000.0);
@@ -206,13 +212,14 @@ fn bend(pair: &Pair) -> Option<Bend> {
     } else {
         (requests.swapped(), queue.swapped(), pair.kib().map(Two::swapped), "A")
     };
-    // With less than one under way, one of them is the least that is needed.
+    // A queue below 1 counts as 1, so that growth from next to nothing is no bend.
     let growth = queue.b / queue.a.max(1.0) - 1.0;
     let is_bent = |two: Two| two.ratio() - 1.0 <= BEND * growth;
     let does_more = requests.a > 0.0 && requests.ratio() > 1.0 + SAME;
     if !does_more || queue.b < FEW_UNDER_WAY || !is_bent(requests) || kib.is_some_and(|kib| !is_bent(kib)) {
         return None;
     }
+
     let sentence = format!(
         "{full} has {:.1} under way, not {:.1}, and completes only {}: beyond the bend requests wait for each other",
         queue.b,
@@ -222,7 +229,7 @@ fn bend(pair: &Pair) -> Option<Bend> {
     Some(Bend { sentence, is_strong: has_same_parts(pair) })
 }
 
-/// Whether reads and writes have the same parts on both sides.
+/// Returns whether reads and writes have the same shares on both sides, within 20 points.
 fn has_same_parts(pair: &Pair) -> bool {
     let write_part = |side: &Side| {
         let all = side.columns.requests_per_s().filter(|all| *all > 0.0)?;
@@ -246,6 +253,7 @@ fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Slower> {
     } else {
         (requests.swapped(), kib.swapped(), queue.swapped(), "A")
     };
+
     let does_less = requests.b * MORE < requests.a && kib.b * (1.0 + SAME) < kib.a;
     if !does_less || requests.b <= 0.0 || queue.b < (1.0 - SAME) * queue.a {
         return None;
@@ -268,7 +276,7 @@ fn is_usual(side: &Side, facts: Option<&DeviceFacts>) -> bool {
     columns.mean_await_ms().zip(usual_ms).is_some_and(|(await_ms, usual_ms)| await_ms <= usual_ms)
 }
 
-/// A flat rate at a figure that is sold, in words.
+/// Returns the sold figure at which the rates of both sides are, in words.
 fn cap(pair: &Pair) -> Option<String> {
     let near = |two: Two, unit: f64, least: f64| {
         let round_of = |value: f64| round_figure(value / unit).filter(|_| value / unit >= least);
@@ -285,7 +293,7 @@ fn cap(pair: &Pair) -> Option<String> {
     iops.map(|iops| format!("{} IOPS", format_iops(iops))).or_else(bandwidth)
 }
 
-/// The figure that is sold within 1 % of `value`.
+/// Returns the sold figure within 1 % of `value`.
 fn round_figure(value: f64) -> Option<f64> {
     if !(value.is_finite() && value > 0.0) {
         return None;
@@ -312,6 +320,7 @@ fn saturated(pair: &Pair, signs: &Signs) -> Case {
         case.add(true, *is_strong && !is_free, sentence);
     }
     verdicts(pair, signs, &mut case);
+
     if let Some(uses) = uses {
         let words =
             format!("by its model {:.0} % and {:.0} % of its capacity are used", 100.0 * uses.a, 100.0 * uses.b);
@@ -335,7 +344,7 @@ fn saturated(pair: &Pair, signs: &Signs) -> Case {
     case
 }
 
-/// What each side was judged alone.
+/// Adds the verdict that each side has by itself.
 fn verdicts(pair: &Pair, signs: &Signs, case: &mut Case) {
     let Some((a, b)) = pair.a.verdict.zip(pair.b.verdict) else { return };
     let words = format!("by themselves A is judged {} and B {}", a.name(), b.name());
@@ -359,10 +368,11 @@ fn flush_pressure(pair: &Pair) -> Case {
         let words = "of the writes were merged with neighbours, as write-back of dirty pages sends them";
         case.add(true, false, format!("{:.0} % and {:.0} % {words}", merged.a, merged.b));
     }
+
     if let Some(merges) = pair.column(|c| c.write_merges_per_s).filter(|merges| merges.a.max(merges.b) > 0.0)
         && let Some(size) = pair.column(|c| c.write_size_kib)
     {
-        // On the side that writes more.
+        // Puts the side that writes more last.
         let (merges, size) = if writes.b >= writes.a { (merges, size) } else { (merges.swapped(), size.swapped()) };
         let words = format!(
             "where more is written merges change from {:.0} to {:.0} a second and writes from {:.1} to {:.1} KiB",
@@ -374,6 +384,7 @@ fn flush_pressure(pair: &Pair) -> Case {
             case.add(false, false, words + ": no larger runs of dirty pages");
         }
     }
+
     write_await(pair, writes, &mut case);
     flushes(pair, &mut case);
     case
@@ -386,7 +397,7 @@ fn write_await(pair: &Pair, writes: Two, case: &mut Case) {
     let words = format!("w_await goes from {:.2} to {:.2} ms", await_ms.a, await_ms.b);
     let more = change_words(writes, "more writes", "fewer writes");
     if await_ms.ratio() >= 1.5 && writes.ratio() >= MORE {
-        // Writes that wait are no sign of flushes or write-back by themselves.
+        // Writes that wait are a sign of flushes or write-back only beside flushes or merges.
         let rates = [pair.column(|c| c.flushes_per_s), pair.column(|c| c.write_merges_per_s)];
         let parts = pair.column(|c| c.write_merged_percent);
         let is_strong = rates.into_iter().chain([parts]).flatten().any(|two| two.a.max(two.b) > 0.0);
@@ -417,6 +428,7 @@ fn throttled(pair: &Pair, signs: &Signs) -> Case {
         }
         (None, _) => {}
     }
+
     let waits = [("A", pair.a), ("B", pair.b)];
     for (letter, side) in waits {
         if let Some((part, wait)) = side.capacity_use.zip(side.saturation)
@@ -433,6 +445,7 @@ fn throttled(pair: &Pair, signs: &Signs) -> Case {
     if let Some(Slower { sentence, is_strong }) = &signs.slower {
         case.add(true, *is_strong, format!("{sentence}: as if it could do less then"));
     }
+
     let Some(requests) = pair.requests() else { return case };
     if let Some(kib) = pair.kib().filter(|kib| kib.a > 0.0 && kib.is_within(SAME))
         && !requests.is_within(SAME)
@@ -463,10 +476,12 @@ fn remote(pair: &Pair, context: &Context) -> Case {
         }
         return case;
     };
+
     let (Some(link), Some(kib)) = (remote.link_bytes_per_s, pair.kib()) else {
         case.add(true, false, format!("its data is behind a network ({}) whose speed is not known", remote.kind));
         return case;
     };
+
     let part = kib.a.max(kib.b) * 1024.0 / link as f64;
     let words = format!("{:.0} % of the link of {} is used", 100.0 * part, format_throughput_decimal(link as f64));
     match part {
@@ -491,6 +506,7 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
     if let Some(Slower { sentence, is_strong }) = &signs.slower {
         case.add(false, *is_strong, format!("{sentence}: no less was asked of it"));
     }
+
     if let Some((requests, await_ms)) = pair.requests().zip(pair.await_ms())
         && requests.a > 0.0
         && requests.is_within(SAME)
@@ -498,6 +514,7 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
     {
         case.add(true, false, "throughput and await are both the same: whatever else changed did not reach the device");
     }
+
     if let Some(busy) = pair.two(|side| side.cpu.map(|cpu| 100.0 - cpu.idle - cpu.iowait)) {
         let words = format!("the CPUs are busy for {:.0} % and {:.0} % of their time", busy.a, busy.b);
         if busy.a.max(busy.b) >= 90.0 {

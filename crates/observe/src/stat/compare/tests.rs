@@ -1,7 +1,7 @@
 use super::*;
 use crate::stat::{DeviceInterval, Judged, Remote, Verdict};
 
-/// Requests a second, KiB/s, await in ms, aqu-sz, %util: all writes of a device.
+/// Returns a side with only writes: requests a second, KiB/s, await in ms, aqu-sz, %util.
 fn side(name: &str, requests: f64, kib: f64, await_ms: f64, queue: f64, util: f64) -> Side {
     let columns = Columns {
         writes_per_s: Some(requests),
@@ -15,7 +15,7 @@ fn side(name: &str, requests: f64, kib: f64, await_ms: f64, queue: f64, util: f6
     Side { name: name.to_owned(), device: "nvme0n1".to_owned(), intervals: 1, columns, ..Side::default() }
 }
 
-/// The two runs of the seed: one writer, then two.
+/// Returns the two runs of the seed: one writer, then two.
 fn seed() -> (Side, Side) {
     let mut one = side("one writer", 16_597.0, 617.4 * 1024.0, 0.14, 2.28, 96.0);
     let mut two = side("two writers", 21_357.0, 591.9 * 1024.0, 0.07, 1.49, 98.0);
@@ -59,6 +59,7 @@ fn thirty_percent_more_writes_at_the_same_util() {
     for part in ["29 % more requests", "0.07 ms, not 0.14 ms", "2.3 and 1.5 under way"] {
         assert!(reason.contains(part), "no `{part}` in {reason}");
     }
+
     let flush = of(&comparison, "flush-pressure");
     assert!(flush.evidence_for[0].starts_with("38 % and 31 % of the writes were merged"), "{flush:?}");
     let against = flush.evidence_against.join("; ");
@@ -66,7 +67,8 @@ fn thirty_percent_more_writes_at_the_same_util() {
         let part = part.replace("10328 to 9520", "from 10328 to 9520");
         assert!(against.contains(&part), "no `{part}` in {against}");
     }
-    // The other way round it is the same.
+
+    // The order of the sides does not matter.
     assert_eq!(judged(&compare(&two, &one, &Context::default())), expected);
 }
 
@@ -135,15 +137,15 @@ fn a_model_of_the_disk_settles_it() {
 fn judgements_of_other_pairs() {
     use Judgement::{CannotBeTold, Likely, Possible, Refuted, Unlikely};
     let side = |requests, kib, await_ms, queue| side("", requests, kib, await_ms, queue, 100.0);
-    // What it is, both sides, then saturated, throttled, above the disk.
+    // A name, both sides; the judgements on saturated, throttled and above-the-disk.
     let table = [
-        // Twice as many wait, nothing more is done, at no round figure.
+        // With twice as many under way nothing more completes, at no round figure.
         ("full", side(228_000.0, 912e3, 0.28, 64.0), side(230_100.0, 920.4e3, 0.556, 128.0), Likely, Possible, Refuted),
-        // The same at 3,000 IOPS.
+        // The same at a round figure, 3,000 IOPS.
         ("volume", side(3_000.0, 48e3, 2.66, 8.0), side(3_010.0, 48_160.0, 10.6, 32.0), Possible, Likely, Refuted),
         // 125 MB/s: 250 requests of 500 kB.
         ("bandwidth", side(250.0, 122e3, 16.0, 4.0), side(250.0, 122e3, 64.0, 16.0), Possible, Likely, Refuted),
-        // More of both at the same await.
+        // More requests and bytes at the same await.
         ("room", side(10_000.0, 40e3, 0.1, 1.0), side(40_000.0, 160e3, 0.1, 4.0), Refuted, Unlikely, Likely),
         // Requests of half the size at a flat 600 MiB/s with 32 under way: bandwidth may be the limit.
         (
@@ -154,10 +156,11 @@ fn judgements_of_other_pairs() {
             Unlikely,
             Possible,
         ),
-        // Less, and slower: it could do more before.
+        // Fewer requests of a longer await, with as many under way: the device could do more.
         ("worse", side(50_000.0, 200e3, 0.2, 10.0), side(20_000.0, 80e3, 0.5, 10.0), Possible, Likely, Refuted),
         ("equal", side(5_500.0, 22e3, 0.1, 0.55), side(5_500.0, 22e3, 0.1, 0.55), Unlikely, CannotBeTold, Possible),
     ];
+
     for (what, a, b, saturated, throttled, above) in table {
         for (a, b) in [(&a, &b), (&b, &a)] {
             let comparison = compare(a, b, &Context::default());
@@ -178,14 +181,16 @@ fn a_queue_that_grows_far_more_than_the_rate_is_the_limit_and_no_flush() {
         side.columns.write_merges_per_s = Some(0.0);
         side
     };
-    // Both sides, then whether saturated is likely.
+
+    // Both sides, and whether saturated is likely.
     let table = [
         (side("sda", 150.0, 6.4, 0.96, 60.0, None), side("sda", 195.0, 40.0, 7.8, 97.0, None), true),
         (side("sda", 150.0, 6.4, 0.96, 60.0, Some(Ok)), side("sda", 195.0, 40.0, 7.8, 97.0, Some(Saturated)), true),
         (side("nvme0n1", 20e3, 0.05, 1.0, 90.0, None), side("nvme0n1", 26e3, 2.5, 65.0, 100.0, None), true),
-        // Five under way do four times as much: there was room.
+        // Five under way complete four times as much: there was room.
         (side("sda", 1e3, 1.0, 1.0, 60.0, Some(Ok)), side("sda", 4e3, 1.25, 5.0, 97.0, Some(BusyButFree)), false),
     ];
+
     for (a, b, is_full) in table {
         for (a, b) in [(&a, &b), (&b, &a)] {
             let comparison = compare(a, b, &Context::default());
@@ -276,6 +281,6 @@ fn the_document_and_the_tables() {
     let sections = comparison.sections();
     let Some(Block::Table(table)) = sections[0].blocks.get(2) else { panic!("no table: {sections:?}") };
     assert_eq!(table.rows[0], ["w/s", "16597.00", "21357.00", "+29 %"]);
-    // What neither side did is left out.
+    // Figures that are 0 or missing on both sides are left out.
     assert!(table.rows.iter().all(|row| row[0] != "r/s" && row[0] != "f/s"));
 }

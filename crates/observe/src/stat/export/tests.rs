@@ -1,4 +1,4 @@
-//! What is in the directory, and what the real iostat makes of it.
+//! The files in the directory, and how the real iostat reads them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn counts_only_grow_even_if_the_program_begins_anew() {
     let place = tempfile::tempdir().unwrap();
     let mut export = Export::create(place.path()).unwrap();
     let start = Instant::now();
-    // Reads as the program says, and what iostat is shown after so many seconds.
+    // Seconds, the reads that the program reports then, and the counts that the file has.
     let table = [
         (0, 1000, "1000 0 8000 500 0 0 0 0 5 0 500\n"),
         (1, 1800, "1800 0 14400 900 0 0 0 0 5 400 900\n"),
@@ -104,7 +104,8 @@ fn directories_of_others_are_left_alone() {
     let error = Export::create(&at("new/deep")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{error}");
     drop(first);
-    // What a killed exporter has left goes; what somebody else has put there stays.
+
+    // Files of a killed exporter are removed; other files stay.
     fs::create_dir_all(at("new/deep/block/old-1-x")).unwrap();
     fs::write(at("new/deep/block/old-1-x/stat"), "1 2 3\n").unwrap();
     fs::create_dir_all(at("new/deep/block/mine")).unwrap();
@@ -120,7 +121,7 @@ fn the_real_iostat_shows_them() {
     let place = tempfile::tempdir().unwrap();
     let mut export = Export::create(place.path()).unwrap();
     export.publish(&[program("db", 7, vec![class("query", 1_000_000)])]).unwrap();
-    // All devices, that one by name, and with partitions, which takes another way.
+    // All devices, one by name, and all with partitions, for which iostat reads another file.
     for more in [&[][..], &["db-7-query"], &["-p", "ALL"]] {
         let mut command = Command::new("iostat");
         command.env("LC_ALL", "C").args(["-d", "-x", "-o", "JSON", "-f"]).arg(place.path()).args(more);
@@ -132,6 +133,7 @@ fn the_real_iostat_shows_them() {
             skip(format_args!("this iostat does not know -f: {}", String::from_utf8_lossy(&output.stderr)));
             return;
         }
+
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let disks = &document["sysstat"]["hosts"][0]["statistics"][0]["disk"];
         let found = ["disk_device", "r_await", "rareq-sz"].map(|key| disks[0][key].clone());

@@ -1,4 +1,4 @@
-//! Every sample file with its figures, files of others, series of files, the real iostat, damage.
+//! Every sample file with its figures, files of other programs, series of files, the real iostat, damage.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -61,7 +61,7 @@ fn text(text: &str) -> Recorded {
     read("text", text.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
-/// The columns that are known, as `r/s 1.5, w/s 2`, to eight digits.
+/// Formats the known columns to six decimals: `r/s 1.5, w/s 2`.
 fn known(device: &DeviceInterval) -> String {
     let known = FIELDS.iter().filter_map(|(name, field)| {
         let value = field(&device.columns)?;
@@ -72,7 +72,8 @@ fn known(device: &DeviceInterval) -> String {
 
 #[test]
 fn every_sample_has_its_figures() {
-    /// File, seconds between its samples, intervals, devices in the last, which interval and device, what is known.
+    /// File, seconds between its samples, intervals, devices in the last; an interval and a row, the device there, and
+    /// its known columns.
     type Case = (&'static str, Option<f64>, usize, usize, (usize, usize), &'static str, &'static str);
     let table: [Case; 14] = [
         (
@@ -226,6 +227,7 @@ fn every_sample_has_its_figures() {
              wareq-sz 2.208333, dareq-sz 0, await 0.015686, areq-sz 67.788235",
         ),
     ];
+
     for (name, interval_s, intervals, devices, (at, row), device, expect) in table {
         let recorded = read_sample(name, interval_s);
         assert_eq!(recorded.intervals.len(), intervals, "{name}: {:?}", recorded.notes);
@@ -233,7 +235,8 @@ fn every_sample_has_its_figures() {
         let found = &recorded.intervals[at].devices[row];
         assert_eq!((found.device.as_str(), known(found).as_str()), (device, expect), "{name}");
     }
-    // The fifteenth file is not stat's; none was forgotten.
+
+    // Every file but one is in the table; that one is not for `stat`.
     let names = samples().into_iter().map(|(name, _)| name).filter(|name| !table.iter().any(|case| case.0 == name));
     assert_eq!(names.collect::<Vec<_>>(), ["seed002_rbd_bench_outputs.txt"]);
 }
@@ -474,7 +477,7 @@ fn json_with_damage() {
     assert!(commas.notes.iter().any(|note| note.contains("w/s of sda")), "{:?}", commas.notes);
 }
 
-/// What the real iostat prints in a layout, read back, is what its JSON of the same counters says.
+/// Every layout of the real iostat, read back, has the figures of its JSON of the same counters.
 #[test]
 fn the_real_iostat_is_read_in_every_layout() {
     let root = tempfile::tempdir().unwrap();
@@ -487,6 +490,7 @@ fn the_real_iostat_is_read_in_every_layout() {
         let counters: Vec<&str> = device.split_whitespace().skip(3).collect();
         std::fs::write(directory.join("stat"), counters.join(" ") + "\n").unwrap();
     }
+
     let run = |options: &[&str]| {
         let mut command = Command::new("iostat");
         command
@@ -498,6 +502,7 @@ fn the_real_iostat_is_read_in_every_layout() {
             .args(["sda", "sdb"]);
         command.output().ok().filter(|output| output.status.success()).map(|output| output.stdout)
     };
+
     let Some(json) = run(&["-x", "-o", "JSON"]) else {
         skip("no iostat with -f and -o JSON here");
         return;
@@ -507,6 +512,7 @@ fn the_real_iostat_is_read_in_every_layout() {
         skip("this iostat reads no directory of counters");
         return;
     }
+
     let layouts: [(&[&str], usize); 12] = [
         (&["-x"], 20),
         (&["-xm"], 20),
@@ -521,6 +527,7 @@ fn the_real_iostat_is_read_in_every_layout() {
         (&["-m"], 4),
         (&["-ht"], 4),
     ];
+
     for (options, columns) in layouts {
         let Some(bytes) = run(options) else { continue };
         let printed = String::from_utf8(bytes).unwrap();
@@ -533,7 +540,7 @@ fn the_real_iostat_is_read_in_every_layout() {
             assert!(known.clone().count() >= columns, "{options:?}: {}\n{printed}", super::tests::known(device));
             for (name, field) in known {
                 let (value, Some(expect)) = (field(&device.columns).unwrap(), field(&base.columns)) else { continue };
-                // Human figures have one decimal of their unit; since boot, the uptime moves on between two calls.
+                // Human figures have one decimal of their unit; between two calls, the uptime since boot grows.
                 let digit = if options[0].contains('m') { 6.0 } else { 0.6 };
                 let close = (value - expect).abs() <= 0.06 * expect.abs() + digit;
                 assert!(close, "{options:?} {name}: {value} for {expect}\n{printed}");
@@ -542,7 +549,7 @@ fn the_real_iostat_is_read_in_every_layout() {
     }
 }
 
-/// Changes some bytes of a sample.
+/// Returns a sample with some bytes changed.
 fn mutated(bytes: &[u8], edits: &[(usize, u8, u8)]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, kind, byte) in edits {
@@ -558,7 +565,7 @@ fn mutated(bytes: &[u8], edits: &[(usize, u8, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever is read is sound: figures are finite and not negative, names stand once.
+/// Checks that the result is sound: figures are finite and not negative, names occur once, errors name the file.
 fn check(bytes: &[u8]) {
     match read("file", bytes, &ReadOptions { interval_s: Some(1.0), ..ReadOptions::default() }) {
         Ok(recorded) => {
@@ -577,7 +584,7 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// Words of which a text of iostat could be made.
+/// A pattern for words that may occur in a text of iostat.
 const WORD: &str = "[a-z%/_\\-]{0,6}|[0-9.,-]{1,6}|Device|r/s|%util|\n|\n";
 
 proptest! {

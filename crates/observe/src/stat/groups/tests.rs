@@ -1,7 +1,7 @@
 use super::*;
 use crate::stat::{Columns, DeviceInterval};
 
-/// A device that writes `mib_per_s` in requests of 64 KiB that take `await_ms`.
+/// Returns a device that writes `mib_per_s` in requests of 64 KiB that take `await_ms`.
 fn judged(device: &str, mib_per_s: f64, await_ms: f64) -> Judged {
     let requests = mib_per_s * 16.0;
     let columns = Columns {
@@ -39,7 +39,7 @@ fn codes(observed: &[GroupObserved]) -> Vec<&'static str> {
     observed.iter().flat_map(|group| &group.remarks).map(|remark| remark.code).collect()
 }
 
-/// Numbers from 0 to 1 that look like chance, the same each time.
+/// Pseudo-random numbers from 0 to 1, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -64,6 +64,7 @@ fn figures_of_a_split() {
         (&[0.5, 0.25, 0.0, 0.0], Some(1.8), Some(1.667), Verdict::Ok),
         (&[0.0, 0.0], None, None, Verdict::Idle),
     ];
+
     for (loads, effective, excess, verdict) in table {
         let observed = by_hand(loads.len()).observe(&devices(loads), &Facts::new(), Some(1.0));
         let group = &observed[0];
@@ -99,7 +100,7 @@ fn a_faster_disk_may_take_more() {
     let group = &by_hand(2).observe(&devices, &Facts::new(), Some(1.0))[0];
     assert_eq!((group.verdict, group.effective_devices), (Verdict::Ok, Some(1.6)));
     devices[1].capacity_use = Some(0.1);
-    // Hardly anything is used of both: nothing follows.
+    // The busiest uses less than a tenth: no verdict.
     devices[0].capacity_use = Some(0.09);
     assert_eq!(by_hand(2).observe(&devices, &Facts::new(), Some(1.0))[0].verdict, Verdict::Ok);
     devices[0].capacity_use = Some(0.5);
@@ -108,10 +109,11 @@ fn a_faster_disk_may_take_more() {
     assert!(group.why.ends_with("by capacity use"), "{}", group.why);
 }
 
-/// The seed: half an hour at 2 s; of `count` disks each in turn takes 250 MB/s for `turn` intervals.
+/// Runs the load of the seed (there half an hour at 2 s): each of `count` disks in turn takes about 225 MiB/s for
+/// `turn` intervals. Returns the judgement of the last interval.
 fn rotating(count: usize, turn: usize, intervals: usize, duration_s: Option<f64>) -> Vec<GroupObserved> {
     let (mut groups, mut dice, mut last) = (by_hand(count), Dice(3), Vec::new());
-    // Means over the days before teach nothing.
+    // Means since the host began must not be remembered.
     let mut long_ago = vec![1.0; count];
     long_ago[0] = 1e9;
     groups.observe_means(&devices(&long_ago), &Facts::new());
@@ -127,7 +129,7 @@ fn rotating(count: usize, turn: usize, intervals: usize, duration_s: Option<f64>
 
 #[test]
 fn the_rotating_hot_disk_is_found() {
-    // Disks, intervals in a turn, intervals, seconds: whether it is found.
+    // Disks, intervals in a turn, intervals, their seconds, and whether the rotation is found.
     let table = [
         (4, 75, 900, Some(2.0), true),
         (3, 100, 900, Some(2.0), true),
@@ -136,19 +138,22 @@ fn the_rotating_hot_disk_is_found() {
         (24, 20, 960, Some(1.0), true),
         // Twenty-three intervals are too few.
         (4, 5, 23, Some(2.0), false),
-        // Turns as long as by lot.
+        // The hot disk changes at each interval: no rotation.
         (4, 1, 900, Some(2.0), false),
     ];
+
     for (count, turn, intervals, duration_s, is_found) in table {
         let observed = rotating(count, turn, intervals, duration_s);
         let found = codes(&observed).contains(&"hot-spot-rotation");
         assert_eq!(found, is_found, "{count} disks, turns of {turn}: {:?}", observed[0].remarks);
     }
+
     let message = &rotating(4, 75, 900, Some(2.0))[0].remarks[0].message;
     for part in ["changed 11 times in 30 min", "for about 2.5 min", "25 % to 25 %"] {
         assert!(message.contains(part), "no `{part}` in {message}");
     }
-    // Pauses between bursts, in which next to nothing is moved, do not hide it.
+
+    // Pauses between bursts, with next to no work, do not hide the rotation.
     let (mut groups, mut dice, mut last) = (by_hand(3), Dice(7), Vec::new());
     for interval in 0..180 {
         let is_hot = |index| interval % 5 < 2 && interval / 15 % 3 == index;
@@ -161,13 +166,14 @@ fn the_rotating_hot_disk_is_found() {
         last = groups.observe(&devices, &Facts::new(), Some(10.0));
     }
     assert_eq!(codes(&last), ["hot-spot-rotation"]);
+
     let message = &rotating(2, 30, 300, None)[0].remarks[0].message;
     assert!(message.contains("changed 9 times in 300 intervals"), "{message}");
 }
 
 #[test]
 fn chance_is_no_rotation() {
-    // What a disk does in an interval, given a number from 0 to 1 for it and one for the interval.
+    // The load of a disk by its index, a random number for the disk, and one for the interval.
     type Load = fn(usize, f64, f64) -> f64;
     let table: [(&str, Load); 4] = [
         ("even", |_, own, _| 100.0 + own),
@@ -204,13 +210,14 @@ fn what_stays_on_one_disk_is_uneven_and_no_rotation() {
 
 #[test]
 fn stragglers_and_whose_fault_it_is() {
-    // Loads, await of disk 2 over that of the others, spread of each await: the end of the message.
+    // Loads, await of disk 2 over that of the others, spread of each await, and the end of the message.
     let table = [
         ([50.0; 4], 3.0, 0.2, Some("with 25 % of the work, where 25 % is an equal part: the disk is at fault")),
         ([30.0, 30.0, 110.0, 30.0], 3.0, 0.2, Some("it has 55 % of the work, not 25 %: the placement is at fault")),
         ([50.0; 4], 1.4, 0.0, None),
         ([50.0; 4], 1.0, 0.9, None),
     ];
+
     for (loads, factor, spread, expected) in table {
         let (mut groups, mut dice, mut last) = (by_hand(4), Dice(11), Vec::new());
         for interval in 0..30 {

@@ -1,4 +1,4 @@
-//! Our columns against those of the iostat that is installed here.
+//! Compares our columns with those of the installed iostat.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::*;
 use crate::skip::skip;
 use crate::stat::output::keyed;
 
-/// iostat's first report with these arguments; `None`, with a line, where there is no such iostat.
+/// Returns the disks of iostat's first report with these arguments; `None`, with a line that says why, without iostat.
 fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
     let mut command = Command::new("iostat");
     command.env("LC_ALL", "C").args(arguments);
@@ -33,13 +33,13 @@ fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
     Some(document["sysstat"]["hosts"][0]["statistics"][0]["disk"].as_array().unwrap().clone())
 }
 
-/// As iostat prints it, and reads it back.
+/// Returns a figure as read back from iostat's output: with two decimals, 0 if unknown.
 fn printed(value: Option<f64>) -> f64 {
     format!("{:.2}", value.unwrap_or(0.0)).parse().unwrap()
 }
 
-/// Devices that stand still: of these only the uptime moves, and every rate falls with it. So iostat's figures are
-/// between those of the uptimes before and after it.
+/// The counters do not change, so that rates since boot only fall as the uptime grows: iostat's figures are between
+/// ours before and after its run.
 #[test]
 fn columns_equal_iostats_to_the_last_digit() {
     let stats = [
@@ -56,6 +56,7 @@ fn columns_equal_iostats_to_the_last_digit() {
         std::fs::write(device.join("stat"), format!("{stat}\n")).unwrap();
         devices.extend(diskstats::parse(&format!("0 {at} x{at} {stat}")).unwrap());
     }
+
     let mut sampler = Sampler::new(Path::new("/proc"), Path::new("/sys"));
     let mut since_boot = || {
         let reading = sampler.sample().ok()?;

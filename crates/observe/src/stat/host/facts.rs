@@ -1,18 +1,18 @@
-//! What a device and its host are, as far as `/sys` and `/proc` say.
+//! Facts about a device and its host, from `/sys` and `/proc`.
 //!
 //! # Why
-//! The same columns mean another thing on a spinning disk, on an array, and on a volume behind a network; and figures
-//! of a disk whose data is lost with the instance are not those of one that keeps it.
+//! The same columns mean another thing on a spinning disk, on an array, and on a volume behind a network. A disk whose
+//! data is lost with the instance must not be compared with one that keeps it.
 //!
 //! # How it works
 //! [`facts`] reads the device's own files. A network shows by the name (`rbd0`, `nbd0`, `drbd0`), by the path to the
 //! device (iSCSI has a session in it), by the transport of the NVMe controller, or by a model that clouds use. A
-//! stacked device is remote where its first disk is, and ephemeral where any is.
+//! stacked device is remote if its first disk is, and ephemeral if any is.
 //!
 //! # Limits
-//! The speed of the link is that of the fastest network card that is up: which one a volume goes through is not known,
-//! and the cards of virtual machines mostly do not tell their speed. A disk of a SAN (Fibre Channel) counts as local.
-//! Azure's temporary disk on SCSI calls itself as its network disks do, and counts as one.
+//! The speed of the link is that of the fastest network card that is up: the card that serves a volume is not known,
+//! and the cards of virtual machines mostly do not report their speed. A SCSI disk of a SAN (Fibre Channel) counts as
+//! local. Azure's temporary disk on SCSI has the model name of its network disks, and counts as one.
 //!
 //! # Example
 //! `nvme1n1` with the model `Amazon Elastic Block Store` is remote (`ebs`); `Amazon EC2 NVMe Instance Storage` is
@@ -29,18 +29,18 @@ use crate::stat::{DeviceFacts, Remote};
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Its name; empty where it does not tell.
+    /// The host's name; empty if not known.
     pub name: String,
-    /// The kernel's release, such as `6.1.0-18-amd64`; empty where it does not tell.
+    /// The kernel's release, such as `6.1.0-18-amd64`; empty if not known.
     pub kernel: String,
     /// The architecture, such as `x86_64`.
     pub machine: String,
-    /// CPUs that are there; 0 where `/proc/stat` is not.
+    /// Number of CPUs; 0 if `/proc/stat` cannot be read.
     pub cpus: u32,
 }
 
 impl Host {
-    /// The host of this program. `proc_root` is `/proc`.
+    /// Reads the host of this program. `proc_root` is `/proc`.
     #[must_use]
     pub fn read(proc_root: &Path) -> Host {
         let kernel = |name: &str| text(&proc_root.join("sys/kernel").join(name)).unwrap_or_default();
@@ -56,23 +56,25 @@ impl Host {
     }
 }
 
-/// What the asset tag of every virtual machine of Azure is (documented for WALinuxAgent and cloud-init).
+/// The asset tag of every virtual machine of Azure (documented for WALinuxAgent and cloud-init).
 const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
-/// What is known of `device` (a disk or a partition, such as `nvme0n1`). `sys_root` is `/sys`. Files that are missing
-/// or odd leave their fact unknown.
+/// Reads the facts of `device` (a disk or a partition, such as `nvme0n1`). `sys_root` is `/sys`. Files that are missing
+/// or malformed leave their fact unknown.
 #[must_use]
 pub fn facts(sys_root: &Path, device: &str) -> DeviceFacts {
     let entry = sys_root.join("class/block").join(device);
     let is_known_part = entry.join("partition").exists();
-    // Where `/sys` is missing, as in some containers, the name tells.
+    // If `/sys` has no entry, as in some containers, the name decides.
     let is_partition = is_known_part || (!entry.exists() && looks_like_partition(device));
     let disk = if is_known_part { sysfs::disk_of(sys_root, device) } else { device.to_owned() };
+
     let hardware = sysfs::hardware(sys_root, &disk);
     let queue = sysfs::queue(sys_root, &disk);
     let below = sysfs::leaf_disks(sys_root, &disk);
     let kind = below.first().and_then(|leaf| remote_kind(sys_root, leaf));
     let is_ephemeral = |leaf: &String| sysfs::hardware(sys_root, leaf).keeping == sysfs::Keeping::Ephemeral;
+
     DeviceFacts {
         model: hardware.model,
         size_bytes: sysfs::size_bytes(sys_root, device),
@@ -85,7 +87,7 @@ pub fn facts(sys_root: &Path, device: &str) -> DeviceFacts {
     }
 }
 
-/// Which network is between the host and `disk`, if any.
+/// Returns the kind of network between the host and `disk`, if any.
 fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
     let numbered = |prefix: &str| {
         let number = disk.strip_prefix(prefix).unwrap_or_default();
@@ -94,6 +96,7 @@ fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
     if let Some(kind) = ["rbd", "nbd", "drbd"].into_iter().find(|kind| numbered(kind)) {
         return Some(kind);
     }
+
     let device = sys_root.join("block").join(disk).join("device");
     match text(&device.join("model")).as_deref() {
         Some("Amazon Elastic Block Store") => return Some("ebs"),
@@ -102,6 +105,7 @@ fn remote_kind(sys_root: &Path, disk: &str) -> Option<&'static str> {
         Some("Virtual Disk") if is_azure(sys_root) => return Some("azure-disk"),
         _ => {}
     }
+
     match nvme_transport(&device).as_deref() {
         Some("tcp") => Some("nvme-tcp"),
         Some("rdma") => Some("nvme-rdma"),
@@ -114,7 +118,8 @@ fn is_azure(sys_root: &Path) -> bool {
     text(&sys_root.join("class/dmi/id/chassis_asset_tag")).as_deref() == Some(AZURE_ASSET_TAG)
 }
 
-/// Of the controller, or with multipath of one of the subsystem's controllers; `None` for what is not NVMe.
+/// Returns the transport of the controller, or with multipath of one of the subsystem's controllers; `None` for other
+/// devices than NVMe.
 fn nvme_transport(device: &Path) -> Option<String> {
     let of_subsystem = || {
         let mut names = names_in(device);
@@ -124,19 +129,19 @@ fn nvme_transport(device: &Path) -> Option<String> {
     text(&device.join("transport")).or_else(of_subsystem)
 }
 
-/// `.../host5/session1/target5:0:0/5:0:0:1`.
+/// Returns whether the path has a session: `.../host5/session1/target5:0:0/5:0:0:1`.
 fn is_iscsi(device: &Path) -> bool {
     let Ok(path) = fs::canonicalize(device) else { return false };
     path.iter().filter_map(|part| part.to_str()?.strip_prefix("session")).any(|number| number.parse::<u32>().is_ok())
 }
 
-/// Bytes a second of the fastest network card, or bond of them, that is up. `speed` is in Mb/s, -1 where it is not
-/// known.
+/// Returns the speed, in bytes a second, of the fastest network card or bond that is up. The file `speed` is in Mb/s,
+/// -1 if not known.
 fn link_bytes_per_s(sys_root: &Path) -> Option<u64> {
     let net = sys_root.join("class/net");
     let speed = |name: &String| {
         let card = net.join(name);
-        // Bridges and pairs between containers tell speeds that no wire has.
+        // Bridges and pairs between containers report speeds that no wire has.
         let is_card = card.join("device").exists() || card.join("bonding").exists();
         let is_up = text(&card.join("operstate")).as_deref() == Some("up");
         let megabits_per_s: u64 = text(&card.join("speed"))?.parse().ok()?;
@@ -147,15 +152,15 @@ fn link_bytes_per_s(sys_root: &Path) -> Option<u64> {
     names_in(&net).iter().filter_map(speed).max()
 }
 
-/// Whether a device of this name is a part of another one by the kernel's way to name them: `sda1`, `nvme0n1p1`,
-/// `md0p2`. For texts that come without facts.
+/// Returns whether a name is a partition's, as the kernel names them: `sda1`, `nvme0n1p1`, `md0p2`. For sources without
+/// facts.
 #[must_use]
 pub(crate) fn looks_like_partition(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if stem.len() == name.len() {
         return false;
     }
-    // Disks with letters have numbered partitions; disks with a number have `p` before that of the partition.
+    // If a disk's name ends in letters, its partitions add a number; if it ends in a digit, `p` and a number.
     let letters = |prefix: &str| {
         let letters = stem.strip_prefix(prefix).unwrap_or_default();
         !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -183,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// A `/sys` of the test's own: directories lie in `devices`, links lead there.
+    /// A `/sys` for tests, with directories in `devices` and links to them.
     struct Tree(TempDir);
 
     impl Tree {
@@ -212,7 +217,7 @@ mod tests {
 
     #[test]
     fn networks_and_clouds_are_known_by_their_signs() -> io::Result<()> {
-        /// Name, files, kind of network, whether it is ephemeral.
+        /// Name, files, kind of network, whether the disk is ephemeral.
         type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>, bool);
         const MODEL: &str = "device/model";
         let table: [Case; 16] = [
@@ -233,6 +238,7 @@ mod tests {
             ("nvme8n1", &[(MODEL, "MSFT NVMe Accelerator v1.0\n")], Some("azure-disk"), false),
             ("nvme9n1", &[(MODEL, "Microsoft NVMe Direct Disk v2\n")], None, true),
         ];
+
         let tree = Tree(tempfile::tempdir()?);
         for (name, files, kind, is_ephemeral) in table {
             tree.disk(name, files)?;
@@ -240,6 +246,7 @@ mod tests {
             assert_eq!(facts.remote.as_ref().map(|remote| remote.kind.as_str()), kind, "{name}");
             assert_eq!(facts.is_ephemeral, is_ephemeral, "{name}");
         }
+
         tree.disk("sdc", &[(MODEL, "Virtual Disk\n")])?;
         assert_eq!(tree.facts("sdc").remote, None, "any Hyper-V has these");
         tree.file("class/dmi/id/chassis_asset_tag", &format!("{AZURE_ASSET_TAG}\n"))?;

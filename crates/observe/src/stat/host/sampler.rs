@@ -1,12 +1,12 @@
 //! Takes readings of a host, one after the other.
 //!
 //! # Why
-//! A look that costs much changes what it looks at; on a host with hundreds of devices most of the cost is in strings
-//! and small files that do not change.
+//! An expensive reading changes what it measures. On a host with hundreds of devices most of the cost is in strings and
+//! small files that do not change.
 //!
 //! # How it works
-//! Three files a look, read into one buffer that stays. [`facts`] of a device (a dozen small files) are read when it
-//! was not there, or had another number, at the look before.
+//! Each reading takes three files, read into one buffer that is reused. The [`facts`] of a device (a dozen small files)
+//! are read if it was absent from the reading before, or had another number there.
 //!
 //! # Limits
 //! A disk that grows or gets another queue while it is watched keeps the facts of when it appeared.
@@ -25,19 +25,19 @@ use plimsoll::sys::diskstats;
 use super::{CpuTicks, Reading, facts};
 use crate::stat::Facts;
 
-/// Takes readings of a host and keeps what is known of its devices.
+/// Takes readings of a host and keeps the facts about its devices.
 #[derive(Debug)]
 pub struct Sampler {
     proc_root: PathBuf,
     sys_root: PathBuf,
     text: String,
-    /// Names and numbers at the last look.
+    /// Names and numbers of the devices in the latest reading.
     known: HashMap<String, (u32, u32)>,
     facts: Facts,
 }
 
 impl Sampler {
-    /// Of the host with these kernel files: `/proc` and `/sys`.
+    /// Returns a sampler that reads these directories: `/proc` and `/sys` for this host.
     #[must_use]
     pub fn new(proc_root: &Path, sys_root: &Path) -> Sampler {
         let (proc_root, sys_root) = (proc_root.to_owned(), sys_root.to_owned());
@@ -47,7 +47,7 @@ impl Sampler {
     /// Takes a reading.
     ///
     /// # Errors
-    /// When `uptime` or `diskstats` cannot be read or understood; with the path.
+    /// If `uptime` or `diskstats` cannot be read or parsed; the message has the path.
     pub fn sample(&mut self) -> io::Result<Reading> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let uptime_cs = self.read("uptime", |text| uptime_cs(text).ok_or_else(|| "no uptime".to_owned()))?;
@@ -58,7 +58,7 @@ impl Sampler {
         Ok(reading)
     }
 
-    /// What is known of the devices seen so far, those that are gone included.
+    /// Returns the facts about all devices seen so far, those that have disappeared included.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -73,6 +73,7 @@ impl Sampler {
         parse(&self.text).map_err(wrong)
     }
 
+    /// Reads the facts of devices that are new in `reading`.
     fn look_up(&mut self, reading: &Reading) {
         let number = |disk: &diskstats::DiskStats| (disk.major, disk.minor);
         for disk in reading.devices.iter().filter(|disk| self.known.get(&disk.name) != Some(&number(disk))) {
@@ -85,14 +86,14 @@ impl Sampler {
     }
 }
 
-/// The first number of `/proc/uptime`, `45126.08 25924.85`, in hundredths.
+/// Returns the first number of `/proc/uptime`, `45126.08 25924.85`, in hundredths.
 fn uptime_cs(text: &str) -> Option<u64> {
     let (seconds, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;
     let hundredths = Some(hundredths).filter(|digits| digits.len() == 2)?;
     seconds.parse::<u64>().ok()?.checked_mul(100)?.checked_add(hundredths.parse().ok()?)
 }
 
-/// The line of all CPUs in `/proc/stat`. Numbers that old kernels do not have are 0.
+/// Parses the line of all CPUs in `/proc/stat`. Numbers that old kernels lack, after the first four, are 0.
 fn cpu_ticks(text: &str) -> Option<CpuTicks> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let mut ticks = [0; 8];

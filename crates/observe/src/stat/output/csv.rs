@@ -4,11 +4,11 @@
 //! For spreadsheets and scripts that want figures in columns.
 //!
 //! # How it works
-//! [`HEADER`] once, then [`lines`] for each interval: when, which device, the columns of iostat under the keys of its
-//! JSON, then ours. `warnings` has the codes, separated by blanks.
+//! [`HEADER`] once, then [`lines`] for each interval: time, device, the columns of iostat under the keys of its JSON,
+//! then ours. `warnings` has the codes, separated by blanks.
 //!
 //! # Limits
-//! Groups and classes have no lines: JSON has them. What is not known is empty.
+//! Groups and classes have no lines: JSON has them. Unknown figures are empty.
 //!
 //! # Example
 //! `plimsoll stat -y 1 10 --format csv > disks.csv`.
@@ -28,7 +28,7 @@ r_await,w_await,d_await,f_await,rareq-sz,wareq-sz,dareq-sz,aqu-sz,util,\
 tps,kB/s,await,areq-sz,in_flight,gap,capacity_use,capacity_basis,\
 capacity_model,saturation,read_saturation,write_saturation,verdict,why,warnings\n";
 
-/// The lines of an interval, each with its end.
+/// Renders the lines of an interval, each with its line end.
 #[must_use]
 pub fn lines(observed: &Observed) -> String {
     let timestamp = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%dT%H:%M:%S.%3fZ")).unwrap_or_default();
@@ -52,6 +52,7 @@ fn line(text: &mut String, judged: &Judged) {
             let _ = write!(text, "{value:.2}");
         }
     }
+
     let in_flight = interval.in_flight.map(|count| count.to_string()).unwrap_or_default();
     let gap = interval.gap.map(gap_name).unwrap_or_default();
     let capacity = [
@@ -61,13 +62,14 @@ fn line(text: &mut String, judged: &Judged) {
     ];
     let saturation = [judged.saturation, judged.read_saturation, judged.write_saturation].map(|value| figure(value, 4));
     let (verdict, why) = (judged.verdict.name(), csv_field(&judged.why));
+
     let codes: Vec<&str> = judged.remarks.iter().map(|remark| remark.code).collect();
     let codes = codes.join(" ");
     let _ =
         writeln!(text, ",{in_flight},{gap},{},{},{verdict},{why},{codes}", capacity.join(","), saturation.join(","));
 }
 
-/// Why a device has no figures, in one word, as in JSON.
+/// Returns the name of a gap, as in JSON.
 pub(crate) const fn gap_name(gap: Gap) -> &'static str {
     match gap {
         Gap::Appeared => "appeared",

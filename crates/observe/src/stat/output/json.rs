@@ -1,17 +1,15 @@
-//! The document of `iostat -o JSON`, with ours beside its keys.
+//! The document of `iostat -o JSON`, with our keys beside its own.
 //!
 //! # Why
-//! There are programs that read iostat's; they look for `sysstat.hosts[].statistics[].disk[]` and take the columns by
-//! their names.
+//! Programs that read iostat's document look for `sysstat.hosts[].statistics[].disk[]` and take the columns by name.
 //!
 //! # How it works
-//! Nesting, keys, their order and the two decimals are those of sysstat 12 (`iostat.c`, `json_stats.c`); ours follow
-//! in the same objects. [`head`], one [`element`] for each interval, [`TAIL`]: at every time what was written plus
-//! the tail is a document.
+//! Nesting, keys, their order and the two decimals are those of sysstat 12 (`iostat.c`, `json_stats.c`); our keys
+//! follow in the same objects. A document is [`head`], one [`element`] for each interval, [`TAIL`]: at every time the
+//! text so far plus the tail is a document.
 //!
 //! # Limits
-//! `timestamp` is always there where the time is known (iostat has it with `-t`), and has the form of
-//! `S_TIME_FORMAT=ISO`.
+//! `timestamp` is present whenever the time is known (in iostat's only with `-t`), in the form of `S_TIME_FORMAT=ISO`.
 //!
 //! # Example
 //! `jq '.sysstat.hosts[0].statistics[-1].disk[] | {disk_device, util, capacity_use, verdict}'`.
@@ -25,17 +23,17 @@ use crate::stat::host::Host;
 use crate::stat::programs::ClassRow;
 use crate::stat::{Basis, CpuShares, Gap, GroupObserved, Judged, Observed, Remark};
 
-/// Version of the keys that are ours; it rises when one changes its meaning or goes.
+/// Version of our keys; it rises when one changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// What ends the document.
+/// The end of the document.
 pub const TAIL: &str = "\n]}]}}\n";
 
-/// What begins the document, up to its first interval. What `host` does not know is null; `date` is the day of the
-/// first figures, such as `2026-03-14`.
+/// Renders the begin of the document, up to its first interval. Fields that `host` does not know are null; `date` is
+/// the day of the first figures, such as `2026-03-14`.
 ///
 /// # Errors
-/// What serde_json says, which is nothing for a host.
+/// Those of serde_json, which has none for a host.
 pub fn head(host: &Host, date: Option<&str>) -> serde_json::Result<String> {
     let host = serde_json::to_string(&HostJson::new(host, date))?;
     let fields = host.strip_suffix('}').unwrap_or(&host);
@@ -45,10 +43,10 @@ pub fn head(host: &Host, date: Option<&str>) -> serde_json::Result<String> {
     ))
 }
 
-/// An interval, as an object by itself.
+/// Renders an interval as an object by itself.
 ///
 /// # Errors
-/// What serde_json says, which is nothing for figures.
+/// Those of serde_json, which has none for figures.
 pub fn statistics(observed: &Observed, classes: &[ClassRow]) -> serde_json::Result<String> {
     let disks = observed.devices.iter().filter(|judged| judged.interval.gap.is_none());
     let disks = disks.map(disk).collect::<serde_json::Result<Vec<_>>>()?.join(",");
@@ -59,10 +57,10 @@ pub fn statistics(observed: &Observed, classes: &[ClassRow]) -> serde_json::Resu
     Ok(format!("{begin}{separator}\"disk\":[{disks}],{}", end.strip_prefix('{').unwrap_or(&end)))
 }
 
-/// An interval as it stands in the document: all but the first begin with a comma.
+/// Renders an interval as an element of the document: all but the first begin with a comma.
 ///
 /// # Errors
-/// As [`statistics`].
+/// Those of [`statistics`].
 pub fn element(observed: &Observed, classes: &[ClassRow], is_first: bool) -> serde_json::Result<String> {
     let separator = if is_first { "\n" } else { ",\n" };
     Ok(format!("{separator}{}", statistics(observed, classes)?))
@@ -93,7 +91,7 @@ impl<'a> HostJson<'a> {
     }
 }
 
-/// What stands before the disks.
+/// The keys of an interval before the disks.
 #[derive(Serialize)]
 struct Begin {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +109,7 @@ impl Begin {
     }
 }
 
-/// What stands behind the disks.
+/// The keys of an interval after the disks.
 #[derive(Serialize)]
 struct End<'a> {
     end_unix_ms: Option<u64>,
@@ -153,8 +151,8 @@ fn two_decimals(cpu: CpuShares) -> CpuShares {
     }
 }
 
-/// A device. Its columns are written digit by digit as iostat does, which also costs half as much as numbers would: a
-/// host may have hundreds of devices.
+/// Renders a device. Writes its columns as text with two decimals, as iostat does. This also takes half the time of
+/// serializing numbers: a host may have hundreds of devices.
 fn disk(judged: &Judged) -> serde_json::Result<String> {
     let columns = &judged.interval.columns;
     let mut text = format!("{{\"disk_device\":{}", serde_json::to_string(&judged.interval.device)?);
@@ -171,7 +169,7 @@ fn disk(judged: &Judged) -> serde_json::Result<String> {
     Ok(text)
 }
 
-/// What iostat does not say of a device.
+/// The keys of a device that iostat does not have.
 #[derive(Serialize)]
 struct Ours<'a> {
     in_flight: Option<u64>,
@@ -203,7 +201,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// The name of the model.
+/// Returns the name of the model, if U comes from one.
 pub(super) fn model(basis: &Basis) -> Option<&str> {
     match basis {
         Basis::Model(name) => Some(name),

@@ -88,7 +88,7 @@ fn a_long_series_keeps_its_ends_and_its_mean_in_bounded_memory() {
     assert!(points.len() > SAMPLES_MAX / 2 - 1, "{}", points.len());
     let (first, last) = (points[0], points[points.len() - 1]);
     assert!(first.0 < 100e9 && last.0 > 0.995 * 2e9 * f64::from(count), "{first:?} {last:?}");
-    // The middle of each sample is as high as its time says.
+    // The load grows by 1 an interval, so each point's value is the number of the interval at its time.
     for (at_ns, bytes) in points {
         let index = at_ns / 2e9 - 0.5;
         assert!((bytes / 1024.0 - index).abs() < 1.0, "{bytes} at {at_ns}");

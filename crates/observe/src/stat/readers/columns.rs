@@ -1,15 +1,15 @@
-//! What iostat calls its columns, and what each of them counts.
+//! Names and units of iostat's columns.
 //!
 //! # Why
 //! Names and units changed over the years (`avgrq-sz` counts sectors, `areq-sz` KiB), order and selection with every
-//! option. A column is known by its name, never by its place.
+//! option. A column is found by its name, never by its place.
 //!
 //! # How it works
-//! [`find`] gives the [`Columns`] field of a name and the unit of figures without a suffix; suffixes of `--human` say
-//! their unit themselves, whatever the column is called.
+//! [`find`] returns the [`Columns`] field of a name and the unit of figures without a suffix; a suffix of `--human` is
+//! a unit by itself, whatever the column's name.
 //!
 //! # Limits
-//! Known and of no use: totals (`kB_read`), `svctm`, merges of all kinds together (`rqm/s`), writes added to discards
+//! Known and ignored: totals (`kB_read`), `svctm`, merges of all kinds together (`rqm/s`), writes added to discards
 //! (`kB_w+d/s`).
 //!
 //! # Example
@@ -18,7 +18,7 @@
 use super::figure::Figure;
 use crate::stat::Columns;
 
-/// What a figure without a suffix counts.
+/// The unit of a figure without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A rate, a time, a length of a queue.
@@ -30,21 +30,21 @@ enum Unit {
     Sectors,
 }
 
-/// Where a column's figures go.
+/// The field for a column's figures.
 type Field = fn(&mut Columns) -> &mut Option<f64>;
 
-/// A column that is known.
+/// A known column.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stat) struct Column {
-    /// `None` for what is known and of no use.
+    /// `None` for an ignored column.
     field: Option<(Field, Unit)>,
 }
 
 impl Column {
-    /// Known and of no use.
+    /// A column whose figures are ignored.
     pub(in crate::stat) const IGNORED: Column = Column { field: None };
 
-    /// Sets the column's field, in its unit. `false` where the suffix is not one of this column.
+    /// Sets the column's field, in its unit. Returns `false` if the column does not take the suffix.
     pub(in crate::stat) fn set(&self, columns: &mut Columns, figure: Figure) -> bool {
         let Some((field, unit)) = self.field else { return true };
         let factor = match (unit, figure.suffix) {
@@ -62,7 +62,7 @@ impl Column {
     }
 }
 
-/// KiB of a suffix.
+/// Returns the KiB that a suffix stands for.
 fn kib(suffix: char) -> Option<f64> {
     let power = match suffix {
         'B' => -1,
@@ -76,7 +76,7 @@ fn kib(suffix: char) -> Option<f64> {
     Some(1024.0_f64.powi(power))
 }
 
-/// The column of a name in a header, with or without the percent sign that JSON leaves out.
+/// Returns the column of a name in a header, with or without the percent sign that JSON leaves out.
 pub(in crate::stat) fn find(name: &str) -> Option<Column> {
     use Unit::{Kib, Mib, Percent, Plain, Sectors};
     macro_rules! column {

@@ -1,19 +1,18 @@
 //! Samples of `/proc/diskstats` and of `/sys/block/NAME/stat`, as scripts save them.
 //!
 //! # Why
-//! Where nothing is installed there is still `cat`. A loop around it is the most common recording there is.
+//! Every host has `cat`, and a loop around it is the most common recording there is.
 //!
 //! # How it works
 //! A sample is a number of lines of `/proc/diskstats`. The next one begins at a time, at a line of signs (`-----`, `==>
-//! FILE <==`), or where a device's name comes again. Times may stand before or behind the samples, or before each line.
-//! Lines that are none of the format are left out with a note; those of Linux 2.4, which have the blocks of the device
-//! before its name, are read without them. A series becomes the intervals between its samples by [`Reading::since`]; a
-//! single sample becomes the means since boot.
+//! FILE <==`), or where a device's name repeats. Times may be before or after the samples, or before each line. Lines
+//! of another format are left out with a note; those of Linux 2.4, which have the blocks of the device before its name,
+//! are read without them. A series becomes the intervals between its samples by [`Reading::since`]; a single sample
+//! becomes the means since boot.
 //!
 //! # Limits
-//! Without times no rate is known but those of devices that did nothing: they are 0. A last sample that ends before the
-//! devices of the one before it is taken for cut, not for devices that have gone; a device that is gone only from there
-//! on is not seen.
+//! Without times no rate is known, except that those of devices without any work are 0. If the last sample lacks the
+//! last devices of the one before, it counts as cut: devices that disappeared just then are not reported.
 //!
 //! # Example
 //! ```text
@@ -32,7 +31,7 @@ use super::{Notes, ReadOptions, shown};
 use crate::stat::host::Reading;
 use crate::stat::{Columns, Gap, Interval};
 
-/// What all devices had done at a moment.
+/// The counters of all devices at a moment.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stat) struct Sample {
     stamp: Option<Stamp>,
@@ -40,12 +39,12 @@ pub(in crate::stat) struct Sample {
     names: HashSet<String>,
 }
 
-/// Whether a line could be one of `/proc/diskstats`.
+/// Returns whether a line could be one of `/proc/diskstats`.
 pub(in crate::stat) fn is_line(line: &str) -> bool {
     stamped(line, DayOrder::Unknown).1.is_ok_and(|device| device.is_some())
 }
 
-/// The time before the device of a line, if any, and the device.
+/// Parses a line: the time before the device, if any, and the device.
 fn stamped(line: &str, order: DayOrder) -> (Option<Stamp>, Result<Option<DiskStats>, String>) {
     let split = times::before(line, order).map(|(stamp, rest)| (stamp, device(rest)));
     match split.filter(|(_, device)| !matches!(device, Ok(None))) {
@@ -54,7 +53,7 @@ fn stamped(line: &str, order: DayOrder) -> (Option<Stamp>, Result<Option<DiskSta
     }
 }
 
-/// Adds the samples of a text to a series. A device that comes again begins a new sample, also after another file.
+/// Adds the samples of a text to a series. A device whose name repeats begins a new sample, also across files.
 pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut Notes) {
     let order = DayOrder::of(text);
     let begin = samples.len();
@@ -87,6 +86,7 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
             }
         }
     }
+
     let own = samples.get_mut(begin..).unwrap_or_default();
     shift_stamps(own, stamp);
     if !text.ends_with('\n') {
@@ -97,7 +97,7 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
 /// Adds `/sys/block/NAME/stat` to a series.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the text is not in this format.
 pub(in crate::stat) fn read_sysfs(name: &str, text: &str, samples: &mut Vec<Sample>) -> Result<(), String> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let device = device(&format!("0 0 {name} {line}"))?.ok_or("it has more than numbers")?;
@@ -114,9 +114,12 @@ fn add(samples: &mut Vec<Sample>, device: DiskStats) {
     }
 }
 
-/// The device of a line; nothing where it is no line of this kind.
+/// Parses the device of a line; `None` if the line is of another kind.
+///
+/// # Errors
+/// The reason why its counts cannot be read.
 fn device(line: &str) -> Result<Option<DiskStats>, String> {
-    // collectl writes what it is before each line, `grep` over files whose line it is.
+    // `disk` is the prefix of collectl, `>` that of a quote.
     let words: Vec<&str> = line.split_whitespace().collect();
     let words = match words.as_slice() {
         ["disk" | ">", rest @ ..] => rest,
@@ -134,7 +137,8 @@ fn device(line: &str) -> Result<Option<DiskStats>, String> {
     diskstats::parse(&text).map(|mut devices| devices.pop()).map_err(|error| error.reason)
 }
 
-/// Where a time stands behind each sample, all are one too late.
+/// Moves each time to the sample before it, if times follow their samples: the first sample then has none, and
+/// `trailing` is the last one's.
 fn shift_stamps(samples: &mut [Sample], trailing: Option<Stamp>) {
     let Some(trailing) = trailing.filter(|_| samples.first().is_some_and(|sample| sample.stamp.is_none())) else {
         return;
@@ -145,7 +149,8 @@ fn shift_stamps(samples: &mut [Sample], trailing: Option<Stamp>) {
     }
 }
 
-/// The last line of a text that does not end with one, where it has fewer counters than this device had before.
+/// Drops the last line of a text that does not end in a line break, if it has fewer counters than its device had
+/// before.
 fn drop_cut_line(samples: &mut Vec<Sample>, notes: &mut Notes) {
     let Some((last, before)) = samples.split_last_mut() else { return };
     let Some(device) = last.devices.last() else { return };
@@ -163,7 +168,7 @@ fn drop_cut_line(samples: &mut Vec<Sample>, notes: &mut Notes) {
     }
 }
 
-/// The intervals of a series; of a single sample the means since boot.
+/// Returns the intervals of a series; for a single sample, the means since boot.
 pub(in crate::stat) fn intervals(samples: &[Sample], options: &ReadOptions, notes: &mut Notes) -> Vec<Interval> {
     let stamps = samples.iter().filter_map(|sample| sample.stamp);
     if stamps.clone().any(|stamp| stamp.since == Since::LocalEpoch) {
@@ -176,6 +181,7 @@ pub(in crate::stat) fn intervals(samples: &[Sample], options: &ReadOptions, note
         interval.end_unix_ms = only.stamp.and_then(Stamp::unix_ms);
         return vec![interval];
     }
+
     if samples.len() > 1 && stamps.count() < 2 && options.interval_s.is_none() {
         notes.file("the samples carry no times: rates, queue and %util are unknown; say --interval SECONDS");
     }
@@ -192,6 +198,7 @@ fn between(before: &Sample, after: &Sample, is_last: bool, options: &ReadOptions
         Some((before, after)) => after.seconds_since(before),
         None => options.interval_s,
     };
+
     let is_begin = after.devices.iter().zip(&before.devices).all(|(after, before)| after.name == before.name);
     if is_last && is_begin && after.devices.len() < before.devices.len() {
         notes.file("the last sample ends early: the devices that it lacks are left out");
@@ -205,13 +212,13 @@ fn between(before: &Sample, after: &Sample, is_last: bool, options: &ReadOptions
     interval
 }
 
-/// As a reading of a host; differences of these are over one second.
+/// Returns a sample as a reading of a host that began `uptime_cs` hundredths of a second ago.
 fn reading(sample: &Sample, uptime_cs: u64) -> Reading {
     Reading { uptime_cs, devices: sample.devices.clone(), ..Reading::default() }
 }
 
-/// Makes an interval of one second one of another length; without one, what depends on it is unknown. Where nothing
-/// completed, a rate of 0 is one of 0 for any length; beside others it would pass for their sum.
+/// Changes the length of an interval of one second. If the length is not known, rates become unknown, except zeros of
+/// devices at which nothing completed: those hold for any length. Beside unknown rates a 0 would pass for their sum.
 fn set_length(interval: &mut Interval, length_s: Option<f64>) {
     interval.duration_s = length_s;
     for device in &mut interval.devices {
@@ -226,7 +233,7 @@ fn set_length(interval: &mut Interval, length_s: Option<f64>) {
     }
 }
 
-/// The columns that are parts of the time.
+/// Returns the columns that depend on the interval's length.
 fn rates(columns: &mut Columns) -> [&mut Option<f64>; 14] {
     [
         &mut columns.reads_per_s,

@@ -1,24 +1,24 @@
-//! How figures are written: decimal commas, suffixes, columns that run into each other.
+//! Formats of figures: decimal commas, suffixes, columns that run into each other.
 //!
 //! # Why
-//! `0,39`, `617.4M`, `38.4%` and `123456.0099999.00` are all of iostat: a locale, `--human`, an old layout whose
-//! columns were too narrow.
+//! iostat prints all of `0,39`, `617.4M`, `38.4%` and `123456.0099999.00`: in a locale, with `--human`, in an old
+//! layout whose columns were too narrow.
 //!
 //! # How it works
-//! [`split_glued`] parts what was printed without a space: sysstat prints two decimals, so that a number ends two
-//! digits after its point. [`parse`] reads one word. A figure that is none (`nan`, `inf`, `-`, negative) is a value
-//! that is not known, told apart from a word that is no figure at all.
+//! [`split_glued`] splits figures that were printed without a space: sysstat prints two decimals, so that a number ends
+//! two digits after its point. [`parse`] reads one word. `nan`, `inf`, `-` and negative numbers are figures with an
+//! unknown value, as opposed to words that are no figure at all.
 //!
 //! # Limits
-//! `1,234` is 1.234: iostat prints no thousands, but `1,234.5` and `1.234,5` are read as what they must mean.
+//! `1,234` is 1.234, since iostat prints no separators of thousands; `1,234.5` and `1.234,5` both are 1234.5.
 //!
 //! # Example
-//! `parse("617.4M")` is 617.4 with the suffix `M`; `parse("nvme0n1")` is nothing.
+//! `parse("617.4M")` is 617.4 with the suffix `M`; `parse("nvme0n1")` is `None`.
 
 /// A figure of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::stat) struct Figure {
-    /// Its value without the suffix; `None` where it says that there is none, or cannot be right.
+    /// The value without the suffix; `None` if it is not known or cannot be right.
     pub number: Option<f64>,
     /// `%`, or a size: `B`, `k`, `M`, `G`, `T`, `P`.
     pub suffix: Option<char>,
@@ -26,7 +26,7 @@ pub(in crate::stat) struct Figure {
     pub decimals: usize,
 }
 
-/// Reads a word; `None` where it is no figure.
+/// Parses a word; `None` if it is no figure.
 pub(in crate::stat) fn parse(word: &str) -> Option<Figure> {
     let unknown = Figure { number: None, suffix: None, decimals: 0 };
     let lower = word.to_ascii_lowercase();
@@ -35,6 +35,7 @@ pub(in crate::stat) fn parse(word: &str) -> Option<Figure> {
     if is_none {
         return (!word.is_empty()).then_some(unknown);
     }
+
     let (digits, suffix) = match word.char_indices().next_back()? {
         (at, '%') => (word.get(..at)?, Some('%')),
         (at, 'B' | 'k' | 'K' | 'M' | 'G' | 'T' | 'P') => (word.get(..at)?, word.get(at..)?.chars().next()),
@@ -47,7 +48,7 @@ pub(in crate::stat) fn parse(word: &str) -> Option<Figure> {
     Some(Figure { number: (number.is_finite() && number >= 0.0).then_some(number), suffix, decimals })
 }
 
-/// Digits with a point, if any; `None` where there is more than a sign, digits and separators.
+/// Returns the number with a decimal point and without separators of thousands; `None` for any other text.
 fn with_point(digits: &str) -> Option<String> {
     let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
     let is_number = unsigned.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b',');
@@ -56,7 +57,7 @@ fn with_point(digits: &str) -> Option<String> {
     }
     let sign = if digits.starts_with('-') { "-" } else { "" };
     let Some(point) = unsigned.rfind(['.', ',']) else { return Some(format!("{sign}{unsigned}")) };
-    // The last separator is the point; those of thousands before it are the other one.
+    // The last separator is the point; the other kind separates thousands.
     let (whole, decimals) = (unsigned.get(..point)?, unsigned.get(point + 1..)?);
     let thousands = if unsigned.get(point..)?.starts_with('.') { ',' } else { '.' };
     let is_sound = whole.split(thousands).skip(1).all(|group| group.len() == 3 && !group.contains(['.', ',']));
@@ -64,7 +65,7 @@ fn with_point(digits: &str) -> Option<String> {
     (is_sound && !whole.contains(['.', ','])).then(|| format!("{sign}{whole}.{decimals}"))
 }
 
-/// Parts a word of several figures with two decimals each, such as `123456.0099999.00`; any other word stays whole.
+/// Splits a word of several figures with two decimals each, such as `123456.0099999.00`; any other word stays whole.
 pub(in crate::stat) fn split_glued(word: &str) -> Vec<&str> {
     let separator = if word.contains('.') { '.' } else { ',' };
     let is_glued = word.matches(separator).count() > 1

@@ -1,17 +1,17 @@
 //! The JSON of iostat (`-o JSON`), and of our own `stat --format json`, which has the same keys.
 //!
 //! # Why
-//! It is what programs keep. An iostat that was killed leaves a document without its end, and two runs into one file
+//! Programs keep this format. An iostat that was killed leaves a document without its end, and two runs into one file
 //! leave two documents.
 //!
 //! # How it works
-//! Documents are parsed one after the other. One that cannot be parsed is cut after its last complete report and
-//! closed; decimal commas and `nan`, which iostat prints in some locales and cases, become what JSON knows. Keys are
+//! Documents are parsed one after the other. A document that cannot be parsed is cut after its last complete report and
+//! closed; decimal commas and `nan`, which iostat prints in some locales and cases, become points and `null`. Keys are
 //! those of the text without `%`, in sysstat 11.5 and 11.6 also without `/s`.
 //!
 //! # Limits
-//! A document whose beginning is missing is not read. Reports after the damage in a document are not, either; another
-//! document behind it is.
+//! A document without its begin is not read, nor are reports after damage in a document. Another document after the
+//! damage is read.
 //!
 //! # Example
 //! `{"sysstat": {"hosts": [{"statistics": [{"disk": [{"disk_device": "sda", "w/s": 4.0, "util": 1.4}]}, {"disk": [{"di`
@@ -26,7 +26,7 @@ use super::times::{self, DayOrder, Since, Stamp};
 use super::{Notes, ReadOptions, columns, figure, shown};
 use crate::stat::{Columns, DeviceInterval, Interval};
 
-/// What was read of a file.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(in crate::stat) struct Json {
     /// The reports, in order.
@@ -35,19 +35,19 @@ pub(in crate::stat) struct Json {
     pub host: Option<String>,
 }
 
-/// Why it is not read.
+/// Why a file cannot be read.
 #[derive(Debug)]
 pub(in crate::stat) enum JsonError {
-    /// It is JSON of something else.
+    /// The file is JSON of another kind.
     Other(Box<Value>),
-    /// At that line: what is wrong.
+    /// The number of a line, from 1, and what is wrong there.
     Line(usize, String),
 }
 
 /// Reads all reports of a text.
 ///
 /// # Errors
-/// No report can be read.
+/// [`JsonError`] if no report can be read.
 pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes) -> Result<Json, JsonError> {
     let documents = documents(text, notes)?;
     let mut json = Json::default();
@@ -65,15 +65,15 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
     if is_any {
         return Ok(json);
     }
-    // Documents are never none without an error.
     Err(JsonError::Other(Box::new(documents.into_iter().next().unwrap_or_default())))
 }
 
-/// The documents of a text, each repaired where it must be.
+/// Parses the documents of a text, and repairs damaged ones.
 fn documents(text: &str, notes: &mut Notes) -> Result<Vec<Value>, JsonError> {
     let mut whole = Cow::Borrowed(text.trim_start_matches('\u{feff}'));
     let mut begin = 0;
     let (mut documents, mut line, mut is_sanitised) = (Vec::new(), 1, false);
+
     loop {
         let rest = whole.get(begin..).unwrap_or_default();
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
@@ -83,6 +83,7 @@ fn documents(text: &str, notes: &mut Notes) -> Result<Vec<Value>, JsonError> {
                 documents.push(document);
                 stream.byte_offset()
             }
+            // At the first error, tries again with decimal points and `null`.
             Some(Err(_)) if !is_sanitised => {
                 whole = Cow::Owned(sanitised(rest));
                 (begin, is_sanitised) = (0, true);
@@ -100,7 +101,7 @@ fn documents(text: &str, notes: &mut Notes) -> Result<Vec<Value>, JsonError> {
                     None => {}
                 }
                 notes.line(at, "the JSON ends or is damaged here: read up to the last whole report");
-                // Another run may have been appended to one that was killed.
+                // Another run may follow one that was killed.
                 let Some(next) = next_document(rest.get(end..).unwrap_or_default()) else { return Ok(documents) };
                 end + next
             }
@@ -110,7 +111,7 @@ fn documents(text: &str, notes: &mut Notes) -> Result<Vec<Value>, JsonError> {
     }
 }
 
-/// Where in a text an error is, in bytes.
+/// Returns the place of an error in a text, in bytes.
 fn offset(text: &str, error: &serde_json::Error) -> usize {
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     (0..=(before + error.column().saturating_sub(1)).min(text.len()))
@@ -119,17 +120,18 @@ fn offset(text: &str, error: &serde_json::Error) -> usize {
         .unwrap_or(0)
 }
 
-/// Where the next document of sysstat begins.
+/// Returns where the next document of sysstat begins, in bytes.
 fn next_document(text: &str) -> Option<usize> {
     text.get(..text.find("\"sysstat\"")?)?.rfind('{')
 }
 
-/// The text with decimal points, and `null` for figures that are none; strings stay as they are.
+/// Replaces decimal commas by points, and `nan` and `inf` by `null`; strings stay as they are.
 fn sanitised(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut is_string, mut is_escaped) = (false, false);
     let mut chars = text.char_indices().peekable();
     let mut last = ' ';
+
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map_or(' ', |(_, next)| *next);
         if is_string {
@@ -154,12 +156,12 @@ fn sanitised(text: &str) -> String {
     out
 }
 
-/// The word at the begin of a text that stands for a figure that is none.
+/// Returns the word for an unknown figure at the begin of a text, if there is one.
 fn no_number(text: &str) -> Option<&'static str> {
     ["-nan", "nan", "-inf", "inf"].into_iter().find(|word| text.starts_with(word))
 }
 
-/// A document of the whole reports at the begin of one, which is sound as far as it goes.
+/// Returns a document of the complete reports in the undamaged begin of one.
 fn repaired(text: &str) -> Option<Value> {
     let mut open: Vec<char> = Vec::new();
     let (mut is_string, mut is_escaped) = (false, false);
@@ -186,12 +188,13 @@ fn repaired(text: &str) -> Option<Value> {
             _ => {}
         }
     }
+
     let (end, open) = cut?;
     let closing: String = open.iter().rev().map(|c| if *c == '{' { '}' } else { ']' }).collect();
     serde_json::from_str(&format!("{}{closing}", text.get(..end)?)).ok()
 }
 
-/// Reads the reports of a host; whether it has any of disks.
+/// Reads the reports of a host. Returns whether any of them has disks.
 fn read_host(
     host: &Map<String, Value>,
     order: DayOrder,
@@ -209,6 +212,7 @@ fn read_host(
             continue;
         }
         is_any = true;
+
         let stamp = report.get("timestamp").and_then(Value::as_str).and_then(|text| times::parse(text, order));
         if stamp.is_some_and(|stamp| stamp.since == Since::LocalEpoch) {
             notes.file("times have no zone: taken as UTC");
@@ -253,24 +257,27 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
             notes.file(&format!("{} stands twice in a report: the first one counts", shown(name)));
             continue;
         }
+
         let mut columns = Columns::default();
         let is_short = (disk.contains_key("r") || disk.contains_key("w")) && !disk.contains_key("r/s");
         for (key, value) in disk {
             let Some(column) = columns::find(if is_short { long_key(key) } else { key }) else { continue };
             let figure = figure_of(value);
             let is_known = figure.is_some_and(|figure| column.set(&mut columns, figure) && figure.number.is_some());
-            // Our own document says what it does not know with `null`.
+            // In our own document `null` is a figure that is not known.
             if !is_known && !value.is_null() {
                 notes.file(&format!("{key} of {} is `{}`: taken as unknown", shown(name), shown(&value.to_string())));
             }
         }
+
         let in_flight = disk.get("in_flight").and_then(Value::as_u64);
         devices.push(DeviceInterval { device: name.to_owned(), columns, in_flight, gap: None });
     }
     devices
 }
 
-/// sysstat 11.5 and 11.6 leave `/s` out, also of merges, which are percent in later versions.
+/// Returns the key of later versions: sysstat 11.5 and 11.6 omit `/s`, also from `rrqm` and `wrqm`, which are percent
+/// in later versions.
 fn long_key(key: &str) -> &str {
     const LONG: [(&str, &str); 10] = [
         ("r", "r/s"),
@@ -287,7 +294,7 @@ fn long_key(key: &str) -> &str {
     LONG.iter().find(|(short, _)| *short == key).map_or(key, |(_, long)| long)
 }
 
-/// Devices of which nothing is known, in our own document.
+/// Reads the devices without figures of our own document.
 fn gaps(report: &Value) -> Vec<DeviceInterval> {
     let gaps = report.get("gaps").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let gap = |gap: &Value| {
@@ -298,7 +305,7 @@ fn gaps(report: &Value) -> Vec<DeviceInterval> {
     gaps.iter().filter_map(gap).collect()
 }
 
-/// A number, or a string that is one.
+/// Reads a number, or a string that contains one.
 fn figure_of(value: &Value) -> Option<figure::Figure> {
     match value {
         Value::Number(number) => {

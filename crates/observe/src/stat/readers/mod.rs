@@ -1,16 +1,16 @@
-//! Readers of what others wrote down: `/proc/diskstats`, the text of `iostat` and its JSON.
+//! Readers of files of other programs: `/proc/diskstats`, the text of `iostat` and its JSON.
 //!
 //! # Why
-//! Whoever asks for help sends what is at hand. A format of one version, one locale, one terminal's width must not
-//! decide whether a figure is read, and never may it be read as another figure.
+//! People who ask for help send the files that they have. The version, the locale and the terminal's width must not
+//! decide whether a figure is read, and no figure may be read as another one.
 //!
 //! # How it works
-//! [`recognise`] tells what a file is, one reader each makes [`Interval`](super::Interval)s of it. They share what a
-//! column is called and counts ([`columns`]), how numbers are written ([`figure`]) and how times are ([`times`]). What
-//! cannot be read is left out, and a [`Notes`] line says so.
+//! [`recognise`] finds the kind of a file; one reader for each kind turns it into [`Interval`](super::Interval)s. They
+//! share names and units of columns ([`columns`]) and the formats of numbers ([`figure`]) and times ([`times`]).
+//! Unreadable parts are left out, with a line in [`Notes`].
 //!
 //! # Limits
-//! Texts are held in memory as a whole. No more than [`NOTES_MAX`] notes of a file are kept; the rest is counted.
+//! Texts are held in memory as a whole. At most [`NOTES_MAX`] notes on a file are kept; the rest is counted.
 //!
 //! # Example
 //! `nvme1n1 7497.00 105250.50` under `Device w/s wkB/s`: 7497 w/s, 105250.5 KiB/s, and every other column unknown.
@@ -23,20 +23,20 @@ pub(super) mod iostat_text;
 pub(super) mod recognise;
 pub(super) mod times;
 
-/// The most notes that are kept of a file.
+/// Most notes kept on a file.
 pub(super) const NOTES_MAX: usize = 20;
 
-/// What the files do not say.
+/// Facts that files do not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReadOptions {
-    /// Seconds from one sample or report to the next, where they carry no times. Above 0; anything else counts as not
+    /// Seconds from one sample or report to the next, if these have no times. Above 0; anything else counts as not
     /// given.
     pub interval_s: Option<f64>,
-    /// Whether the first report of an `iostat` is an interval as the others are (`iostat -y`), not the mean since boot.
+    /// Whether the first report of an `iostat` is an interval like the others (`iostat -y`), not the mean since boot.
     pub is_first_an_interval: bool,
 }
 
-/// What is to be said about reading a file: one sentence each, with file and line.
+/// Notes on reading a file: one sentence each, with the file and, if it concerns one, the line.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     file: String,
@@ -45,17 +45,17 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Of the file of that name.
+    /// Returns an empty list for the file of that name.
     pub(super) fn of(file: &str) -> Notes {
         Notes { file: file.to_owned(), ..Notes::default() }
     }
 
-    /// Of a line, counted from 1.
+    /// Adds a note on a line, counted from 1.
     pub(super) fn line(&mut self, line: usize, sentence: &str) {
         self.add(format!("{}:{line}: {sentence}", self.file));
     }
 
-    /// Of the file as a whole; the same sentence is kept once.
+    /// Adds a note on the file as a whole, unless the same sentence is kept already.
     pub(super) fn file(&mut self, sentence: &str) {
         let note = format!("{}: {sentence}", self.file);
         if !self.kept.contains(&note) {
@@ -71,7 +71,7 @@ impl Notes {
         }
     }
 
-    /// All, in order.
+    /// Returns the notes in order, with the number of those left out.
     pub(super) fn into_vec(mut self) -> Vec<String> {
         if self.left_out > 0 {
             self.kept.push(format!("{}: {} more notes like these", self.file, self.left_out));
@@ -80,7 +80,7 @@ impl Notes {
     }
 }
 
-/// A word of a file as it may stand in a message: without control characters, and no longer than 40 characters.
+/// Prepares a word of a file for a message: without control characters, cut after 40 characters.
 pub(super) fn shown(word: &str) -> String {
     let mut shown: String = word.trim().chars().filter(|c| !c.is_control()).take(40).collect();
     if shown.len() < word.trim().len() {

@@ -1,14 +1,15 @@
-//! What a file is, by what stands in it.
+//! Finds the kind of a file from its content.
 //!
 //! # Why
-//! Names of files say little, and whoever passes the wrong one should hear what it is, not that line 1 is wrong.
+//! Names of files say little, and a message about a wrong file should name its kind, not complain about line 1.
 //!
 //! # How it works
-//! First what is no text, by its first bytes; then recordings and JSON, by their begin; then texts: other programs by
-//! words that only they print, iostat by a header, `/proc/diskstats` by its lines. [`ReadOptions`](super::ReadOptions) do not matter here.
+//! Files that are no text are found by their first bytes, then recordings and JSON by their begin, then texts:
+//! `/sys/block/NAME/stat` by its numbers, iostat by a header, `/proc/diskstats` by its lines, and other programs by
+//! words that only they print. [`ReadOptions`](super::ReadOptions) do not matter here.
 //!
 //! # Limits
-//! A support bundle in one file is what comes first in the order above.
+//! A support bundle in one file counts as the first of these kinds that matches.
 //!
 //! # Example
 //! A text with `procs -----------memory` in it is vmstat's.
@@ -19,14 +20,14 @@ use serde_json::Value;
 use super::{diskstats_text, iostat_text};
 use crate::stat::record;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::stat) enum Kind {
     /// Nothing but blanks.
     Empty,
-    /// A recording of ours.
+    /// A recording of `stat --record`.
     Record,
-    /// JSON of something.
+    /// JSON of any program.
     Json,
     /// Text of iostat.
     Iostat,
@@ -34,7 +35,7 @@ pub(in crate::stat) enum Kind {
     DiskStats,
     /// `/sys/block/NAME/stat`.
     SysfsStat,
-    /// Something else: what it looks like, and what to do.
+    /// Another kind: its name, and what to do.
     Other(&'static str, &'static str),
 }
 
@@ -42,7 +43,7 @@ const UNPACK: &str = "unpack it first";
 const NO_TEXT: &str = "pass the text or JSON that iostat printed, or samples of /proc/diskstats";
 const IOSTAT: &str = "it has not what is needed of a disk: run `iostat -x 1` or `plimsoll stat --record`";
 
-/// First bytes of files that are no texts.
+/// First bytes of files that are no texts, with the kind and what to do.
 const MAGIC: [(&[u8], &str, &str); 12] = [
     (b"\x89PNG", "a PNG picture", "a picture holds no figures: pass the text it was taken of"),
     (b"\xff\xd8\xff", "a JPEG picture", "a picture holds no figures: pass the text it was taken of"),
@@ -58,7 +59,7 @@ const MAGIC: [(&[u8], &str, &str); 12] = [
     (b"\xfe\xff", "a text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"),
 ];
 
-/// Words of one line that only one program prints.
+/// Words that occur together in one line of only one program, with the kind and what to do.
 const PROGRAMS: [(&[&str], &str, &str); 17] = [
     (&["procs", "memory", "swap"], "vmstat's output", IOSTAT),
     (&["DEV", "tps"], "sar's output", IOSTAT),
@@ -79,7 +80,7 @@ const PROGRAMS: [(&[&str], &str, &str); 17] = [
     (&["cpu0"], "/proc/stat", "pass samples of /proc/diskstats"),
 ];
 
-/// What these bytes are. `text` is what they are as a text.
+/// Returns the kind of a file with these bytes. `text` is the same as a text.
 pub(in crate::stat) fn recognise(bytes: &[u8], text: &str) -> Kind {
     if let Some((_, name, remedy)) = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
         return Kind::Other(name, remedy);
@@ -94,15 +95,18 @@ pub(in crate::stat) fn recognise(bytes: &[u8], text: &str) -> Kind {
     if begin.is_empty() {
         return Kind::Empty;
     }
+
     // A prompt (`[root@db1 ~]#`) and a time (`[10:11:12]`) begin with a bracket, too.
     let in_list = begin.strip_prefix('[').map(str::trim_start);
     if begin.starts_with('{') || in_list.is_some_and(|list| list.starts_with(['{', '[', ']', '"'])) {
         return Kind::Json;
     }
+
     let is_numbers = text.split_whitespace().all(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
     if is_numbers && text.trim().lines().count() == 1 && matches!(text.split_whitespace().count(), 4 | 11 | 15 | 17..) {
         return Kind::SysfsStat;
     }
+
     let has_words = |words: &[&str]| {
         let has = |line: &str| words.iter().all(|word| line.contains(word));
         text.lines().any(|line| line.len() < 400 && has(line))
@@ -123,7 +127,7 @@ pub(in crate::stat) fn recognise(bytes: &[u8], text: &str) -> Kind {
     }
 }
 
-/// What JSON is that is none of iostat's.
+/// Returns the kind of JSON that is not iostat's, and what to do.
 pub(in crate::stat) fn json(value: &Value) -> (&'static str, &'static str) {
     let first = value.as_array().and_then(|list| list.first()).unwrap_or(value);
     let has = |key: &str| first.get(key).is_some();

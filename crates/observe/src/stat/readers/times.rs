@@ -1,18 +1,17 @@
-//! Times as they stand between reports and samples.
+//! Times between reports and samples.
 //!
 //! # Why
-//! `iostat -t` prints what the locale says, `date` something else, a support bundle's script a third thing. Without the
-//! times, counters have no rates.
+//! `iostat -t` prints times by the locale, `date` in another format, a support bundle's script in a third one. Without
+//! the times, counters have no rates.
 //!
 //! # How it works
-//! [`parse`] takes a line apart: a time of day, a date, a zone, names of days and months, words of separators. Only
-//! when every word is one of these is the line a time. `03/04/2024` is April or March: [`DayOrder::of`] looks through
-//! the whole text for a day above 12, so that one file has one order.
+//! [`parse`] splits a line into a time of day, a date, a zone, names of days and months, and words of separators. The
+//! line is a time only if every word is one of these. `03/04/2024` is in April or March: [`DayOrder::of`] searches the
+//! whole text for a day above 12, so that one file has one order.
 //!
 //! # Limits
-//! Without a zone, a time is taken as UTC, and zones by abbreviation (`CEST`) are ignored: differences are right but
-//! for the hours in which clocks are changed. Undecided days are the American way with slashes, the German way with
-//! points.
+//! Without a zone, a time is taken as UTC, and zones by abbreviation (`CEST`) are ignored: differences are right except
+//! across changes of the clock. If the order is undecided, the month is first with slashes, the day with points.
 //!
 //! # Example
 //! `03/14/2024 05:53:14 PM`, `2024-03-14T17:53:14+0000`, `zzz ***Thu Mar 14 17:53:14 UTC 2024` and `1710438794` are the
@@ -25,16 +24,16 @@ use jiff::tz::TimeZone;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// A time, as exactly as it was written.
+/// A time, to the millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::stat) struct Stamp {
-    /// Milliseconds since 1970, or since another fixed moment.
+    /// Milliseconds since the moment `since`.
     pub ms: i64,
-    /// Since when that is.
+    /// The moment from which `ms` counts.
     pub since: Since,
 }
 
-/// What a [`Stamp`] counts from.
+/// The moment from which a [`Stamp`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::stat) enum Since {
     /// 1970, in UTC.
@@ -48,13 +47,14 @@ pub(in crate::stat) enum Since {
 }
 
 impl Stamp {
-    /// Milliseconds since 1970; of a local clock as if it were one of UTC.
+    /// Returns milliseconds since 1970, with local clocks taken as UTC; `None` without a date.
     pub(in crate::stat) fn unix_ms(self) -> Option<u64> {
         let is_epoch = matches!(self.since, Since::Epoch | Since::LocalEpoch);
         u64::try_from(self.ms).ok().filter(|_| is_epoch)
     }
 
-    /// Seconds since `earlier`; `None` where they cannot be compared, or not above 0.
+    /// Returns the seconds since `earlier`; `None` if the two cannot be compared, or the difference is not above 0.
+    /// Between times of day the difference may pass midnight once.
     pub(in crate::stat) fn seconds_since(self, earlier: Stamp) -> Option<f64> {
         if self.since != earlier.since {
             return None;
@@ -65,10 +65,10 @@ impl Stamp {
     }
 }
 
-/// Whether the day stands before the month.
+/// Whether the day is before the month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::stat) enum DayOrder {
-    /// Undecided: as the separator says.
+    /// Undecided: the separator decides.
     #[default]
     Unknown,
     /// `14/03/2024`.
@@ -78,7 +78,7 @@ pub(in crate::stat) enum DayOrder {
 }
 
 impl DayOrder {
-    /// Of the dates of a text.
+    /// Returns the order of the first date of a text with a day above 12.
     pub(in crate::stat) fn of(text: &str) -> DayOrder {
         let orders = text.split_whitespace().filter_map(|word| {
             let (numbers, separator) = date_numbers(word)?;
@@ -90,12 +90,11 @@ impl DayOrder {
                 _ => None,
             }
         });
-        // One above 12 decides; the first does.
         orders.into_iter().next().unwrap_or_default()
     }
 }
 
-/// The time that a line is; `None` where anything else stands in it.
+/// Parses a line that is a time as a whole; `None` if it has any other word.
 pub(in crate::stat) fn parse(line: &str, order: DayOrder) -> Option<Stamp> {
     if line.len() > 120 {
         return None;
@@ -113,20 +112,22 @@ pub(in crate::stat) fn parse(line: &str, order: DayOrder) -> Option<Stamp> {
     parts.stamp()
 }
 
-/// The time that a line begins with, and what stands behind it; `None` where the line is a time as a whole.
+/// Parses the time at the begin of a line, and returns it with the rest; `None` without one, or if the line is a time
+/// as a whole.
 pub(in crate::stat) fn before(line: &str, order: DayOrder) -> Option<(Stamp, &str)> {
-    /// Words of the longest time.
+    /// Most words of a time.
     const WORDS_MAX: usize = 7;
     let first = line.split_whitespace().next()?;
     let is_number = first.len() >= 10 && first.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if !is_number && !line.bytes().take(48).any(|byte| byte == b':') || parse(line, order).is_some() {
         return None;
     }
+
     let (mut found, mut end) = (None, 0);
     for _ in 0..WORDS_MAX {
         let rest = line.get(end..)?.trim_start();
         let word = rest.split_whitespace().next()?;
-        // Words in capitals behind a time are its zone, or what another program calls its columns.
+        // A word in capitals after a time is its zone, or the name of another program's column.
         let is_name = word.bytes().all(|byte| byte.is_ascii_uppercase());
         if is_name && found.is_some() && !matches!(word, "AM" | "PM" | "UTC") && !word.ends_with('T') {
             break;
@@ -142,7 +143,7 @@ pub(in crate::stat) fn before(line: &str, order: DayOrder) -> Option<(Stamp, &st
     found
 }
 
-/// A lone number of seconds, milliseconds or nanoseconds since 1970.
+/// Parses a single number of seconds, milliseconds, microseconds or nanoseconds since 1970.
 fn since_epoch(words: &[&str]) -> Option<Stamp> {
     let word = match words {
         [word] => word,
@@ -165,7 +166,7 @@ fn since_epoch(words: &[&str]) -> Option<Stamp> {
     Some(Stamp { ms, since: Since::Epoch })
 }
 
-/// `/proc/uptime`: seconds since boot and idle seconds, both with two decimals.
+/// Parses `/proc/uptime`: seconds since boot and idle seconds, both with two decimals.
 fn since_boot(words: &[&str]) -> Option<Stamp> {
     let [up, idle] = words else { return None };
     let seconds = |word: &str| {
@@ -182,7 +183,7 @@ fn is_label(word: &str) -> bool {
     matches!(name.as_str(), "zzz" | "time" | "date" | "timestamp" | "ts" | "sample" | "epoch" | "at")
 }
 
-/// The three numbers of a date, and what stands between them.
+/// Parses the three numbers of a date, and their separator.
 fn date_numbers(word: &str) -> Option<([i64; 3], char)> {
     let separator = word.chars().find(|c| matches!(c, '/' | '-' | '.'))?;
     let mut numbers = word.trim_end_matches(['.', '-']).split(separator).map(|part| {
@@ -197,7 +198,7 @@ fn date(word: &str, order: DayOrder) -> Option<Date> {
     let ([first, second, third], separator) = date_numbers(word)?;
     let (year, month, day) = match order {
         _ if first > 31 => (first, second, third),
-        // sysstat prints two digits of the year in the plain locale; 24-03-14 is the year first.
+        // With hyphens the year is first, also one of two digits: 24-03-14.
         _ if separator == '-' && third <= 31 => (first, second, third),
         DayOrder::DayFirst => (third, second, first),
         DayOrder::MonthFirst => (third, first, second),
@@ -208,7 +209,7 @@ fn date(word: &str, order: DayOrder) -> Option<Date> {
     Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
 }
 
-/// What was found in a line.
+/// The parts of a time found in a line.
 #[derive(Default)]
 struct Parts {
     time: Option<Time>,
@@ -217,12 +218,12 @@ struct Parts {
     /// Seconds east of Greenwich.
     offset_s: Option<i64>,
     month: Option<i8>,
-    /// Days and years of dates with names of months.
+    /// The day and the year beside the name of a month.
     numbers: Vec<i16>,
 }
 
 impl Parts {
-    /// Takes a word; `None` where it is no part of a time, or one too many.
+    /// Takes a word; `None` if it is no part of a time, or that part was taken already.
     fn take(&mut self, word: &str, order: DayOrder) -> Option<()> {
         if let Some((day, time)) = word.split_once('T').filter(|(day, _)| date(day, order).is_some()) {
             set(&mut self.date, date(day, order)?)?;
@@ -240,7 +241,7 @@ impl Parts {
         self.take_name(word)
     }
 
-    /// A time of day, and what is glued to it: `17:53:14.25+0100`, `5:53:14PM`.
+    /// Takes a time of day with its suffix: `17:53:14.25+0100`, `5:53:14PM`.
     fn take_time(&mut self, word: &str) -> Option<()> {
         let end = word.find(|c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.' | ',')).unwrap_or(word.len());
         let (clock, rest) = (word.get(..end)?, word.get(end..)?);
@@ -270,7 +271,7 @@ impl Parts {
         match name.as_str() {
             "am" | "a" => set(&mut self.is_afternoon, false),
             "pm" | "p" => set(&mut self.is_afternoon, true),
-            // What is left of `p. m.`.
+            // The rest of `p. m.`.
             "m" if self.is_afternoon.is_some() => Some(()),
             _ if is_label(word) || DAYS.iter().any(|day| name.starts_with(day) && name.len() <= 9) => Some(()),
             _ => match MONTHS.iter().zip(1..).find(|(month, _)| name.starts_with(*month) && name.len() <= 9) {
@@ -287,12 +288,13 @@ impl Parts {
             None => time.hour(),
         };
         let time = Time::new(hour, time.minute(), time.second(), time.subsec_nanosecond()).ok()?;
+
         let date = match (self.date, self.month, self.numbers.as_slice()) {
             (Some(date), None, []) => date,
             (None, Some(month), [day, year]) if *day <= 31 && *year >= 1970 => {
                 Date::new(*year, month, i8::try_from(*day).ok()?).ok()?
             }
-            // `Mar 04 10:00:01` does not say which year.
+            // `Mar 04 10:00:01` has no year: only the time of day counts.
             (None, None, []) | (None, Some(_), [1..=31]) => {
                 let midnight = Date::new(1970, 1, 1).ok()?.to_datetime(time).to_zoned(TimeZone::UTC).ok()?;
                 return Some(Stamp { ms: midnight.timestamp().as_millisecond(), since: Since::Midnight });
@@ -311,7 +313,7 @@ fn set<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }
 
-/// `Z`, `UTC`, `GMT`, `+0100`, `-07:00`, `+01`.
+/// Parses a zone: `Z`, `UTC`, `GMT`, `+0100`, `-07:00`, `+01`. Returns seconds east of Greenwich.
 fn offset_s(word: &str) -> Option<i64> {
     if matches!(word, "Z" | "UTC" | "GMT") {
         return Some(0);

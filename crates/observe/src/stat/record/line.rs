@@ -1,11 +1,11 @@
 //! A line of a recording, and the sum that guards it.
 //!
 //! # Why
-//! A flipped bit in a counter is still a number. Only a sum over the whole line tells.
+//! A flipped bit in a counter is still a number. Only a sum over the whole line shows the damage.
 //!
 //! # How it works
-//! The sum is the last member of the object: [`seal`] puts it there, [`open`] takes it away if it is right. It is
-//! compared as text, so that there is one way to write it.
+//! The sum is the last member of the object: [`seal`] adds it, [`open`] checks it. It is compared as text, so that
+//! there is only one way to write it.
 //!
 //! # Limits
 //! CRC-32C finds all errors of up to 32 neighbouring bits, and of others all but one in 4 billion. It is no signature.
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::stat::Facts;
 use crate::stat::host::{CpuTicks, Host, Reading};
 
-/// What a line can hold; which kind it is shows by what is there. Members that a later version adds are left out.
+/// A line of any kind; its members show the kind. Unknown members, as a later version may add, are ignored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Line<'a> {
@@ -44,10 +44,11 @@ pub(super) struct Line<'a> {
     pub(super) line: Option<u64>,
 }
 
-/// Name, major and minor number, counts.
+/// Name, major and minor number, counts in the order of `/proc/diskstats`.
 pub(super) type Device<'a> = (Cow<'a, str>, u32, u32, [Option<u64>; 17]);
 
 impl<'a> Line<'a> {
+    /// Returns the line of a reading.
     pub(super) fn of_reading(reading: &'a Reading) -> Line<'a> {
         let device = |disk: &'a DiskStats| {
             (Cow::Borrowed(disk.name.as_str()), disk.major, disk.minor, from_counters(&disk.counters))
@@ -61,7 +62,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The reading, if it is one.
+    /// Returns the reading, if the line is one.
     pub(super) fn into_reading(self) -> Option<Reading> {
         let disk = |(name, major, minor, counts): Device<'_>| {
             Some(DiskStats { major, minor, name: name.into_owned(), counters: into_counters(counts)? })
@@ -144,13 +145,13 @@ fn sum(body: &[u8]) -> String {
     format!("{:08x}", crc32c::crc32c(body))
 }
 
-/// Puts the sum into `object`, a JSON object with members. The sum is of what stands before its comma.
+/// Adds the sum to `object`, a JSON object with members. The sum is over the text before its own comma.
 pub(super) fn seal(object: &str) -> String {
     let body = object.strip_suffix('}').unwrap_or(object);
     format!("{body}{SUM}{}\"}}", sum(body.as_bytes()))
 }
 
-/// What a line with a right sum says.
+/// Parses a line; `None` if its sum is wrong.
 pub(super) fn open(line: &[u8]) -> Option<Line<'_>> {
     let (body, guard) = line.split_at_checked(line.len().checked_sub(SUM.len() + "01234567\"}".len())?)?;
     if guard != format!("{SUM}{}\"}}", sum(body)).as_bytes() {

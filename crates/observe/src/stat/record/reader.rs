@@ -1,11 +1,11 @@
 //! Reads recordings, whole or not.
 //!
 //! # Why
-//! See the parent module: what can be read is read, and what was lost is told.
+//! See the parent module: intact lines are read, and losses are reported.
 //!
 //! # How it works
-//! Lines whose sum is wrong are left out. Each line has its number, so that lines that are missing without a trace are
-//! noticed; where the numbers begin anew, another recording begins, and no interval is made across.
+//! Lines whose sum is wrong are left out. Each line has a number, which reveals lines that are missing without a trace.
+//! Where the numbers begin anew, another recording begins, and no interval spans the boundary.
 //!
 //! # Limits
 //! Notes name ten lines; the rest are counted.
@@ -18,22 +18,22 @@ use super::{KIND, RecordError, VERSION};
 use crate::stat::host::{Host, Reading};
 use crate::stat::{Facts, Interval};
 
-/// What a recording holds.
+/// The content of a file of recordings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// Where it was recorded; `None` where that line is damaged. Of several recordings in one file: that of the first.
+    /// The recorded host, the first one if the file names several; `None` if every such line is damaged.
     pub host: Option<Host>,
-    /// The readings in the order of the file; a list for each recording in it, none of them empty.
+    /// The readings in the order of the file: a list for each recording in it, none of them empty.
     pub series: Vec<Vec<Reading>>,
-    /// What is known of the devices.
+    /// Facts about the devices.
     pub facts: Facts,
-    /// What was lost, a sentence each; empty for a file that is whole.
+    /// One sentence for each kind of loss, and one if the file holds several recordings; empty for a whole recording.
     pub notes: Vec<String>,
 }
 
 impl Recording {
-    /// What happened from each reading to the next; of a recording with a single reading, what happened since the host
-    /// began.
+    /// Returns the intervals from each reading to the next. A recording with a single reading yields the interval since
+    /// the host began.
     #[must_use]
     pub fn intervals(&self) -> Vec<Interval> {
         let of_series = |readings: &Vec<Reading>| match readings.as_slice() {
@@ -44,22 +44,23 @@ impl Recording {
     }
 }
 
-/// Looks at the first lines of a file only.
+/// Bytes of a file in which `is_record` looks for an intact line, beside the first three lines.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// Whether `bytes` (of a file, from its begin) are a recording, though perhaps a damaged one.
+/// Returns whether `bytes` (of a file, from its begin) are a recording, though perhaps a damaged one.
 #[must_use]
 pub(crate) fn is_record(bytes: &[u8]) -> bool {
     let begin = format!("{{\"plimsoll\":\"{KIND}\"");
     let looked_at = bytes.get(..LOOK_BYTES).unwrap_or(bytes);
-    // A line of a large host may be longer; it shows by how it begins, and is taken for ours only with its sum.
+    // A line counts only with a right sum. Lines of a large host may be longer than LOOK_BYTES, so the first three are
+    // checked whole.
     let ours = |line: &[u8]| line.starts_with(b"{\"") && open(line).is_some_and(|line| line.line.is_some());
     bytes.starts_with(begin.as_bytes())
         || looked_at.split(|byte| *byte == b'\n').any(ours)
         || bytes.split(|byte| *byte == b'\n').take(3).any(ours)
 }
 
-/// Reads a recording. What is damaged is left out, with a note.
+/// Reads a recording. Damaged lines are left out, with a note.
 ///
 /// # Errors
 /// See [`RecordError`].
@@ -67,6 +68,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, RecordError> {
     if !is_record(bytes) {
         return Err(RecordError::NotARecord);
     }
+
     let mut reader = Reader::default();
     let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     for (index, line) in lines {
@@ -83,18 +85,20 @@ struct Reader {
     recording: Recording,
     /// Numbers of lines in the file, from 1, that cannot be read.
     damaged: Vec<usize>,
-    /// The number that the last line gave itself.
+    /// The number in the latest intact line.
     last: Option<u64>,
-    /// Lines that the numbers say were there.
+    /// Lines absent by the numbers in the intact ones, damaged lines included.
     missing: u64,
     recordings: usize,
 }
 
 impl Reader {
+    /// Takes an intact line, the `at`-th of the file.
     fn line(&mut self, at: usize, line: Line<'_>) -> Result<(), RecordError> {
         if let Some(version) = line.version.filter(|version| *version > VERSION) {
             return Err(RecordError::Version(version));
         }
+
         let number = line.line;
         let begins = number == Some(0) || self.last.is_none() || self.last >= number;
         if begins {
@@ -104,6 +108,7 @@ impl Reader {
         let expected = if begins { 0 } else { self.last.map_or(0, |last| last + 1) };
         self.missing = self.missing.saturating_add(number.map_or(0, |number| number.saturating_sub(expected)));
         self.last = number;
+
         if let Some(host) = &line.host {
             self.recording.host.get_or_insert_with(|| host.clone());
         } else if let Some(facts) = line.facts {
@@ -117,6 +122,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Returns the recording, with notes about losses.
     fn finish(mut self, bytes: &[u8]) -> Result<Recording, RecordError> {
         let lines = bytes.split(|byte| *byte == b'\n').count();
         let is_cut = !bytes.ends_with(b"\n") && self.damaged.last() == Some(&lines);
@@ -127,6 +133,7 @@ impl Reader {
         if self.recording.series.is_empty() {
             return Err(RecordError::NoReading);
         }
+
         let notes = &mut self.recording.notes;
         notes.extend(damaged_note(&self.damaged));
         let without_trace = self.missing.saturating_sub(self.damaged.len() as u64);
@@ -206,12 +213,12 @@ mod tests {
         writer.into_inner()
     }
 
-    /// Every reading that is left must be one of those that were written, in their order.
+    /// Checks that all readings found were written, that they are in order, and that losses have a note.
     fn check(bytes: &[u8], case: &str) {
         let all = readings();
         match read(bytes) {
             Ok(found) => {
-                // Cut between two lines it is a whole recording, of a shorter time.
+                // A file cut between two lines is a whole, shorter recording.
                 let is_shorter = || all.starts_with(&found.series[0]) && bytes.ends_with(b"}");
                 let is_between = bytes.ends_with(b"\n") || is_shorter();
                 assert!(!found.notes.is_empty() || is_between, "{case}: nothing said");
@@ -222,7 +229,6 @@ mod tests {
                 }
                 assert!(found.facts.is_empty() || found.facts == facts(), "{case}");
                 assert!(found.host.is_none_or(|found| found == host()), "{case}");
-                // It must end as well.
                 assert!(!found.series.is_empty(), "{case}");
             }
             Err(RecordError::NotARecord | RecordError::NoReading) => {}
@@ -278,7 +284,7 @@ mod tests {
         let whole = String::from_utf8(recorded(&readings())).unwrap();
         let lines: Vec<&str> = whole.lines().collect();
         let all = readings();
-        // Header, facts, five readings; the third reading goes.
+        // The lines are the header, facts and five readings; this one lacks the third reading.
         let without = |at: usize| [&lines[..at], &lines[at + 1..]].concat().join("\n");
         let found = read(without(4).as_bytes()).unwrap();
         assert_eq!(found.intervals()[1], all[3].since(&all[1]));
@@ -298,7 +304,7 @@ mod tests {
         let found = read(&[one.as_slice(), &two].concat()).unwrap();
         assert_eq!((found.series.len(), found.intervals().len()), (2, 1 + 2));
         assert_eq!(found.notes, ["the file holds 2 recordings, one behind the other"]);
-        // Without the second header the numbers still tell.
+        // Without the second header, the line numbers still show another recording.
         let start = two.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         let found = read(&[one.as_slice(), &two[start..]].concat()).unwrap();
         assert_eq!(found.series.len(), 2);
@@ -324,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_loses_one_reading() {
-        /// Takes half of the third line, then has room again.
+        /// A disk that is full after half of the third line, and later has room again.
         #[derive(Default)]
         struct Full(Vec<u8>, usize);
         impl std::io::Write for Full {
@@ -346,6 +352,7 @@ mod tests {
                 Ok(())
             }
         }
+
         let all = readings();
         let mut writer = Writer::new(Full::default(), &host()).unwrap();
         let failed: Vec<bool> = all.iter().map(|reading| writer.append(reading, &facts()).is_err()).collect();

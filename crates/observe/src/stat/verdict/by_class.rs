@@ -1,4 +1,4 @@
-//! The rules for a device of which only the class is known.
+//! The rules for devices that are known only by their class.
 //!
 //! # Why
 //! Most reports come without a model, and many are single.
@@ -7,10 +7,11 @@
 //! Rule 5 of [`super`], and the signatures of limits. Figures are those of reads and writes.
 //!
 //! # Limits
-//! As those of the classes: bounds, no ratings.
+//! Those of the classes: bounds, no ratings.
 //!
 //! # Example
-//! 195 reads a second of 5.1 ms one at a time on `nvme0n1`: 17 times the usual, and a rate below any: degraded.
+//! 195 reads a second of 5.1 ms, one at a time on `nvme0n1`: 17 times the usual latency, and a rate below that of any
+//! healthy NVMe disk: degraded.
 
 use super::class::cap_signature;
 use super::text::{ms, percent, queue, rate, throughput};
@@ -19,22 +20,23 @@ use super::{
     Verdict, WAITING, remarks,
 };
 
-/// `await` over the usual up to which a short queue shows a free device.
+/// `await` over the usual latency up to which a short queue shows a free device.
 const FREE_FACTOR: f64 = 3.0;
-/// `await` over the usual from which a device with a short queue and a rate below any is ill; of local SSDs, and of
-/// what is behind others.
+/// `await` over the usual latency from which a device with a rate below any of its class is ill: for busy local disks,
+/// and for all others.
 const ILL_LOCAL_FACTOR: f64 = 8.0;
 const ILL_FACTOR: f64 = 30.0;
-/// The usual latency that tells the one from the other, in milliseconds.
+/// Usual latency in milliseconds below which a class is local.
 const LOCAL_USUAL_MS: f64 = 1.0;
-/// SATA takes 32 requests at once; means fall a little short.
+/// Mean requests under way that show a full SATA disk: it takes 32 at once, and means fall a little short.
 const SATA_TAGS_USED: f64 = 30.0;
-/// S by what was seen counts below the usual latency, too, from that factor above the idle device's on, at the highest
-/// rate seen or near it.
+/// Below the usual latency, S by what was seen counts from this factor above the idle device's latency on, at this part
+/// of the highest rate seen or more.
 const SEEN_FACTOR: f64 = 3.0;
 const SEEN_USE: f64 = 0.9;
 
 impl Case<'_> {
+    /// Returns whether requests wait, by the usual latency of the class and the number under way.
     pub(super) fn waits_by_class(&self) -> bool {
         let (Some(under_way), Some(await_ms)) = (self.under_way, self.await_ms) else { return false };
         let is_low_limit = self.class.kind == Kind::Parallel && self.class.usual_ms(0.0) >= 3.0;
@@ -43,7 +45,7 @@ impl Case<'_> {
             || (is_low_limit && under_way >= 5.0 / 3.0 && await_ms >= 3.0 * self.usual_ms)
     }
 
-    /// Whether S is high, and not only because one interval was especially quiet.
+    /// Returns whether S is high, and not only because one interval was especially quiet.
     fn waits_by_seen(&self, under_way: f64, await_ms: f64) -> bool {
         let saturation = self.evidence.saturation;
         let is_far = saturation.unloaded_ms.is_some_and(|least_ms| await_ms >= SEEN_FACTOR * least_ms);
@@ -54,7 +56,7 @@ impl Case<'_> {
             && (is_known || await_ms >= self.usual_ms || (is_far && is_most))
     }
 
-    /// Whether all that SATA takes at once is under way.
+    /// Returns whether as many requests are under way as SATA takes at once.
     fn fills_tags(&self, under_way: f64) -> bool {
         under_way >= SATA_TAGS_USED && self.is_util_high && self.class.is_sata_ssd(&self.evidence.interval.device)
     }
@@ -75,6 +77,7 @@ impl Case<'_> {
         let part = self.evidence.saturation.overall;
         let waits = self.waits_by_seen(under_way, await_ms) || self.waits_by_class() || self.fills_tags(under_way);
         let is_extreme = under_way >= UNDER_WAY_MANY && await_ms >= 10.0 * self.usual_ms;
+
         let is_busy = match self.columns.util_percent {
             Some(util) => self.is_util_high || (is_extreme && util >= UTIL_INFLATED_PERCENT),
             None => true,
@@ -85,12 +88,15 @@ impl Case<'_> {
         if self.is_ill(under_way, await_ms) {
             return Some((Verdict::Degraded, self.below_any_text(await_ms)));
         }
+
+        // Requests do not wait, or only in bursts.
         let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
         if !self.is_util_high {
             let waits = waits || part.is_some_and(|part| part >= WAITING);
             let why = if waits { "requests wait in bursts, and it is free in between" } else { "there is room" };
             return Some((Verdict::Ok, format!("{why}: {figures}")));
         }
+
         let is_quick = await_ms <= self.usual_ms || part.is_some_and(|part| part < NOT_WAITING);
         if self.class.kind == Kind::Unknown && !is_quick && under_way >= 1.0 {
             let why = format!("{figures}: long for an SSD, and near the end of a disk that spins");
@@ -109,7 +115,7 @@ impl Case<'_> {
         Some((Verdict::Ok, why))
     }
 
-    /// Requests wait, and no model says whether they should.
+    /// Judges a device at which requests wait: degraded if something shows that it can do more, else saturated.
     fn waiting(&self, under_way: f64, await_ms: f64) -> (Verdict, String) {
         let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
         if let Some(link_use) = remarks::link_use(self.evidence).filter(|part| *part >= USE_FULL) {
@@ -121,6 +127,7 @@ impl Case<'_> {
         if let Some(held) = self.held() {
             return held;
         }
+
         let fallen = self.evidence.capacity_use.filter(|capacity_use| *capacity_use < USE_PART);
         let has_waited = self.evidence.saturation.overall.is_some_and(|part| part >= WAITING);
         let is_at_limit = self.cap().is_some();
@@ -128,6 +135,7 @@ impl Case<'_> {
             let why = format!("only {} of the highest seen, and requests wait: {figures}", percent(capacity_use));
             return (Verdict::Degraded, why);
         }
+
         let s = match self.evidence.saturation.overall {
             _ if self.fills_tags(under_way) && !self.waits_by_class() => {
                 "SATA takes no more than 32 at once".to_owned()
@@ -138,7 +146,7 @@ impl Case<'_> {
         (Verdict::Saturated, format!("{} with {figures}: {s}{}", self.done_text(), self.cap_text()))
     }
 
-    /// What is held at a limit of which nobody says that it is the device's own, given that requests wait.
+    /// Judges a rate at a limit that is not known to be the device's own, given that requests wait.
     pub(super) fn held(&self) -> Option<(Verdict, String)> {
         let cap = self.cap().filter(|_| !self.class.is_sold_by_rate)?;
         let each = self.await_ms.map_or_else(String::new, |await_ms| format!(" with {} each", ms(await_ms)));
@@ -150,7 +158,7 @@ impl Case<'_> {
         cap_signature(&self.class, self.per_s?, self.kib_per_s?)
     }
 
-    /// The limit that the rates have the signature of.
+    /// Returns a clause about the limit whose signature the rates have, or an empty text.
     pub(super) fn cap_text(&self) -> String {
         self.cap().map_or_else(String::new, |cap| format!("; a volume or instance may be limited to these {cap}"))
     }
@@ -170,7 +178,7 @@ impl Case<'_> {
         )
     }
 
-    /// What is known of requests and bytes a second.
+    /// Formats the known rates of requests and bytes.
     pub(super) fn done_text(&self) -> String {
         match (self.per_s, self.kib_per_s) {
             (Some(per_s), Some(kib_per_s)) => format!("{} and {}", rate(per_s), throughput(kib_per_s)),

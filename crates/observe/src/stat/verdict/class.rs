@@ -1,10 +1,10 @@
-//! What is usual for a device of its kind, where no model and no quiet interval tells more.
+//! The usual latencies and rates of a device's class, for devices without a model or a quiet interval.
 //!
 //! # Why
 //! A single report of iostat must be judged, too. 20 ms are long on an NVMe disk and usual on one that spins.
 //!
 //! # How it works
-//! [`Class::of`] takes what the host says of the device, else its name. A class has a latency that a healthy device
+//! [`Class::of`] uses the host's facts about the device, else its name. A class has a latency that a healthy device
 //! with little to do stays below: a constant, plus the bytes at a rate.
 //!
 //! | class | devices | latency | and bytes at | slower than any |
@@ -16,17 +16,17 @@
 //! | network | rbd, nbd, iSCSI ... | 3 ms | 200 MB/s | |
 //! | virtual | `vd*`, `md*`, `loop*` | 3 ms | 200 MB/s | |
 //! | memory | `zram*`, `ram*`, `pmem*` | 0.1 ms | 2 GB/s | |
-//! | disk | `sd*`, `dm-*` of which nothing is known | 0.5 ms | 400 MB/s | |
-//! | SSD or array | such a disk that does what one that spins cannot, or takes discards | 0.5 ms | 400 MB/s | |
+//! | disk | all others, such as `sd*`, `dm-*` | 0.5 ms | 400 MB/s | |
+//! | SSD or array | such a disk at rates that one that spins cannot reach, or with discards | 0.5 ms | 400 MB/s | |
 //! | serial | spinning, `hd*`, `sr*`, `fd*`, `mmcblk*` | 15 ms | 150 MB/s | |
 //!
 //! The figures are bounds between classes and not ratings: data sheets of NVMe disks promise 0.07 to 0.15 ms for a
 //! read, EBS 0.5 to 1 ms with a few at single digits, a disk of 7200 revolutions a minute 4 ms of half a turn and 8 ms
-//! of seek. What is slower than any: the smallest local disks of clouds carry 30 000/s and 190 MB/s, consumer disks in
-//! their steady state a part of that; an EBS volume of today carries 3000/s and 125 MiB/s, unless it is out of credits.
+//! of seek. "Slower than any": the smallest local disks of clouds carry 30 000/s and 190 MB/s, consumer disks in their
+//! steady state a part of that; an EBS volume of today carries 3000/s and 125 MiB/s, unless it is out of credits.
 //!
 //! # Limits
-//! Virtual machines say of most disks that they spin; on names and models of virtual disks that is not believed.
+//! Virtual machines report most disks as spinning. For names and models of virtual disks that is ignored.
 //!
 //! # Example
 //! `nvme0n1`, 38 KiB: 0.34 ms. 0.14 ms is quick there.
@@ -36,29 +36,30 @@ use super::super::{Columns, DeviceFacts};
 /// How a device serves requests, as far as it matters for `%util`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One after the other, on so many spindles.
+    /// One after the other on each of `spindles`.
     Serial { spindles: usize },
-    /// Nobody knows whether it spins.
+    /// Not known whether it spins.
     Unknown,
     /// Many at once.
     Parallel,
 }
 
-/// See the module's documentation.
+/// A class of devices: its usual latency, and the rates that it may be sold with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Class {
     pub(super) kind: Kind,
     /// With its article.
     pub(super) name: &'static str,
-    /// Operations a second that it may be sold by.
+    /// Limits in operations a second that such devices are sold with.
     caps_per_s: &'static [f64],
-    /// Whether it may be sold by bytes a second.
+    /// Whether such devices may be sold with a limit of bytes a second.
     may_be_capped_by_bytes: bool,
-    /// Whether it is known to be sold by rates: then its limit is what it can do.
+    /// Whether the device is known to be sold by rates: then a limit is its capacity.
     pub(super) is_sold_by_rate: bool,
+    /// The usual latency: this constant, plus the bytes at `bytes_per_s`.
     latency_ms: f64,
     bytes_per_s: f64,
-    /// Requests and bytes a second that any of them carries, if it is well.
+    /// Requests and bytes a second that every healthy device of the class carries.
     floor: Option<(f64, f64)>,
 }
 
@@ -104,22 +105,22 @@ const SERIAL: Class = Class {
     ..SSD
 };
 
-/// Part of the model name of Amazon's volumes, in lower case, and their kind.
+/// Amazon's volumes: part of their model name, in lower case, and their kind.
 const EBS_MODEL: &str = "elastic block store";
 const EBS_KIND: &str = "ebs";
 /// Kinds of other disks that are sold by rates.
 const CLOUD_KINDS: [&str; 2] = ["gcp-pd", "azure-disk"];
-/// The same of other disks that are behind a network.
+/// Parts of the model names of other disks that are sold by rates, in lower case.
 const NETWORK_MODELS: [&str; 2] = ["persistentdisk", "nvme_card-pd"];
-/// The same of disks that a hypervisor makes.
+/// Parts of the model names of disks that a hypervisor provides, in lower case.
 const VIRTUAL_MODELS: [&str; 4] = ["qemu", "virtual disk", "vbox", "virtual_disk"];
 
-/// Requests below this many KiB are taken as random: a disk that spins does at most [`RANDOM_PER_S`] of them.
+/// KiB below which requests are taken as random: a disk that spins completes at most [`RANDOM_PER_S`] of them a second.
 const RANDOM_KIB: f64 = 64.0;
 const RANDOM_PER_S: f64 = 1000.0;
 
 impl Class {
-    /// As [`Class::of`], and by what it does where that leaves open whether it spins.
+    /// Returns the class by [`Class::of`]. If that leaves open whether the device spins, its load decides.
     pub(super) fn of_busy(device: &str, facts: Option<&DeviceFacts>, columns: &Columns) -> Class {
         let class = Class::of(device, facts);
         if class.kind != Kind::Unknown {
@@ -129,21 +130,24 @@ impl Class {
         let bytes_per_s = columns.moved_kib_per_s().unwrap_or(0.0) * 1024.0;
         let is_random = bytes_per_s < per_s * RANDOM_KIB * 1024.0;
         let is_quick = bytes_per_s > super::SPIN_BYTES_PER_S || (is_random && per_s > RANDOM_PER_S);
-        // What others than `sd*` are made of may be many disks that spin.
+        // Only an `sd*` is a single disk; others may consist of many disks that spin.
         let has_discards = columns.discards_per_s.is_some_and(|per_s| per_s > 0.0);
         if has_discards || (is_quick && device.starts_with("sd")) { NO_SPIN } else { class }
     }
 
-    /// Whether it is a disk behind SATA or SAS that does not spin.
+    /// Returns whether the device is a disk behind SATA or SAS that does not spin.
     pub(super) fn is_sata_ssd(&self, device: &str) -> bool {
         device.starts_with("sd") && (self.name == SSD.name || self.name == NO_SPIN.name)
     }
 
+    /// Returns the class by the host's facts, else by the device's name.
     pub(super) fn of(device: &str, facts: Option<&DeviceFacts>) -> Class {
         let begins = |starts: &[&str]| starts.iter().any(|start| device.starts_with(start));
         let model = facts.and_then(|facts| facts.model.as_deref()).unwrap_or_default().to_lowercase();
         let is_one_of = |names: &[&str]| names.iter().any(|name| model.contains(name));
         let remote = facts.and_then(|facts| facts.remote.as_ref()).map(|remote| remote.kind.as_str());
+
+        // Volumes and virtual disks first: hosts often report them as spinning.
         if remote == Some(EBS_KIND) || model.contains(EBS_MODEL) {
             return EBS;
         }
@@ -165,6 +169,7 @@ impl Class {
         if begins(&["zram", "ram", "pmem"]) {
             return MEMORY;
         }
+
         let spindles = facts.map_or(1, |facts| facts.members.len().max(1));
         match facts.and_then(|facts| facts.is_rotational) {
             Some(true) => Class { kind: Kind::Serial { spindles }, ..SERIAL },
@@ -176,36 +181,37 @@ impl Class {
         }
     }
 
-    /// What a healthy one with little to do stays below, in milliseconds, for requests of that many KiB.
+    /// Returns the latency that requests of `size_kib` stay below on a healthy device with little to do, in
+    /// milliseconds.
     pub(super) fn usual_ms(&self, size_kib: f64) -> f64 {
         self.latency_ms + size_kib.max(0.0) * 1024.0 / self.bytes_per_s * 1000.0
     }
 
-    /// Whether it does less than any of its class can.
+    /// Returns whether the rates are below those that every healthy device of the class carries.
     pub(super) fn is_below_any(&self, requests_per_s: f64, kib_per_s: f64) -> bool {
         self.floor.is_some_and(|(requests, bytes)| requests_per_s < requests && kib_per_s * 1024.0 < bytes)
     }
 }
 
-/// How near to a limit a rate must be to have its signature.
+/// Largest deviation of a rate that has the signature of a limit, as a part of the limit.
 const CAP_TOLERANCE: f64 = 0.005;
-/// Operations a second that volumes are sold by: Amazon's gp2, gp3 and io1, Azure's managed disks.
+/// Operations a second that volumes are sold with: Amazon's gp2, gp3 and io1, Azure's managed disks.
 const CAPS_PER_S: [f64; 20] = [
     100.0, 120.0, 150.0, 240.0, 300.0, 500.0, 600.0, 1000.0, 1100.0, 1500.0, 2000.0, 2300.0, 3000.0, 4000.0, 5000.0,
     6000.0, 7500.0, 10_000.0, 12_000.0, 16_000.0,
 ];
-/// Those of them that a disk of the name `sd*` has in a cloud, and none of its own.
+/// Those limits that a cloud sets for a disk named `sd*`, and that no such disk has by itself.
 const CAPS_OF_UNKNOWN_PER_S: [f64; 7] = [500.0, 1100.0, 2300.0, 3000.0, 5000.0, 7500.0, 16_000.0];
-/// MiB and MB a second of the same, and of the smaller instances' own limits.
+/// MiB or MB a second that volumes are sold with, and limits of the smaller instances.
 const CAPS_MEGA_PER_S: [f64; 14] =
     [25.0, 40.0, 50.0, 60.0, 100.0, 125.0, 128.0, 150.0, 200.0, 250.0, 500.0, 593.75, 750.0, 1000.0];
-/// Volumes count a longer request several times.
+/// Longest request, in KiB, that volumes count as one.
 const CAP_UNIT_KIB: f64 = 256.0;
-/// Above this a local disk may be at its own end, and a round figure is chance.
+/// Bytes a second above which a local disk may be at its own limit, and a round figure is chance.
 const OWN_BYTES_PER_S: f64 = 300e6;
 
-/// The limit whose signature the rates have, as text: `3,000 requests/s`. `None`: no such, or a device that nobody
-/// sells by rates and that may have this one by itself.
+/// Returns the limit whose signature the rates have, as text: `3,000 requests/s`. `None` if there is no such limit, or
+/// the device may have that rate by itself.
 pub(super) fn cap_signature(class: &Class, requests_per_s: f64, kib_per_s: f64) -> Option<String> {
     let near = |value: f64, cap: f64| (value / cap - 1.0).abs() <= CAP_TOLERANCE;
     let bytes_per_s = kib_per_s * 1024.0;
@@ -213,10 +219,12 @@ pub(super) fn cap_signature(class: &Class, requests_per_s: f64, kib_per_s: f64) 
     if is_own {
         return None;
     }
+
     let is_counted_once = kib_per_s <= requests_per_s * CAP_UNIT_KIB;
     if is_counted_once && let Some(cap) = class.caps_per_s.iter().find(|cap| near(requests_per_s, **cap)) {
         return Some(format!("{} requests/s", plimsoll_figures::units::format_iops(*cap)));
     }
+
     if !class.may_be_capped_by_bytes {
         return None;
     }
@@ -298,7 +306,7 @@ mod tests {
             (NVME, 72_914.0, 291_658.0, None),
             (NVME, 1_000.0, 512_000.0, None),
             (NVME, 1_500.0, 384_000.0, None),
-            // A disk that spins does 100 by itself, and 125 MiB/s; 3000 it does not.
+            // A disk that spins does 100 requests/s or 125 MiB/s by itself, but not 3000 requests/s.
             (DISK, 100.0, 400.0, None),
             (DISK, 3_000.0, 12_000.0, Some("3,000 requests/s")),
             (DISK, 250.0, 128_000.0, None),

@@ -1,4 +1,4 @@
-//! What the columns may make a reader believe wrongly.
+//! Wrong conclusions that the columns invite.
 //!
 //! # Why
 //! Each of these has cost somebody a day.
@@ -8,18 +8,18 @@
 //!
 //! | code | when |
 //! |---|---|
-//! | `util-misleads` | `%util` of 90 and more on what serves requests in parallel |
-//! | `tick-bias` | `%util` above what all requests together took |
+//! | `util-misleads` | `%util` of 90 and more, unless on a single spindle |
+//! | `tick-bias` | `%util` above the time of all requests together |
 //! | `ops-per-minute` | U of 5 and more by a model: a rate per minute read as one per second, or another disk |
-//! | `network-disk` | the data is behind a network; says what part of the link is used |
+//! | `network-disk` | the data is behind a network; with the used part of the link |
 //! | `ephemeral` | the data is lost when the instance stops |
-//! | `flush-counted-twice` | flushes beside writes |
+//! | `flush-counted-twice` | flushes with a latency of their own |
 //! | `first-interval` | no model, and nothing yet to compare with |
 //! | `since-boot` | means since the host started |
-//! | `iowait-is-no-evidence` | `iowait` says another thing than the disks |
+//! | `iowait-is-no-evidence` | `iowait` contradicts the verdicts on the disks |
 //!
 //! # Limits
-//! They inform; no verdict rests on a remark, except that `%util` is not believed where `tick-bias` stands.
+//! Remarks only inform, with one exception: the rules of verdicts distrust `%util` where `tick-bias` holds.
 //!
 //! # Example
 //! 7497 writes of 0.03 ms are 0.23 under way; `%util` cannot be above 23 and shows 100: `tick-bias`.
@@ -31,15 +31,15 @@ use super::class::{Class, Kind};
 use super::text::percent;
 use super::{Evidence, UTIL_HIGH_PERCENT, saturation, text};
 
-/// `iowait` in percent that looks like a busy disk, and that looks like none.
+/// `iowait` in percent from which a reader suspects a disk, and below which a reader suspects none.
 const IOWAIT_HIGH_PERCENT: f64 = 20.0;
 const IOWAIT_LOW_PERCENT: f64 = 5.0;
-/// U from which the rates are no rates of this device.
+/// U from which the rates cannot be those of the modelled device.
 const USE_ABSURD: f64 = 5.0;
-/// Requests that last longer than this may be under way without completing in the interval, in milliseconds.
+/// Mean latency in milliseconds from which requests may be under way without completing in the interval.
 const LONG_MS: f64 = 100.0;
 
-/// Remarks on a device.
+/// Returns the remarks on a device.
 pub(in super::super) fn of_device(evidence: &Evidence<'_>, verdict: Verdict) -> Vec<Remark> {
     if evidence.interval.gap.is_some() {
         return Vec::new();
@@ -56,7 +56,7 @@ pub(in super::super) fn of_device(evidence: &Evidence<'_>, verdict: Verdict) -> 
     rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
 }
 
-/// Remarks on an interval as a whole.
+/// Returns the remarks on an interval as a whole.
 pub(in super::super) fn of_interval(is_since_boot: bool, cpu: Option<&CpuShares>, devices: &[Judged]) -> Vec<Remark> {
     let since_boot = is_since_boot.then(|| {
         "means since the host started: what happens now is not seen in them; take a second interval".to_owned()
@@ -81,7 +81,7 @@ fn util_misleads(evidence: &Evidence<'_>) -> Option<String> {
     ))
 }
 
-/// Busy time is at most the sum of the times of all requests.
+/// Returns a remark if `%util` is clearly above the time of all requests together: busy time cannot be longer.
 pub(super) fn tick_bias(interval: &DeviceInterval) -> Option<String> {
     let columns = &interval.columns;
     let util = columns.util_percent?;
@@ -109,7 +109,7 @@ fn ops_per_minute(evidence: &Evidence<'_>) -> Option<String> {
     ))
 }
 
-/// The part of the network link that is used.
+/// Returns the used part of the network link, 0 and more; `None` if its speed is not known.
 pub(super) fn link_use(evidence: &Evidence<'_>) -> Option<f64> {
     let link_bytes_per_s = evidence.facts?.remote.as_ref()?.link_bytes_per_s.filter(|link| *link > 0)?;
     Some(evidence.interval.columns.moved_kib_per_s()? * 1024.0 / link_bytes_per_s as f64)

@@ -9,7 +9,7 @@ use super::super::saturation::Seen;
 use super::super::{Remark, Remote};
 use super::*;
 
-/// Requests of one direction: a second, KiB of each, milliseconds.
+/// The load of one direction: requests a second, KiB of each, latency in milliseconds.
 type Load = (f64, f64, f64);
 const NONE: Load = (0.0, 0.0, 0.0);
 
@@ -31,7 +31,7 @@ fn device(name: &str, columns: Columns) -> DeviceInterval {
     DeviceInterval { device: name.to_owned(), columns, ..DeviceInterval::default() }
 }
 
-/// As a watch would judge one interval of a second, with a model or with none.
+/// Judges one interval of a second as a new watch would, with a model or without.
 fn judged(
     interval: &DeviceInterval,
     facts: Option<&DeviceFacts>,
@@ -43,6 +43,7 @@ fn judged(
         Some((capacity, capacity_use)) => (Some(capacity_use), Basis::Model(capacity.name().to_owned())),
         None => (Peaks::default().capacity_use(&interval.columns), Basis::Unknown),
     };
+
     let model = of.map(|(capacity, _)| capacity);
     let saturation = Saturation::new(&interval.columns, model, of.map(|(_, part)| part), &Seen::default());
     let is_stuck = is_stuck(interval, None, Some(1.0));
@@ -57,6 +58,7 @@ fn judged(
         is_stuck,
         stuck_s: if is_stuck { 1.0 } else { 0.0 },
     };
+
     let (verdict, why) = judge(&evidence);
     let remarks = of_device(&evidence, verdict);
     (verdict, why, remarks)
@@ -70,7 +72,7 @@ fn check(cases: &[(&str, &str, Columns, Verdict)], facts: Option<&DeviceFacts>) 
     }
 }
 
-/// Single reports that people published, with nothing known but the device's name.
+/// Single reports that people published, with only the device's name known.
 #[test]
 fn published_reports() {
     check(
@@ -124,7 +126,7 @@ fn what_one_finds_in_the_wild() {
             ("NVMe, deeper", "nvme0n1", columns((400e3, 4.0, 2.5), NONE, 1000.0, 100.0), Verdict::Saturated),
             ("written back", "nvme0n1", columns(NONE, (1000.0, 512.0, 300.0), 150.0, 100.0), Verdict::Saturated),
             ("in bursts", "nvme0n1", columns(NONE, (800.0, 128.0, 5.0), 4.0, 35.0), Verdict::Ok),
-            // Nothing says that these are volumes: whatever holds them there is in front of them.
+            // These are not known to be volumes, so a limit in front of the device holds them.
             ("gp3 at its limit", "nvme1n1", columns((3000.1, 16.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
             (
                 "gp2 at its limit",
@@ -147,7 +149,7 @@ fn what_one_finds_in_the_wild() {
             ("compressed memory", "zram0", columns((9000.0, 4.0, 0.0), (7000.0, 4.0, 0.01), 0.1, 12.0), Verdict::Ok),
             ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::BusyButFree),
             ("a round rate", "vda", columns((3000.0, 8.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
-            // Ill, though little is under way.
+            // Ill devices with a short queue.
             ("17 times the usual", "nvme0n1", columns((195.0, 4.0, 5.1), NONE, 1.0, 100.0), Verdict::Degraded),
             ("27 times, writes", "nvme0n1", columns(NONE, (120.0, 4.0, 8.1), 0.97, 97.0), Verdict::Degraded),
             ("10 times, QD4", "nvme0n1", columns((1340.0, 4.0, 2.9), NONE, 3.9, 100.0), Verdict::Degraded),
@@ -187,7 +189,7 @@ fn facts_decide_where_names_do_not() {
     assert_eq!(codes, ["util-misleads", "network-disk", "ephemeral", "first-interval"]);
 }
 
-/// The table of the module, row by row, on a disk of 257 000 reads and 0.14 ms.
+/// The rows of the module's table, on a disk of 257 000 reads a second and 0.14 ms.
 #[test]
 fn with_a_model() {
     let cases = [
@@ -257,7 +259,9 @@ fn stuck_is_not_just_sent() {
         let interval = DeviceInterval { in_flight, ..device("sda", columns) };
         assert_eq!(is_stuck(&interval, None, Some(1.0)), expected, "{columns:?} {in_flight:?}");
     }
-    // Kernels of 5.0 to 5.17 add busy time when requests complete: begin, end, seconds.
+
+    // Kernels of 5.0 to 5.17 add busy time only when requests complete, so that it is 0 here. Requests under way at the
+    // begin and at the end, seconds, and whether the device is stuck.
     let still = columns(NONE, NONE, 0.0, 0.0);
     let cases = [
         (Some(3), Some(3), 0.1, true),
@@ -336,7 +340,7 @@ fn remarks_say_what_misleads() {
     flushed.columns.flushes_per_s = Some(300.0);
     flushed.columns.flush_await_ms = Some(0.4);
     assert_eq!(codes(&flushed), ["flush-counted-twice", "first-interval"]);
-    // Flushes keep a disk busy: 300 of 3 ms are 0.9 of the time, and no bias of the kernel's.
+    // Flushes keep a disk busy: 300 of 3 ms are 0.9 of the time, so `%util` is not biased.
     flushed.columns = Columns { queue: Some(1.4), util_percent: Some(92.0), ..flushed.columns };
     flushed.columns.flush_await_ms = Some(3.0);
     assert_eq!(codes(&flushed), ["util-misleads", "flush-counted-twice", "first-interval"]);

@@ -1,36 +1,36 @@
 //! Figures in sentences.
 //!
 //! # Why
-//! A line of why is read by people, beside tables with the same figures.
+//! People read the reason of a verdict beside tables with the same figures.
 //!
 //! # How it works
-//! Everything goes through [`plimsoll_figures::units`]; shares become percent.
+//! Formats through [`plimsoll_figures::units`] where that has the unit; shares become percent.
 //!
 //! # Limits
-//! Three significant digits at the most.
+//! Rounds for people, mostly to three significant digits.
 //!
 //! # Example
 //! 0.2183 is `22 %`; 0.14 ms is `140 us`.
 
 use plimsoll_figures::units;
 
-/// A part of 1.
+/// Formats a part of 1 as percent.
 pub(super) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if percent > 0.0 && percent < 1.0 { "under 1 %".to_owned() } else { format!("{percent:.0} %") }
 }
 
-/// Milliseconds.
+/// Formats a duration in milliseconds.
 pub(super) fn ms(ms: f64) -> String {
     units::format_duration_ns((ms * 1e6).round() as u64)
 }
 
-/// Requests a second.
+/// Formats a rate in requests a second.
 pub(super) fn rate(per_s: f64) -> String {
     format!("{} requests/s", count(per_s))
 }
 
-/// Events a second, without their name.
+/// Formats a rate in events a second, without a unit.
 pub(super) fn count(per_s: f64) -> String {
     match per_s {
         _ if per_s > 0.0 && per_s < 0.05 => "under 0.1".to_owned(),
@@ -39,17 +39,17 @@ pub(super) fn count(per_s: f64) -> String {
     }
 }
 
-/// KiB a second.
+/// Formats a rate in KiB a second, in decimal units.
 pub(super) fn throughput(kib_per_s: f64) -> String {
     units::format_throughput_decimal(kib_per_s * 1024.0)
 }
 
-/// Requests under way.
+/// Formats a mean number of requests under way.
 pub(super) fn queue(queue: f64) -> String {
     if queue < 10.0 { format!("{queue:.2}") } else { format!("{queue:.0}") }
 }
 
-/// A duration in seconds.
+/// Formats a duration in seconds.
 pub(super) fn seconds(seconds: f64) -> String {
     format!("{seconds:.1} s")
 }

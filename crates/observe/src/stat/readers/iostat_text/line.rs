@@ -1,15 +1,16 @@
-//! What a line of iostat's text is.
+//! The kinds of lines in iostat's text.
 //!
 //! # Why
-//! Everything else follows from it, and only here it matters how a line was quoted, coloured or indented.
+//! All further reading depends on the kind of a line; how a line was quoted or coloured matters only here.
 //!
 //! # How it works
-//! [`plain`] takes off what is not iostat's. [`classify`] asks in the order of certainty: banner, command line, header
-//! of the CPUs, header of devices, time, figures, row. A header is a line of at least two known names of columns, with
-//! one unknown word at most at either end: that is where the device stands.
+//! [`plain`] removes quotes and colours. [`classify`] tries kinds in the order of certainty: banner, header of the
+//! CPUs, command line, header of devices, time, figures, row. A header is a line of at least two known names of
+//! columns; an unknown word at its begin or end stands for the device. A single known name needs `Device` beside it, or
+//! a sign such as `%` in it.
 //!
 //! # Limits
-//! A new column is passed over where at least three others are known.
+//! Unknown columns, at most two, are skipped if at least three others are known.
 //!
 //! # Example
 //! `     r/s     rkB/s Device` is a header of two columns whose rows end with the device.
@@ -18,12 +19,12 @@ use super::super::columns::{self, Column};
 use super::super::figure;
 use super::super::times::{self, DayOrder, Since, Stamp};
 
-/// Where the name of the device stands in a row.
+/// The place of the device's name in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     First,
     Last,
-    /// Nowhere: the line goes on with the one above, or the table with the table above.
+    /// Rows have no name: the header continues the line above, or the table continues the one above.
     Nowhere,
 }
 
@@ -33,14 +34,14 @@ pub(super) struct Header {
     pub place: Place,
     pub names: Vec<String>,
     pub columns: Vec<Column>,
-    /// Blanks before it.
+    /// Blanks before the first word.
     pub indent: usize,
-    /// Names that are none of iostat's.
+    /// Names that are not known as iostat's.
     pub unknown: Vec<String>,
 }
 
 impl Header {
-    /// Whether it names a device, as one table of each report does.
+    /// Returns whether rows under the header have the device's name.
     pub(super) fn has_device(&self) -> bool {
         self.place != Place::Nowhere
     }
@@ -52,7 +53,7 @@ pub(super) enum Line {
     Blank,
     /// `Linux 5.8.0-53-generic (ubuntu) ...`, as `ubuntu, Linux 5.8.0-53-generic, 2 CPU`.
     Banner(String),
-    /// A command line with `iostat`; whether `-y` is in it.
+    /// A command line with `iostat`, and whether it has `-y`.
     Command {
         is_first_an_interval: bool,
     },
@@ -74,7 +75,7 @@ pub(super) enum Line {
     Other,
 }
 
-/// The line without quotes, colours and what ends it.
+/// Removes quotes, colours and blanks at the end from a line.
 pub(super) fn plain(raw: &str) -> String {
     let mut line = without_colours(raw.trim_start_matches('\u{feff}').trim_end());
     while let Some(rest) = line.trim_start().strip_prefix(['>', '|']) {
@@ -95,7 +96,7 @@ fn without_colours(line: &str) -> String {
     plain
 }
 
-/// What a line is that [`plain`] has cleaned.
+/// Returns the kind of a line from [`plain`].
 pub(super) fn classify(line: &str, order: DayOrder) -> Line {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some(first) = words.first() else { return Line::Blank };
@@ -116,6 +117,7 @@ pub(super) fn classify(line: &str, order: DayOrder) -> Line {
     if let Some(stamp) = times::parse(line, order).filter(|stamp| line.contains(':') && stamp.since != Since::Boot) {
         return Line::Time(stamp);
     }
+
     let words: Vec<String> = words.iter().flat_map(|word| figure::split_glued(word)).map(str::to_owned).collect();
     let count = words.iter().filter(|word| figure::parse(word).is_some()).count();
     if count == words.len() {
@@ -127,7 +129,7 @@ pub(super) fn classify(line: &str, order: DayOrder) -> Line {
     if count == 0 && words.len() > 1 { Line::Other } else { Line::Words { words, indent, gap } }
 }
 
-/// `Linux 5.8.0-53-generic (ubuntu) 12/02/2021 _x86_64_ (2 CPU)`.
+/// Parses a banner: `Linux 5.8.0-53-generic (ubuntu) 12/02/2021 _x86_64_ (2 CPU)`.
 fn banner(words: &[&str]) -> Option<String> {
     let [system, release, host, rest @ ..] = words else { return None };
     let name = host.strip_prefix('(')?.strip_suffix(')')?;
@@ -137,23 +139,25 @@ fn banner(words: &[&str]) -> Option<String> {
     is_banner.then(|| format!("{name}, Linux {release}{cpus}"))
 }
 
-/// Whether a line is a command line with iostat.
+/// Returns whether a line is a command line with iostat.
 pub(super) fn is_command(line: &str) -> bool {
     command(&line.split_whitespace().collect::<Vec<_>>()).is_some()
 }
 
-/// Whether a line is a command line with iostat, and then whether it has `-y`.
+/// Returns whether a command line with iostat has `-y`; `None` for any other line.
 fn command(words: &[&str]) -> Option<bool> {
     let at = words.iter().position(|word| *word == "iostat" || word.ends_with("/iostat"))?;
     let before = words.get(..at)?;
+
     // `[root@db1 ~]#` is one prompt of two words.
     let is_bracketed = before.first().is_some_and(|word| word.starts_with('['));
     let prompt_end = before.iter().position(|word| word.contains(']')).filter(|_| is_bracketed);
     let before = before.get(prompt_end.map_or(0, |end| end + 1)..)?;
-    // Prose mentions iostat, too: a prompt or `sudo` stands before a command, or nothing, and then options follow.
+
+    // Prose mentions iostat, too: a command follows a prompt or `sudo`, or begins the line and has only options.
     let is_command = before.iter().all(|word| {
         let is_prompt = word.ends_with(['$', '#', '%', '>', ':']) || word.starts_with(['$', '~']) || word.contains('@');
-        // `set -x` writes `+` before what it runs.
+        // `set -x` writes `+` before a command.
         is_prompt || word.contains('=') || *word == "sudo" || word.bytes().all(|byte| byte == b'+')
     });
     let options = words.get(at + 1..)?;
@@ -162,7 +166,7 @@ fn command(words: &[&str]) -> Option<bool> {
     (is_command && !is_sentence).then_some(has_y)
 }
 
-/// The line as a header, if it is one.
+/// Parses a line as a header, if it is one.
 pub(super) fn header(line: &str) -> Option<Header> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let found: Vec<Option<Column>> = words.iter().map(|word| columns::find(word.trim_end_matches(':'))).collect();
@@ -180,14 +184,15 @@ pub(super) fn header(line: &str) -> Option<Header> {
     let (names, found) = (words.get(range.clone())?, found.get(range)?);
     let unknown: Vec<String> =
         names.iter().zip(found).filter(|(_, column)| column.is_none()).map(|(name, _)| (*name).to_owned()).collect();
-    // One name alone may be a word of a sentence, unless it has a sign in it or a word for the device beside it.
+
+    // A single name may be a word of a sentence, unless it has a sign in it or `Device` beside it.
     let is_alone = match words.as_slice() {
         [only] => only.contains(['%', '/', '-', '_']),
         [first, last] => is_device(first, last),
         _ => false,
     };
     let is_header = known >= 2 && (unknown.is_empty() || known >= 3 && unknown.len() <= 2) || known == 1 && is_alone;
-    // sar stands a time before its columns, BSD counts in other units.
+    // Headers of sar and of BSD's iostat, which counts in other units.
     let is_foreign = words.contains(&"DEV") || words.contains(&"KB/t");
     (is_header && !is_foreign).then(|| Header {
         place,

@@ -1,21 +1,21 @@
 //! The text of iostat, in every layout of sysstat 7 to 12.
 //!
 //! # Why
-//! Text is what people paste. It comes in layouts of ten years: columns in any order, tables split in four, the name of
-//! the device first or last, lines wrapped by a terminal or quoted in a mail.
+//! People paste text. It comes in layouts of ten years: columns in any order, tables split in four, the name of the
+//! device first or last, lines wrapped by a terminal or quoted in a mail.
 //!
 //! # How it works
-//! [`line`] says what a line is. A header is known by the names of its columns, so that it may be in any language; it
-//! opens a [`table::Table`], which takes the rows under it. A header without a word for the device goes on with the
-//! rows of the table above. A report ends where the next begins: at a banner, a time, `avg-cpu`, a header whose columns
-//! the report already has, or a first device that comes again without a header (lines picked out with `grep`).
+//! [`line`] finds the kind of a line. A header is found by the names of its columns, so that the word for the device
+//! may be in any language; it opens a [`table::Table`], which takes the rows below. A header without a word for the
+//! device continues the rows of the table above. A report ends where the next begins: at a banner, a time, `avg-cpu`, a
+//! header whose columns the report already has, or a first device that repeats without a header (lines selected with
+//! `grep`).
 //!
-//! Quotes (`> `), colours and what collectors write before each line ([`prefix`]) are taken off. A last line without an
-//! end is left out where it has fewer columns, or fewer digits in its last figure, than it should: a cut figure is a
-//! wrong figure.
+//! Quotes (`> `), colours and the prefixes that collectors write ([`prefix`]) are removed. A last line without a line
+//! break is left out if it lacks columns, digits in its last figure or the end of a name: a cut figure is a wrong one.
 //!
 //! # Limits
-//! Rows without any header are not read. Text between reports is passed over; it closes the table above it, so that the
+//! Rows without any header are not read. Text between reports is skipped; it closes the table above it, so that the
 //! numbers of another program are not taken for devices. Which report is since boot: see [`from`](super::super::from).
 //!
 //! # Example
@@ -43,16 +43,16 @@ use report::Report;
 pub(in crate::stat) use report::cpu_shares;
 use table::{Table, Taken};
 
-/// What was read of a text.
+/// The content of a text.
 #[derive(Debug, Default)]
 pub(in crate::stat) struct Text {
     /// The reports, in order.
     pub intervals: Vec<Interval>,
-    /// What the banner says of the host: `ubuntu, Linux 5.8.0-53-generic, 2 CPU`.
+    /// The host by the first banner: `ubuntu, Linux 5.8.0-53-generic, 2 CPU`.
     pub host: Option<String>,
 }
 
-/// Whether a header of iostat stands in a text.
+/// Returns whether a text has a header of iostat.
 pub(in crate::stat) fn has_header(text: &str) -> bool {
     let is_candidate = |line: &str| line.contains(['/', '%', '_']) || line.contains("tps");
     if !text.lines().any(is_candidate) {
@@ -81,6 +81,7 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
     if let Some(host) = host {
         reader.notes.file(&format!("lines of several hosts: only those of {} are read", super::shown(&host)));
     }
+
     let count = lines.len();
     for (at, bare) in lines.into_iter().enumerate() {
         let is_unended = at + 1 == count && !text.ends_with('\n');
@@ -101,18 +102,20 @@ struct Reader<'a> {
     text: Text,
     report: Report,
     table: Option<Table>,
-    /// Names of the CPU's columns, where their figures are next.
+    /// Names of the CPU's columns, if their figures are next.
     cpu_names: Option<Vec<String>>,
     is_next_since_boot: bool,
     /// Whether the command line above has `-y`.
     has_y: bool,
-    /// Time of the last report.
+    /// Time of the latest complete report.
     last: Option<Stamp>,
 }
 
 impl Reader<'_> {
+    /// Takes the `at`-th line. `is_unended` means that it is the last one, without a line break.
     fn take(&mut self, line: Line, at: usize, is_unended: bool) {
         let cpu_names = if matches!(line, Line::Blank) { None } else { self.cpu_names.take() };
+
         match line {
             Line::Blank => {}
             Line::Banner(host) => {
@@ -154,7 +157,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A banner or a command line: what comes is another run of iostat.
+    /// Begins another run of iostat, after a banner or a command line.
     fn begin_run(&mut self, is_since_boot: bool) {
         self.end_report();
         self.last = None;
@@ -167,11 +170,13 @@ impl Reader<'_> {
             let name = super::shown(name);
             self.notes.file(&format!("column `{name}` is not known: left out"));
         }
+
         let is_wrapped = !header.has_device() && self.table.as_ref().is_some_and(Table::is_new);
         if let Some(table) = self.table.as_mut().filter(|_| is_wrapped) {
             self.report.add_names(&header.names);
             return table.extend(header);
         }
+
         if self.report.has_any_of(&header.names) {
             self.end_report();
         }
@@ -196,7 +201,7 @@ impl Reader<'_> {
         self.taken(taken, at);
     }
 
-    /// Whether a name is the begin of that of another device.
+    /// Returns whether a name is the begin of another device's, and no device has it.
     fn is_begin_of_a_name(&self, name: &str) -> bool {
         let devices = self.text.intervals.iter().chain([&self.report.interval]).flat_map(|interval| &interval.devices);
         let mut names = devices.map(|device| device.device.as_str());
@@ -220,7 +225,7 @@ impl Reader<'_> {
         let Some(table) = &mut self.table else { return };
         let is_first = table.devices.first() == Some(&row.device);
         if row.is_repeated && is_first && self.report.tables == 1 && table.devices.len() == self.report.len() {
-            // Rows without headers between them: each turn of the devices is a report.
+            // Rows without headers between them: each round of the devices is a report.
             table.begin_again(&row.device);
             let again = self.table.take();
             self.end_report();
@@ -233,13 +238,14 @@ impl Reader<'_> {
             let name = super::shown(&row.device);
             return self.notes.line(row.line, &format!("{name} stands twice in a report: the first row counts"));
         }
+
         if let Some(table) = &self.table {
             let sentences = self.report.add(table, row);
             sentences.iter().for_each(|sentence| self.notes.line(row.line, sentence));
         }
     }
 
-    /// A row whose figures did not all come.
+    /// Drops an incomplete row, with a note.
     fn flush_row(&mut self) {
         let Some(table) = &mut self.table else { return };
         if let Some(row) = table.take_open() {
@@ -260,6 +266,7 @@ impl Reader<'_> {
         if self.report.is_empty() {
             return;
         }
+
         let report = std::mem::take(&mut self.report);
         let stamp = report.stamp;
         let mut interval = report.into_interval(self.notes);
@@ -278,7 +285,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the last figure of an unended line has fewer digits than the others: a part of it is missing.
+/// Returns whether the last figure of a line has fewer decimals than all others: a part of it is missing.
 fn is_cut(words: &[String]) -> bool {
     let mut decimals = words.iter().rev().filter_map(|word| figure::parse(word)).map(|figure| figure.decimals);
     let ends_in_figure = words.last().is_some_and(|word| word.ends_with(['.', ',']) || figure::parse(word).is_some());

@@ -1,16 +1,16 @@
-//! What stands before each line of iostat's, because it went through `ts`, a journal or a collector.
+//! Prefixes that `ts`, a journal or a collector wrote before each line of iostat's.
 //!
 //! # Why
-//! `iostat -x 1 | ts` is how people get times, and `pdsh` and containers write the host before each line.
+//! People get times with `iostat -x 1 | ts`, and `pdsh` and containers write the host before each line.
 //!
 //! # How it works
-//! Where words stand before `Device` in a header, and the line under it has as many words, that number of words is
-//! taken off every line. Otherwise times are taken off the lines that begin with one. A time among what was taken off
-//! is that of the line.
+//! If a header has words before `Device`, and the first row below has as many words as the header, that number of words
+//! is removed from every line. Otherwise times are removed from the lines that begin with one. A time among the removed
+//! words is that of the line.
 //!
 //! # Limits
-//! Of several hosts in one text, only the lines of the first one are read. Words that are no times are known only where
-//! they stand before the header, too.
+//! Of several hosts in one text, only the lines of the first one are read. A prefix without a time is found only if the
+//! header has it, too.
 //!
 //! # Example
 //! `Mar 04 10:00:01 sda 1.00` is `sda 1.00` at 10:00:01; `node1: Device r/s` is a header.
@@ -19,15 +19,15 @@ use super::line;
 use crate::stat::readers::columns;
 use crate::stat::readers::times::{self, DayOrder, Since, Stamp};
 
-/// A line without what stands before it.
+/// A line without its prefix.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bare {
-    /// The time before it.
+    /// The time in the prefix.
     pub stamp: Option<Stamp>,
     pub text: String,
 }
 
-/// The lines of a text, each cleaned, and the host that was chosen where there are several.
+/// Returns the lines of a text without their prefixes, and the chosen host if there are several.
 pub(super) fn bare(text: &str, order: DayOrder) -> (Vec<Bare>, Option<String>) {
     let lines: Vec<String> = text.lines().map(line::plain).collect();
     match words_before(&lines) {
@@ -36,7 +36,7 @@ pub(super) fn bare(text: &str, order: DayOrder) -> (Vec<Bare>, Option<String>) {
     }
 }
 
-/// How many words stand before those of the first header with a word for the device, and before the row under it.
+/// Returns the number of words before the first header with `Device`, if the row below has as many words.
 fn words_before(lines: &[String]) -> Option<usize> {
     let headers = lines.iter().enumerate().filter(|(_, line)| line.contains("Device"));
     let (at, header, count) = headers.into_iter().find_map(|(at, line)| {
@@ -56,7 +56,7 @@ fn without_words(lines: &[String], count: usize, order: DayOrder) -> (Vec<Bare>,
     let (mut first, mut has_others) = (None, false);
     let bare = lines.iter().map(|line| {
         let words: Vec<&str> = line.split_whitespace().take(count).collect();
-        // A command line was typed, not collected.
+        // A command line was typed, and has no prefix.
         if line::is_command(line) {
             return Bare { stamp: None, text: line.clone() };
         }
@@ -73,7 +73,8 @@ fn without_words(lines: &[String], count: usize, order: DayOrder) -> (Vec<Bare>,
     (bare, first.filter(|_| has_others))
 }
 
-/// `node1:` or `node1 |`; programs with their process (`iostat[17]:`), times and numbers of lines are none.
+/// Returns the host in a prefix: `node1:` or `node1 |`. Programs with their process (`iostat[17]:`), times and line
+/// numbers are no hosts.
 fn host<'a>(words: &[&'a str]) -> Option<&'a str> {
     let is_name = |word: &str| word.starts_with(|c: char| c.is_alphabetic()) && !word.contains('[');
     let before_bar = words.windows(2).find_map(|pair| match pair {
@@ -83,7 +84,7 @@ fn host<'a>(words: &[&'a str]) -> Option<&'a str> {
     before_bar.or_else(|| words.iter().find_map(|word| word.strip_suffix(':'))).filter(|name| is_name(name))
 }
 
-/// The longest time that some of the words are.
+/// Returns the first time among the words, in its longest form.
 fn time_among(words: &[&str], order: DayOrder) -> Option<Stamp> {
     let ranges = (0..words.len()).flat_map(|begin| (begin + 1..=words.len()).rev().map(move |end| begin..end));
     ranges.into_iter().find_map(|range| {
@@ -101,7 +102,7 @@ fn after_words(line: &str, count: usize) -> &str {
     without_blank(rest)
 }
 
-/// Blanks tell groups, so that only the one behind the time goes.
+/// Removes the blank after the prefix. Further blanks stay: they mark groups.
 fn without_blank(rest: &str) -> &str {
     rest.strip_prefix([' ', '\t']).unwrap_or(rest)
 }
@@ -109,7 +110,7 @@ fn without_blank(rest: &str) -> &str {
 fn without_times(lines: Vec<String>, order: DayOrder) -> Vec<Bare> {
     let split = |line: &str| {
         let (stamp, rest) = times::before(line, order)?;
-        // A number of seconds before figures may be a figure itself, a word alone may be a part of a time.
+        // A number of seconds before figures may be a figure itself, and a single word a part of a time.
         let is_sure = line.get(..line.len() - rest.len())?.contains(':')
             || rest.trim_start().starts_with(|c: char| c.is_alphabetic());
         (is_sure && rest.split_whitespace().nth(1).is_some()).then(|| (stamp, without_blank(rest).to_owned()))
@@ -119,7 +120,7 @@ fn without_times(lines: Vec<String>, order: DayOrder) -> Vec<Bare> {
     let is_everywhere = 2 * split.iter().flatten().count() > written;
     let bare = lines.into_iter().zip(split).map(|(line, split)| match split {
         Some((stamp, text)) => Bare { stamp: Some(stamp), text },
-        // An empty line of iostat's.
+        // Only a time: an empty line of iostat's.
         None if is_everywhere && times::parse(&line, order).is_some() => Bare::default(),
         None => Bare { stamp: None, text: line },
     });

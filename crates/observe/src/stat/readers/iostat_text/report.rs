@@ -1,14 +1,14 @@
-//! A report of iostat while it is read: what its tables have said of each device.
+//! A report of iostat while it is read: the figures of each device so far.
 //!
 //! # Why
 //! A report is several tables, and a device has a row in each.
 //!
 //! # How it works
-//! Rows of a device add up to its columns. Rows of groups are kept apart, and used only where there is nothing else.
+//! Rows of a device add up to its columns. Rows of groups are kept apart, and used only if there are no others.
 //!
 //! # Limits
-//! Groups alone are used only of tables with the name in front: iostat 12.6 prints zeros in all but the first of split
-//! tables when it is asked for groups alone.
+//! Rows of groups are used only from the first table with the name in front: iostat 12.6 prints zeros in all but the
+//! first of split tables when it is asked for groups alone.
 //!
 //! # Example
 //! `r/s` of sda in one table and `w/s` of sda in the next are one [`DeviceInterval`].
@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub interval: Interval,
     /// The time above it.
     pub stamp: Option<Stamp>,
-    /// How many tables it has.
+    /// Number of its tables.
     pub tables: usize,
     places: HashMap<String, usize>,
     groups: Vec<DeviceInterval>,
@@ -36,27 +36,27 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether nothing but a time is known.
+    /// Returns whether at most a time is known.
     pub(super) fn is_empty(&self) -> bool {
         self.tables == 0 && self.interval.cpu.is_none()
     }
 
-    /// How many devices it has.
+    /// Returns the number of devices.
     pub(super) fn len(&self) -> usize {
         self.interval.devices.len()
     }
 
-    /// These columns are in it.
+    /// Adds names of columns that the report has.
     pub(super) fn add_names(&mut self, names: &[String]) {
         self.names.extend(names.iter().cloned());
     }
 
-    /// Whether one of these columns is in it.
+    /// Returns whether the report has one of these columns.
     pub(super) fn has_any_of(&self, names: &[String]) -> bool {
         names.iter().any(|name| self.names.contains(name))
     }
 
-    /// Adds a row, and returns what is to be said of it.
+    /// Adds a row. Returns a sentence for each figure that is unknown.
     pub(super) fn add(&mut self, table: &Table, row: &Row) -> Vec<String> {
         if row.is_group {
             self.group_rows += 1;
@@ -69,6 +69,7 @@ impl Report {
             self.groups.push(DeviceInterval { device: row.device.clone(), columns, ..DeviceInterval::default() });
             return sentences;
         }
+
         let devices = &mut self.interval.devices;
         let place = *self.places.entry(row.device.clone()).or_insert_with(|| {
             devices.push(DeviceInterval { device: row.device.clone(), ..DeviceInterval::default() });
@@ -89,7 +90,7 @@ impl Report {
         }
     }
 
-    /// What it says in the end.
+    /// Returns the complete report as an interval.
     pub(super) fn into_interval(mut self, notes: &mut Notes) -> Interval {
         if self.group_rows > 0 && self.interval.devices.is_empty() && !self.groups.is_empty() {
             notes.file("only sums of groups are in it: read as if each were a device; their %util is a mean");
@@ -101,7 +102,7 @@ impl Report {
     }
 }
 
-/// The shares by their names; `None` where a figure is unknown, or one of those that every version has is missing.
+/// Returns the shares by their names; `None` if a figure is unknown, or one that every version has is missing.
 pub(in crate::stat) fn cpu_shares<'a>(figures: impl Iterator<Item = (&'a str, Option<f64>)>) -> Option<CpuShares> {
     let figures: HashMap<&str, Option<f64>> = figures.collect();
     let get = |name: &str| figures.get(name).copied().flatten();

@@ -4,12 +4,12 @@
 //! One table may be a quarter of a report, and one row of it may be three lines.
 //!
 //! # How it works
-//! A row that has fewer figures than the header has columns stays open: a line of figures alone goes on with it. In a
-//! table that goes on with the one above, each line of figures is that of the next device of that table.
+//! A row that has fewer figures than the header has columns stays open: a line of only figures continues it. In a table
+//! that continues the one above, each line of figures belongs to the next device of that table.
 //!
 //! # Limits
-//! A row with more or fewer figures in the end is refused: nobody can say which column they belong to. One word among
-//! the figures that is none costs its own column only.
+//! A row that ends with more or fewer figures is refused: their columns are not certain. If up to a third of its words
+//! are no figures, only their own columns are lost.
 //!
 //! # Example
 //! Old `iostat -h` prints the name on a line of its own; the figures on the next line complete the row.
@@ -26,7 +26,7 @@ use crate::stat::Columns;
 pub(super) struct Row {
     pub device: String,
     pub words: Vec<String>,
-    /// Its first line, from 1.
+    /// The number of its first line, from 1.
     pub line: usize,
     /// Whether it is the sum of a group.
     pub is_group: bool,
@@ -34,20 +34,20 @@ pub(super) struct Row {
     pub is_repeated: bool,
 }
 
-/// What became of a line.
+/// The result of taking a line.
 #[derive(Clone, Debug)]
 pub(super) enum Taken {
-    /// A row is complete.
+    /// The line completes a row.
     Row(Row),
-    /// A row waits for the rest of its figures.
+    /// The row waits for the rest of its figures.
     Open,
-    /// A row with more figures than columns.
+    /// The row has more figures than columns.
     TooLong,
-    /// It is no row of this table.
+    /// The line is no row of this table.
     No,
 }
 
-/// A header and what it has seen.
+/// A header and the state of the rows under it.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub place: Place,
@@ -63,7 +63,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Under a header; `above` is the table that it goes on with where it has no word for the device.
+    /// Returns the table of a header. If the header has no word for the device, the table continues `above`.
     pub(super) fn new(header: Header, above: Option<&Table>) -> Table {
         let above = above.filter(|_| header.place == Place::Nowhere);
         Table {
@@ -78,24 +78,24 @@ impl Table {
         }
     }
 
-    /// A header that was wrapped: more columns of the same rows.
+    /// Adds the columns of the next line of a wrapped header.
     pub(super) fn extend(&mut self, header: Header) {
         self.columns.extend(header.columns);
         self.names.extend(header.names);
     }
 
-    /// Whether there was no row, so that its header may still go on.
+    /// Returns whether there was no row yet, so that the header may continue.
     pub(super) fn is_new(&self) -> bool {
         self.devices.is_empty() && self.open.is_none()
     }
 
-    /// The row that waits for the rest of its figures, which now do not come.
+    /// Takes out the row that waits for the rest of its figures.
     pub(super) fn take_open(&mut self) -> Option<Row> {
-        // A word alone was nothing but a word.
+        // A name without any figure was no row.
         self.open.take().filter(|row| !row.words.is_empty())
     }
 
-    /// Takes a line of figures alone.
+    /// Takes a line of only figures.
     pub(super) fn figures(&mut self, words: Vec<String>, line: usize) -> Taken {
         if let Some(mut row) = self.open.take() {
             row.words.extend(words);
@@ -120,8 +120,9 @@ impl Table {
         };
         let Some((before, after)) = words.split_at_checked(split) else { return Taken::No };
         let (name, figures) = if self.place == Place::First { (before, after) } else { (after, before) };
+
         let known = figures.iter().filter(|word| is_figure(word)).count();
-        // One spoilt figure does not spoil the row, as long as each has its place.
+        // A few spoilt figures do not spoil a row that has a word for each column.
         let is_row = known == figures.len() || (figures.len() == count && known * 3 >= count * 2);
         if name.is_empty() || name.len() > 4 || !is_row {
             return Taken::No;
@@ -129,13 +130,14 @@ impl Table {
         if figures.len() > count {
             return Taken::TooLong;
         }
+
         // sysstat writes a blank before the name of a group.
         let is_group = if self.place == Place::First { indent == self.indent + 1 } else { gap == 2 };
         let words = figures.to_vec();
         self.complete(Row { device: name.join(" "), words, line, is_group, is_repeated: false })
     }
 
-    /// The row, unless figures are missing: then it waits for them.
+    /// Returns the row if it is complete; else keeps it open for the missing figures.
     fn complete(&mut self, mut row: Row) -> Taken {
         if row.words.len() > self.columns.len() {
             return Taken::TooLong;
@@ -151,7 +153,7 @@ impl Table {
         Taken::Row(row)
     }
 
-    /// Sets what the row says, and returns a sentence for each figure that is unknown.
+    /// Sets a device's columns from a row. Returns a sentence for each figure that is unknown.
     pub(super) fn set(&self, row: &Row, columns: &mut Columns) -> Vec<String> {
         let mut sentences = Vec::new();
         for ((column, name), word) in self.columns.iter().zip(&self.names).zip(&row.words) {
@@ -164,18 +166,18 @@ impl Table {
         sentences
     }
 
-    /// Begins anew under the same header, with the row of that device.
+    /// Forgets all rows but the latest, which is that of `device`.
     pub(super) fn begin_again(&mut self, device: &str) {
         self.devices = vec![device.to_owned()];
         self.seen = HashSet::from([device.to_owned()]);
     }
 
-    /// How many columns it has.
+    /// Returns the number of columns.
     pub(super) fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// What its columns are called.
+    /// Returns the names of the columns.
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }

@@ -236,7 +236,7 @@ fn times_give_lengths() {
 fn times_before_each_line_give_lengths() {
     let report = ["avg-cpu:  %user %nice %system %iowait %steal %idle", " 1 0 2 0 0 97", "", "Device r/s %util"];
     let table = ["sda 1.00 2.00", "sdb 3.00 4.00", ""];
-    // What stands before the lines of the first and of the second report, and whether it stands before headers.
+    // The prefixes of the lines of the first and of the second report, and whether headers have them.
     for (first, second, has_headers) in [
         ("Mar 04 10:00:01 ", "Mar 04 10:00:03 ", true),
         ("Mar 04 23:59:59 db1 iostat[17]: ", "Mar 05 00:00:01 db1 iostat[17]: ", true),
