@@ -1,17 +1,18 @@
-//! Throughput and latency at each depth: X(N) and R(N) of a disk, out of one trace.
+//! Throughput and latency at each depth: X(N) and R(N) of a disk, from one trace.
 //!
-//! **Why.** Throughput that stays while more is asked for has its limit in the disk if the latency in the disk grows,
-//! and above the disk if it does not. Depth changes within a trace, so one trace can show both.
+//! **Why.** If throughput stays while more is asked for, the limit is in the disk if the latency in the disk grows, and
+//! above the disk otherwise. Depth changes within a trace, so one trace can show both.
 //!
-//! **How.** The depth is followed from event to event. Time, ends, bytes and the depth in the device go to the level of
-//! that moment: X is ends by time. The latency of a piece goes to the level it finds when it goes out, itself included.
-//! There are two scales: what is *offered* (queue and device together), which is the parallelism of a closed loop, and
-//! what is *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
+//! **How.** [`Levels`] follows the depth event by event. Time, ends, bytes and the depth in the device count at the
+//! level of that moment: X is ends by time. A piece's latency counts at the level at which it goes out, itself
+//! included.
+//! There are two scales: *offered* (queue and device together), which is the parallelism of a closed loop, and *in the
+//! device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
 //!
-//! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown,
+//! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
 //!
-//! **Example.** A piece of 4 KiB that nothing else was beside: 100 us in the device, 10,000 a second.
+//! **Example.** One piece of 4 KiB alone, 100 us in the device: 10,000 per second.
 //! ```
 //! use plimsoll_observe::trace::levels::{Levels, Move};
 //! let mut levels = Levels::default();
@@ -26,30 +27,30 @@
 use plimsoll_figures::verdict::{CurvePoint, Verdict, verdict};
 use serde::Serialize;
 
-/// Levels with fewer ends are not judged.
+/// Fewest ends of a level that is judged.
 pub const ENDS_MIN: u64 = 20;
 
-/// Levels with less of the time are not judged.
+/// Least part of the time of a level that is judged.
 const TIME_PART_MIN: f64 = 0.02;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
 
-/// What happens to a piece.
+/// An event of a piece.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
-    /// It comes into the queue.
+    /// The piece enters the queue.
     Queued,
-    /// It goes to the device.
+    /// The piece goes to the device.
     Out {
-        /// How long it will be there, in ns; `None`: its end is not in the trace.
+        /// The time it will spend there in ns; `None` if its end is not in the trace.
         latency_ns: Option<u64>,
-        /// Whether its coming into the queue is in the trace.
+        /// Whether its entering the queue is in the trace.
         was_queued: bool,
     },
-    /// It leaves the queue, and what becomes of it is not in the trace.
+    /// The piece leaves the queue, and its further course is not in the trace.
     Lost,
-    /// It is back.
+    /// The piece comes back.
     Back {
         /// Its length in bytes.
         len_bytes: u32,
@@ -71,25 +72,25 @@ struct Sums {
 /// A level of depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
-    /// Lowest depth of it.
+    /// Lowest depth of the level.
     pub depth_min: u64,
-    /// Highest depth of it.
+    /// Highest depth of the level.
     pub depth_max: u64,
-    /// Mean depth while at this level.
+    /// Mean depth during the time at this level.
     pub depth_mean: f64,
     /// Part of the time at this level, 0 to 1.
     pub time_part: f64,
     /// Pieces that came back.
     pub ends: u64,
-    /// Pieces that came back a second: X.
+    /// Pieces that came back per second: X.
     pub ends_per_s: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Mean time in the device of pieces that went out, in ns: R; 0 where none did.
+    /// Mean time in the device of pieces that went out at this level, in ns: R; 0 if none did.
     pub latency_mean_ns: f64,
-    /// Mean number in the device.
+    /// Mean number of pieces in the device.
     pub in_device: f64,
-    /// Whether there is enough of it to be judged.
+    /// Whether the level has enough time and ends to be judged.
     pub is_judged: bool,
 }
 
@@ -103,7 +104,7 @@ pub struct Levels {
     last_ns: Option<u64>,
 }
 
-/// What stands beside a verdict on a trace that is not whole.
+/// Returns the remark for a verdict on a trace with losses.
 pub(super) fn remark_of_lost(lost: &[String]) -> Option<String> {
     let further = match lost.len() {
         0 | 1 => String::new(),
@@ -118,7 +119,7 @@ fn level_of(depth: u64) -> usize {
 }
 
 impl Levels {
-    /// Something has happened at `time_ns`, not before the last.
+    /// Counts an event at `time_ns`, which is no earlier than the last.
     pub fn take(&mut self, time_ns: u64, what: Move) {
         let elapsed_ns = time_ns.saturating_sub(self.last_ns.unwrap_or(time_ns)) as f64;
         self.last_ns = Some(time_ns);
@@ -135,6 +136,7 @@ impl Levels {
             },
             [offered, in_device],
         );
+
         match what {
             Move::Queued => self.queued += 1,
             Move::Out { latency_ns, was_queued } => {
@@ -164,25 +166,25 @@ impl Levels {
         }
     }
 
-    /// Levels of what was offered, those at which anything was.
+    /// Returns the levels of the offered depth that occurred.
     #[must_use]
     pub fn offered(&self) -> Vec<Level> {
         levels(&self.offered)
     }
 
-    /// Levels of what was in the device.
+    /// Returns the levels of the depth in the device that occurred.
     #[must_use]
     pub fn in_device(&self) -> Vec<Level> {
         levels(&self.device)
     }
 
-    /// Who holds throughput back, by the levels of what was offered.
+    /// Judges by the offered levels what holds throughput back.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let offered = self.offered();
         let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
         let point = |level: &Level| CurvePoint {
-            // For a moment there is one less, between an end and what follows it.
+            // Between an end and the request that follows it, the depth is one lower for a moment.
             parallelism: level.depth_mean.round().max(1.0),
             throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
             latency_ns: level.latency_mean_ns,

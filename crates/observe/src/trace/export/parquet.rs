@@ -1,9 +1,9 @@
 //! A trace as Parquet: the columns of [`super::csv`], compressed, for data frames.
 //!
-//! **Why.** A hundred million pieces are slow as text and small as columns.
+//! **Why.** A hundred million pieces are slow as text, and small as columns.
 //!
 //! **How.** One row for each piece, in groups of [`GROUP_ROWS`], pages compressed with Snappy. Numbers are unsigned
-//! integers of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns of what may be unknown are
+//! integers of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns with unknown values are
 //! optional.
 //!
 //! **Limits.** A group is held in memory until it is full: about 30 MB. Events that belong to no request are left out.
@@ -30,10 +30,10 @@ use super::super::span::{Item, Span};
 use super::Exported;
 use super::csv::{COLUMNS, file_name};
 
-/// Rows of a group.
+/// Rows in a group.
 pub const GROUP_ROWS: usize = 1 << 17;
 
-/// What is in a column.
+/// Type of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     U16,
@@ -44,7 +44,7 @@ enum Kind {
     Text,
 }
 
-/// Types of [`COLUMNS`], and whether a value may be unknown.
+/// The types of [`COLUMNS`], and whether a value may be unknown.
 const KINDS: [(Kind, bool); COLUMNS.len()] = [
     (Kind::U16, false),
     (Kind::Text, false),
@@ -70,7 +70,7 @@ const KINDS: [(Kind, bool); COLUMNS.len()] = [
     (Kind::Bool, false),
 ];
 
-/// The schema in Parquet's own notation.
+/// Returns the schema in Parquet's own notation.
 #[must_use]
 pub fn schema() -> String {
     let column = |(name, (kind, is_optional)): (&str, (Kind, bool))| {
@@ -99,7 +99,7 @@ enum Values {
 
 struct Column {
     values: Values,
-    /// 1 where there is a value, 0 where there is none; empty for columns that always have one.
+    /// 1 for a value, 0 for an unknown one; empty for columns whose values are always known.
     levels: Vec<i16>,
     is_optional: bool,
 }
@@ -159,7 +159,7 @@ enum Value {
     Text(ByteArray),
 }
 
-/// Texts by number, each made once.
+/// Texts by kind and number, each built once.
 #[derive(Default)]
 struct Texts(HashMap<(u8, u32), Option<ByteArray>>);
 
@@ -173,7 +173,7 @@ impl Texts {
 
 /// See the module's documentation.
 pub(super) struct Parquet<W: Write + Send> {
-    /// None after an error.
+    /// `None` after an error.
     writer: Option<SerializedFileWriter<W>>,
     error: Option<ParquetError>,
     head: Head,
