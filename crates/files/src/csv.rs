@@ -1,8 +1,7 @@
 //! Tables in text: measured surfaces of latency, and recorded arrivals.
 //!
 //! **Why.** Measurements come as CSV. A misread cell makes a wrong model, so each cell is checked, and an error names
-//! the
-//! line.
+//! the line.
 //!
 //! **How.** The first line that is no comment names the columns, in any order; unknown columns are refused. Numbers are
 //! plain; fields may be quoted. Empty lines and lines that begin with `#` are skipped.

@@ -1,13 +1,11 @@
 //! The section `device:` of a disk file, or of a scenario's disk: the behaviour of a simulated disk.
 //!
 //! **Why.** A [`DeviceSpec`] is plain numbers; a file uses the same names, so that a parameter in the simulator's
-//! messages
-//! is found in the file.
+//! messages is found in the file.
 //!
 //! **How.** One table (`sections`) lists every parameter with its place in the structure. Reading and writing use it,
-//! so
-//! that neither can omit one. Names carry their units, values are plain numbers; lists of pairs are written as `[[4096,
-//! 200000], [131072, 9000]]`. Missing parameters have their defaults.
+//! so that neither can omit one. Names carry their units, values are plain numbers; lists of pairs are written as
+//! `[[4096, 200000], [131072, 9000]]`. Missing parameters have their defaults.
 //!
 //! **Limits.** Faults at a time are not part of a disk, but of a scenario.
 //!

@@ -1,8 +1,8 @@
 //! disk.yaml: a disk model, for the scheduler and for the simulator.
 //!
 //! **Why.** Four figures give what a disk carries of one kind of request. A model also gives how reads and writes
-//! disturb
-//! each other, how long a request takes on the idle disk, and, for the simulator, how the disk behaves under load.
+//! disturb each other, how long a request takes on the idle disk, and, for the simulator, how the disk behaves under
+//! load.
 //!
 //! **How.** The section `disk:` holds what a scheduler needs, the optional section `device:` a simulated disk. [`find`]
 //! takes a file or the name of a preset; no file is ever found implicitly. [`write()`] prints a file that [`parse`]

@@ -4,16 +4,14 @@
 //! load. The reader refuses by name what this version cannot do, so that no job runs as something else than it says.
 //!
 //! **How.** A list of maps, one per job. `job_reader` checks everything that does not depend on the number of shards,
-//! and
-//! resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance or
-//! ignores becomes an error or a warning: no `parallelism` (the job would do nothing), `shares` beside `class`.
+//! and resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance
+//! or ignores becomes an error or a warning: no `parallelism` (the job would do nothing), `shares` beside `class`.
 //!
 //! Beside io_tester's keys there are ours, in fio's words where fio has them. A file without our keys means the same as
 //! in io_tester.
 //!
 //! **Limits.** All sleep types mean the same here: shards always wake precisely. One misspelling of `parallelism` that
-//! a
-//! file of io_tester has is accepted with a warning, only in `cpu` jobs; every other unknown key is an error.
+//! a file of io_tester has is accepted with a warning, only in `cpu` jobs; every other unknown key is an error.
 //!
 //! **Example.** Ten requests in flight on each shard, each 256 KiB long, in a class of its own with 100 shares:
 //!
@@ -103,8 +101,7 @@ pub struct Job {
     /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
     /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns: files are written in
-    /// full
-    /// before the run.
+    /// full before the run.
     pub extent_size_hint_bytes: Option<u64>,
     /// Where each shard of a list stands in the text.
     pub(super) shards_spans: Vec<Span>,
@@ -118,8 +115,7 @@ pub struct Shape {
     /// The operation of the requests.
     pub kind: JobKind,
     /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight. 0 only in a `cpu` job
-    /// with
-    /// io_tester's misspelling, which does nothing.
+    /// with io_tester's misspelling, which does nothing.
     pub parallelism: u32,
     /// Requests (or batches) per second of *each fiber*, 1 to [`MAX_REQUESTS_PER_S`]; `None` is a closed loop: the next
     /// request follows the completion of the last.
@@ -439,8 +435,7 @@ impl Job {
     }
 
     /// Returns the bytes of data that the job has on each of `shard_count` shards (0 counts as 1): `data_size` divided
-    /// by
-    /// the number of shards of the run and rounded up to 1 MiB; by default 1 GiB, and 0 for `append`.
+    /// by the number of shards of the run and rounded up to 1 MiB; by default 1 GiB, and 0 for `append`.
     #[must_use]
     pub fn bytes_per_shard(&self, shard_count: u32) -> u64 {
         match self.data_size_bytes {

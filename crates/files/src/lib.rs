@@ -1,14 +1,11 @@
 //! The configuration files of the commands: read, checked, or refused with a reason.
 //!
 //! **Why.** Plimsoll reads the files that users of Seastar already have. A misread file costs days, so the readers
-//! refuse
-//! everything they do not understand, with the line and the remedy, instead of ignoring it.
+//! refuse everything they do not understand, with the line and the remedy, instead of ignoring it.
 //!
 //! **How.** The crate `plimsoll-properties` turns text into a tree of nodes that know their place ([`yaml`]), reads
-//! typed
-//! values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. Each
-//! format
-//! has a module here: [`jobs`] with its [`job_reader`], [`fio`], [`sched_groups`], [`run_rules`], [`disk`] and
+//! typed values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. Each
+//! format has a module here: [`jobs`] with its [`job_reader`], [`fio`], [`sched_groups`], [`run_rules`], [`disk`] and
 //! [`scenario`]; [`csv`] reads tables. Each reader has `parse(source_name, text, ...)`, which touches no file, and
 //! `parse_from_file(path, ...)`. [`error`] holds the errors and warnings.
 //!

@@ -1,12 +1,10 @@
 //! Quality of service of a class in a file: limits, reservation, latency target, ageing, refusal.
 //!
 //! **Why.** The same keys stand in a scheduling-groups file, in the classes of a scenario, and in an action that
-//! changes a
-//! class while it runs.
+//! changes a class while it runs.
 //!
 //! **How.** Operations are plain numbers per second, bytes have binary suffixes, times have units. A latency target is
-//! a
-//! time and a percentile: `2ms p99`.
+//! a time and a percentile: `2ms p99`.
 //!
 //! **Limits.** Figures from 1 to 10^15: a limit of 0 would admit nothing, and is refused.
 //!

@@ -2,14 +2,13 @@
 //!
 //! # Why
 //! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not show
-//! how
-//! much a device can still do. People keep the terminal's text of such runs.
+//! how much a device can still do. People keep the terminal's text of such runs.
 //!
 //! # How it works
 //! Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` (or, if the top is cut
-//! off, with the table's head), continues with lines of the table `SEC OPS OPS/SEC BYTES/SEC`, and ends with
-//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or
-//! have a unit, which is binary.
+//! off, with the table's head), continues with lines of the table `SEC OPS OPS/SEC BYTES/SEC`, and ends with `elapsed:
+//! 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or have a
+//! unit, which is binary.
 //!
 //! # Limits
 //! A run without its last line counts as cut off: it has a table and no summary. A line that looks like a row but holds

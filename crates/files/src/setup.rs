@@ -5,8 +5,7 @@
 //!
 //! # How it works
 //! [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for the storage
-//! by
-//! its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the storage are an
+//! by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the storage are an
 //! error, never a silent "unlimited".
 //!
 //! # Limits

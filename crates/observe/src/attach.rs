@@ -6,8 +6,7 @@
 //!
 //! # How it works
 //! [`socket`] finds the socket of a process, [`running`] all of this user's programs. [`Setting`] is one change as
-//! text;
-//! [`apply`] checks all of them against the program's classes, then sends them one by one.
+//! text; [`apply`] checks all of them against the program's classes, then sends them one by one.
 //!
 //! # Limits
 //! Settings are not applied in one step: if a class is removed meanwhile, the settings before it stay applied.

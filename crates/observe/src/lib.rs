@@ -6,8 +6,7 @@
 //! # How it works
 //! [`stat`] judges the disks of a host, interval by interval; [`trace`] shows where the time of requests went;
 //! [`metrics`] writes the judgements of [`stat`] as Prometheus text; [`attach`] finds running programs and changes
-//! their
-//! limits.
+//! their limits.
 //!
 //! # Limits
 //! Nothing here puts load on a disk.

@@ -1,8 +1,7 @@
 //! Typed values from the maps of a configuration file.
 //!
 //! **Why.** Every map of every format is read the same way: known keys, keys refused by name, unknown keys; and every
-//! value
-//! has the same ways to be wrong. The checks are written once, so that all formats use the same words.
+//! value has the same ways to be wrong. The checks are written once, so that all formats use the same words.
 //!
 //! **How.** A [`Schema`] lists the keys of a kind of map. [`Fields::read`] checks a node against it and gives access by
 //! key. A [`Field`] converts one value, and knows its place and path for errors.

@@ -1,19 +1,15 @@
 //! Seastar's io-properties.yaml: the capacity of each disk, in four figures.
 //!
 //! **Why.** iotune writes this file, and every Seastar application reads it; with it, Plimsoll schedules the same disk
-//! by
-//! the same figures. Seastar ignores unknown keys, so a misspelt one silently has no effect there; this reader refuses
-//! it.
+//! by the same figures. Seastar ignores unknown keys, so a misspelt one silently has no effect there; this reader
+//! refuses it.
 //!
 //! **How.** [`parse`] takes YAML, JSON, or the inline form of `--io-properties`: all of them are YAML. Figures are
-//! digits
-//! with an optional binary suffix, for operations too: `95k` is 97 280. [`write()`] prints plain integers and a
-//! `disks:`
-//! list that Seastar reads unchanged.
+//! digits with an optional binary suffix, for operations too: `95k` is 97 280. [`write()`] prints plain integers and a
+//! `disks:` list that Seastar reads unchanged.
 //!
 //! **Limits.** Figures from 1 to 10^15. Seastar itself takes at most eight disks; more give a warning here. Mount
-//! points
-//! are compared as text, so two paths to the same device go unnoticed.
+//! points are compared as text, so two paths to the same device go unnoticed.
 //!
 //! **Example.**
 //!
@@ -81,16 +77,14 @@ pub struct DiskProperties {
     /// Factor of the four figures; finite and above 0. Default 1.
     pub rate_factor: f64,
     /// Highest multiple of the figures that the scheduler may use if the disk turns out to carry more, 1 to 100.
-    /// Default
-    /// 1: the figures are a ceiling. Ours alone; Seastar ignores it. `tune` writes [`MEASURED_SCALE_MAX`], because a
-    /// measurement shows the disk at one moment, and is no ceiling.
+    /// Default 1: the figures are a ceiling. Ours alone; Seastar ignores it. `tune` writes [`MEASURED_SCALE_MAX`],
+    /// because a measurement shows the disk at one moment, and is no ceiling.
     pub capacity_scale_max: f64,
     /// p of (r/R)^p + (w/W)^p = 1, by which reads and writes share the disk: above 0, infinite if they do not disturb
     /// each other. Default 1. Ours alone.
     pub mix_exponent_p: f64,
     /// Latency of a small read on the idle disk, in nanoseconds, at most a minute; 0, the default, if unknown. A disk
-    /// that
-    /// is far away needs more in flight. Ours alone.
+    /// that is far away needs more in flight. Ours alone.
     pub unloaded_latency_ns: u64,
 }
 
@@ -147,8 +141,7 @@ const FIGURE_HELP: &str = "all of read_iops, read_bandwidth, write_iops and writ
 ///
 /// # Errors
 /// With the line: unknown, obsolete, duplicate or missing keys, figures that are 0, above [`MAX_FIGURE`] or no figures,
-/// a
-/// mount point named twice, templates and abridged samples.
+/// a mount point named twice, templates and abridged samples.
 pub fn parse(source_name: &str, text: &str) -> Result<IoProperties, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }

@@ -2,8 +2,7 @@
 //!
 //! # Why
 //! The library opens disks by the file that `plimsoll tune` wrote, and the commands read the same file, more strictly
-//! and
-//! beside ten other formats. The reader lies below both, so that it exists once.
+//! and beside ten other formats. The reader lies below both, so that it exists once.
 //!
 //! # How it works
 //! [`yaml`] turns text into a tree of nodes that know their place; no other module knows the YAML library. [`fields`]

@@ -1,14 +1,12 @@
 //! Relations among the figures of one disk.
 //!
 //! **Why.** Programs leave their own limits in the file: the rate at which they send requests, the block size of the
-//! wrong
-//! phase, the cap of the volume. Each has arithmetic of its own.
+//! wrong phase, the cap of the volume. Each has arithmetic of its own.
 //!
 //! **How.** One function per kind of error; each examines one disk. The arithmetic of [`int_max`]: on a disk without
 //! figures, Seastar up to July 2025 priced a request at 128 (1 + N) / 2^31 seconds, N its length in sectors of 512
-//! bytes,
-//! because "unlimited" was the largest 32-bit integer. So on any disk it sent 2^24 / (N + 1) requests per second, and
-//! 2^33 N / (N + 1) bytes.
+//! bytes, because "unlimited" was the largest 32-bit integer. So on any disk it sent 2^24 / (N + 1) requests per
+//! second, and 2^33 N / (N + 1) bytes.
 //!
 //! **Limits.** Disks below [`SLOW_DISK_IOPS`] operations per second may rotate, and have any relation of bytes to
 //! operations; rules about that relation skip them.

@@ -1,27 +1,22 @@
 //! Suspicious figures in an io-properties file: `plimsoll info --check`.
 //!
 //! **Why.** A wrong figure does not fail; it schedules badly, for years. Published presets have had rows with eight
-//! times
-//! the truth or a third of it, and measuring tools have written down their own limits in place of the disk's. Nearly
-//! all
-//! of these errors leave a trace in the figures.
+//! times the truth or a third of it, and measuring tools have written down their own limits in place of the disk's.
+//! Nearly all of these errors leave a trace in the figures.
 //!
 //! **How.** The file is read leniently, so that all faults are reported at once. Then each disk is judged
 //!
 //! - alone: relations between its figures that no disk has, and figures that are limits of a program;
 //! - beside the instances of [`crate::presets`]: the named one, or those whose figures are nearly the same in the
-//!   reads,
-//!   or in three of the four;
+//!   reads, or in three of the four;
 //! - at its place, if the mount point exists on this machine: links, device numbers.
 //!
 //! A finding has a stable code, the numbers that it follows from, and a remedy. Codes of the file's reader
 //! (`unknown_key`, `obsolete`, `template` and others, with `_` for `-`) are findings too.
 //!
 //! **Limits.** Silence is no proof. Most thresholds are wide, so that an honest measurement passes: a write figure must
-//! be
-//! off by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the next
-//! shows
-//! only if the instance is named.
+//! be off by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the next
+//! shows only if the instance is named.
 //!
 //! **Example.**
 //!

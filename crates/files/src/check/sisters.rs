@@ -1,16 +1,13 @@
 //! A disk beside the instances that it might belong to.
 //!
 //! **Why.** A figure that is possible in itself can be impossible for this disk: a third of that of the same disk in
-//! the
-//! next larger instance, or the total times the number of disks.
+//! the next larger instance, or the total times the number of disks.
 //!
 //! **How.** A *reference* is an instance's total, or one of its disks. Relatives of the file's disk are references
-//! whose
-//! reads are both within 1 % of its reads (10 % if a write figure is within 15 %), and those that agree in three of
-//! four
-//! figures within 3 %. If a relative as near as the nearest has no outlier, there is no finding; otherwise the finding
-//! compares with the nearest. If a row is suspect itself, its write operations per disk are replaced by the median of
-//! its sisters with the same disks.
+//! whose reads are both within 1 % of its reads (10 % if a write figure is within 15 %), and those that agree in three
+//! of four figures within 3 %. If a relative as near as the nearest has no outlier, there is no finding; otherwise the
+//! finding compares with the nearest. If a row is suspect itself, its write operations per disk are replaced by the
+//! median of its sisters with the same disks.
 //!
 //! **Limits.** Instances of other clouds may pass for relatives, which hides errors but makes none. Factors of at most
 //! [`OUTLIER`] are not seen.
@@ -24,8 +21,7 @@ use super::{Beside, Finding, FindingCode, Subject};
 use crate::presets::{FIGURE_KEYS, Figures, Instance, SAME_FIGURE, distance, instances};
 
 /// Factor, up or down, beyond which a figure is an outlier: a peak of seconds is known to be 1.36 times the figure of
-/// an
-/// hour, and two releases of a tool to differ by 1.3.
+/// an hour, and two releases of a tool to differ by 1.3.
 const OUTLIER: f64 = 1.6;
 /// Largest distance of multiplied rows, which agree exactly up to roundings, since they are not measured.
 const ARITHMETIC: f64 = 0.001;

@@ -1,8 +1,7 @@
 //! Turns the settings of one section into a [`Job`].
 //!
 //! **Why.** Most of fio's options have a counterpart; some change the meaning of others. Each such pair is decided
-//! here,
-//! once.
+//! here, once.
 //!
 //! **How.** One function for each group of related options: what requests do, how long they are, where they go, when
 //! they come, when they end.

@@ -4,9 +4,8 @@
 //! are refused with the line and the option, so that no job runs as something else than it says.
 //!
 //! **How.** `text` reads sections and settings, `options` knows the treatment of every option, `job` turns the settings
-//! of
-//! a section into a [`Job`]. [`parse`] combines the jobs: `stonewall` and `wait_for` become stages, `numjobs` clones.
-//! [`FioFile::jobs_for`] spreads the clones over shards in turn.
+//! of a section into a [`Job`]. [`parse`] combines the jobs: `stonewall` and `wait_for` become stages, `numjobs`
+//! clones. [`FioFile::jobs_for`] spreads the clones over shards in turn.
 //!
 //! **Limits.** Differences to fio:
 //! - Every clone is a class of its own, all with the same shares, so they compete as fio's processes do.
@@ -160,8 +159,7 @@ pub struct SteadyState {
 ///
 /// # Errors
 /// With the line: unknown or unsupported options, values that are wrong or out of range, a variable that is not set,
-/// jobs
-/// that do not fit together.
+/// jobs that do not fit together.
 pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
     parse_in(source_name, text, &|name| std::env::var(name).ok())
 }
@@ -187,8 +185,7 @@ pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
 }
 
 /// Returns whether a file should be read as fio's: its name ends in `.fio` or `.ini`, or, without a name of YAML or
-/// JSON,
-/// its first line of content is the header of a section and not a YAML list.
+/// JSON, its first line of content is the header of a section and not a YAML list.
 #[must_use]
 pub fn looks_like_fio(path: &Path, text: &str) -> bool {
     if let Some(extension) = path.extension().and_then(|extension| extension.to_str()) {

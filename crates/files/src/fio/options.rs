@@ -6,8 +6,7 @@
 //! **How.** One table, ordered by treatment ([`Use`]). [`super::job`] has the readers of the options that are read.
 //!
 //! **Limits.** The options of fio 3.33 (its manual, "Job file parameters") that are in use with disks. Options of
-//! engines
-//! for networks and clusters are unknown here.
+//! engines for networks and clusters are unknown here.
 //!
 //! **Example.** `find("blocksize")` and `find("bs")` are the same option, called `bs`.
 

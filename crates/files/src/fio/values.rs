@@ -1,14 +1,12 @@
 //! fio's values: numbers with units, times, lists by direction.
 //!
 //! **Why.** `4k` is 4096 in fio's files, `4ki` is 4000, and `kb_base=1000` swaps the two. Times have units of their
-//! own,
-//! and a default unit that depends on the option.
+//! own, and a default unit that depends on the option.
 //!
 //! **How.** Pure functions turn text into numbers; their errors are sentences for the user.
 //!
 //! **Limits.** No arithmetic in parentheses, no fractions, no percentages, no zones. All rules are from the manual of
-//! fio
-//! 3.33, "Parameter types".
+//! fio 3.33, "Parameter types".
 //!
 //! **Example.** `int("4k", 1024)` is 4096, `time_ns("10", NS_PER_S)` is ten seconds, and the writes' part of `8k,32k`
 //! is `32k`.

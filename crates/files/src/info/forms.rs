@@ -5,10 +5,9 @@
 //!
 //! # How it works
 //! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If every other request
-//! is
-//! a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the disk does: 2 T(f) /
-//! (c_read + c_write), f being the part of the writes in that time. For reads and writes that do not disturb each other
-//! (`duplex`) the exponent is infinite.
+//! is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the disk does: 2 T(f)
+//! / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do not disturb each
+//! other (`duplex`) the exponent is infinite.
 //!
 //! # Limits
 //! A request that costs nothing has no rate, so the rate is `None`.
@@ -41,8 +40,7 @@ pub struct FormInfo {
     #[serde(skip)]
     pub name: &'static str,
     /// The four figures that follow from the costs: operations from requests of length 0, bytes from long ones; `None`
-    /// if
-    /// requests cost nothing.
+    /// if requests cost nothing.
     pub calculated: Four<Option<f64>>,
     /// The calculated figures over the configured ones, less 1, in per cent; `None` if one of them is missing.
     pub difference_pct: Four<Option<f64>>,

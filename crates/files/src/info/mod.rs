@@ -7,15 +7,13 @@
 //!
 //! # How it works
 //! [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of Seastar's
-//! `ioinfo`,
-//! always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by side. All
-//! costs
-//! come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed twice.
+//! `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by
+//! side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed
+//! twice.
 //!
 //! # Limits
 //! One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that is always
-//! busy
-//! and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
+//! busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
 //!
 //! # Example
 //! ```

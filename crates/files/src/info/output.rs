@@ -5,8 +5,7 @@
 //!
 //! # How it works
 //! JSON is the structure itself, units in its names. YAML is the output of Seastar's `ioinfo`, and nothing else. CSV
-//! has a
-//! line for each disk and size.
+//! has a line for each disk and size.
 //!
 //! # Limits
 //! A missing limit is null in JSON and YAML, and empty in CSV.
@@ -37,8 +36,7 @@ impl Info {
     }
 
     /// Returns CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the place of
-    /// the
-    /// disk in the file, from 1.
+    /// the disk in the file, from 1.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from("disk,bytes");

@@ -1,12 +1,10 @@
 //! The classes of a job file, checked when all names are known.
 //!
 //! **Why.** A job that joins a class by a wrong name, or two jobs that want different limits for one class, would
-//! measure
-//! something else than the file says.
+//! measure something else than the file says.
 //!
 //! **How.** [`check`] checks that every joined class exists, that none exists twice, and that jobs of one class agree
-//! on
-//! its bandwidth.
+//! on its bandwidth.
 //!
 //! **Limits.** A bound in `--sched-groups` is not compared with that of a job; the job's counts.
 //!

@@ -7,8 +7,7 @@
 //! [`read_access`] takes a word and, after a colon, its numbers.
 //!
 //! **Limits.** At most [`MAX_PARTS`] lengths or zones. Per cents must sum to 100; fio fills in missing ones, this
-//! reader
-//! does not guess.
+//! reader does not guess.
 //!
 //! **Example.** `zoned:60/10:40/90`: 60 % of the requests go to the first 10 % of the data, 40 % to the rest.
 

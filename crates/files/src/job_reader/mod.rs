@@ -4,8 +4,7 @@
 //!
 //! **How.** One function per key or group of keys, each with the error and the advice for its own mistakes. `schema`
 //! lists the keys; `shard_info`, `distributions` and `options` read the maps of a job; `classes` resolves classes at
-//! the
-//! end, when all names are known.
+//! the end, when all names are known.
 //!
 //! **Limits.** The first error ends the reading. Checks that depend on the number of shards are not made here.
 //!
@@ -44,8 +43,7 @@ const RESULT_KEYS: [(&str, &str); 2] =
 ///
 /// # Errors
 /// With the line: unknown or unsupported keys, types and options, missing or duplicate keys, values that are wrong or
-/// out
-/// of range, a duplicate name, an unknown class.
+/// out of range, a duplicate name, an unknown class.
 pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     read(Source::new(source_name, text), groups)
 }

@@ -4,12 +4,10 @@
 //! flushes.
 //!
 //! **How.** [`read`] reads each option. Options of io_tester that make no difference here are accepted, with a warning
-//! if
-//! the results could be misread.
+//! if the results could be misread.
 //!
 //! **Limits.** Shards always wake precisely, so `sleep_type` makes no difference; there are no busy loops, and they
-//! cost
-//! no CPU time.
+//! cost no CPU time.
 //!
 //! **Example.** `{verify: true, compressible: 50, fdatasync: 32}`.
 

@@ -3,8 +3,7 @@
 //! **Why.** A key that does nothing where it stands is worse than an error, so each map has its list.
 //!
 //! **How.** A [`Dialect`] gives the [`Schema`] of each map. [`read_map`] reads one; if a key belongs to another map,
-//! its
-//! error says to which.
+//! its error says to which.
 //!
 //! **Limits.** Whether a key suits the type of the job is decided by the key's reader.
 //!

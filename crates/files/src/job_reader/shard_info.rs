@@ -3,8 +3,7 @@
 //! **Why.** Most of a job's settings stand here, and most of the keys that have no effect beside others.
 //!
 //! **How.** [`read`] reads each key in its range. If keys of io_tester do nothing in a job, it warns and resets them,
-//! where
-//! io_tester ignores them silently; our own keys are refused where they do nothing.
+//! where io_tester ignores them silently; our own keys are refused where they do nothing.
 //!
 //! **Limits.** Whether a request fits into the data depends on the number of shards, and is not checked here.
 //!

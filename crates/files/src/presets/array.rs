@@ -1,11 +1,10 @@
 //! An array of disks beside the limit of its instance.
 //!
-//! **Why.** Three volumes of 250 MB/s are 750 MB/s only if the instance lets that through; a reader who takes its
-//! 6,800 Mb/s for MB/s never finds out why it does not.
+//! **Why.** Three volumes of 250 MB/s are 750 MB/s only if the instance lets that through; a reader who takes its 6,800
+//! Mb/s for MB/s never finds out why it does not.
 //!
 //! **How.** The bandwidth of the array is the sum of its members'. Reads and writes are each compared with the limit:
-//! the
-//! array carries the smaller of sum and limit, and the limit binds if the sum is above it.
+//! the array carries the smaller of sum and limit, and the limit binds if the sum is above it.
 //!
 //! **Limits.** The limit is one of bandwidth. If an instance counts reads and writes together, both at once reach it
 //! earlier.

@@ -5,12 +5,9 @@
 //! simulated, if it has a name.
 //!
 //! **How.** The tables, and the devices made of them, are those of [`plimsoll_sim::device::presets`], where every
-//! figure
-//! stands once. [`resolve`] reads a name from a command line: `NAME`, `4xNAME` for an array, `gp3:500GiB:16000iops` for
-//! a
-//! volume with more than its base. [`PresetInfo`] holds all that is known of a preset; [`search`] finds presets by
-//! their
-//! figures; [`ArrayReport`] compares an array with the limit of its instance.
+//! figure stands once. [`resolve`] reads a name from a command line: `NAME`, `4xNAME` for an array,
+//! `gp3:500GiB:16000iops` for a volume with more than its base. [`PresetInfo`] holds all that is known of a preset;
+//! [`search`] finds presets by their figures; [`ArrayReport`] compares an array with the limit of its instance.
 //!
 //! **Limits.** [`find`] and [`family`] know instances only, as do the checks of files.
 //!

@@ -3,9 +3,8 @@
 //! **Why.** `--disk` means the same in every command, and a nearly right name deserves an answer, not a search.
 //!
 //! **How.** `[COUNTx]NAME[:SIZE][:OPERATIONSiops][:BANDWIDTH]`: the members of a RAID 0, a name of the tables in any
-//! case,
-//! and for volumes the values beyond the base, in any order, each told by its unit: `500GiB`, `16000iops`, `1000MiB/s`.
-//! Units are those of data sheets, see
+//! case, and for volumes the values beyond the base, in any order, each told by its unit: `500GiB`, `16000iops`,
+//! `1000MiB/s`. Units are those of data sheets, see
 //! [`parse_data_sheet_bytes`](plimsoll_figures::units::parse_data_sheet_bytes).
 //!
 //! **Limits.** Only volumes can have more than their base. An array has at most 256 disks.
@@ -100,8 +99,7 @@ impl std::error::Error for ResolveError {}
 ///
 /// # Errors
 /// [`ResolveError::Unknown`] for a name in no table; [`ResolveError::Refused`] for an array of no or too many disks,
-/// for
-/// parts that cannot be read, and for violations of a volume's rules.
+/// for parts that cannot be read, and for violations of a volume's rules.
 pub fn resolve(text: &str) -> Result<Resolved, ResolveError> {
     let text = text.trim();
     let (count, one) = split_count(text)?;

@@ -3,14 +3,11 @@
 //! **Why.** "Which instance carries 600 000 reads per second?" is asked before a name is known.
 //!
 //! **How.** [`list`] keeps the presets of a cloud, a family, a kind. [`search`] keeps those whose name, title, family
-//! or
-//! source contains every word of a text, and whose figures (of all disks) are at least a [`Minimum`]. They are sorted
-//! by
-//! the largest ratio of a figure to its minimum, the smallest first.
+//! or source contains every word of a text, and whose figures (of all disks) are at least a [`Minimum`]. They are
+//! sorted by the largest ratio of a figure to its minimum, the smallest first.
 //!
 //! **Limits.** Volumes are judged by their base: bursts do not count, and provisioning is not tried. A preset of
-//! unknown
-//! capacity meets no minimum of it.
+//! unknown capacity meets no minimum of it.
 //!
 //! **Example.**
 //!
@@ -77,8 +74,7 @@ pub struct Minimum {
 
 impl Minimum {
     /// Returns the largest ratio of a figure to its minimum, at least 1; 1 if there is no minimum, `None` if a figure
-    /// is
-    /// too small or not known.
+    /// is too small or not known.
     fn excess(&self, preset: &PresetInfo) -> Option<f64> {
         let total = &preset.total;
         let pairs = [

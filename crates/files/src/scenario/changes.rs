@@ -4,8 +4,7 @@
 //! appears.
 //!
 //! **How.** `faults` are windows of time in which a disk misbehaves; `actions` change classes, jobs and members of a
-//! RAID 0
-//! at a time. Times count from the beginning of the warm-up. Each entry does one thing.
+//! RAID 0 at a time. Times count from the beginning of the warm-up. Each entry does one thing.
 //!
 //! **Limits.** The shape of the world (shards, disks, names) stays the same.
 //!

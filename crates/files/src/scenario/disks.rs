@@ -3,9 +3,8 @@
 //! **Why.** The two are separate on purpose: wrong properties are the most common trouble of all.
 //!
 //! **How.** `disk` names a preset or a disk file, which gives both; `device` changes the disk's behaviour,
-//! `io_properties`
-//! or `figures` the scheduler's belief. If only a device is given, the scheduler believes what a measurement of the
-//! device would show.
+//! `io_properties` or `figures` the scheduler's belief. If only a device is given, the scheduler believes what a
+//! measurement of the device would show.
 //!
 //! **Limits.** One entry of io-properties: the file has one disk, or `mountpoint` chooses it.
 //!

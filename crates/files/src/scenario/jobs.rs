@@ -5,8 +5,7 @@
 //! **How.** Each job of io_tester gets its own part of its disk on every shard, in the place of its files; the parts
 //! follow one another (from the beginning again if the disk is too small). Its `rps` is for each fiber, and at most
 //! `parallelism` requests (batches) are outstanding. An entry with `open:` sends by the clock regardless of
-//! completions;
-//! one with `replay:` sends the recorded requests.
+//! completions; one with `replay:` sends the recorded requests.
 //!
 //! **Limits.** `dsync`, `vectorized` and `extent_allocation_size_hint` have no effect here. The fibers of a job with
 //! `rps` do not tick apart: their requests are spread evenly.

@@ -1,19 +1,15 @@
 //! Scenario files: worlds for the simulator.
 //!
 //! **Why.** "How would these jobs do on those disks, with that many shards, one of them starved?" The question is a
-//! file,
-//! and the answer is the same on every machine.
+//! file, and the answer is the same on every machine.
 //!
 //! **How.** One map: `disks`, `shards`, `classes` (entries of a scheduling-groups file), `jobs` (a job file's list,
-//! with
-//! open loops and recordings beside it), `faults`, `actions`, `seed`, `duration`. [`ScenarioFile`] keeps the file's
-//! tree,
-//! so that a sweep can change a value and read it again. Paths in the file are relative to its directory.
+//! with open loops and recordings beside it), `faults`, `actions`, `seed`, `duration`. [`ScenarioFile`] keeps the
+//! file's tree, so that a sweep can change a value and read it again. Paths in the file are relative to its directory.
 //!
 //! **Limits.** A run lasts at most 30 days of virtual time. A job that could make more than 10^10 requests in it is
 //! refused, because it would not end; so is a model that could not carry one request of each job within the run,
-//! because
-//! it admits nothing.
+//! because it admits nothing.
 //!
 //! **Example.**
 //!

@@ -6,11 +6,9 @@
 //!
 //! # How it works
 //! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units per second; a read, and a block of 512
-//! bytes,
-//! weigh 128. That gives the same costs, to the last integer, as 2^24 operations and 2^33 bytes per second in the
-//! `seastar` form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed loop
-//! is
-//! off, since the old scheduler had none.
+//! bytes, weigh 128. That gives the same costs, to the last integer, as 2^24 operations and 2^33 bytes per second in
+//! the `seastar` form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed
+//! loop is off, since the old scheduler had none.
 //!
 //! # Limits
 //! Only the rates are the old ones; the rest of the scheduler is ours.

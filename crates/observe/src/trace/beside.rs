@@ -346,8 +346,7 @@ impl Sums {
     }
 
     /// Finds requests that together cover `span` at a distance known for the file: the distance that explains most of
-    /// its
-    /// time.
+    /// its time.
     fn parts(&mut self, span: &Span, window: &Window, tried: &[(u16, i64)]) -> Option<Found> {
         let (begin_ns, end_ns) = time_of(span)?;
         let covered = tried.iter().filter_map(|(disk, shift)| {

@@ -4,8 +4,7 @@
 //!
 //! **How.** [`Timeline`] divides the trace into at most [`BINS_MAX`] parts (module `parts`). A span adds its time to
 //! each part that it touches, so means are exact. [`Peak`] follows the depth: it holds begins and ends back, sorts
-//! them,
-//! and counts them in order.
+//! them, and counts them in order.
 //!
 //! **Limits.** A begin or end that arrives after [`HELD_EDGES`] later ones is counted out of its place; then the peak
 //! may be a little off, and `Peak::late_edges` is not 0. One time stamp far away makes all parts long.

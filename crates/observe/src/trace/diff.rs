@@ -1,19 +1,16 @@
 //! Two traces of one load: differences beyond chance, the pattern that explains them first.
 //!
 //! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the find of seed 000. Nobody should
-//! have
-//! to search two files for that line.
+//! have to search two files for that line.
 //!
 //! **How.** Each side is a [`Side`], one pass over its trace: times of each class and stage as a histogram and as means
 //! of at most 64 intervals, and [`super::gaps`]. [`diff`] tests mean, median and p99 of each as `plimsoll compare` does
 //! (Welch's test on the intervals, resampled quantiles, corrected for their number). A result beyond [`ALPHA`] and
-//! above
-//! 1 % is a difference. Patterns are the differing dispatch gaps, then shares of time by what stood in the way, then
-//! stages, each with the largest ratio first.
+//! above 1 % is a difference. Patterns are the differing dispatch gaps, then shares of time by what stood in the way,
+//! then stages, each with the largest ratio first.
 //!
 //! **Limits.** The load must be the same; the analysis cannot check that. Classes and disks are matched by name. At
-//! most
-//! [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, so little is claimed of them.
+//! most [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, so little is claimed of them.
 //!
 //! **Example.** `plimsoll trace diff slow.plt fast.plt` begins with
 //! `dispatch gap of disk 0: 83.0 us against 1.00 us, 83x shorter`.

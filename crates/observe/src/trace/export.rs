@@ -14,8 +14,7 @@
 //! The first line needs names already, so the trace is read once before ([`Head`]).
 //!
 //! **Limits.** Memory is bounded, whatever the length of the trace. Arrivals and the counters of Perfetto need the
-//! order
-//! of time; entries that come too late are counted in [`Exported::unordered`].
+//! order of time; entries that come too late are counted in [`Exported::unordered`].
 //!
 //! **Example.**
 //! ```
@@ -70,8 +69,7 @@ pub struct Exported {
     /// Rows, lines without the header, or slices.
     pub rows: u64,
     /// Entries too late for the order of time: arrivals, which are left out, or changes of Perfetto's counters, which
-    /// are
-    /// drawn later than they happened.
+    /// are drawn later than they happened.
     pub unordered: u64,
     /// Slices left out because too many overlap; Perfetto only.
     pub without_place: u64,

@@ -29,9 +29,8 @@
 //! the end of the trace if no later piece of its class went out on its queue; otherwise its events are lost.
 //!
 //! **Limits.** At most [`QUEUES_MAX`] queues; events of further ones are left out and counted. Times may be out of
-//! order
-//! within [`super::order`]'s bound. Kernel traces give no reasons. If a token's time passed, other queues took the
-//! tokens or the shard looked late; only with one shard is it surely the latter.
+//! order within [`super::order`]'s bound. Kernel traces give no reasons. If a token's time passed, other queues took
+//! the tokens or the shard looked late; only with one shard is it surely the latter.
 //!
 //! **Example.** Queued at 51 us and sent at 134 us, because there were no tokens:
 //! ```

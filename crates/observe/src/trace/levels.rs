@@ -5,9 +5,8 @@
 //!
 //! **How.** [`Levels`] follows the depth event by event. Time, ends, bytes and the depth in the device count at the
 //! level of that moment: X is ends by time. A piece's latency counts at the level at which it goes out, itself
-//! included.
-//! There are two scales: *offered* (queue and device together), which is the parallelism of a closed loop, and *in the
-//! device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
+//! included. There are two scales: *offered* (queue and device together), which is the parallelism of a closed loop,
+//! and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.

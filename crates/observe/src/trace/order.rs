@@ -38,8 +38,7 @@ impl<T> Default for Ordered<T> {
 
 impl<T> Ordered<T> {
     /// Takes an entry, and calls `to` with those that are due; times never decrease. Entries of one time go by `rank`,
-    /// the
-    /// smallest first, then by arrival.
+    /// the smallest first, then by arrival.
     pub fn push(&mut self, time_ns: u64, rank: u8, what: T, to: &mut dyn FnMut(u64, T)) {
         self.late += u64::from(time_ns < self.passed_ns);
         self.held.push((time_ns, rank, what));

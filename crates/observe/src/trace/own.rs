@@ -1,14 +1,12 @@
 //! A program's own trace as spans: joins the events of one piece.
 //!
 //! **Why.** The file holds events as the shards wrote them; analyses want a piece with all its times. Recording may
-//! have
-//! begun in the middle of requests, and events may be missing: what exists must be used, and the rest reported.
+//! have begun in the middle of requests, and events may be missing: what exists must be used, and the rest reported.
 //!
 //! **How.** Shards are matched one by one, so it does not matter how their chunks are interleaved. A request is found
-//! by
-//! its number on its shard. A reaped piece goes to the visitor; the piece reaped last waits for the end of its request,
-//! because it carries the time of the callback. If a request begins under a number that is still open (the program was
-//! restarted and its files concatenated), the old request ends as it is.
+//! by its number on its shard. A reaped piece goes to the visitor; the piece reaped last waits for the end of its
+//! request, because it carries the time of the callback. If a request begins under a number that is still open (the
+//! program was restarted and its files concatenated), the old request ends as it is.
 //!
 //! A file or class number that gets a different name (numbers of closed files are reused) stands for another file or
 //! class from there on, and gets a free number of its own in spans and names.

@@ -4,8 +4,7 @@
 //! must fit memory all the same.
 //!
 //! **How.** At most `MAX` parts, at first of 1.024 us. When the trace becomes longer, parts are joined in pairs, so
-//! that
-//! a length is a power of two and the order of the events does not matter.
+//! that a length is a power of two and the order of the events does not matter.
 //!
 //! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full.
 //!
@@ -54,8 +53,7 @@ impl<T: Sum, const MAX: usize> Parts<T, MAX> {
     }
 
     /// Calls `add` with each part that the time from `from_ns` to `to_ns` touches, and the time within that part in ns.
-    /// If
-    /// the time ends before it begins, does nothing.
+    /// If the time ends before it begins, does nothing.
     pub(super) fn spread(&mut self, from_ns: u64, to_ns: u64, mut add: impl FnMut(&mut T, u64)) {
         if to_ns <= from_ns {
             return;

@@ -1,8 +1,7 @@
 //! How long requests spent at each stage, and how many were in the queue and the device.
 //!
 //! **Why.** "The disk is slow" may mean that requests wait for tokens, that the disk is slow, or that completed
-//! requests
-//! lay there until the shard looked. Each has another remedy.
+//! requests lay there until the shard looked. Each has another remedy.
 //!
 //! **How.** Each span adds to the histograms of its group (by class, size, operation, disk, shard, as chosen):
 //!

@@ -3,10 +3,8 @@
 //! **Why.** Both traces are longer than memory, and requests that belong together end at nearly the same time.
 //!
 //! **How.** Spans of the kernel's trace come in the order of their ends. [`Window::read_to`] reads them up to the end
-//! of
-//! one of ours. They are kept by time, to search while distances are unknown, and by place. Pieces of a request that
-//! the
-//! kernel split are joined.
+//! of one of ours. They are kept by time, to search while distances are unknown, and by place. Pieces of a request that
+//! the kernel split are joined.
 //!
 //! **Limits.** Requests are kept for [`KEEP_NS`], and at most [`KEEP_MAX`] of them.
 //!

@@ -11,8 +11,7 @@
 //! | disk | the time in the device | pieces in device |
 //!
 //! A flow joins the three slices of one piece. Blocked queues and decisions of the closed loop are instants on the
-//! track
-//! of their class or disk.
+//! track of their class or disk.
 //!
 //! The format wants the slices of a track to nest, but requests overlap. So each group is a track with *lanes* of one
 //! name below it, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so
@@ -20,10 +19,9 @@
 //! wait in a window of 524,288.
 //!
 //! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. A change of a
-//! counter
-//! that comes after the window is drawn when it comes, and counted; afterwards the counter is right again. Slices with
-//! an unknown end are left out, so a piece that has not come back shows its known stages. Stages that run backwards are
-//! left out, too.
+//! counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right again.
+//! Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages that run
+//! backwards are left out, too.
 //!
 //! **Example.** See [`super`]; open the file at <https://ui.perfetto.dev>.
 

@@ -3,8 +3,7 @@
 //! **Why.** This is the kernel's own form, without loss of figures; reading it does not need `blkparse`.
 //!
 //! **How.** A record is a head of 48 bytes and further bytes, whose number ends the head. Numbers have the byte order
-//! of
-//! the machine that recorded, which the first bytes show; those in the further bytes are big-endian.
+//! of the machine that recorded, which the first bytes show; those in the further bytes are big-endian.
 //!
 //! ```text
 //! 4 magic 0x65617400 | version 7   4 sequence   8 time, ns   8 sector   4 bytes   4 action | categories << 16
@@ -12,18 +11,15 @@
 //! ```
 //!
 //! A file holds one CPU (`sda.blktrace.0`), or one stream holds all CPUs (`blktrace -o -`, [`super::record`]). The
-//! files
-//! of one trace (`cpu_files`) are read together, always the one whose time is behind. Notes among the records give
-//! names
-//! of processes, the time of day, and messages. The messages of [`super::record`] are `plimsoll clock NAME`, `plimsoll
-//! disk MAJOR,MINOR NAME` and `plimsoll lost N`.
+//! files of one trace (`cpu_files`) are read together, always the one whose time is behind. Notes among the records
+//! give names of processes, the time of day, and messages. The messages of [`super::record`] are `plimsoll clock NAME`,
+//! `plimsoll disk MAJOR,MINOR NAME` and `plimsoll lost N`.
 //!
 //! After damage, reading continues at the next magic number. If a record's length does not lead to a magic number, its
 //! further bytes are not read.
 //!
 //! **Limits.** Version 7, which kernels up to 6.18 write. Damaged figures inside a record go unnoticed, because there
-//! is
-//! no checksum. Names of 65,536 processes at a time.
+//! is no checksum. Names of 65,536 processes at a time.
 //!
 //! **Example.** [`Head::to_bytes`] writes what [`read_blktrace`] reads; see its test in this file.
 

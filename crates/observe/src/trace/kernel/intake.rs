@@ -1,15 +1,13 @@
 //! The part that both readers share: names as numbers, events in order of time, and a list of losses.
 //!
 //! **Why.** Files hold the events of one CPU after another, and the text of `blkparse` may consist of excerpts.
-//! Matching
-//! needs one order.
+//! Matching needs one order.
 //!
 //! **How.** The intake gathers two windows of events, sorts them by time (events of equal time stay in the order of the
 //! file), and hands the first window on. The sort is fast because files consist of sorted runs.
 //!
 //! **Limits.** Events are reordered within [`WINDOW_EVENTS`]. 65,535 process names and as many devices; all further
-//! ones
-//! share one number.
+//! ones share one number.
 //!
 //! **Example.** One CPU has 1 us and 3 us, another 2 us: the intake hands on 1, 2, 3.
 

@@ -4,8 +4,8 @@
 //! all of these change on the way.
 //!
 //! **How.** Requests in flight are kept by device and first sector. Events move, grow, cut or end them; if several
-//! begin
-//! at one sector, an event is that of the oldest. Ends without a beginning, and beginnings without an end, are counted.
+//! begin at one sector, an event is that of the oldest. Ends without a beginning, and beginnings without an end, are
+//! counted.
 //!
 //! * Merged bios and requests end with the request that took them, which counts them. If the beginning of that request
 //!   is not in the trace, it counts them when it goes out over the merged sectors.

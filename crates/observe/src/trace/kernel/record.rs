@@ -389,8 +389,7 @@ impl Notes<'_> {
     }
 
     /// Writes the whole records at the beginning of `bytes` and returns the bytes used up. Skips bytes that are no
-    /// record:
-    /// the kernel reports lost events in words.
+    /// record: the kernel reports lost events in words.
     fn records(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD_BYTES) {
