@@ -58,6 +58,7 @@ pub fn surface_from_file(path: &Path) -> Result<Vec<Cell>, ConfigError> {
 fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
     let hole = "a cell that was not measured is left out: remove the line, and the fit fills the hole from all sides";
     let mut cells = Vec::new();
+
     for row in rows(source, &SURFACE_COLUMNS)? {
         let row = row?;
         let number = |column: usize, at_least_positive: bool| {
@@ -72,6 +73,7 @@ fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
         }
         cells.push(Cell { write_bytes_per_s: write * 1e6, read_iops: read, p50_ns: p50 * 1e6, p95_ns: p95 * 1e6 });
     }
+
     if cells.is_empty() {
         return Err(source.error(Code::Empty, "there is no cell below the header").with_help(hole));
     }
@@ -102,6 +104,7 @@ pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigErro
 fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
     let hole = "write a value in every column";
     let mut list: Vec<Arrival> = Vec::new();
+
     for row in rows(source, &ARRIVAL_COLUMNS)? {
         let row = row?;
         let op = read_op(row.text(1)).ok_or_else(|| {
@@ -123,6 +126,7 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
         }
         list.push(Arrival { at_ns, op, offset_bytes, len_bytes });
     }
+
     if list.is_empty() {
         return Err(source.error(Code::Empty, "there is nothing to replay").with_help("record at least one request"));
     }
@@ -262,6 +266,7 @@ fn rows<'a>(
 /// Returns where each of `columns` stands in the header.
 fn header(source: &Source, names: &[CsvCell<'_>], columns: &'static [&'static str]) -> Result<Vec<usize>, ConfigError> {
     let wanted = format!("the first line names the columns: {}", columns.join(","));
+
     for (at, cell) in names.iter().enumerate() {
         let name = cell.text.as_ref();
         if !columns.contains(&name) {
@@ -274,6 +279,7 @@ fn header(source: &Source, names: &[CsvCell<'_>], columns: &'static [&'static st
             return Err(cell.error(Code::DuplicateKey, message).with_help(wanted));
         }
     }
+
     let place = |column: &&'static str| {
         names.iter().position(|cell| cell.text == *column).ok_or_else(|| {
             let span = names.first().map_or(0..0, |cell| cell.span.clone());

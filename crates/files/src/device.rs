@@ -165,6 +165,7 @@ fn sections(spec: &mut DeviceSpec) -> Vec<(&'static str, Parameters<'_>)> {
         spec.weather; WeatherSpec: capacity_steps, drift_per_s, noise_sigma, noise_step_ns, stalls_per_s,
         stall_min_ns, stall_alpha, stall_max_ns, stalls
     );
+
     vec![
         ("", top),
         ("rates", rates),

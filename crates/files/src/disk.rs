@@ -111,6 +111,7 @@ impl DiskModel {
         let rate = |per_s: f64| Rate::per_second((per_s * members).round() as u64);
         let has_tables = !rates.read_table.is_empty() && !rates.write_table.is_empty();
         let scaled = |table: &[(u32, f64)]| table.iter().map(|(len, per_s)| (*len, per_s * members)).collect();
+
         DiskModel {
             name: None,
             figures: FourFigures {

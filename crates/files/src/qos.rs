@@ -38,6 +38,7 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
     let iops = |key| figure(key, parse_count, "operations a second; remove the key for none");
     let bandwidth = |key| figure(key, parse_rate_bytes_per_s, "bytes a second; remove the key for none");
     let rate = |figure: Option<u64>| figure.map_or(Rate::Unlimited, Rate::per_second);
+
     Ok(Qos {
         limits: Limits {
             iops: rate(iops("limit_iops")?),

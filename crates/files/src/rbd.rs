@@ -5,10 +5,10 @@
 //! how much a device can still do. People keep the terminal's text of such runs.
 //!
 //! # How it works
-//! Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` (or, if the top is cut
-//! off, with the table's head), continues with lines of the table `SEC OPS OPS/SEC BYTES/SEC`, and ends with `elapsed:
-//! 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or have a
-//! unit, which is binary.
+//! Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the top is cut
+//! off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a line
+//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or
+//! have a unit, which is binary.
 //!
 //! # Limits
 //! A run without its last line counts as cut off: it has a table and no summary. A line that looks like a row but holds
@@ -100,6 +100,7 @@ pub fn parse(text: &str) -> Result<Vec<RbdRun>, RbdError> {
     // Whether the next lines are rows of the last run.
     let mut in_table = false;
     let mut is_begun = false;
+
     for (at, line) in text.lines().enumerate() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let bad = |reason: String| RbdError::Line { line: at + 1, reason };
@@ -131,6 +132,7 @@ pub fn parse(text: &str) -> Result<Vec<RbdRun>, RbdError> {
             _ => in_table = in_table && words.is_empty(),
         }
     }
+
     if runs.is_empty() { Err(RbdError::Empty) } else { Ok(runs) }
 }
 
@@ -247,7 +249,8 @@ bench  type read io_size 4096 io_threads 8 bytes 1 pattern random
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        // A summary alone is a run; one run's summary does not go to another.
+
+        // A summary alone is a run; a second summary belongs to a second run.
         let one = "elapsed: 1 ops: 2 ops/sec: 3 bytes/sec: 4\n";
         assert_eq!(parse(&one.repeat(2)).unwrap().len(), 2);
     }

@@ -6,8 +6,7 @@
 //! **How.** `classes:` is a list as in a scheduling-groups file ([`sched_groups`](super::sched_groups)). `rules:` is a
 //! list whose first match counts: `thread` and `path` are patterns in which `*` stands for anything, `operation` is one
 //! of [`OPERATIONS`] or a list of them; a missing condition matches everything. A path pattern with a slash is compared
-//! with the whole path, one without with the last part. [`find`] takes a file or the name of a [built-in
-//! set](BUILT_IN).
+//! with the whole path, one without with the last part. [`find`] takes a file or a [built-in set](BUILT_IN) by name.
 //!
 //! **Limits.** At most [`MAX_RULES`] rules and [`MAX_CLASSES`] classes, `default` included, which is the class of calls
 //! that no rule matches. Linux cuts names of threads to 15 bytes.

@@ -262,6 +262,7 @@ mod tests {
             (".shares=1", Err("CLASS.SETTING=VALUE")),
             ("a.shares", Err("CLASS.SETTING=VALUE")),
         ];
+
         for (text, expected) in table {
             match (text.parse::<Setting>(), expected) {
                 (Ok(setting), Ok(change)) => assert_eq!(setting, Setting { class: "a".into(), change }, "{text}"),
@@ -291,6 +292,7 @@ mod tests {
             shares: 100,
             limits: LimitsChange::default(),
         };
+
         let hello = Hello {
             protocol: 1,
             plimsoll: "0".into(),
@@ -301,6 +303,7 @@ mod tests {
             classes: vec![class("query"), class("backup")],
             is_tracing: false,
         };
+
         let settings = ["query.shares=1", "bakup.shares=2"].map(|text| text.parse().unwrap());
         let error = requests(&hello, &settings).unwrap_err().to_string();
         assert!(error.contains("bakup") && error.contains("did you mean `backup`?"), "{error}");
@@ -309,7 +312,7 @@ mod tests {
 
     #[test]
     fn processes_without_a_socket_are_told_apart() {
-        // No process has so high a number; ours is there.
+        // 4294967295 is above the highest process id; our own process exists.
         assert!(matches!(socket("4294967295"), Err(AttachError::NoProcess(4_294_967_295))));
         let own = std::process::id();
         assert!(matches!(socket(&own.to_string()), Err(AttachError::NotServed(pid)) if pid == own));

@@ -182,6 +182,7 @@ mod tests {
             why: String::new(),
             remarks: vec![remark("util-misleads"), remark("util-misleads")],
         };
+
         let group = GroupObserved {
             group: "md0".to_owned(),
             parts: vec![part("sda", 0.75), part("sdb", 0.25)],
@@ -196,6 +197,7 @@ mod tests {
             effective_devices: None,
             ..group.clone()
         };
+
         Observed {
             duration_s: Some(10.0),
             end_unix_ms: Some(1_700_000_000_500),
@@ -223,6 +225,7 @@ mod tests {
             r#"plimsoll_disk_group_verdict{group="md0",verdict="imbalanced"} 1"#,
             r#"plimsoll_disk_group_remark{group="md0",code="straggler"} 1"#,
         ];
+
         for line in lines {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -112,9 +112,11 @@ impl<'a> Fields<'a> {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
             return Err(at_key(Code::WrongType, message).with_help(schema.keys_text()));
         };
+
         if schema.reads(key) {
             return Ok(());
         }
+
         let path = self.map.path_of(key);
         if let Some(refused) = schema.refusal(key) {
             let message = match refused.code {
@@ -123,9 +125,11 @@ impl<'a> Fields<'a> {
             };
             return Err(at_key(refused.code, message).with_help(refused.help).with_key(path));
         }
+
         if is_elided(key) || stands_for_more(value_node) && key.trim_matches('.').is_empty() {
             return Err(elided(at_key(Code::Elided, ELIDED_MESSAGE.to_owned())).with_key(path));
         }
+
         let message = format!("{} has no key {}", schema.what, quoted(key));
         let candidates = schema.known.iter().copied().chain(schema.refused.iter().map(|refused| refused.key));
         let help = did_you_mean(key, candidates).unwrap_or_else(|| schema.keys_text());

@@ -193,6 +193,7 @@ pub fn parse_disk<'a>(
     let rate_factor = fields.or("rate_factor", 1.0, parse_rate_factor)?;
     let figure = |key: &str| parse_figure(&fields.required(key, FIGURE_HELP)?, rate_factor);
     let length = |field: &Field<'_>| field.figure(parse_io_properties_figure, 512..=MAX_FIGURE, "bytes");
+
     Ok(DiskProperties {
         mountpoints,
         read_iops: figure("read_iops")?,

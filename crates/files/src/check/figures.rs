@@ -217,6 +217,7 @@ fn compare_directions(subject: &Subject<'_>, read: &Direction, write: &Direction
         format_count(write.bytes_per_s),
         format_count(read.bytes_per_s)
     );
+
     let message_key = write.iops_key;
     if iops > 1.1 && bytes > 1.1 {
         let message = format!("{shown}: they seem to be in each other's place");

@@ -136,6 +136,7 @@ fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut Lenien
     let mountpoint = mountpoint_of(entry.node);
     let mut node = clean(source, entry.node, &DISK, &mountpoint, &mut file.findings);
     let path = format!("disks[{index}]");
+
     loop {
         let mut field = entry.clone();
         field.node = &node;

@@ -59,6 +59,7 @@ pub(super) fn check(subject: &Subject<'_>, sys_root: &Path, findings: &mut Vec<F
 pub(super) fn check_duplicates(subjects: &[Subject<'_>], findings: &mut Vec<Finding>) {
     let mut paths: HashMap<PathBuf, usize> = HashMap::new();
     let mut devices: HashMap<u64, (usize, &str)> = HashMap::new();
+
     for (index, subject) in subjects.iter().enumerate() {
         for place in &subject.disk.properties.mountpoints {
             let path: PathBuf = Path::new(place).components().collect();

@@ -72,6 +72,7 @@ fn latency_goal(reader: &Reader<'_>) -> Result<Option<LatencyGoal>, ConfigError>
 fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
     let name = "steadystate";
     let Some(text) = reader.text(name)? else { return Ok(None) };
+
     let (word, limit) = text.split_once(':').unwrap_or((text, ""));
     let (metric, is_slope) = match word {
         "iops" => (SteadyMetric::Iops, false),
@@ -85,6 +86,7 @@ fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
             return Err(error.with_help("write iops:2%, bw:2%, lat:2%, or one of them with `_slope`"));
         }
     };
+
     let is_percent = limit.ends_with('%');
     let limit = values::float(limit.trim_end_matches('%'), 0.0, 1e18).map_err(|wrong| reader.wrong(name, wrong))?;
     let window_ns = reader.time("steadystate_duration", NS_PER_S)?.unwrap_or(0);
@@ -97,6 +99,7 @@ fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
         ramp_ns: reader.time("steadystate_ramp_time", NS_PER_S)?.unwrap_or(0),
         interval_ns: reader.time("steadystate_check_interval", NS_PER_S)?.unwrap_or(NS_PER_S).max(1),
     };
+
     // Without a window fio does not check for a steady state.
     Ok((window_ns > 0).then_some(steady))
 }

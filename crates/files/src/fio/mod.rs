@@ -427,6 +427,7 @@ fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), C
         let message = format!("the jobs of a file cannot have {what} each");
         Err(reader.error(name, Code::NotSupported, message).with_help(help))
     };
+
     if first.duration_ns != other.duration_ns {
         return refuse("runtime", "a runtime of their own", "write `runtime` in [global], or split the file");
     }
@@ -443,6 +444,7 @@ fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), C
     if first.steady != other.steady {
         return refuse("steadystate", "a criterion of their own", "write it in [global]");
     }
+
     match (first.backend, other.backend) {
         (Some(mine), Some(theirs)) if mine != theirs => {
             return refuse("ioengine", "an engine of their own", "write `ioengine` in [global], or split the file");

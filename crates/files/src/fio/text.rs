@@ -174,6 +174,7 @@ fn expand(source: &Source, raw: &str, span: &Span, environment: Environment<'_>)
         let error = source.error_at(span, Code::NotSupported, format!("`{word}` is not replaced here"));
         return Err(error.with_help("write the figure, so that the file means the same load on every machine"));
     }
+
     let mut value = String::new();
     let mut rest = raw;
     while let Some((before, after)) = rest.split_once("${") {
@@ -194,6 +195,7 @@ fn expand(source: &Source, raw: &str, span: &Span, environment: Environment<'_>)
             return Err(error.with_help("shorten it"));
         }
     }
+
     value.push_str(rest);
     Ok(value)
 }

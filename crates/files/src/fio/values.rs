@@ -92,6 +92,7 @@ pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, UnitError> {
         Some(letter) if !letter.is_empty() => (letter, other_base),
         _ => (unit, kb_base),
     };
+
     let power = match letter {
         "" => 0,
         "k" => 1,
@@ -101,6 +102,7 @@ pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, UnitError> {
         "p" => 5,
         _ => return wrong(format!("{} is not a unit of fio", quoted(unit)), HELP),
     };
+
     match base.checked_pow(power).and_then(|factor| number.checked_mul(factor)) {
         Some(value) => Ok(value),
         None => wrong("the figure is too large for 64 bits", HELP),
@@ -191,6 +193,7 @@ mod tests {
         {
             assert_eq!(time_ns(text, NS_PER_S).ok(), expect.map(|s: u64| s * NS_PER_S), "{text}");
         }
+
         assert_eq!(time_ns("7", NS_PER_US), Ok(7_000));
         assert!(time_ns("400d", NS_PER_S).is_err());
     }

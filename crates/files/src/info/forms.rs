@@ -103,6 +103,7 @@ impl FormInfo {
         let [read_max_bytes, write_max_bytes] =
             [limits.read_max_bytes, limits.write_max_bytes].map(|bytes| asked_ns.map(|_| bytes));
         let max_bytes = [read_max_bytes, write_max_bytes];
+
         let rates = model.rates_back();
         let calculated = Four {
             read_iops: rates.read_iops,
@@ -111,6 +112,7 @@ impl FormInfo {
             write_bandwidth: rates.write_bandwidth,
         }
         .map(finite);
+
         let counted = SizeInfo::new(COUNTED_AT_BYTES, model, mix, max_bytes);
         FormInfo {
             name,
@@ -139,10 +141,12 @@ impl SizeInfo {
         let (write_fs, write_pieces) = charged(model, Op::Write, bytes, max_bytes[1]);
         let both_fs = read_fs + write_fs;
         let capacity = if both_fs > 0.0 { mix.capacity(write_fs / both_fs) } else { 1.0 };
+
         let iops = |fs: f64| finite(FS_PER_S as f64 / fs);
         let bytes_per_s = |iops: Option<f64>| iops.map(|iops| iops * f64::from(bytes));
         let (read_iops, write_iops) = (iops(read_fs), iops(write_fs));
         let mixed_iops = iops(both_fs * MIXED_WRITE_PART / capacity);
+
         SizeInfo {
             bytes,
             read_pieces,

@@ -104,8 +104,10 @@ impl IoInfo {
             LatencyGoal::NoSplit => (DEFAULT_LATENCY_GOAL_NS, false),
         };
         let limit = units.bucket_limit(goal_ns);
+
         // Seastar's form does not use the block.
         let pieces = CostModel::from_figures(figures, CostForm::Seastar, 512, 512).piece_limits(Some(goal_ns));
+
         let longest = |piece_bytes: u32, saturation_bytes: Option<u64>| {
             let piece_bytes = is_split.then_some(u64::from(piece_bytes));
             let bytes = piece_bytes.into_iter().chain(saturation_bytes).min()?;
@@ -115,6 +117,7 @@ impl IoInfo {
             let bytes = 1 << log2;
             (bytes, CapacityInfo { read: units.capacity(Op::Read, bytes), write: units.capacity(Op::Write, bytes) })
         };
+
         IoInfo {
             disk_read_max_length: longest(pieces.read_max_bytes, saturation_bytes[0]),
             disk_write_max_length: longest(pieces.write_max_bytes, saturation_bytes[1]),

@@ -187,6 +187,7 @@ impl Subject<'_> {
         let forms = self.models.iter();
         let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
         let io_queues = options.io_queues.max(1);
+
         DiskInfo {
             mountpoint: (!self.mountpoints.is_empty()).then(|| self.mountpoints.join(":")),
             mountpoints: self.mountpoints.to_vec(),

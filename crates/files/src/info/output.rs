@@ -46,6 +46,7 @@ impl Info {
             }
         }
         text.push('\n');
+
         for disk in &self.disks {
             for bytes in SIZES_BYTES {
                 let _ = write!(text, "{},{bytes}", disk.ioinfo.io_queue.id);

@@ -74,6 +74,7 @@ pub(super) fn read_access(field: &Field<'_>) -> Result<Access, ConfigError> {
         Some(rest) => number(field, rest, holds, help),
         None => Err(field.error(Code::InvalidValue, format!("`{word}` needs a number")).with_help(help)),
     };
+
     match (word, rest) {
         ("uniform", None) => Ok(Access::Uniform),
         ("zipf", _) => {

@@ -106,6 +106,7 @@ impl ArrayReport {
              per_member_bytes_per_s,per_member_pct\n",
         );
         let or_empty = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+
         for (name, direction) in [("read", &self.read), ("write", &self.write)] {
             let cells = [
                 plimsoll_figures::units::csv_field(&self.array.name),

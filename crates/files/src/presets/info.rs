@@ -115,6 +115,7 @@ impl PresetInfo {
     pub fn of(resolved: &Resolved) -> PresetInfo {
         let Resolved { preset, count, row, .. } = resolved;
         let mut info = PresetInfo::of_model(preset);
+
         match row {
             Row::Instance(row) => {
                 info.cloud = Some(row.cloud);
@@ -140,6 +141,7 @@ impl PresetInfo {
         let is_known = |what: &str| !preset.defaults.contains(&what);
         let (members, total) = (spec.raid0.members, figures_of(&preset.figures));
         let network_ns = spec.network_rtt_ns as f64;
+
         PresetInfo {
             name: preset.name.clone(),
             kind: preset.kind.name(),
@@ -205,6 +207,7 @@ pub fn to_csv(presets: &[PresetInfo]) -> String {
          advertised_basis,capacity_bytes,vcpus,memory_gib,network_gbps,mix_exponent,unloaded_read_us,\
          unloaded_write_us,defaults,evidence,source,date,suspect\n",
     );
+
     for preset in presets {
         let (total, burst) = (&preset.total, preset.burst.as_ref());
         let cells = [
@@ -267,6 +270,7 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
         mix_exponent_p: 1.0,
         unloaded_latency_ns: 0,
     };
+
     // A line feed in the name would end the comment.
     let name: String = preset.name.chars().filter(|c| !c.is_control()).collect();
     let mut text = format!("# {name}: {}, {}; {}\n", preset.evidence, preset.date, preset.source);

@@ -105,7 +105,7 @@ mod tests {
                 let usual = 3_900..16_000;
                 assert!(usual.contains(&bytes_per_operation) || instance.suspect.is_some(), "{name}");
             }
-            // A disk hangs on four lanes of PCIe 5.0 at the most, and the ones in the table are slower than 5 GB/s.
+            // A disk has at most four lanes of PCIe 5.0, and those in the table are slower than 5 GB/s.
             if let Some(disk) = instance.per_disk() {
                 assert!(disk.read_bandwidth_bytes_per_s < 5_000_000_000, "{name}");
             }

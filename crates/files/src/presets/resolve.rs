@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn names_counts_and_parts() {
-        // Text; members of the RAID 0, reads and bytes read a second.
+        // Text; members of the RAID 0, reads and bytes read per second.
         let cases = [
             ("i3en.24xlarge", 8, 2_056_192, 16_349_396_992),
             ("I3EN.24XLARGE", 8, 2_056_192, 16_349_396_992),

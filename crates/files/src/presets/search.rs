@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_nearest_that_carries_it_comes_first() {
-        // Reads, writes, bytes read a second, capacity in GB asked for; the first found, and a word of the search.
+        // Least reads, writes and bytes read per second, and capacity in GB; a text, and the preset found first.
         let cases = [
             (Some(220_000), None, None, None, "i7ie", "i7ie.3xlarge"),
             (Some(700_000), Some(400_000), None, None, "i4i", "i4i.8xlarge"),
@@ -195,6 +195,7 @@ mod tests {
             assert_eq!(names_of(&found).first(), Some(&expected), "{text} {minimum:?}");
             assert!(found.iter().all(|preset| minimum.excess(preset).is_some()));
         }
+
         assert!(search("", &Minimum { read_iops: Some(u64::MAX), ..Minimum::default() }).is_empty());
         let burst = Minimum { read_iops: Some(3000), ..Minimum::default() };
         assert!(search("gp2", &burst).is_empty(), "3000 is its burst");

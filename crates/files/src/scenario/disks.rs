@@ -80,6 +80,7 @@ fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), C
         let spec = device::read(&device_field, &DeviceSpec::default())?;
         return Ok(("device".to_owned(), DiskModel::of_device(&spec)));
     };
+
     let name = field.text()?;
     let mut model = disk::find(name, base).map_err(|error| {
         // An unknown name is this line's error; an error inside a file belongs to that file.
@@ -89,10 +90,12 @@ fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), C
         let here = field.error(Code::UnknownReference, error.message().to_owned());
         here.with_help(error.help().unwrap_or("name a preset or a file").to_owned())
     })?;
+
     if let Some(device_field) = device_field {
         let base = model.device.clone().unwrap_or_default();
         model.device = Some(device::read(&device_field, &base)?);
     }
+
     let shown = model.name.clone().unwrap_or_else(|| name.to_owned());
     Ok((shown, model))
 }
@@ -197,6 +200,7 @@ fn read_mode(fields: &Fields<'_>) -> Result<DiskMode, ConfigError> {
             _ => return Err(field.not_one_of("a mode", &["scheduled", "depth", "drain"])),
         },
     };
+
     match most {
         Some(field) => {
             let message = format!("max_io_requests {} has no effect without `mode: depth`", quoted(field.text()?));

@@ -260,6 +260,7 @@ fn read_shards(field: &Field<'_>) -> Result<Vec<ShardSpec>, ConfigError> {
     if field.is_scalar() {
         return Ok(vec![ShardSpec::default(); field.count(1..=MAX_SHARDS)? as usize]);
     }
+
     let groups = if field.is_list() { field.list()? } else { vec![field.clone()] };
     let mut shards = Vec::new();
     for group in &groups {
@@ -279,6 +280,7 @@ fn read_shards(field: &Field<'_>) -> Result<Vec<ShardSpec>, ConfigError> {
             ..shard
         }));
     }
+
     if shards.is_empty() || shards.len() > MAX_SHARDS as usize {
         let error = field.error(Code::OutOfRange, format!("{} shards in all", shards.len()));
         return Err(error.with_help(format!("write 1 to {MAX_SHARDS} shards")));

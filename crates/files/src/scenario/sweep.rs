@@ -115,6 +115,7 @@ fn set_path<'s>(node: &mut Node, segments: &[&'s str], value: &str) -> Result<()
         node.value = Value::Scalar(value.to_owned());
         return Ok(());
     };
+
     let span = node.span.clone();
     match &mut node.value {
         Value::Map(entries) => {

@@ -96,7 +96,7 @@ mod tests {
         for (len_bytes, units) in [(512, 2_000), (4096, 9_000), (128 << 10, 257_000), (1 << 20, 2_049_000)] {
             for op in [Op::Read, Op::Write] {
                 assert_eq!(model.seastar_capacity(op, len_bytes), units, "{len_bytes}");
-                // The same from 2^31 - 1 units a second.
+                // The same from 2^31 - 1 units per second.
                 let seconds = 128.0 * f64::from(1 + len_bytes / 512) / 2_147_483_647.0;
                 assert_eq!((seconds * 1000.0 * 16_777_216.0) as u64, units);
             }

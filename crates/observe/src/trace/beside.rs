@@ -250,10 +250,12 @@ impl Shifts {
         if !span.op.is_transfer() {
             return;
         }
+
         let mut within = window.within(span);
         if within.iter().any(|(_, below)| below.len_bytes == u64::from(span.len_bytes)) {
             within.retain(|(_, below)| below.len_bytes == u64::from(span.len_bytes));
         }
+
         let is_sure = within.iter().any(|(_, below)| self.seen(span, below) >= SURE);
         for (_, below) in &within {
             if !is_sure || self.seen(span, below) >= SURE {
@@ -363,6 +365,7 @@ impl Sums {
             let unexplained_ns = (all.queued_ns - begin_ns) + (end_ns - all.completed_ns);
             (bytes >= u64::from(span.len_bytes)).then_some((unexplained_ns, (part_of(span), *disk, *shift), there, all))
         });
+
         let (_, shift, there, all) = covered.min_by_key(|(unexplained_ns, shift, ..)| (*unexplained_ns, *shift))?;
         self.in_parts += u64::from(there.len() > 1);
         self.merged += u64::from(there.len() == 1);
@@ -408,6 +411,7 @@ impl Sums {
             max_ns: times.max(),
             share_pct: if total > 0.0 { 100.0 * times.mean() / total } else { 0.0 },
         };
+
         let stages = if self.matched == 0 { Vec::new() } else { STAGES.iter().zip(&self.stages).map(stage).collect() };
         let unmatched = self.own_requests - self.matched;
         BesideReport {

@@ -246,7 +246,7 @@ mod tests {
     fn a_peak_of_many_spans_is_exact_when_ends_are_roughly_in_order_and_told_when_not() {
         let mut peak = Peak::default();
         for at in 0..300_000 {
-            // Sixteen at a time, handed over in blocks that are the wrong way round.
+            // Sixteen at a time, handed over in blocks of reverse order.
             let at = at / 100 * 100 + 99 - at % 100;
             peak.count(10 * at, 10 * at + 160);
         }

@@ -204,6 +204,7 @@ impl Levels {
 fn levels(sums: &[Sums; LEVELS]) -> Vec<Level> {
     let total_ns: f64 = sums.iter().map(|sums| sums.time_ns).sum();
     let per_second = |value: f64, time_ns: f64| if time_ns > 0.0 { value * 1e9 / time_ns } else { 0.0 };
+
     let level = |(at, sums): (usize, &Sums)| {
         let depth_max = at.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
         let time_part = if total_ns > 0.0 { sums.time_ns / total_ns } else { 0.0 };
@@ -220,6 +221,7 @@ fn levels(sums: &[Sums; LEVELS]) -> Vec<Level> {
             is_judged: time_part >= TIME_PART_MIN && sums.ends >= ENDS_MIN,
         }
     };
+
     let is_seen = |(at, sums): &(usize, &Sums)| *at > 0 && (sums.ends > 0 || sums.time_ns > 0.0);
     sums.iter().enumerate().filter(is_seen).map(level).collect()
 }
@@ -230,8 +232,8 @@ mod tests {
 
     use super::*;
 
-    /// Phases of a closed loop, each of `rounds` ends with so many requests, of which at most `held` are let into the
-    /// device: the next goes out when one is back, one end each `step_ns`.
+    /// Phases of a closed loop of 500 ends each, with as many requests as `phases` gives, of which at most `held` are
+    /// in the device: the next goes out when one is back, one end each `step_ns`.
     fn walk(phases: &[u64], held: u64, step_ns: impl Fn(u64) -> u64) -> Levels {
         let mut levels = Levels::default();
         let mut now_ns = 0;
@@ -264,9 +266,9 @@ mod tests {
         let in_device = limited.in_device();
         let deepest = in_device.iter().filter(|level| level.is_judged).map(|level| level.depth_max).max();
         assert_eq!(deepest, Some(4), "never more than four: {in_device:?}");
-        // All are let in, and it serves one each 122 us.
+        // The device takes all, and serves one each 122 us.
         assert_eq!(walk(&phases, 64, |_| 122_000).verdict().kind, Kind::Saturated);
-        // All are let in, each takes 490 us.
+        // The device takes all, each for 490 us.
         assert_eq!(walk(&phases, 64, |in_device| 490_000 / in_device).verdict().kind, Kind::ScalesLow);
     }
 

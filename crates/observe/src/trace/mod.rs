@@ -132,18 +132,22 @@ fn form_of(head: &[u8]) -> Result<Form, TraceError> {
     if head.is_empty() {
         return Err(TraceError::Format("the file is empty; expected a trace".to_owned()));
     }
+
     if head.starts_with(b"PLIMTRCE") {
         return Ok(Form::Own);
     }
+
     if let Some(magic) = head.first_chunk::<4>()
         && [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)].iter().any(|it| it & !0xff == BLKTRACE_MAGIC)
     {
         return Ok(Form::Blktrace);
     }
+
     let is_text = !head.contains(&0);
     if is_text && String::from_utf8_lossy(head).lines().any(is_blkparse) {
         return Ok(Form::Blkparse);
     }
+
     Err(TraceError::Format(
         "this is no trace: expected what --trace FILE wrote (it begins with PLIMTRCE), what blktrace wrote (binary), \
          or what blkparse printed (lines such as `8,0 1 5 0.000105 123 D R 2048 + 8 [name]`)"

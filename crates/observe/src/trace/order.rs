@@ -5,8 +5,8 @@
 //!
 //! **How.** Entries are held back; when there are too many, they are sorted and the earlier half is handed over.
 //!
-//! **Limits.** An entry that arrives after an entry handed over already, but is earlier, counts as late and gets its
-//! time.
+//! **Limits.** At least [`HELD_MAX`] entries are held back. An entry that is earlier than one handed over already
+//! counts as late, and is handed over with that one's time.
 //!
 //! **Example.**
 //! ```

@@ -213,6 +213,7 @@ impl Request {
     fn new(event: &Event, all: &mut All) -> Request {
         all.born += 1;
         all.held += 1;
+
         let base = Span {
             shard: all.shard,
             disk: event.disk,
@@ -237,6 +238,7 @@ impl Request {
             error: None,
             is_cancelled: false,
         };
+
         Request { born: all.born, base, under_way: Vec::new(), done: None, has_ended: false }
     }
 
@@ -273,6 +275,7 @@ impl Request {
     fn advance(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let at = self.piece(event, all, visit);
         let Some(span) = self.under_way.get_mut(at) else { return };
+
         match event.kind {
             EventKind::Dispatched => {
                 span.dispatched_ns = Some(event.time_ns);

@@ -273,6 +273,7 @@ mod tests {
         let filter = |class: Option<&str>, from_ns, to_ns| Filter { class: class.map(str::to_owned), from_ns, to_ns };
         let mut head = head();
         head.names.classes.insert(1, ClassName { name: "db".to_owned(), shares: 1 });
+
         // From 1 us to 2 us after the beginning.
         let item = Item::Span(span(2_000, 3_000));
         let cases = [
@@ -284,9 +285,11 @@ mod tests {
             (filter(None, 0, Some(1_000)), false),
             (filter(None, 0, Some(1_001)), true),
         ];
+
         for (filter, expected) in cases {
             assert_eq!(filter.takes(&item, &head), expected, "{filter:?}");
         }
+
         let control = Item::Event(0, Event::of_decision(Decision::Fall, 0, 2_000, 1, 1.0));
         assert!(filter(None, 0, None).takes(&control, &head));
         assert!(!filter(Some("db"), 0, None).takes(&control, &head));

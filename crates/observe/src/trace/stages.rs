@@ -285,16 +285,19 @@ impl Stages {
         } else {
             self.other_disks.get_or_insert_default()
         };
+
         if let (Some(from_ns), Some(to_ns), Some(q2d_ns)) = (span.queued_ns, span.out_ns(), times[Q2D]) {
             disk.queue_ns += u128::from(q2d_ns);
             disk.queue.count(from_ns, to_ns);
             disk.timeline.in_queue(from_ns, to_ns);
         }
+
         if let (Some(from_ns), Some(to_ns), Some(d2c_ns)) = (span.out_ns(), span.completed_ns, times[D2C]) {
             disk.device_ns += u128::from(d2c_ns);
             disk.device.count(from_ns, to_ns);
             disk.timeline.in_device(from_ns, to_ns);
         }
+
         if let (Some(completed_ns), true, None) = (span.completed_ns, span.op.is_transfer(), span.error) {
             let sum = if span.op == Op::Read { &mut disk.read_bytes } else { &mut disk.write_bytes };
             *sum = sum.saturating_add(u64::from(span.len_bytes));

@@ -131,6 +131,7 @@ impl Column {
 
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let levels = self.is_optional.then_some(self.levels.as_slice());
+
         match &mut self.values {
             Values::Int(values) => {
                 writer.typed::<Int32Type>().write_batch(values, levels, None)?;
@@ -149,6 +150,7 @@ impl Column {
                 values.clear();
             }
         }
+
         self.levels.clear();
         Ok(())
     }
@@ -251,6 +253,7 @@ fn write_columns<W: Write + Send>(
 fn row(span: &Span, head: &Head, texts: &mut Texts) -> [Option<Value>; COLUMNS.len()] {
     let number = |value: u64| Some(Value::Number(value));
     let maybe = |value: Option<u64>| value.map(Value::Number);
+
     [
         number(span.shard.into()),
         texts.get(0, span.disk.into(), || Some(head.disk(span.disk))),
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
     use crate::skip::skip;
 
-    /// Two groups: a row without what may be unknown comes first in each.
+    /// Writes two groups, each beginning with a row whose optional values are unknown. Returns the number of rows.
     fn write(path: &std::path::Path) -> u64 {
         let file = std::fs::File::create(path).unwrap();
         let mut parquet = Parquet::begin(file, Head::default()).unwrap();
@@ -321,14 +324,17 @@ mod tests {
         let reader = SerializedFileReader::new(std::fs::File::open(file.path()).unwrap()).unwrap();
         let metadata = reader.metadata().file_metadata();
         assert_eq!((metadata.num_rows() as u64, reader.num_row_groups()), (rows, 2));
+
         let columns: Vec<&str> = metadata.schema().get_fields().iter().map(|field| field.name()).collect();
         assert_eq!(columns, COLUMNS);
+
         let mut all = reader.get_row_iter(None).unwrap().map(Result::unwrap);
         let (first, second) = (all.next().unwrap(), all.next().unwrap());
         assert_eq!(
             second.get_ulong(COLUMNS.iter().position(|name| *name == "completed_ns").unwrap()).unwrap(),
             u64::MAX
         );
+
         let texts = |row: &parquet::record::Row| -> Vec<String> {
             row.get_column_iter().map(|(_, field)| field.to_string().replace('"', "")).collect()
         };
@@ -337,6 +343,7 @@ mod tests {
             ["0", "disk 0", "class 1", "read", "1", "0", "false", "file 1", "8192", "4096", "0", "100", "depth"];
         assert_eq!(second[..13], expected);
         assert_eq!((second[13].as_str(), second[20].as_str(), second[21].as_str()), ("1", "-5", "false"));
+
         for unknown in ["file", "cost_ns", "wait_reason", "queued_ns", "error"] {
             let at = COLUMNS.iter().position(|name| *name == unknown).unwrap();
             assert_eq!(first[at], "null", "{unknown}");

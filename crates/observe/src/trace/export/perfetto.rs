@@ -308,6 +308,7 @@ fn annotate(event: &mut Message, span: &Span) {
     number(event, "request", span.request);
     number(event, "offset_bytes", span.offset_bytes);
     number(event, "len_bytes", u64::from(span.len_bytes));
+
     if span.is_split {
         number(event, "piece", u64::from(span.piece));
     }
@@ -320,6 +321,7 @@ fn annotate(event: &mut Message, span: &Span) {
     if span.late_max_ns > 0 {
         number(event, "late_max_ns", u64::from(span.late_max_ns));
     }
+
     if let Some(reason) = span.reason {
         let mut annotation = Message::default();
         annotation.text(field::ANNOTATION_NAME, "waited_for").text(field::ANNOTATION_STRING, reason.name());

@@ -9,7 +9,7 @@
 //! **Limits.** Traces cut costs off to whole ns; half a ns is added. If costs are no line over lengths, there is one
 //! rate, all bytes by all costs. One rate in 35 is within 1 % of a power of two by chance.
 //!
-//! **Example.** 1 MiB for 122,129 ns is 8.586 GB/s, 0.05 % below 2^33 bytes a second.
+//! **Example.** 1 MiB for 122,129 ns is 8.586 GB/s, 0.05 % below 2^33 bytes per second.
 
 use plimsoll::core::Op;
 use serde::Serialize;
@@ -53,7 +53,7 @@ pub struct Implied {
     pub pieces: u64,
     /// Bytes per second: of very long requests if `iops` is known, else of the requests in the trace.
     pub bytes_per_s: f64,
-    /// Very short requests per second; `None` if lengths do not differ enough to compute it.
+    /// Rate of very short requests, per second; `None` if lengths do not differ enough to compute it.
     pub iops: Option<f64>,
     /// Mean length of the pieces.
     pub len_mean_bytes: f64,
@@ -144,7 +144,7 @@ mod tests {
     fn rates_of_models_and_which_of_them_look_like_a_default() {
         let (two_24, two_33) = (24_f64.exp2(), 33_f64.exp2());
         let long = [131_072, 262_144, 524_288, 1_048_576];
-        /// Lengths, IOPS, bandwidth; whether IOPS can be told; what it looks like.
+        /// Lengths, IOPS, bandwidth; whether IOPS can be computed; what the rates look like.
         type Case<'a> = (&'a [u32], f64, f64, bool, Option<&'a str>);
         let cases: [Case<'_>; 5] = [
             (&[1 << 20], two_24, two_33, false, Some("2^33 B/s")),
@@ -153,6 +153,7 @@ mod tests {
             (&[4096], two_24, two_33, false, None),
             (&[1 << 20], 500_000.0, 7e9, false, None),
         ];
+
         for (lengths, iops, bytes_per_s, has_iops, looks_like) in cases {
             let found = rates((0..100).flat_map(|_| lengths.iter().map(|bytes| cost_ns(*bytes, iops, bytes_per_s))));
             assert_eq!(found.looks_like.as_deref(), looks_like, "{found:?}");

@@ -16,13 +16,13 @@ use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Waits, way_
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
-/// Least part of a class's time in the queue at which one reason counts as the main one.
+/// Part of a class's time in the queue, or of the standstills, above which a cause counts as the main one.
 const MOST: f64 = 0.5;
 
-/// Least part of the time waited for tokens at which lateness is worth a remark.
+/// Part of the time waited for tokens above which lateness is worth a remark.
 const LATE: f64 = 0.1;
 
-/// Least part of the time at which standstills beside a mostly empty queue are worth a remark.
+/// Part of the time above which standstills beside a mostly empty queue are worth a remark.
 const WITH_WORK: f64 = 0.05;
 
 /// The thing that holds the requests of a disk back.
@@ -384,6 +384,7 @@ fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
 fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
     let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
+
     match limiter {
         Limiter::Tokens => {
             format!("tokens: the disk model holds requests back, not the disk: {stood}. {}", grant(disk))

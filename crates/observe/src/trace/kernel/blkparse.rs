@@ -40,6 +40,7 @@ pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
     let mut intake = Intake::new(visit);
     let mut line = Vec::new();
     let (mut unread, mut is_summary) = (0_u64, false);
+
     while next_line(input, &mut line)? {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim();
@@ -51,6 +52,7 @@ pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
             unread += u64::from(!is_summary && !text.starts_with("Input file "));
         }
     }
+
     if intake.events() == 0 {
         let expected =
             "this is no trace of blkparse: no line is an event, such as `8,0 1 5 0.000105 123 D R 2048 + 8 [name]`";
@@ -59,6 +61,7 @@ pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
     if unread > 0 {
         intake.lost.push(sentence(unread, "lines are no events as blkparse prints them"));
     }
+
     Ok(intake.finish(false))
 }
 

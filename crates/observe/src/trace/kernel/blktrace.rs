@@ -103,6 +103,7 @@ impl Head {
         let longs = [self.time_ns, self.sector];
         let tail = [self.bytes, self.action, self.process, self.device, self.cpu];
         let shorts = [self.error, self.more_bytes];
+
         let mut bytes = Vec::with_capacity(HEAD_BYTES);
         match order {
             Order::Little => {
@@ -118,6 +119,7 @@ impl Head {
                 shorts.iter().for_each(|short| bytes.extend(short.to_be_bytes()));
             }
         }
+
         let mut head = [0; HEAD_BYTES];
         head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
         head
@@ -136,6 +138,7 @@ impl Head {
             let bytes: [u8; 2] = bytes.get(at..at + 2)?.try_into().ok()?;
             Some(if order == Order::Little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
         };
+
         word(0).filter(|magic| *magic == MAGIC)?;
         Some(Head {
             sequence: word(4)?,
@@ -248,6 +251,7 @@ impl Records<'_> {
             self.note(head, more);
             return;
         }
+
         let action = action_of(head.action & 0xff, more);
         let sectors = u64::from(head.bytes).div_ceil(SECTOR_BYTES);
         let [is_write, is_flush, is_discard, is_command] =
@@ -265,6 +269,7 @@ impl Records<'_> {
             sequence: head.sequence,
             error: if action == Action::Complete { i32::from(head.error as i16).abs() } else { 0 },
         };
+
         self.intake.event(event);
     }
 

@@ -139,6 +139,7 @@ impl<'v> Intake<'v> {
         self.sort();
         self.hand_on(usize::MAX);
         let spans = self.matcher.end();
+
         let mut lost = self.lost;
         let counts = [
             (self.late, "events came too late to be put in their place: their time stamps go back too far"),
@@ -147,6 +148,7 @@ impl<'v> Intake<'v> {
         ];
         lost.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)));
         lost.extend(self.matcher.sentences());
+
         Trace {
             origin: Origin::Kernel,
             names: self.names,
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Sectors in the order in which their spans came, and what was lost.
+    /// Returns the sectors in the order of their spans, and the losses.
     fn order(window_events: usize, times_ns: &[u64]) -> (Vec<u64>, Vec<String>) {
         let mut spans = Vec::new();
         let mut visit = |item| {

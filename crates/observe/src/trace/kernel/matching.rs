@@ -173,6 +173,7 @@ impl<'v> Matcher<'v> {
         if self.open.len() >= self.open_max {
             self.make_room(event.time_ns);
         }
+
         self.number += 1;
         let open = Open {
             state,
@@ -189,6 +190,7 @@ impl<'v> Matcher<'v> {
             piece: 0,
             is_split: false,
         };
+
         let key = (event.disk, event.sector, self.number);
         self.open.insert(key, open);
         key
@@ -394,6 +396,7 @@ impl<'v> Matcher<'v> {
         let is_out = open.state == State::Out;
         self.counts.since_get += u64::from(open.since == Since::GetRequest);
         self.counts.since_unknown += u64::from(open.since == Since::Unknown);
+
         let first_sector = if open.op == Op::Flush { 0 } else { key.1.saturating_sub(open.done_sectors) };
         let sectors = open.sectors.saturating_add(open.done_sectors);
         self.spans += 1;

@@ -265,6 +265,7 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
         max_ns: histogram.max(),
         share: total_ns.map(|total_ns| sum_ns(histogram) / total_ns),
     };
+
     let size_max_bytes = key.size.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
     GroupReport {
         class: by.contains(&By::Class).then(|| trace.class_name(key.class)),
@@ -330,6 +331,7 @@ fn class_report(class: String, sums: &ClassSums, origin: Origin) -> ClassReport 
 fn sentence(report: &ClassReport, origin: Origin) -> String {
     let ClassReport { class, late_min, late_max, late_of_d2c_max, verdict, .. } = report;
     let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+
     let mostly = match report.waits.first() {
         Some(wait) if wait.reason != "none" => format!(", mostly for {}", wait.reason),
         _ => String::new(),
@@ -338,6 +340,7 @@ fn sentence(report: &ClassReport, origin: Origin) -> String {
         Some(share) => format!("{class}: {} of the time to C in the queue{mostly}", percent(share)),
         None => format!("{class}: no piece has the times Q, D and C"),
     };
+
     let figures = format!(
         "{} from D to R on average, of it {} surely and {} at most spent done and unseen ({} of D2C at most)",
         format_duration_ns(report.out_to_reaped_mean_ns as u64),
@@ -345,6 +348,7 @@ fn sentence(report: &ClassReport, origin: Origin) -> String {
         percent(*late_max),
         percent(*late_of_d2c_max)
     );
+
     match (verdict, origin) {
         (Verdict::Unknown, Origin::Kernel) => {
             format!("{queue}. A kernel trace does not say when the program looked.")
@@ -385,6 +389,7 @@ impl StagesReport {
             "class,size_max_bytes,op,disk,shard,stage,n,min_ns,mean_ns,p50_ns,p99_ns,p99_9_ns,max_ns,share\n"
                 .to_owned();
         let shown = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+
         for group in &self.groups {
             let class = if group.is_rest { Some("further groups") } else { group.class.as_deref() };
             let fields = [
@@ -425,10 +430,12 @@ impl StagesReport {
                 note: Some(format!("Means of at most {BINS_MAX} parts of the time.")),
             }
         };
+
         let depths: [(&str, Value); 2] =
             [("in the queue", |point| point.queue_depth), ("in the device", |point| point.device_depth)];
         let rates: [(&str, Value); 2] =
             [("read", |point| point.read_bytes_per_s), ("written", |point| point.write_bytes_per_s)];
+
         vec![
             chart("Depth over time", "pieces", Unit::None, depths),
             chart("Bandwidth over time", "bytes per second", Unit::BytesPerSecond, rates),
