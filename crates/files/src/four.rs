@@ -7,7 +7,7 @@
 //!
 //! **Limits.** The scheduler's own figures are [`FourFigures`]; the tables of presets know no unlimited rate.
 //!
-//! **Example.** `Four::of(&figures).map(Rate::get)` are the limits, `None` where there is none.
+//! **Example.** `Four::of(&figures).map(Rate::get)` are the limits, `None` for an unlimited rate.
 
 use plimsoll_core::{FourFigures, Rate};
 use serde::Serialize;

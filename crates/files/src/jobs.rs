@@ -332,7 +332,7 @@ pub struct Content {
 }
 
 impl Default for Content {
-    /// Data that does not compress.
+    /// Returns data that does not compress.
     fn default() -> Content {
         Content { compressible_pct: 0 }
     }

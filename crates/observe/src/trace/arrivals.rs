@@ -160,7 +160,7 @@ impl Arrival {
 pub(crate) mod tests {
     use super::*;
 
-    /// A read of 4 KiB that was queued and then came back.
+    /// Returns a read of 4 KiB that was queued and then came back.
     pub(crate) fn span(queued_ns: u64, reaped_ns: u64) -> Span {
         Span {
             shard: 0,

@@ -177,7 +177,7 @@ impl Peak {
 mod tests {
     use super::*;
 
-    /// A sequence of numbers that looks random.
+    /// Returns a sequence of numbers that looks random.
     fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
         std::iter::from_fn(move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

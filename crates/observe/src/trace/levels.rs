@@ -232,8 +232,8 @@ mod tests {
 
     use super::*;
 
-    /// Phases of a closed loop of 500 ends each, with as many requests as `phases` gives, of which at most `held` are
-    /// in the device: the next goes out when one is back, one end each `step_ns`.
+    /// Runs a closed loop in phases of 500 ends each, with `phases` requests at a time and at most `held` of them in
+    /// the device: the next goes out when one is back, one end each `step_ns`.
     fn walk(phases: &[u64], held: u64, step_ns: impl Fn(u64) -> u64) -> Levels {
         let mut levels = Levels::default();
         let mut now_ns = 0;

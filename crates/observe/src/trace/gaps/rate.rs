@@ -135,7 +135,7 @@ mod tests {
         implied.remove(0)
     }
 
-    /// Cost in a model of these rates, cut off to whole ns.
+    /// Returns a length and its cost in a model of these rates, cut off to whole ns.
     fn cost_ns(len_bytes: u32, iops: f64, bytes_per_s: f64) -> (u32, u32) {
         (len_bytes, (1e9 / iops + f64::from(len_bytes) * 1e9 / bytes_per_s) as u32)
     }

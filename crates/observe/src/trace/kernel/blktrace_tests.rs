@@ -12,7 +12,7 @@ fn push(stream: &mut Vec<u8>, order: Order, head: Head, more: &[u8]) {
     stream.extend(more);
 }
 
-/// A write that is split in two, the second part failing, with notes.
+/// Returns a write that is split in two, the second part failing, with notes.
 fn stream(order: Order) -> Vec<u8> {
     let mut stream = Vec::new();
     let put = |stream: &mut Vec<u8>, head, more: &[u8]| push(stream, order, head, more);

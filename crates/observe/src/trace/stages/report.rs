@@ -128,7 +128,7 @@ pub struct ClassReport {
     pub class: String,
     /// Pieces.
     pub spans: u64,
-    /// Part of the time from Q to C that was before D, 0 to 1; `None` where no piece has Q, D and C.
+    /// Part of the time from Q to C that was before D, 0 to 1; `None` if no piece has Q, D and C.
     pub queue_share: Option<f64>,
     /// What its pieces waited for, the longest first.
     pub waits: Vec<WaitReport>,
@@ -442,13 +442,13 @@ impl StagesReport {
         ]
     }
 
-    /// A page with all of it.
+    /// Returns a page with everything.
     #[must_use]
     pub fn page(&self, title: &str) -> String {
         page::html(title, &self.sections())
     }
 
-    /// The sections of the page.
+    /// Returns the sections of the page.
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let verdicts = self.classes.iter().map(|class| Block::Text(class.sentence.clone()));
@@ -471,7 +471,7 @@ impl StagesReport {
 }
 
 impl StageReport {
-    /// For people: name, number, min, mean, p50, p99, p99.9, max, share of Q2C.
+    /// Returns the figures for people: name, number, min, mean, p50, p99, p99.9, max, share of Q2C.
     #[must_use]
     pub fn cells(&self) -> [String; 9] {
         let ns = format_duration_ns;
