@@ -192,7 +192,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<DiskModel, ConfigError> {
 /// Reads a disk file from `path`.
 ///
 /// # Errors
-/// Those of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
@@ -201,7 +201,7 @@ pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
 /// the file; relative paths start at `base`.
 ///
 /// # Errors
-/// Those of [`parse_from_file`]. If there is neither, the nearest preset, or why the preset is refused.
+/// The errors of [`parse_from_file`]. If there is neither, the nearest preset, or why the preset is refused.
 pub fn find(name: &str, base: &Path) -> Result<DiskModel, ConfigError> {
     let error = match resolve(name) {
         Ok(resolved) => return Ok(DiskModel::of_preset(&resolved.preset)),

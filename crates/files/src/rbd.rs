@@ -84,9 +84,9 @@ pub enum RbdError {
     /// A line begins like one of a run, but cannot be read.
     #[error("line {line}: {reason}")]
     Line {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }

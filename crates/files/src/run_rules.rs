@@ -100,7 +100,7 @@ const RULE: Schema<'_> = Schema { what: "a rule", known: &["thread", "path", "op
 /// Reads the built-in set of that name, or else the file.
 ///
 /// # Errors
-/// Those of [`parse`], and [`Code::Unreadable`].
+/// The errors of [`parse`], and [`Code::Unreadable`].
 pub fn find(name: &str) -> Result<RunRules, ConfigError> {
     match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
         Some((name, text)) => parse(name, text),

@@ -149,7 +149,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<IoProperties, ConfigError>
 /// Reads an io-properties file from `path`.
 ///
 /// # Errors
-/// Those of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<IoProperties, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
@@ -182,7 +182,7 @@ fn parse_source(source: &Source) -> Result<IoProperties, ConfigError> {
 /// added to `warnings`.
 ///
 /// # Errors
-/// Those of [`parse`], for this entry.
+/// The errors of [`parse`], for this entry.
 pub fn parse_disk<'a>(
     entry: &Field<'a>,
     seen: &mut HashSet<&'a str>,

@@ -49,12 +49,12 @@ pub const SCHEMA: u32 = 1;
 /// The figures that a file is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Beside {
-    /// Those of the nearest instances of the table.
+    /// The figures of the nearest instances of the table.
     #[default]
     Nearest,
-    /// Those of the instance that the file is for.
+    /// The figures of the instance that the file is for.
     Instance(&'static Instance),
-    /// None: the disk is not in the table.
+    /// No figures: the disk is not in the table.
     Nothing,
 }
 

@@ -97,7 +97,7 @@ pub struct FioFile {
 /// One section.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioJob {
-    /// Its name, which several sections may share.
+    /// The section's name, which several sections may share.
     pub name: String,
     /// Names of its clones, also in the results: unique in the file, at least one (`numjobs`).
     pub clones: Vec<String>,
@@ -167,7 +167,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
 /// Does as [`parse`] does, with another environment.
 ///
 /// # Errors
-/// Those of [`parse`].
+/// The errors of [`parse`].
 pub fn parse_in(
     source_name: &str,
     text: &str,
@@ -179,7 +179,7 @@ pub fn parse_in(
 /// Reads a fio job file from `path`.
 ///
 /// # Errors
-/// Those of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
     read(yaml::read_file(path)?, &|name| std::env::var(name).ok())
 }

@@ -51,7 +51,7 @@ pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobF
 /// Reads a job file from `path`.
 ///
 /// # Errors
-/// Those of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     read(yaml::read_file(path)?, groups)
 }

@@ -15,9 +15,9 @@ use super::super::fields::{Field, Fields, Refused, Schema};
 /// Where jobs run, which decides what they may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Dialect {
-    /// On a real disk.
+    /// A job on a real disk.
     Real,
-    /// In a scenario of the simulator.
+    /// A job in a scenario of the simulator.
     Simulated,
 }
 

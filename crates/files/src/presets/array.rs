@@ -55,7 +55,7 @@ pub struct Direction {
     pub left_bytes_per_s: Option<u64>,
     /// The part that each member carries.
     pub per_member_bytes_per_s: u64,
-    /// The same in per cent of a member's bandwidth.
+    /// That part in per cent of a member's bandwidth.
     pub per_member_pct: f64,
 }
 

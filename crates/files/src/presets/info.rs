@@ -90,8 +90,8 @@ pub struct PresetInfo {
     pub unloaded_read_us: f64,
     /// Median of a small write on the idle disk, in us.
     pub unloaded_write_us: f64,
-    /// Those of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` that have no source; the model has
-    /// the values of its generation.
+    /// Which of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` have no source; the model has the
+    /// values of its generation.
     pub defaults: Vec<&'static str>,
     /// The limits of a volume with a burst, once its credits are used up.
     pub caps: Vec<Cap>,

@@ -87,7 +87,7 @@ pub struct ScenarioFile {
 /// A scenario, ready to run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name, or that of the file.
+    /// The scenario's name, or that of the file.
     pub name: String,
     /// The world.
     pub world: WorldSpec,
@@ -109,7 +109,7 @@ impl ScenarioFile {
     /// Parses a scenario file from `path`.
     ///
     /// # Errors
-    /// Those of [`ScenarioFile::parse`], and [`Code::Unreadable`] if the file cannot be read.
+    /// The errors of [`ScenarioFile::parse`], and [`Code::Unreadable`] if the file cannot be read.
     pub fn parse_from_file(path: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(yaml::read_file(path)?, path.parent().unwrap_or(Path::new(".")))
     }

@@ -77,9 +77,9 @@ pub struct Compared {
     pub stage: &'static str,
     /// `mean`, `p50` or `p99`.
     pub figure: &'static str,
-    /// In the first trace.
+    /// The figure in the first trace.
     pub base_ns: f64,
-    /// In the second trace.
+    /// The figure in the second trace.
     pub other_ns: f64,
     /// Second less first, in per cent of the first; `None` if the first is 0.
     pub change_pct: Option<f64>,
@@ -123,9 +123,9 @@ pub struct ReasonParts {
     pub disk: String,
     /// The reason; `empty`: no work.
     pub reason: String,
-    /// In the first trace.
+    /// The part in the first trace.
     pub base_part: f64,
-    /// In the second trace.
+    /// The part in the second trace.
     pub other_part: f64,
 }
 

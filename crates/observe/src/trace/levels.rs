@@ -51,7 +51,7 @@ pub enum Move {
     Lost,
     /// The piece comes back.
     Back {
-        /// Its length in bytes.
+        /// The piece's length in bytes.
         len_bytes: u32,
     },
 }

@@ -97,9 +97,9 @@ pub struct Law {
 pub struct ClassLaw {
     /// The class's name.
     pub class: String,
-    /// From submission to dispatch.
+    /// The law from submission to dispatch.
     pub queue: Law,
-    /// From dispatch to completion.
+    /// The law from dispatch to completion.
     pub device: Law,
 }
 
@@ -123,9 +123,9 @@ pub struct Window {
     pub from_ns: u64,
     /// Length of the window within the trace, in ns.
     pub length_ns: u64,
-    /// In the queue.
+    /// Figures of the queue.
     pub queue: WindowFigures,
-    /// In the device.
+    /// Figures of the device.
     pub device: WindowFigures,
 }
 
@@ -149,11 +149,11 @@ pub struct LittleReport {
     pub schema: u32,
     /// Version of the program.
     pub plimsoll: &'static str,
-    /// From the first to the last time of any piece, in ns.
+    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
-    /// From submission to dispatch.
+    /// The law from submission to dispatch.
     pub queue: Law,
-    /// From dispatch to completion.
+    /// The law from dispatch to completion.
     pub device: Law,
     /// Classes by number.
     pub classes: Vec<ClassLaw>,

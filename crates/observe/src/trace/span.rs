@@ -45,7 +45,7 @@ pub struct Span {
     pub reason: Option<WaitReason>,
     /// Q: submitted by the program. All pieces of one request have the same time.
     pub queued_ns: Option<u64>,
-    /// Its turn came and tokens were granted: it left the scheduler's queue. `None` in a kernel trace.
+    /// When its turn came and tokens were granted, so that it left the scheduler's queue. `None` in a kernel trace.
     pub dispatched_ns: Option<u64>,
     /// D: given to the backend, or by the kernel to the driver.
     pub submitted_ns: Option<u64>,

@@ -24,6 +24,7 @@ const KEEP_MAX: usize = 1 << 18;
 const LOOK_MAX: usize = 256;
 const LOOK_THERE_MAX: usize = 1024;
 /// A request of the kernel.
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Below {
     pub(super) disk: u16,
@@ -56,7 +57,7 @@ pub(super) struct Window {
     pub(super) longest_bytes: u64,
     read_ns: u64,
     number: u64,
-    /// From our first dispatch to our last completion.
+    /// The time from our first dispatch to our last completion.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     foreign: u64,

@@ -19,7 +19,7 @@ pub(super) struct Standstill {
     pub(super) from_ns: u64,
     /// Time of the dispatch.
     pub(super) until_ns: u64,
-    /// From the last event that could have let the queue send to the dispatch.
+    /// Time from the last event that could have let the queue send to the dispatch.
     pub(super) gap_ns: u64,
     /// The parts, by what stood in the way.
     pub(super) parts_ns: [u64; WAYS],

@@ -122,7 +122,7 @@ pub struct Verdict {
 pub struct DiskGaps {
     /// The disk's name.
     pub disk: String,
-    /// From its first to its last event, in ns.
+    /// Time from the disk's first to its last event, in ns.
     pub duration_ns: u64,
     /// All dispatch gaps of its queues: from the last event that could have let a queue send to the dispatch.
     pub gap: GapStats,

@@ -189,7 +189,7 @@ pub fn read_blktrace(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
 /// Does as [`read_blktrace`] does, with the files of all CPUs.
 ///
 /// # Errors
-/// Those of [`read_blktrace`], and a file cannot be opened.
+/// The errors of [`read_blktrace`], and a file cannot be opened.
 pub(crate) fn read_blktrace_files(paths: &[PathBuf], visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let open = |path: &PathBuf| {
         let file = File::open(path).map_err(TraceError::Open)?;

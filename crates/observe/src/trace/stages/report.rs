@@ -184,7 +184,7 @@ pub struct StagesReport {
     pub events: u64,
     /// Pieces.
     pub spans: u64,
-    /// From the first to the last time of any piece, in ns.
+    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
     /// Pieces that ended with an error.
     pub errors: u64,
