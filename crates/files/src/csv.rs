@@ -1,10 +1,10 @@
 //! Tables in text: measured surfaces of latency, and recorded arrivals.
 //!
-//! **Why.** Measurements come as CSV. A cell that is read wrongly makes a wrong model, so each is checked, and the line
-//! of a bad one is named.
+//! **Why.** Measurements come as CSV. A misread cell makes a wrong model, so each cell is checked, and an error names
+//! the line.
 //!
-//! **How.** The first line that is no comment names the columns, in any order; columns that are not known are refused.
-//! Numbers are plain; fields may be quoted. Lines that begin with `#` and empty lines are passed over.
+//! **How.** The first line that is no comment names the columns, in any order; unknown columns are refused. Numbers are
+//! plain; fields may be quoted. Empty lines and lines that begin with `#` are skipped.
 //!
 //! **Limits.** At most 1 MiB of surface, and 64 MiB of arrivals.
 //!
@@ -34,23 +34,23 @@ pub const SURFACE_COLUMNS: [&str; 4] = ["write_MBps", "read_iops", "p50_ms", "p9
 /// Columns of a recording.
 pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_bytes"];
 
-/// The largest recording, in bytes.
+/// Largest recording, in bytes.
 const MAX_ARRIVALS_BYTES: usize = 64 << 20;
 
-/// Reads a measured surface: megabytes (10^6) written per second, reads per second, median and 95th percentile of the
-/// latency of reads in milliseconds. Cells that were not measured are left out, as whole lines.
+/// Reads a measured surface: megabytes (10^6) written per second, reads per second, median and 95th percentile of read
+/// latency in milliseconds. Files leave out the lines of cells that were not measured.
 ///
 /// # Errors
-/// With the line: columns that are missing, doubled or unknown; fields that are missing, empty or no numbers; rates
+/// With the line: missing, doubled or unknown columns; missing or empty fields, or fields that are no numbers; rates
 /// below 0, latencies that are not above 0, a p95 below the median.
 pub fn parse_surface(source_name: &str, text: &str) -> Result<Vec<Cell>, ConfigError> {
     surface(&Source::new(source_name, text))
 }
 
-/// Reads a measured surface from a file.
+/// Reads a measured surface from `path`.
 ///
 /// # Errors
-/// As [`parse_surface`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse_surface`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn surface_from_file(path: &Path) -> Result<Vec<Cell>, ConfigError> {
     surface(&yaml::read_file(path)?)
 }
@@ -58,6 +58,7 @@ pub fn surface_from_file(path: &Path) -> Result<Vec<Cell>, ConfigError> {
 fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
     let hole = "a cell that was not measured is left out: remove the line, and the fit fills the hole from all sides";
     let mut cells = Vec::new();
+
     for row in rows(source, &SURFACE_COLUMNS)? {
         let row = row?;
         let number = |column: usize, at_least_positive: bool| {
@@ -72,25 +73,26 @@ fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
         }
         cells.push(Cell { write_bytes_per_s: write * 1e6, read_iops: read, p50_ns: p50 * 1e6, p95_ns: p95 * 1e6 });
     }
+
     if cells.is_empty() {
         return Err(source.error(Code::Empty, "there is no cell below the header").with_help(hole));
     }
     Ok(cells)
 }
 
-/// Reads recorded arrivals: microseconds from the start, `read`, `write`, `flush`, `discard` or `allocate`, place and
+/// Reads recorded arrivals: microseconds from the start; `read`, `write`, `flush`, `discard` or `allocate`; offset and
 /// length in bytes.
 ///
 /// # Errors
-/// With the line, as [`parse_surface`]; times that fall, operations that do not exist, transfers without a length.
+/// With the line: the errors of [`parse_surface`], decreasing times, unknown operations, transfers without a length.
 pub fn parse_arrivals(source_name: &str, text: &str) -> Result<Vec<Arrival>, ConfigError> {
     arrivals(&Source::new(source_name, text))
 }
 
-/// Reads recorded arrivals from a file.
+/// Reads recorded arrivals from `path`.
 ///
 /// # Errors
-/// As [`parse_arrivals`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse_arrivals`], and [`Code::Unreadable`] if the file cannot be read.
 pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigError> {
     let too_large = |error: ConfigError| match error.code() {
         Code::TooLarge => error.with_help("a recording has at most 64 MiB: cut it into parts"),
@@ -102,6 +104,7 @@ pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigErro
 fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
     let hole = "write a value in every column";
     let mut list: Vec<Arrival> = Vec::new();
+
     for row in rows(source, &ARRIVAL_COLUMNS)? {
         let row = row?;
         let op = read_op(row.text(1)).ok_or_else(|| {
@@ -123,16 +126,17 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
         }
         list.push(Arrival { at_ns, op, offset_bytes, len_bytes });
     }
+
     if list.is_empty() {
         return Err(source.error(Code::Empty, "there is nothing to replay").with_help("record at least one request"));
     }
     Ok(list)
 }
 
-/// Names of operations, as in files.
+/// Names of operations in files.
 pub(super) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "allocate"];
 
-/// The operation of that name.
+/// Returns the operation of that name.
 pub(super) fn read_op(name: &str) -> Option<Op> {
     match name {
         "read" => Some(Op::Read),
@@ -147,7 +151,7 @@ pub(super) fn read_op(name: &str) -> Option<Op> {
 /// A field between commas, and its place.
 #[derive(Clone, Debug)]
 pub struct CsvCell<'a> {
-    /// What it says, without blanks and quotes around it.
+    /// The text of the cell, without the blanks and quotes around it.
     pub text: Cow<'a, str>,
     /// Where it stands.
     pub span: Span,
@@ -155,13 +159,13 @@ pub struct CsvCell<'a> {
 }
 
 impl CsvCell<'_> {
-    /// An error about it.
+    /// Returns an error at this cell.
     pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
         self.source.error_at(&self.span, code, message)
     }
 }
 
-/// The lines with something in them, as cells; `#` begins a comment.
+/// Returns the cells of each line that is neither empty nor a comment; `#` begins a comment.
 pub fn lines(source: &Source) -> impl Iterator<Item = Vec<CsvCell<'_>>> {
     let mut start = 0;
     source.text().split_inclusive('\n').filter_map(move |line| {
@@ -172,7 +176,7 @@ pub fn lines(source: &Source) -> impl Iterator<Item = Vec<CsvCell<'_>>> {
     })
 }
 
-/// Cells between commas; a comma within double quotes is part of the cell.
+/// Splits a line at commas; a comma within double quotes is part of the cell.
 fn split<'a>(source: &'a Source, line: &'a str, line_start: usize) -> Vec<CsvCell<'a>> {
     let mut cells = Vec::new();
     let (mut start, mut is_quoted) = (0, false);
@@ -190,7 +194,7 @@ fn split<'a>(source: &'a Source, line: &'a str, line_start: usize) -> Vec<CsvCel
     cells
 }
 
-/// The error for a line with more or fewer cells than the header.
+/// Returns the error for a line with more or fewer cells than the header.
 pub fn wrong_length(source: &Source, cells: &[CsvCell<'_>], columns: usize) -> ConfigError {
     let span = cells.first().map_or(0, |cell| cell.span.start)..cells.last().map_or(0, |cell| cell.span.end);
     let message = format!("{} fields, where the header has {columns} columns", cells.len());
@@ -198,7 +202,7 @@ pub fn wrong_length(source: &Source, cells: &[CsvCell<'_>], columns: usize) -> C
     error.with_help("write one value for each column, separated by commas")
 }
 
-/// One line, its cells in the order of the columns asked for.
+/// One line, with its cells in the order of the expected columns.
 struct Row<'a> {
     source: &'a Source,
     cells: Vec<CsvCell<'a>>,
@@ -239,7 +243,7 @@ impl Row<'_> {
     }
 }
 
-/// The lines of a table with exactly these columns, in any order.
+/// Returns the lines of a table with exactly these columns, in any order.
 fn rows<'a>(
     source: &'a Source,
     columns: &'static [&'static str],
@@ -259,9 +263,10 @@ fn rows<'a>(
     }))
 }
 
-/// Where each of `columns` stands in the header.
+/// Returns where each of `columns` stands in the header.
 fn header(source: &Source, names: &[CsvCell<'_>], columns: &'static [&'static str]) -> Result<Vec<usize>, ConfigError> {
     let wanted = format!("the first line names the columns: {}", columns.join(","));
+
     for (at, cell) in names.iter().enumerate() {
         let name = cell.text.as_ref();
         if !columns.contains(&name) {
@@ -274,6 +279,7 @@ fn header(source: &Source, names: &[CsvCell<'_>], columns: &'static [&'static st
             return Err(cell.error(Code::DuplicateKey, message).with_help(wanted));
         }
     }
+
     let place = |column: &&'static str| {
         names.iter().position(|cell| cell.text == *column).ok_or_else(|| {
             let span = names.first().map_or(0..0, |cell| cell.span.clone());

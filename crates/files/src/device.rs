@@ -1,13 +1,13 @@
-//! The section `device:` of a disk file, or of a scenario's disk: what a simulated disk does.
+//! The section `device:` of a disk file, or of a scenario's disk: the behaviour of a simulated disk.
 //!
-//! **Why.** A [`DeviceSpec`] is plain numbers; a file has the same names for them, so that what the simulator says
-//! about a parameter is found in the file.
+//! **Why.** A [`DeviceSpec`] is plain numbers; a file uses the same names, so that a parameter in the simulator's
+//! messages is found in the file.
 //!
-//! **How.** One table (`sections`) lists every parameter with its place in the structure. Reading and writing go
-//! through it, so that neither can forget one. Names carry their units, values are plain numbers; lists of pairs are
-//! written as `[[4096, 200000], [131072, 9000]]`. What is left out has its default.
+//! **How.** One table (`sections`) lists every parameter with its place in the structure. Reading and writing use it,
+//! so that neither can omit one. Names carry their units, values are plain numbers; lists of pairs are written as
+//! `[[4096, 200000], [131072, 9000]]`. Missing parameters have their defaults.
 //!
-//! **Limits.** Faults at a time are not part of a disk: scenarios have them.
+//! **Limits.** Faults at a time are not part of a disk, but of a scenario.
 //!
 //! **Example.** `rates: {read_iops: 0}` gives `rates.read_iops is 0; it must be positive and finite`, at that value.
 
@@ -22,7 +22,7 @@ use plimsoll_sim::latency_surface::LatencySurface;
 use super::error::{Code, ConfigError};
 use super::fields::{Field, Fields, Schema};
 
-/// Points of (length in bytes, operations a second), lengths rising.
+/// Points of (length in bytes, operations per second), with rising lengths.
 pub type SizeTable = Vec<(u32, f64)>;
 
 /// A parameter that a file can set.
@@ -124,19 +124,19 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Points of (length in bytes, operations a second).
+/// Reads points of (length in bytes, operations per second).
 pub(super) fn read_points(field: &Field<'_>) -> Result<SizeTable, ConfigError> {
     Value::read(field)
 }
 
-/// As [`read_points`] reads them.
+/// Returns the text that [`read_points`] reads as `points`.
 pub(super) fn points_text(points: &SizeTable) -> String {
     Value::text(points)
 }
 
 type Parameters<'a> = Vec<(&'static str, &'a mut dyn Parameter)>;
 
-/// All fields of a structure, which are the parameters of the same names; those after a semicolon are read elsewhere.
+/// Lists the fields of a structure as parameters of the same names; fields after a semicolon are read elsewhere.
 macro_rules! parameters {
     ($of:expr; $type:ident: $($name:ident),+ $(; $($other:ident),+)?) => {{
         let $type { $($name: _,)+ $($($other: _),+)? } = &$of;
@@ -144,7 +144,7 @@ macro_rules! parameters {
     }};
 }
 
-/// Every parameter, by section; those without a section come first.
+/// Returns every parameter by section; parameters without a section come first.
 fn sections(spec: &mut DeviceSpec) -> Vec<(&'static str, Parameters<'_>)> {
     let top = parameters!(
         spec; DeviceSpec: capacity_bytes, mix_exponent_p, mix_memory_ns, network_rtt_ns, error_rate, short_rate, hdd,
@@ -165,6 +165,7 @@ fn sections(spec: &mut DeviceSpec) -> Vec<(&'static str, Parameters<'_>)> {
         spec.weather; WeatherSpec: capacity_steps, drift_per_s, noise_sigma, noise_step_ns, stalls_per_s,
         stall_min_ns, stall_alpha, stall_max_ns, stalls
     );
+
     vec![
         ("", top),
         ("rates", rates),
@@ -245,7 +246,7 @@ impl Value for LatencySurface {
             .map_err(|error| field.error(Code::InvalidValue, error.to_string()).with_help(help))
     }
 
-    /// A line for each write level.
+    /// Returns the surface with a line for each write level.
     fn text(&self) -> String {
         let (writes, reads) = self.levels();
         let table = |at: &dyn Fn(f64, f64) -> f64| {
@@ -271,14 +272,14 @@ fn flow_map(parameters: &Parameters<'_>) -> String {
     format!("{{{}}}", entries.join(", "))
 }
 
-/// Reads a member fault; `also` are keys of the same map that somebody else reads.
+/// Reads a member fault; `also` are keys of the same map that the caller reads.
 pub(super) fn read_member_fault(field: &Field<'_>, also: &[&'static str]) -> Result<MemberFault, ConfigError> {
     let mut fault = MemberFault { member: 0, speed_factor: 1.0, error_rate: 0.0 };
     set_all(field, "a member fault", fault_parameters(&mut fault), also)?;
     Ok(fault)
 }
 
-/// Sets what a map names, and returns the map; `also` are keys that it may have besides.
+/// Sets the parameters that a map names, and returns the map; `also` are further keys that it may have.
 fn set_all<'a>(
     field: &Field<'a>,
     what: &'static str,
@@ -295,7 +296,7 @@ fn set_all<'a>(
     Ok(fields)
 }
 
-/// Reads a device; what the map does not name stays as in `base`.
+/// Reads a device; parameters that the map does not name stay as in `base`.
 pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, ConfigError> {
     let mut spec = base.clone();
     let mut sections = sections(&mut spec);
@@ -314,7 +315,7 @@ pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, C
     Ok(spec)
 }
 
-/// A device as [`read`] reads it, its lines indented by two. Parts that are as by default are left out.
+/// Returns the text that [`read`] reads as `spec`, indented by two. Sections that equal the default are left out.
 pub(super) fn write(spec: &DeviceSpec) -> String {
     let (mut spec, mut default) = (spec.clone(), DeviceSpec::default());
     let mut text = String::new();

@@ -1,11 +1,12 @@
 //! disk.yaml: a disk model, for the scheduler and for the simulator.
 //!
-//! **Why.** Four figures say what a disk carries of one kind of request. A model also says how reads and writes disturb
-//! each other, how long a request takes on the idle disk, and, for the simulator, how the disk behaves under load.
+//! **Why.** Four figures give what a disk carries of one kind of request. A model also gives how reads and writes
+//! disturb each other, how long a request takes on the idle disk, and, for the simulator, how the disk behaves under
+//! load.
 //!
-//! **How.** The section `disk:` holds what a scheduler needs, the optional section `device:` what a simulated disk is.
-//! [`find`] takes a file or the name of a preset, and a file is never found implicitly. [`write()`] prints what
-//! [`parse`] reads, plain integers and no suffixes.
+//! **How.** The section `disk:` holds what a scheduler needs, the optional section `device:` a simulated disk. [`find`]
+//! takes a file or the name of a preset; no file is ever found implicitly. [`write()`] prints a file that [`parse`]
+//! reads, with plain integers and no suffixes.
 //!
 //! **Limits.** One disk in a file. Without tables the cost of a request follows from the four figures.
 //!
@@ -42,41 +43,41 @@ use super::io_properties::{MAX_FIGURE, mix_exponent, mix_exponent_text, unloaded
 use super::yaml;
 use crate::presets::{ResolveError, resolve};
 
-/// The length at which operations are counted where nothing else is said: 4 KiB.
+/// Length at which operations are counted by default: 4 KiB.
 const BLOCK_BYTES: u32 = 4096;
 
-/// What is known of a disk.
+/// A disk's model.
 #[derive(Clone, Debug)]
 pub struct DiskModel {
-    /// What it is called, where it has a name.
+    /// The disk's name, if it has one.
     pub name: Option<String>,
-    /// What it carries.
+    /// The four figures that the disk carries.
     pub figures: FourFigures,
-    /// How figures make the cost of a request. Not used with tables.
+    /// How the figures make the cost of a request. Not used with tables.
     pub form: CostForm,
     /// The length at which read and write operations were counted, in bytes.
     pub block_bytes: [u32; 2],
-    /// Measured reads and writes by (length in bytes, operations a second); they take the place of the figures.
+    /// Measured reads and writes as (length in bytes, operations per second), which replace the figures.
     pub tables: Option<[SizeTable; 2]>,
     /// p in (r/R)^p + (w/W)^p = 1; above 0, or infinite.
     pub mix_exponent_p: f64,
     /// Whether reads and writes are limited separately.
     pub duplex: bool,
-    /// Median of a small read on the idle disk, in nanoseconds; 0 where unknown.
+    /// Median latency of a small read on the idle disk, in nanoseconds; 0 if unknown.
     pub unloaded_latency_ns: u64,
-    /// How far above this model the closed loop may take the disk, 1 to 100. Figures of a data sheet are a ceiling: 1.
+    /// Highest factor by which the closed loop may exceed this model, 1 to 100; 1 for data-sheet figures, a ceiling.
     pub capacity_scale_max: f64,
-    /// What the simulator runs, where the file has it.
+    /// The device that the simulator runs, if the file has one.
     pub device: Option<DeviceSpec>,
 }
 
 impl DiskModel {
-    /// What the scheduler believes of the disk.
+    /// Returns the scheduler's configuration for this disk.
     #[must_use]
     pub fn config(&self) -> DiskConfig {
         let [read_block, write_block] = self.block_bytes;
         let by_figures = || CostModel::from_figures(&self.figures, self.form, read_block, write_block);
-        // Tables are checked where they are read or made.
+        // Readers and makers of tables have checked them.
         let model = match &self.tables {
             Some([read, write]) => CostModel::from_table(read, write).unwrap_or_else(|_| by_figures()),
             None => by_figures(),
@@ -91,7 +92,7 @@ impl DiskModel {
         }
     }
 
-    /// The model of a preset.
+    /// Returns the model of a preset.
     #[must_use]
     pub fn of_preset(preset: &presets::Preset) -> DiskModel {
         DiskModel {
@@ -103,13 +104,14 @@ impl DiskModel {
         }
     }
 
-    /// What a scheduler would know of a device that it had measured.
+    /// Returns the model that a scheduler would have after measuring the device.
     #[must_use]
     pub fn of_device(spec: &DeviceSpec) -> DiskModel {
         let (rates, members) = (&spec.rates, f64::from(spec.raid0.members));
         let rate = |per_s: f64| Rate::per_second((per_s * members).round() as u64);
         let has_tables = !rates.read_table.is_empty() && !rates.write_table.is_empty();
         let scaled = |table: &[(u32, f64)]| table.iter().map(|(len, per_s)| (*len, per_s * members)).collect();
+
         DiskModel {
             name: None,
             figures: FourFigures {
@@ -129,10 +131,12 @@ impl DiskModel {
         }
     }
 
-    /// The model of a fit: the scheduler gets what the frontier shows, not what the simulated device has beyond it.
+    /// Returns the model of a fit: the scheduler gets what the frontier shows, not what the simulated device has
+    /// beyond.
     #[must_use]
     pub fn of_fit(fit: &Fit) -> DiskModel {
         let (spec, frontier) = (&fit.spec, &fit.frontier);
+
         let part = frontier.read_iops / spec.rates.read_iops;
         let mut shown = spec.clone();
         let rates = &mut shown.rates;
@@ -141,6 +145,7 @@ impl DiskModel {
         rates.write_iops *= part;
         rates.write_bytes_per_s *= part;
         rates.write_table.iter_mut().for_each(|(_, per_s)| *per_s *= part);
+
         let line = CostModel::from_figures(&DiskModel::of_device(&shown).figures, CostForm::Knee, 4096, 4096);
         let read_point = |len_bytes: u32| {
             let cost_s = line.cost(plimsoll_core::Op::Read, len_bytes).as_secs_f64();
@@ -179,25 +184,24 @@ const TOP_HELP: &str = "write `disk:` with the four figures below it, or take a 
 /// Reads the text of a disk file. `source_name` is used in messages only.
 ///
 /// # Errors
-/// With the line: unknown or missing keys, figures that are 0 or none, tables that are no tables, a device that
-/// cannot be.
+/// With the line: unknown or missing keys, figures of 0 or unreadable ones, invalid tables, an impossible device.
 pub fn parse(source_name: &str, text: &str) -> Result<DiskModel, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads a disk file.
+/// Reads a disk file from `path`.
 ///
 /// # Errors
-/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
 
-/// The preset that `name` stands for (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`: see [`resolve`]), or else the file;
-/// relative paths start at `base`.
+/// Returns the preset that `name` stands for (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`: see [`resolve`]), or else reads
+/// the file; relative paths start at `base`.
 ///
 /// # Errors
-/// As [`parse_from_file`]; where there is neither, the preset that was probably meant, or why there is none such.
+/// The errors of [`parse_from_file`]. If there is neither, the nearest preset, or why the preset is refused.
 pub fn find(name: &str, base: &Path) -> Result<DiskModel, ConfigError> {
     let error = match resolve(name) {
         Ok(resolved) => return Ok(DiskModel::of_preset(&resolved.preset)),
@@ -236,7 +240,7 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
     })
 }
 
-/// The four figures of a map, all of them.
+/// Reads the four figures of a map, all of them required.
 pub(super) fn read_figures(fields: &Fields<'_>) -> Result<FourFigures, ConfigError> {
     let figure = |key: &str| {
         let help = "all of read_iops, read_bandwidth, write_iops and write_bandwidth are needed";
@@ -281,6 +285,7 @@ pub fn write(model: &DiskModel) -> String {
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "  {key}: {value}");
     };
+
     if let Some(name) = &model.name {
         line("name", yaml::quoted_scalar(name));
     }
@@ -293,6 +298,7 @@ pub fn write(model: &DiskModel) -> String {
     for (key, rate) in figures {
         line(key, rate.get().unwrap_or(MAX_FIGURE).clamp(1, MAX_FIGURE).to_string());
     }
+
     line("model", model.form.to_string());
     line("read_block_bytes", model.block_bytes[0].to_string());
     line("write_block_bytes", model.block_bytes[1].to_string());

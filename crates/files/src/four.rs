@@ -1,32 +1,32 @@
 //! The four figures of a disk, under the keys of io-properties.
 //!
-//! **Why.** What a disk does by a file, by a preset, and by a cost form is said in the same four figures, of which some
-//! may be unknown or unlimited.
+//! **Why.** A file, a preset and a cost form describe a disk by the same four figures, of which some may be unknown or
+//! unlimited.
 //!
-//! **How.** One structure for all of them; [`Four::map`] and [`Four::with`] compute each figure the same way.
+//! **How.** One structure holds all of them; [`Four::map`] and [`Four::with`] compute each figure the same way.
 //!
-//! **Limits.** The scheduler's own are [`FourFigures`]; those of the tables of presets know no unlimited rate.
+//! **Limits.** The scheduler's own figures are [`FourFigures`]; the tables of presets know no unlimited rate.
 //!
-//! **Example.** `Four::of(&figures).map(Rate::get)` are the limits, `None` where there is none.
+//! **Example.** `Four::of(&figures).map(Rate::get)` are the limits, `None` for an unlimited rate.
 
 use plimsoll_core::{FourFigures, Rate};
 use serde::Serialize;
 
-/// Operations and bytes a second, of reads and of writes.
+/// Operations and bytes per second, of reads and of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Four<T> {
-    /// Read operations a second.
+    /// Read operations per second.
     pub read_iops: T,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bandwidth: T,
-    /// Write operations a second.
+    /// Write operations per second.
     pub write_iops: T,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bandwidth: T,
 }
 
 impl Four<Rate> {
-    /// The scheduler's figures.
+    /// Returns the scheduler's figures.
     #[must_use]
     pub fn of(figures: &FourFigures) -> Four<Rate> {
         let FourFigures { read_iops, read_bandwidth, write_iops, write_bandwidth } = *figures;
@@ -35,13 +35,13 @@ impl Four<Rate> {
 }
 
 impl<T: Copy> Four<T> {
-    /// What `f` makes of each.
+    /// Applies `f` to each figure.
     #[must_use]
     pub fn map<U>(self, f: impl Fn(T) -> U) -> Four<U> {
         self.with(self, |figure, _| f(figure))
     }
 
-    /// What `f` makes of each and its counterpart.
+    /// Applies `f` to each figure and its counterpart.
     #[must_use]
     pub fn with<U: Copy, V>(self, other: Four<U>, f: impl Fn(T, U) -> V) -> Four<V> {
         Four {

@@ -1,17 +1,17 @@
-//! Job files: which loads to run, on which shards, in which class. The format is io_tester's.
+//! Job files: the loads to run, their shards and classes. The format is io_tester's.
 //!
 //! **Why.** Users of io_tester have job files, and their results are comparable only if the same file means the same
-//! load. What this version cannot do is refused by name, so that no job runs as something else than it says.
+//! load. The reader refuses by name what this version cannot do, so that no job runs as something else than it says.
 //!
-//! **How.** A list of maps, one per job. `job_reader` checks everything that does not depend on the number of shards, and
-//! resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance or
-//! does silently becomes an error or a warning: no `parallelism` (it would do nothing), `shares` beside `class`.
+//! **How.** A list of maps, one per job. `job_reader` checks everything that does not depend on the number of shards,
+//! and resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance
+//! or ignores becomes an error or a warning: no `parallelism` (the job would do nothing), `shares` beside `class`.
 //!
-//! Beside io_tester's keys there are ours, in fio's words where fio has them; a file without them means what it means to
-//! io_tester.
+//! Beside io_tester's keys there are ours, in fio's words where fio has them. A file without our keys means the same as
+//! in io_tester.
 //!
-//! **Limits.** All sleep types mean the same here: shards always wake precisely. One slip of `parallelism` that a file of
-//! io_tester has is accepted with a warning, and only in `cpu` jobs; every other unknown key is an error.
+//! **Limits.** All sleep types mean the same here: shards always wake precisely. One misspelling of `parallelism` that
+//! a file of io_tester has is accepted with a warning, only in `cpu` jobs; every other unknown key is an error.
 //!
 //! **Example.** Ten requests in flight on each shard, each 256 KiB long, in a class of its own with 100 shares:
 //!
@@ -36,40 +36,41 @@ use plimsoll_figures::units::format_bytes_binary;
 
 use super::error::{Code, ConfigError, Diagnostic, Source, Span};
 
-/// The most requests of one job in flight on one shard.
+/// Most requests of one job in flight on one shard.
 pub const MAX_PARALLELISM: u32 = 65_536;
-/// The most requests issued together.
+/// Most requests issued together.
 pub const MAX_BATCH: u32 = 65_536;
-/// The most requests per second of one fiber.
+/// Most requests per second of one fiber.
 pub const MAX_REQUESTS_PER_S: u32 = 1_000_000_000;
-/// The largest request, in bytes: 1 GiB.
+/// Largest request, in bytes: 1 GiB.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 30;
-/// The most segments of a vectorized request: Linux's `IOV_MAX`.
+/// Most segments of a vectored request: Linux's `IOV_MAX`.
 pub const MAX_IOV_COUNT: u32 = 1024;
-/// The highest shard id.
+/// Highest shard id.
 pub(crate) const MAX_SHARD_ID: u32 = 65_535;
-/// The most files of an `unlink` job on one shard.
+/// Most files of an `unlink` job on one shard.
 pub const MAX_FILES: u32 = 1_000_000;
-/// The highest stage.
+/// Highest stage.
 pub(crate) const MAX_STAGE: u32 = 65_535;
 
-/// The bytes per shard where no `data_size` is given, as in io_tester: 1 GiB.
+/// Bytes per shard without `data_size`, as in io_tester: 1 GiB.
 const DEFAULT_BYTES_PER_SHARD: u64 = 1 << 30;
-/// The part of `data_size` that falls to a shard is rounded up to a multiple of this, as in io_tester: 1 MiB.
+/// Unit to which a shard's part of `data_size` is rounded up, as in io_tester: 1 MiB.
 const SHARD_DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
 
-/// What a job file says.
+/// A job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
-    /// The jobs in the order of the file, at least one; none where there is no file. All of them run at the same time.
+    /// The jobs in the order of the file, at least one, or none if there is no file. See [`Job::stage`] for their
+    /// order.
     pub jobs: Vec<Job>,
-    /// What the reader noticed without refusing the file.
+    /// Remarks of the reader that refuse nothing.
     pub warnings: Vec<Diagnostic>,
-    /// For the errors of [`JobFile::validate`].
+    /// The text, for the errors of [`JobFile::validate`].
     pub(super) source: Source,
 }
 
-/// No file: of loads that are not described by jobs.
+/// A file without jobs, for loads that are not described by jobs.
 impl Default for JobFile {
     fn default() -> JobFile {
         JobFile { jobs: Vec::new(), warnings: Vec::new(), source: Source::new("", "") }
@@ -79,27 +80,27 @@ impl Default for JobFile {
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Unique in the file, not empty, neither `shard` nor `statistics` (keys of results as YAML).
+    /// The name: unique in the file, not empty, neither `shard` nor `statistics` (keys of results as YAML).
     pub name: String,
-    /// What its requests are, and when they come. A job dereferences to it.
+    /// The requests and their times. A job dereferences to it.
     pub shape: Shape,
     /// Where the job runs.
     pub shards: ShardSet,
     /// Bytes of all shards together; `None` is 1 GiB per shard, or 0 for `append`. See [`Job::bytes_per_shard`].
     pub data_size_bytes: Option<u64>,
-    /// First byte of the job's region in a named file or device; 0 in files that are made for it.
+    /// First byte of the job's region in a named file or device; 0 in files created for the job.
     pub offset_bytes: u64,
     /// The class whose share of the disk the job uses.
     pub class: JobClass,
-    /// The most bytes a second that the job's class may move on all shards together.
+    /// Most bytes per second of the job's class, on all shards together.
     pub bandwidth_limit_bytes_per_s: Option<u64>,
-    /// Jobs of one stage run together; stages follow one another, from 0.
+    /// The stage, from 0. Jobs of one stage run together; stages follow one another.
     pub stage: u32,
-    /// Whether space is reserved (`fallocate`) before the run; of an appending job.
+    /// Whether space is reserved (`fallocate`) before the run; only for an appending job.
     pub fallocate: bool,
     /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
-    /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns of it: files are written in
+    /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns: files are written in
     /// full before the run.
     pub extent_size_hint_bytes: Option<u64>,
     /// Where each shard of a list stands in the text.
@@ -108,56 +109,57 @@ pub struct Job {
     pub(super) request_span: Span,
 }
 
-/// What the requests of a job are, and when they come: the same for a file, the load generator and a search.
+/// The requests of a job and their times: the same for a file, the load generator and a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// What the requests do.
+    /// The operation of the requests.
     pub kind: JobKind,
-    /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight. 0 only in a `cpu` job whose
-    /// file has io_tester's slip: the job does nothing.
+    /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight. 0 only in a `cpu` job
+    /// with io_tester's misspelling, which does nothing.
     pub parallelism: u32,
     /// Requests (or batches) per second of *each fiber*, 1 to [`MAX_REQUESTS_PER_S`]; `None` is a closed loop: the next
     /// request follows the completion of the last.
     pub requests_per_s_per_fiber: Option<f64>,
-    /// Requests (or batches) a second of all fibers of a shard together, whichever of them is free; above 0. Excludes
-    /// `requests_per_s_per_fiber`.
+    /// Requests (or batches) per second of all fibers of a shard together, above 0; any free fiber sends the next one.
+    /// Excludes `requests_per_s_per_fiber`.
     pub requests_per_s_per_shard: Option<f64>,
-    /// How the times between requests are distributed; only with a request rate.
+    /// Distribution of the times between requests; only with a request rate.
     pub pause_distribution: PauseDistribution,
     /// Requests issued together at each tick, 1 to [`MAX_BATCH`]; 1 without a request rate.
     pub batch: u32,
     /// The job ends once *more* requests than this were made on a shard, as in io_tester; `None` is no limit.
     pub limit_requests: Option<u32>,
-    /// The job ends once so many bytes were asked for on a shard.
+    /// The job ends once this many bytes were requested on a shard; `None` is no limit.
     pub limit_bytes: Option<u64>,
     /// The length of a request: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
     pub request_bytes: u32,
-    /// Lengths of requests and how often each comes; empty: all have `request_bytes`, which is otherwise the longest.
+    /// Lengths of requests and how often each comes. If empty, all have `request_bytes`, which is otherwise the
+    /// longest.
     pub sizes: Vec<SizeShare>,
-    /// Which positions random requests take.
+    /// The positions of random requests.
     pub access: Access,
-    /// What is written.
+    /// The contents of writes.
     pub content: Content,
-    /// Whether blocks carry a stamp that is checked when they are read: torn, stale and misdirected blocks are found.
+    /// Whether blocks carry a stamp that is checked at each read, to find torn, stale and misdirected blocks.
     pub verify: bool,
-    /// After so many writes of a fiber comes a flush that it waits for; 0: never.
+    /// Writes of a fiber before a flush, which the fiber waits for; 0: never.
     pub flush_every: u32,
     /// Whether that flush is an `fdatasync` instead of an `fsync`.
     pub flush_data_only: bool,
-    /// The pause after each request, or between active phases if `think_after_ns` is not 0; up to one day. 0 with a rate.
+    /// Pause after each request, or between active phases if `think_after_ns` is not 0; at most one day. 0 with a rate.
     pub think_time_ns: u64,
-    /// The length of an active phase, up to one day; 0 means that the job pauses after each request.
+    /// Length of an active phase, at most one day; 0: the job pauses after each request.
     pub think_after_ns: u64,
     /// Segments of a vectored request, 1 to [`MAX_IOV_COUNT`]; `None` is the plain interface.
     pub iov_count: Option<u32>,
-    /// The job begins so long after the run (or its stage).
+    /// Time from the begin of the run (or of the stage) to that of the job.
     pub start_delay_ns: u64,
-    /// Its fibers begin evenly spread over this time.
+    /// Time over which the begins of its fibers are evenly spread.
     pub ramp_up_ns: u64,
 }
 
 impl Shape {
-    /// Requests each of which follows the completion of the one before, and nothing else.
+    /// Returns a shape in which each request follows the completion of the one before, and nothing else is set.
     #[must_use]
     pub fn closed_loop(kind: JobKind, request_bytes: u32, parallelism: u32) -> Shape {
         Shape {
@@ -184,7 +186,7 @@ impl Shape {
         }
     }
 
-    /// Whether requests come at a rate, whatever comes back.
+    /// Returns whether requests come at a rate, regardless of completions.
     #[must_use]
     pub fn has_rate(&self) -> bool {
         self.requests_per_s_per_fiber.is_some() || self.requests_per_s_per_shard.is_some()
@@ -205,12 +207,12 @@ impl DerefMut for Job {
     }
 }
 
-/// What the requests of a job do.
+/// The operation of a job's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Reads one after the other, from the start again at the end.
+    /// Reads sequentially, from the start again at the end.
     SeqRead,
-    /// Writes one after the other over existing data, from the start again at the end.
+    /// Writes sequentially over existing data, from the start again at the end.
     Overwrite,
     /// Reads at uniformly distributed positions.
     RandRead,
@@ -223,21 +225,21 @@ pub enum JobKind {
         /// Reads in a hundred requests, 0 to 100.
         read_pct: u8,
     },
-    /// Reads and writes one after the other over existing data.
+    /// Reads and writes sequentially over existing data.
     SeqMixed {
         /// Reads in a hundred requests, 0 to 100.
         read_pct: u8,
     },
-    /// Flushes, one after the other.
+    /// Flushes, one after another.
     Flush,
-    /// Gives ranges of existing data back to the disk, one after the other.
+    /// Discards ranges of existing data, one after another.
     Discard,
-    /// Removes files that were made before the run, through the helper thread of the shard.
+    /// Removes files that were created before the run, through the helper thread of the shard.
     Unlink {
         /// Files on each shard, 1 to [`MAX_FILES`]; each has an equal part of the shard's data, rounded up to 1 MiB.
         files: u32,
     },
-    /// No requests: slices of CPU work on the shard's thread.
+    /// Sends no requests: slices of CPU work on the shard's thread.
     Cpu {
         /// Length of a slice in nanoseconds, at least 1.
         execution_ns: u64,
@@ -245,7 +247,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// The `type` in a job file.
+    /// Returns the `type` in a job file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -263,7 +265,7 @@ impl JobKind {
         }
     }
 
-    /// Whether the job changes data.
+    /// Returns whether the requests change data.
     #[must_use]
     pub fn is_write(self) -> bool {
         match self {
@@ -273,32 +275,32 @@ impl JobKind {
         }
     }
 
-    /// Whether requests go to a file that was filled before.
+    /// Returns whether requests go to a file that was filled before the run.
     #[must_use]
     pub fn has_data(self) -> bool {
         !matches!(self, Self::Append | Self::Unlink { .. } | Self::Cpu { .. })
     }
 }
 
-/// A length of requests, and how often it comes.
+/// A length of requests and its frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeShare {
     /// Length in bytes: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
     pub bytes: u32,
-    /// Requests in a hundred, above 0; all of a job make 100.
+    /// Requests in a hundred, above 0; those of a job sum to 100.
     pub percent: f64,
 }
 
-/// Which positions random requests take.
+/// The positions of random requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Access {
-    /// All alike.
+    /// All positions are equally frequent.
     #[default]
     Uniform,
-    /// The n-th most popular position comes 1 / n^theta times as often as the first; popular ones are spread over the
-    /// file.
+    /// The n-th most popular position comes 1 / n^theta times as often as the first; popular positions are spread over
+    /// the file.
     Zipf {
-        /// Above 0, at most 10; 1 itself is taken too.
+        /// The exponent, above 0, at most 10; 1 itself is allowed.
         theta: f64,
     },
     /// A part of the requests goes to a part of the data.
@@ -310,7 +312,7 @@ pub enum Access {
     },
     /// Pareto: 80 % of the requests go to 20 % of the data with h = 0.2 (fio's definition).
     Pareto {
-        /// Above 0, below 1.
+        /// The parameter, above 0, below 1.
         h: f64,
     },
     /// A bell curve around the middle of the data.
@@ -322,31 +324,31 @@ pub enum Access {
     Zoned(Vec<(f64, f64)>),
 }
 
-/// What is written.
+/// The contents of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// How much a compressor can save, in per cent of the bytes, 0 to 100.
+    /// Part of the bytes that a compressor can save, in per cent, 0 to 100.
     pub compressible_pct: u8,
 }
 
 impl Default for Content {
-    /// Data that does not compress.
+    /// Returns data that does not compress.
     fn default() -> Content {
         Content { compressible_pct: 0 }
     }
 }
 
-/// Where a job runs.
+/// The shards of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardSet {
-    /// On every shard.
+    /// Every shard.
     All,
-    /// On these shards: at least one, none twice, in the order of the file.
+    /// These shards: at least one, none twice, in the order of the file.
     List(Vec<u32>),
 }
 
 impl ShardSet {
-    /// Whether the job runs on `shard`.
+    /// Returns whether the job runs on `shard`.
     #[must_use]
     pub fn contains(&self, shard: u32) -> bool {
         match self {
@@ -359,19 +361,20 @@ impl ShardSet {
 /// The class whose share of the disk a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobClass {
-    /// A class of its own, called like the job (`default`: the class that is always there), with 1 to [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
+    /// A class of its own, called like the job (`default`: the class that always exists), with 1 to
+    /// [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
     Own {
         /// The weight of the class.
         shares: u32,
     },
-    /// The class of this name: a class of the groups file, or that of another job.
+    /// The class of this name, from the groups file or of another job.
     Joined(String),
 }
 
-/// How the times between the requests of a job with a request rate are distributed.
+/// The distribution of the times between requests, for a job with a request rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PauseDistribution {
-    /// All the same.
+    /// All times are equal.
     #[default]
     Uniform,
     /// Exponentially distributed, so that the requests are a Poisson process.
@@ -412,7 +415,7 @@ impl JobFile {
 }
 
 impl Job {
-    /// A job in a class of its own on all shards, of which nothing else is said.
+    /// Returns a job with default settings, in a class of its own on all shards.
     pub(super) fn new(name: &str, shape: Shape, shares: u32) -> Job {
         Job {
             name: name.to_owned(),
@@ -431,8 +434,8 @@ impl Job {
         }
     }
 
-    /// The bytes of data that the job has on each of `shard_count` shards (0 is taken for 1): `data_size` divided by
-    /// the number of shards of the run and rounded up to 1 MiB; by default 1 GiB, and 0 for `append`.
+    /// Returns the bytes of data that the job has on each of `shard_count` shards (0 counts as 1): `data_size` divided
+    /// by the number of shards of the run and rounded up to 1 MiB; by default 1 GiB, and 0 for `append`.
     #[must_use]
     pub fn bytes_per_shard(&self, shard_count: u32) -> u64 {
         match self.data_size_bytes {

@@ -1,16 +1,16 @@
-//! The configuration files of the commands: read, checked, and refused with a reason.
+//! The configuration files of the commands: read, checked, or refused with a reason.
 //!
-//! **Why.** Plimsoll reads the files that users of Seastar already have. A file that is read wrongly costs days, so
-//! everything that is not understood is refused, with the line and the remedy, instead of being ignored.
+//! **Why.** Plimsoll reads the files that users of Seastar already have. A misread file costs days, so the readers
+//! refuse everything they do not understand, with the line and the remedy, instead of ignoring it.
 //!
-//! **How.** The crate `plimsoll-properties` turns text into a tree of nodes that know their place ([`yaml`]), reads typed
-//! values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. One module
-//! per format builds on it here: [`jobs`] with its [`job_reader`], [`fio`], [`sched_groups`], [`run_rules`], [`disk`] and [`scenario`];
-//! [`csv`] reads tables. Each reader has `parse(source_name, text, ...)`, which touches no file, and `parse_from_file(path, ...)`.
-//! [`error`] holds what they report.
+//! **How.** The crate `plimsoll-properties` turns text into a tree of nodes that know their place ([`yaml`]), reads
+//! typed values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. Each
+//! format has a module here: [`jobs`] with its [`job_reader`], [`fio`], [`sched_groups`], [`run_rules`], [`disk`] and
+//! [`scenario`]; [`csv`] reads tables. Each reader has `parse(source_name, text, ...)`, which touches no file, and
+//! `parse_from_file(path, ...)`. [`error`] holds the errors and warnings.
 //!
-//! **Limits.** A text of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not.
-//! The first error ends the reading.
+//! **Limits.** Texts of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not. The
+//! first error ends the reading.
 //!
 //! **Example.**
 //!
@@ -42,7 +42,7 @@ pub mod setup;
 
 pub use plimsoll_properties::{Code, ConfigError, Diagnostic, Severity, error, fields, io_properties, yaml};
 
-/// The name among `names` that `name` was probably meant to be.
+/// Returns the name among `names` that `name` was probably meant to be.
 #[must_use]
 pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     fields::closest(name, names.iter().copied())

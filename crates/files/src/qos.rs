@@ -3,8 +3,8 @@
 //! **Why.** The same keys stand in a scheduling-groups file, in the classes of a scenario, and in an action that
 //! changes a class while it runs.
 //!
-//! **How.** Plain figures a second for operations; bytes with binary suffixes; times with their unit. A latency target
-//! is a time and a percentile: `2ms p99`.
+//! **How.** Operations are plain numbers per second, bytes have binary suffixes, times have units. A latency target is
+//! a time and a percentile: `2ms p99`.
 //!
 //! **Limits.** Figures from 1 to 10^15: a limit of 0 would admit nothing, and is refused.
 //!
@@ -17,7 +17,7 @@ use super::error::{Code, ConfigError};
 use super::fields::{Field, Fields};
 use super::io_properties::MAX_FIGURE;
 
-/// The keys of a map: its own, and those that [`read`] looks at.
+/// Returns the keys of a map: its own, and those that [`read`] uses.
 macro_rules! with_qos_keys {
     ($($own:literal),*) => {
         &[
@@ -29,15 +29,16 @@ macro_rules! with_qos_keys {
 }
 pub(crate) use with_qos_keys;
 
-/// The keys that [`read`] looks at.
+/// The keys that [`read`] uses.
 pub(crate) const KEYS: &[&str] = with_qos_keys!();
 
-/// The quality of service that the keys of a map ask for; the default where there are none.
+/// Reads the quality of service that the keys of a map ask for; missing keys leave the default.
 pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
     let figure = |key, parse, unit| fields.optional(key, |field| field.figure(parse, 1..=MAX_FIGURE, unit));
     let iops = |key| figure(key, parse_count, "operations a second; remove the key for none");
     let bandwidth = |key| figure(key, parse_rate_bytes_per_s, "bytes a second; remove the key for none");
     let rate = |figure: Option<u64>| figure.map_or(Rate::Unlimited, Rate::per_second);
+
     Ok(Qos {
         limits: Limits {
             iops: rate(iops("limit_iops")?),
@@ -58,7 +59,7 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
     })
 }
 
-/// `2ms p99`.
+/// Reads a target such as `2ms p99`.
 fn target(field: &Field<'_>) -> Result<LatencyTarget, ConfigError> {
     let text = field.text()?;
     let help = "write a time and a percentile, such as `2ms p99` or `500us p99.9`";

@@ -1,18 +1,18 @@
-//! Reads what `rbd bench` of Ceph prints, to set it beside our own runs.
+//! Reads the output of `rbd bench` of Ceph, for comparison with our own runs.
 //!
 //! # Why
-//! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not say
-//! how much a device can still do. Whoever did that keeps the terminal's text.
+//! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not show
+//! how much a device can still do. People keep the terminal's text of such runs.
 //!
 //! # How it works
-//! Any text may be around the runs. A run begins with a line `bench  type write io_size 8192 ...` (or, in a text cut at
-//! its top, with the table's head), goes on with lines of the table `SEC OPS OPS/SEC BYTES/SEC`, and ends with
-//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates come as numbers (older versions: bytes)
-//! or with a unit, binary as Ceph means it.
+//! Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the top is cut
+//! off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a line
+//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or
+//! have a unit, which is binary.
 //!
 //! # Limits
-//! A run without its last line counts as cut off: it has a table and no summary. Lines that look like a row and hold no
-//! numbers are refused with their number.
+//! A run without its last line counts as cut off: it has a table and no summary. A line that looks like a row but holds
+//! no numbers is an error with its line number.
 //!
 //! # Example
 //! ```
@@ -29,23 +29,23 @@
 
 use serde::Serialize;
 
-/// The most lines of a table that are kept of one run: a day of seconds.
+/// Most lines of a table that are kept of one run: a day of seconds.
 const SECONDS_MAX: usize = 86_400;
 
 /// One run of `rbd bench`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RbdRun {
-    /// `write`, `read` or `rw`; empty where the text does not say.
+    /// `write`, `read` or `rw`; empty if the text does not say.
     pub io_type: String,
     /// Length of a request in bytes.
     pub io_size_bytes: Option<u64>,
-    /// Requests under way.
+    /// Requests in flight.
     pub io_threads: Option<u64>,
     /// `sequential`, `random` or `full sequential`.
     pub pattern: String,
-    /// The table, a line a second.
+    /// The table, one line per second.
     pub seconds: Vec<RbdSecond>,
-    /// The last line; nothing where the run was cut off.
+    /// The last line; `None` if the run was cut off.
     pub summary: Option<RbdSummary>,
 }
 
@@ -56,9 +56,9 @@ pub struct RbdSecond {
     pub second: f64,
     /// Requests so far.
     pub ops: u64,
-    /// Requests a second, as averaged by the tool over the last seconds.
+    /// Requests per second, as the tool averages them over the last seconds.
     pub ops_per_s: f64,
-    /// Bytes a second, as averaged by the tool over the last seconds.
+    /// Bytes per second, as the tool averages them over the last seconds.
     pub bytes_per_s: f64,
 }
 
@@ -69,24 +69,24 @@ pub struct RbdSummary {
     pub elapsed_s: f64,
     /// Requests in all.
     pub ops: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub ops_per_s: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
 }
 
 /// A text that is no output of `rbd bench`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RbdError {
-    /// No run in it.
+    /// The text has no run.
     #[error("no output of `rbd bench` in it: expected lines such as `elapsed: 10 ops: 1048576 ops/sec: 100360 ...`")]
     Empty,
-    /// A line that begins like one of ours.
+    /// A line begins like one of a run, but cannot be read.
     #[error("line {line}: {reason}")]
     Line {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }
@@ -94,12 +94,13 @@ pub enum RbdError {
 /// Reads all runs of a text, in order.
 ///
 /// # Errors
-/// No run, or a line that begins like one and is not understood.
+/// [`RbdError::Empty`] without a run, [`RbdError::Line`] for a line that begins like one and cannot be read.
 pub fn parse(text: &str) -> Result<Vec<RbdRun>, RbdError> {
     let mut runs: Vec<RbdRun> = Vec::new();
     // Whether the next lines are rows of the last run.
     let mut in_table = false;
     let mut is_begun = false;
+
     for (at, line) in text.lines().enumerate() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let bad = |reason: String| RbdError::Line { line: at + 1, reason };
@@ -131,10 +132,11 @@ pub fn parse(text: &str) -> Result<Vec<RbdRun>, RbdError> {
             _ => in_table = in_table && words.is_empty(),
         }
     }
+
     if runs.is_empty() { Err(RbdError::Empty) } else { Ok(runs) }
 }
 
-/// `write io_size 8192 io_threads 16 bytes 8589934592 pattern sequential`, after `bench type`.
+/// Reads `write io_size 8192 io_threads 16 bytes 8589934592 pattern sequential`, which follows `bench type`.
 fn header(words: &[&str]) -> Result<RbdRun, String> {
     let (io_type, rest) = words.split_first().ok_or("it ends before the type")?;
     let after = |key: &str| rest.iter().position(|word| *word == key).and_then(|at| rest.get(at + 1..));
@@ -175,7 +177,7 @@ fn summary(words: &[&str]) -> Result<RbdSummary, String> {
     })
 }
 
-/// A number, or a number and its unit: `848494964.12`, `784 MiB/s`, `1.2 GiB/s`.
+/// Reads a number with or without a unit: `848494964.12`, `784 MiB/s`, `1.2 GiB/s`.
 fn bytes_per_s(words: &[&str]) -> Result<f64, String> {
     let number = figure(words.first().ok_or("it ends before the bytes per second")?)?;
     let factor: u64 = match words.get(1).copied() {
@@ -247,7 +249,8 @@ bench  type read io_size 4096 io_threads 8 bytes 1 pattern random
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        // A summary alone is a run; one run's summary does not go to another.
+
+        // A summary alone is a run; a second summary belongs to a second run.
         let one = "elapsed: 1 ops: 2 ops/sec: 3 bytes/sec: 4\n";
         assert_eq!(parse(&one.repeat(2)).unwrap().len(), 2);
     }

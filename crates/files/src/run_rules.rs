@@ -1,15 +1,15 @@
-//! The rules of `plimsoll run`: which calls of a program belong to which class.
+//! The rules of `plimsoll run`: they assign a program's calls to classes.
 //!
-//! **Why.** A program that knows nothing of classes is told apart from outside: by the names of its threads, its files, and
-//! what it does with them.
+//! **Why.** A program that knows nothing of classes is told apart from outside: by the names of its threads, its files,
+//! and its operations on them.
 //!
-//! **How.** `classes:` is a list as in a scheduling-groups file ([`sched_groups`](super::sched_groups)), `rules:` a list of which
-//! the first that matches a call counts: `thread` and `path` are patterns in which `*` stands for anything, `operation` one of
-//! [`OPERATIONS`] or a list of them; what is left out matches everything. A pattern of a path with a slash is held against the
-//! whole path, one without against the last part. [`find`] takes a file or the name of a [built-in set](BUILT_IN).
+//! **How.** `classes:` is a list as in a scheduling-groups file ([`sched_groups`](super::sched_groups)). `rules:` is a
+//! list whose first match counts: `thread` and `path` are patterns in which `*` stands for anything, `operation` is one
+//! of [`OPERATIONS`] or a list of them; a missing condition matches everything. A path pattern with a slash is compared
+//! with the whole path, one without with the last part. [`find`] takes a file or a [built-in set](BUILT_IN) by name.
 //!
-//! **Limits.** At most [`MAX_RULES`] rules and [`MAX_CLASSES`] classes, `default` included, which is the class of what no rule
-//! matches. Linux cuts names of threads to 15 bytes.
+//! **Limits.** At most [`MAX_RULES`] rules and [`MAX_CLASSES`] classes, `default` included, which is the class of calls
+//! that no rule matches. Linux cuts names of threads to 15 bytes.
 //!
 //! **Example.**
 //!
@@ -35,13 +35,13 @@ use super::fields::{Field, Fields, Schema};
 use super::sched_groups::{SchedGroups, read_entries};
 use super::yaml;
 
-/// Rules at the most.
+/// Most rules.
 pub const MAX_RULES: usize = 63;
-/// Classes and groups at the most, with `default`.
+/// Most classes and groups, `default` included.
 pub const MAX_CLASSES: usize = 64;
-/// What a call can do.
+/// The operations of calls.
 pub const OPERATIONS: [&str; 4] = ["read", "write", "sync", "allocate"];
-/// Sets that need no file, with their text.
+/// The built-in sets, with their text.
 pub const BUILT_IN: [(&str, &str); 4] = [
     ("default", include_str!("run_rules/default.yaml")),
     ("rocksdb", include_str!("run_rules/rocksdb.yaml")),
@@ -49,7 +49,7 @@ pub const BUILT_IN: [(&str, &str); 4] = [
     ("postgres", include_str!("run_rules/postgres.yaml")),
 ];
 
-/// The longest name of a thread, in bytes.
+/// Longest name of a thread in Linux, in bytes.
 const THREAD_NAME_BYTES: usize = 15;
 
 /// Checked rules.
@@ -59,9 +59,9 @@ pub struct RunRules {
     pub name: String,
     /// Classes and groups; `default` need not be among them.
     pub groups: SchedGroups,
-    /// The first that matches counts.
+    /// The rules; the first match counts.
     pub rules: Vec<RunRule>,
-    /// What does not do what it seems to.
+    /// Rules that do not do what they seem to.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -72,7 +72,7 @@ pub struct RunRule {
     pub thread: Option<String>,
     /// Pattern of the file's path.
     pub path: Option<String>,
-    /// Which of [`OPERATIONS`].
+    /// Whether the rule matches each of [`OPERATIONS`].
     pub operations: [bool; 4],
     /// The class.
     pub class: String,
@@ -97,10 +97,10 @@ impl fmt::Display for RunRule {
 const FILE: Schema<'_> = Schema { what: "a set of rules", known: &["classes", "rules"], refused: &[] };
 const RULE: Schema<'_> = Schema { what: "a rule", known: &["thread", "path", "operation", "class"], refused: &[] };
 
-/// The built-in set of that name, or else the file.
+/// Reads the built-in set of that name, or else the file.
 ///
 /// # Errors
-/// As [`parse`], and [`Code::Unreadable`].
+/// The errors of [`parse`], and [`Code::Unreadable`].
 pub fn find(name: &str) -> Result<RunRules, ConfigError> {
     match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
         Some((name, text)) => parse(name, text),
@@ -117,8 +117,8 @@ pub fn find(name: &str) -> Result<RunRules, ConfigError> {
 /// Reads the text of a rules file. `source_name` is used in messages only.
 ///
 /// # Errors
-/// With the line: what [`sched_groups`](super::sched_groups) refuses, unknown classes and operations, patterns that no thread can
-/// match, too many rules or classes.
+/// With the line: errors of [`sched_groups`](super::sched_groups), unknown classes and operations, patterns that no
+/// thread can match, too many rules or classes.
 pub fn parse(source_name: &str, text: &str) -> Result<RunRules, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
@@ -127,6 +127,7 @@ fn parse_source(source: &Source) -> Result<RunRules, ConfigError> {
     let root = yaml::parse(source)?;
     let root = Field::root(source, &root, "write `classes:` and `rules:`")?;
     let fields = Fields::read(&root, &FILE)?;
+
     let class_fields = fields.required("classes", "list the classes under `classes:`")?;
     let groups = read_entries(&class_fields.list()?)?;
     let has_default = groups.position("default").is_some();
@@ -134,11 +135,13 @@ fn parse_source(source: &Source) -> Result<RunRules, ConfigError> {
         let most = MAX_CLASSES - usize::from(!has_default);
         return Err(class_fields.error(Code::TooLarge, format!("there are at most {most} classes and groups here")));
     }
+
     let rule_fields = fields.required("rules", "list the rules under `rules:`")?;
     let entries = rule_fields.list()?;
     if entries.len() > MAX_RULES {
         return Err(rule_fields.error(Code::TooLarge, format!("there are at most {MAX_RULES} rules")));
     }
+
     let mut rules: Vec<RunRule> = Vec::new();
     let mut warnings = Vec::new();
     for entry in &entries {
@@ -150,11 +153,12 @@ fn parse_source(source: &Source) -> Result<RunRules, ConfigError> {
         }
         rules.push(rule);
     }
+
     Ok(RunRules { name: source.name().to_owned(), groups, rules, warnings })
 }
 
 impl RunRule {
-    /// Whether every call that `other` matches is matched here; only what is plain to see.
+    /// Returns whether this rule surely matches every call that `other` matches; only obvious cases count.
     fn covers(&self, other: &RunRule) -> bool {
         let covers = |mine: &Option<String>, its: &Option<String>| match mine.as_deref() {
             None | Some("*") => true,
@@ -174,6 +178,7 @@ fn read_rule(entry: &Field<'_>, groups: &SchedGroups) -> Result<RunRule, ConfigE
     if !names.contains(&class.text()?) {
         return Err(class.unknown_name("class", &names));
     }
+
     if let Some(field) = fields.get("thread") {
         let pattern = field.text()?;
         let letters = pattern.bytes().filter(|byte| *byte != b'*').count();
@@ -182,6 +187,7 @@ fn read_rule(entry: &Field<'_>, groups: &SchedGroups) -> Result<RunRule, ConfigE
             return Err(field.error(Code::OutOfRange, message).with_help("Linux cuts longer names: cut it there, too"));
         }
     }
+
     let operations = match fields.get("operation") {
         None => [true; 4],
         Some(field) => {
@@ -197,6 +203,7 @@ fn read_rule(entry: &Field<'_>, groups: &SchedGroups) -> Result<RunRule, ConfigE
             operations
         }
     };
+
     let text = |key| fields.optional(key, Field::string);
     Ok(RunRule { thread: text("thread")?, path: text("path")?, operations, class: class.string()? })
 }

@@ -1,16 +1,16 @@
 //! The scheduling-groups file: classes, groups, and their shares.
 //!
-//! **Why.** A job file names the class of each job; how classes share the disk is a matter of its own, and stays the
-//! same over many job files. The keys are those of io_tester's `--sched-groups`.
+//! **Why.** A job file names the class of each job; the classes' shares of the disk are a matter of their own, and stay
+//! the same over many job files. The keys are those of io_tester's `--sched-groups`.
 //!
-//! **How.** A list of maps with `name`, `shares` and, for a member of a group, `parent`. A name that some entry calls
-//! its parent is a group; every other name is a class that jobs can join. `default` is the class that is always there: it
-//! can be given shares, but neither a parent nor members.
+//! **How.** A list of maps with `name`, `shares` and, for a member of a group, `parent`. An entry that another entry
+//! calls its parent is a group; every other entry is a class that jobs can join. `default` is the class that always
+//! exists: it can have shares, but neither a parent nor members.
 //!
 //! Beside them stand limits (`limit_iops`, `limit_bandwidth`, each also `_read` and `_write`, with `limit_burst`), a
 //! reservation (`reservation_iops`, `reservation_bandwidth`), `latency_target` (`2ms p99`), `max_wait` and `max_delay`.
 //!
-//! **Limits.** Any number of levels up to 64 (io_tester has two). Reservations of groups have no effect, and are refused.
+//! **Limits.** At most 64 levels (io_tester has two). Reservations of groups have no effect, and are refused.
 //!
 //! **Example.**
 //!
@@ -36,40 +36,40 @@ use super::error::{Code, ConfigError, Source};
 use super::fields::{Field, Fields, Schema};
 use super::{qos, yaml};
 
-/// The most shares of a class or group. io_tester documents 1 to 1000 as useful.
+/// Most shares of a class or group. io_tester documents 1 to 1000 as useful.
 pub const MAX_SHARES: u32 = 1_000_000;
 
-/// The deepest tree of groups: a class in a group has depth 2.
+/// Most levels of the tree of groups: a class in a group has depth 2.
 pub const MAX_DEPTH: usize = 64;
 
 /// The classes and groups of a file; empty by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedGroups {
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub groups: Vec<SchedGroup>,
 }
 
 /// One entry: a class, or a group of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedGroup {
-    /// Unique in the file, not empty.
+    /// The name: unique in the file, not empty.
     pub name: String,
-    /// 1 to [`MAX_SHARES`], relative to the other children of the same parent.
+    /// Shares, 1 to [`MAX_SHARES`], relative to the other children of the same parent.
     pub shares: u32,
     /// The index of the parent in [`SchedGroups::groups`], before or after this entry; `None` at the top.
     pub parent: Option<usize>,
-    /// Limits, reservation, latency target and the like; the default asks for nothing.
+    /// Limits, reservation, latency target and so on; the default has none.
     pub qos: Qos,
 }
 
 impl SchedGroups {
-    /// The index of the entry called `name`.
+    /// Returns the index of the entry called `name`.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.groups.iter().position(|group| group.name == name)
     }
 
-    /// The names of the entries that are nobody's parent: those that jobs can join.
+    /// Returns the names of the entries without members: those that jobs can join.
     #[must_use]
     pub fn class_names(&self) -> HashSet<&str> {
         let parents: HashSet<usize> = self.groups.iter().filter_map(|group| group.parent).collect();
@@ -84,17 +84,17 @@ const GROUP: Schema =
 /// Reads the text of a scheduling-groups file. `source_name` is used in messages only.
 ///
 /// # Errors
-/// With the line: unknown, duplicate or missing keys, shares outside 1 to [`MAX_SHARES`], a name twice, an unknown
-/// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members, limits
-/// and the like that are not understood, a reservation of a group.
+/// With the line: unknown, duplicate or missing keys, shares outside 1 to [`MAX_SHARES`], a duplicate name, an unknown
+/// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members,
+/// invalid limits and targets, a reservation of a group.
 pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads a scheduling-groups file.
+/// Reads a scheduling-groups file from `path`.
 ///
 /// # Errors
-/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<SchedGroups, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
@@ -122,11 +122,13 @@ pub(super) fn read_entries(entries: &[Field<'_>]) -> Result<SchedGroups, ConfigE
         groups.push(SchedGroup { name: name.to_owned(), shares, parent: None, qos: qos::read(&fields)? });
         parent_fields.push(fields.get("parent"));
     }
+
     for (group, field) in groups.iter_mut().zip(&parent_fields) {
         if let Some(field) = field {
             group.parent = Some(parent_index(field, &index_of_name)?);
         }
     }
+
     check_depth(&groups, &parent_fields)?;
     check_default(&groups, &parent_fields, entries)?;
     check_reservations(&groups, entries)?;
@@ -141,7 +143,7 @@ fn parent_index(field: &Field<'_>, index_of_name: &HashMap<&str, usize>) -> Resu
     })
 }
 
-/// Walks from every entry to the top. A walk that is still under way after [`MAX_DEPTH`] steps is a circle or too deep.
+/// Walks from every entry to the top. A walk of more than [`MAX_DEPTH`] steps is a circle or too deep.
 fn check_depth(groups: &[SchedGroup], parent_fields: &[Option<Field<'_>>]) -> Result<(), ConfigError> {
     for (index, field) in parent_fields.iter().enumerate() {
         let Some(field) = field else { continue };
@@ -163,7 +165,7 @@ fn check_depth(groups: &[SchedGroup], parent_fields: &[Option<Field<'_>>]) -> Re
     Ok(())
 }
 
-/// The class that is always there can be given shares, and nothing else.
+/// Refuses a parent or members of `default`, the class that always exists.
 fn check_default(
     groups: &[SchedGroup],
     parent_fields: &[Option<Field<'_>>],
@@ -181,7 +183,7 @@ fn check_default(
     }
 }
 
-/// Only classes have requests to reserve for.
+/// Refuses reservations of groups: only classes have requests to reserve for.
 fn check_reservations(groups: &[SchedGroup], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     for (at, (group, entry)) in groups.iter().zip(entries).enumerate() {
         let is_group = groups.iter().any(|member| member.parent == Some(at));

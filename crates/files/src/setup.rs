@@ -1,12 +1,12 @@
-//! From what a user says of a disk (properties, mode, goal) to the disk that the library schedules.
+//! Turns a user's choices for a disk (properties, mode, goal) into the disk that the library schedules.
 //!
 //! # Why
-//! Every command that does I/O takes the same flags and files, and they must mean the same everywhere.
+//! All commands that do I/O take the same flags and files, which must mean the same everywhere.
 //!
 //! # How it works
-//! [`DiskChoice`] holds the checked flags; [`DiskChoice::setup`] finds the entry of the properties file for the storage by its
-//! device number, as Seastar does, and makes a [`DiskSetup`]. An entry that fits no storage is an error, never a silent
-//! "unlimited".
+//! [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for the storage
+//! by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the storage are an
+//! error, never a silent "unlimited".
 //!
 //! # Limits
 //! One disk: the one that holds the storage.
@@ -39,24 +39,24 @@ use crate::disk::DiskModel;
 use crate::io_properties::{DiskProperties, IoProperties};
 pub use old_defaults::ModelChoice;
 
-/// What a user says of the disk.
+/// A user's choices for the disk.
 #[derive(Clone, Debug)]
 pub struct DiskChoice {
     /// Contents of the io-properties file; `None`: the disk is unlimited, unless there is a model.
     pub properties: Option<IoProperties>,
-    /// The model of the disk that holds the storage; takes the place of properties.
+    /// The model of the disk that holds the storage; properties override it.
     pub disk: Option<DiskModel>,
-    /// Cost form, or the old defaults; these take the place of properties and of a disk.
+    /// Cost form, or the old defaults, which override properties and a disk.
     pub model: ModelChoice,
-    /// What holds requests back.
+    /// The mode in which requests are held back.
     pub mode: DiskMode,
     /// Latency goal; `None` for the default.
     pub latency_goal: Option<LatencyGoal>,
-    /// I/O queues; `None` for one a shard.
+    /// I/O queues; `None` for one per shard.
     pub num_io_queues: Option<u16>,
-    /// The closed loop; `None` for the default: on, and never more than the model promises.
+    /// The closed loop; `None` for the default: on, and never above the model.
     pub control: Option<ControlConfig>,
-    /// The part of the full throughput that the closed loop keeps; `None` for the default.
+    /// Part of the full throughput that the closed loop keeps; `None` for the default.
     pub throughput_goal: Option<f64>,
 }
 
@@ -75,13 +75,13 @@ impl Default for DiskChoice {
     }
 }
 
-/// Whether a backend works in memory alone: no file is needed, and no disk is touched.
+/// Returns whether a backend works in memory alone: it needs no file, and touches no disk.
 #[must_use]
 pub fn is_in_memory(backend: Option<BackendKind>) -> bool {
     matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
 }
 
-/// No entry of the properties is for the storage.
+/// The properties have no entry for the storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no disk of the io-properties holds {storage} (device {device}): they name {named}; add an entry whose mountpoint is on \
@@ -94,10 +94,10 @@ pub struct NoEntry {
 }
 
 impl DiskChoice {
-    /// The disk that holds `storage` (which need not exist for properties with one entry for `/dev/null`).
+    /// Returns the disk that holds `storage`. With properties, `storage` must exist.
     ///
     /// # Errors
-    /// [`NoEntry`] when there are properties, but none for this storage.
+    /// [`NoEntry`] if there are properties, but no entry for this storage.
     pub fn setup(&self, storage: &Path) -> Result<DiskSetup, NoEntry> {
         let mut config = match (self.model, &self.properties, &self.disk) {
             (ModelChoice::OldDefaults, ..) => old_defaults::disk_config(),
@@ -105,6 +105,7 @@ impl DiskChoice {
             (ModelChoice::Form(_), None, Some(disk)) => disk.config(),
             (ModelChoice::Form(_), None, None) => DiskConfig::default(),
         };
+
         if let Some(control) = self.control {
             config.control = control;
         }
@@ -114,18 +115,19 @@ impl DiskChoice {
         if let Some(goal) = self.latency_goal {
             config.latency_goal = goal;
         }
+
         Ok(DiskSetup { mode: self.mode, num_io_queues: self.num_io_queues, ..DiskSetup::new(config) })
     }
 
-    /// The entry of the properties for the disk that holds `storage`; `None` where there are no properties.
+    /// Returns the properties' entry for the disk that holds `storage`; `None` without properties.
     ///
     /// # Errors
-    /// [`NoEntry`] when there are properties, but none for this storage.
+    /// [`NoEntry`] if there are properties, but no entry for this storage.
     pub fn entry(&self, storage: &Path) -> Result<Option<&DiskProperties>, NoEntry> {
         self.properties.as_ref().map(|properties| entry_for(properties, storage)).transpose()
     }
 
-    /// Whether nothing limits what goes to the disk.
+    /// Returns whether nothing limits the requests to the disk.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         let is_known = self.properties.is_some() || self.disk.is_some() || self.model == ModelChoice::OldDefaults;
@@ -136,7 +138,7 @@ impl DiskChoice {
 /// Reads the bounds of the closed loop: `off`, or the least and largest capacity scale as `MIN:MAX`, such as `0.05:1`.
 ///
 /// # Errors
-/// Anything else, and bounds outside 0.001 to 100 or in the wrong order.
+/// `text` is neither, or bounds are outside 0.001 to 100 or in the wrong order.
 pub fn parse_capacity_scale(text: &str) -> Result<ControlConfig, UnitError> {
     let help = "write `off`, or MIN:MAX with 0.001 <= MIN <= MAX <= 100, such as 0.05:1";
     if text == "off" {

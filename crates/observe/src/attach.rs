@@ -1,15 +1,15 @@
-//! `plimsoll attach`: finding running programs, and what a user wants to change in one.
+//! `plimsoll attach`: finds running programs, and reads and applies the changes that a user asks for.
 //!
 //! # Why
-//! People say `backup.limit_iops=500`; the control socket wants a request. A name that is not there, or a word that is not
-//! a setting, must be told before anything has changed.
+//! People write `backup.limit_iops=500`; the control socket takes a request. An unknown class or setting must be
+//! reported before anything has changed.
 //!
 //! # How it works
-//! [`socket`] finds the socket of a process, [`running`] all of this user's programs. [`Setting`] is one change as text;
-//! [`apply`] checks all of them against the program's classes, then sends them one after the other.
+//! [`socket`] finds the socket of a process, [`running`] all of this user's programs. [`Setting`] is one change as
+//! text; [`apply`] checks all of them against the program's classes, then sends them one by one.
 //!
 //! # Limits
-//! Settings are not one step: if a class is removed while they are applied, those before it have been made.
+//! Settings are not applied in one step: if a class is removed meanwhile, the settings before it stay applied.
 //!
 //! # Example
 //! ```
@@ -29,14 +29,14 @@ use plimsoll_figures::units::{UnitError, parse_count, parse_rate_bytes_per_s, qu
 use plimsoll_files::closest_name;
 use serde::Serialize;
 
-/// What `plimsoll attach --format json` prints: of one program.
+/// The output of `plimsoll attach --format json` for one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttachReport<'a> {
-    /// Version of this form, 1.
+    /// Version of this form: 1.
     pub schema: u32,
-    /// Who the program is.
+    /// The program's identity and configuration.
     pub program: &'a Hello,
-    /// What is going on in it.
+    /// The program's present state.
     pub snapshot: &'a plimsoll::control::Snapshot,
 }
 
@@ -44,32 +44,32 @@ pub struct AttachReport<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// No such process.
+    /// The process does not exist.
     #[error("there is no process {0}: `plimsoll attach` without a number lists the programs that run")]
     NoProcess(u32),
-    /// The process serves no socket that this user sees.
+    /// The process serves no socket that this user can see.
     #[error(
         "process {0} is not a Plimsoll program that this user can attach to: it serves no control socket, or it is \
          another user's; `plimsoll attach` without a number lists those that can be"
     )]
     NotServed(u32),
-    /// The program has no class of that name.
+    /// The program has no class or group of this name.
     #[error("the program has no class or group {}{help}", quoted(.class))]
     UnknownClass {
-        /// What was asked for.
+        /// The name asked for.
         class: String,
-        /// What it has.
+        /// The closest name, or all names of the program.
         help: String,
     },
-    /// The program could not be reached, or said no.
+    /// The program could not be reached, or refused the request.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// The socket that `target` means: the number of a process, or the path of a socket.
+/// Returns the socket that `target` means: a process id, or the path of a socket.
 ///
 /// # Errors
-/// [`AttachError::NoProcess`] and [`AttachError::NotServed`].
+/// [`AttachError::NoProcess`], or [`AttachError::NotServed`] if the process serves no socket.
 pub fn socket(target: &str) -> Result<PathBuf, AttachError> {
     let Ok(pid) = target.parse::<u32>() else { return Ok(PathBuf::from(target)) };
     match socket_of(pid) {
@@ -79,10 +79,10 @@ pub fn socket(target: &str) -> Result<PathBuf, AttachError> {
     }
 }
 
-/// This user's running programs; those that do not answer are named in the second list, with the reason.
+/// Returns this user's running programs, and a message for each program that does not answer.
 ///
 /// # Errors
-/// When the directory of the sockets cannot be read.
+/// The directory of the sockets cannot be read.
 pub fn running() -> std::io::Result<(Vec<Hello>, Vec<String>)> {
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for (pid, path) in programs()? {
@@ -99,20 +99,20 @@ pub fn running() -> std::io::Result<(Vec<Hello>, Vec<String>)> {
 pub struct Setting {
     /// The class or group.
     pub class: String,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
-/// What changes in a class.
+/// A change to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Its shares.
+    /// New shares, at least 1.
     Shares(u32),
-    /// A limit.
+    /// New limits; those that are `None` stay as they are.
     Limits(LimitsChange),
 }
 
-/// The settings that there are.
+/// Names of all settings.
 const SETTINGS: [&str; 7] = [
     "shares",
     "limit_iops",
@@ -129,11 +129,12 @@ impl FromStr for Setting {
     fn from_str(text: &str) -> Result<Setting, UnitError> {
         let wrong = |message: String, help: String| UnitError { message, help };
         let form = "write CLASS.SETTING=VALUE, such as backup.limit_iops=500";
-        // A name may hold dots and equals signs; settings and values do not.
+        // A class name may hold dots and equals signs; settings and values do not.
         let parts = text.rsplit_once('=').and_then(|(left, value)| Some((left.rsplit_once('.')?, value)));
         let Some(((class, setting), value)) = parts.filter(|((class, _), _)| !class.is_empty()) else {
             return Err(wrong(format!("{} is not a setting", quoted(text)), form.to_owned()));
         };
+
         let limit = |parse: fn(&str) -> Result<u64, UnitError>| match value {
             "unlimited" | "none" => Ok(Some(Limit::Unlimited)),
             _ => match parse(value)? {
@@ -141,6 +142,7 @@ impl FromStr for Setting {
                 units => Ok(Some(Limit::PerSecond(units))),
             },
         };
+
         let none = LimitsChange::default();
         let limits = match setting {
             "shares" => {
@@ -170,7 +172,7 @@ impl FromStr for Setting {
 /// Reads a mode: `scheduled`, `drain`, or `depth:N`.
 ///
 /// # Errors
-/// Anything else.
+/// `text` is none of these.
 pub fn parse_mode(text: &str) -> Result<Mode, UnitError> {
     let depth = |text: &str| text.parse::<u32>().ok().filter(|depth| *depth > 0);
     match (text, text.strip_prefix("depth:").and_then(depth)) {
@@ -184,7 +186,7 @@ pub fn parse_mode(text: &str) -> Result<Mode, UnitError> {
     }
 }
 
-/// A mode as [`parse_mode`] reads it.
+/// Returns the text that [`parse_mode`] reads as `mode`.
 #[must_use]
 pub fn format_mode(mode: Mode) -> String {
     match mode {
@@ -194,10 +196,10 @@ pub fn format_mode(mode: Mode) -> String {
     }
 }
 
-/// The requests that make `settings` in a program with these classes.
+/// Returns the requests that apply `settings` to the program of `hello`.
 ///
 /// # Errors
-/// [`AttachError::UnknownClass`].
+/// [`AttachError::UnknownClass`] if a class is not in `hello`.
 pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, AttachError> {
     let names: Vec<&str> = hello.classes.iter().map(|class| class.class.as_str()).collect();
     let request = |setting: &Setting| {
@@ -217,10 +219,10 @@ pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, Att
     settings.iter().map(request).collect()
 }
 
-/// Makes all `settings`, and then lets `mode` hold the disks back, if there is one.
+/// Applies all `settings`, then sets `mode` for all disks if one is given.
 ///
 /// # Errors
-/// [`AttachError::UnknownClass`]: nothing has changed then. What the program refused.
+/// [`AttachError::UnknownClass`]: nothing has changed then. [`AttachError::Client`] if the program refuses a request.
 pub fn apply(client: &mut Client, settings: &[Setting], mode: Option<Mode>) -> Result<(), AttachError> {
     for request in requests(client.hello(), settings)? {
         client.change(&request)?;
@@ -260,6 +262,7 @@ mod tests {
             (".shares=1", Err("CLASS.SETTING=VALUE")),
             ("a.shares", Err("CLASS.SETTING=VALUE")),
         ];
+
         for (text, expected) in table {
             match (text.parse::<Setting>(), expected) {
                 (Ok(setting), Ok(change)) => assert_eq!(setting, Setting { class: "a".into(), change }, "{text}"),
@@ -289,6 +292,7 @@ mod tests {
             shares: 100,
             limits: LimitsChange::default(),
         };
+
         let hello = Hello {
             protocol: 1,
             plimsoll: "0".into(),
@@ -299,6 +303,7 @@ mod tests {
             classes: vec![class("query"), class("backup")],
             is_tracing: false,
         };
+
         let settings = ["query.shares=1", "bakup.shares=2"].map(|text| text.parse().unwrap());
         let error = requests(&hello, &settings).unwrap_err().to_string();
         assert!(error.contains("bakup") && error.contains("did you mean `backup`?"), "{error}");
@@ -307,7 +312,7 @@ mod tests {
 
     #[test]
     fn processes_without_a_socket_are_told_apart() {
-        // No process has so high a number; ours is there.
+        // 4294967295 is above the highest process id; our own process exists.
         assert!(matches!(socket("4294967295"), Err(AttachError::NoProcess(4_294_967_295))));
         let own = std::process::id();
         assert!(matches!(socket(&own.to_string()), Err(AttachError::NotServed(pid)) if pid == own));

@@ -1,11 +1,12 @@
-//! What is going on: the disks of a host, the requests of a trace, the programs that run.
+//! Observation of disks and programs: a host's disks, the requests of a trace, running programs.
 //!
 //! # Why
-//! Who asks what a disk does now, or did in a recording, measures nothing and disturbs nothing.
+//! A question about what a disk does now, or did in a recording, needs no measurement and must not disturb the disk.
 //!
 //! # How it works
-//! [`stat`] judges the disks of a host, interval by interval; [`trace`] says where the time of requests went; [`metrics`]
-//! makes Prometheus text of both; [`attach`] finds running programs and changes their limits.
+//! [`stat`] judges the disks of a host, interval by interval; [`trace`] shows where the time of requests went;
+//! [`metrics`] writes the judgements of [`stat`] as Prometheus text; [`attach`] finds running programs and changes
+//! their limits.
 //!
 //! # Limits
 //! Nothing here puts load on a disk.

@@ -1,17 +1,17 @@
-//! A host's disks as metrics: what `stat` says of an interval, for Prometheus.
+//! A host's disks as metrics: the verdicts of `stat` on one interval, for Prometheus.
 //!
 //! # Why
-//! `node_exporter` has the kernel's counters; what they mean (how much of the capacity is used, whether requests wait,
-//! whether one disk of an array does all the work) it cannot say. These metrics are the verdicts, beside `%util` for
+//! `node_exporter` exports the kernel's counters, but not their meaning: how much of the capacity is used, whether
+//! requests wait, whether one disk of an array does all the work. These metrics are the verdicts, beside `%util` for
 //! contrast.
 //!
 //! # How it works
-//! Gauges of the last interval, from [`Observed`]. What is not known has no sample, never 0. Sets of states (verdicts)
-//! have a sample for each state, 1 for the present one, as alert rules want them.
+//! All metrics are gauges of the last interval, from [`Observed`]. An unknown value has no sample, never 0. A verdict
+//! has one sample for each state, 1 for the present state and 0 for the others, as alert rules want them.
 //!
 //! # Limits
 //! A scrape sees the last interval only; short trouble between two scrapes is in the intervals' record, not here. The
-//! names do not begin as those of [`plimsoll::metrics`] do, so both texts can stand in one page.
+//! names have another prefix than those of [`plimsoll::metrics`], so both texts can share one page.
 //!
 //! # Example
 //! ```
@@ -40,7 +40,7 @@ use plimsoll::metrics::{Exposition, Kind};
 use crate::stat::groups::imbalance;
 use crate::stat::{GroupObserved, Judged, Observed, Remark, Verdict};
 
-/// The verdicts of an interval as one page, to be sent with [`plimsoll::metrics::CONTENT_TYPE`].
+/// Returns the verdicts of an interval as one page, to be sent with [`plimsoll::metrics::CONTENT_TYPE`].
 #[must_use]
 pub fn encode_host(observed: &Observed) -> String {
     let mut page = Exposition::default();
@@ -53,6 +53,7 @@ pub fn encode_host(observed: &Observed) -> String {
 fn of_interval(page: &mut Exposition, observed: &Observed) {
     page.family("plimsoll_host_interval_seconds", "Length of the interval that the figures are of.", Kind::Gauge);
     observed.duration_s.into_iter().for_each(|seconds| page.sample(&[], seconds));
+
     let help = "When that interval ended, in seconds since 1970.";
     page.family("plimsoll_host_interval_end_timestamp_seconds", help, Kind::Gauge);
     observed.end_unix_ms.into_iter().for_each(|ms| page.sample(&[], ms as f64 / 1000.0));
@@ -67,6 +68,7 @@ fn of_devices(page: &mut Exposition, devices: &[Judged]) {
             page.sample(&[("device", &name(device)), ("basis", device.capacity_basis.name())], used);
         }
     }
+
     let help = "Part of their time that requests wait (S), by direction.";
     page.family("plimsoll_disk_saturation_ratio", help, Kind::Gauge);
     for device in devices {
@@ -78,6 +80,7 @@ fn of_devices(page: &mut Exposition, devices: &[Judged]) {
             }
         }
     }
+
     let help = "Part of the time in which anything was under way, as iostat's %util; says little of parallel devices.";
     page.family("plimsoll_disk_util_ratio", help, Kind::Gauge);
     for device in devices {
@@ -85,10 +88,12 @@ fn of_devices(page: &mut Exposition, devices: &[Judged]) {
             page.sample(&[("device", &name(device))], percent / 100.0);
         }
     }
+
     page.family("plimsoll_disk_verdict", "1 for the device's state in one word, 0 for the others.", Kind::Gauge);
     for device in devices {
         verdicts(page, ("device", &name(device)), device.verdict);
     }
+
     let help = "1 for what the device's columns may make a reader believe wrongly.";
     page.family("plimsoll_disk_remark", help, Kind::Gauge);
     for device in devices {
@@ -103,6 +108,7 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     for group in groups {
         page.sample(&[("group", &group.group)], group.parts.len() as f64);
     }
+
     let help = "How many devices would do the group's work if each did an equal part.";
     page.family("plimsoll_disk_group_effective_devices", help, Kind::Gauge);
     for group in groups {
@@ -110,6 +116,7 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
             page.sample(&[("group", &group.group)], devices);
         }
     }
+
     let help = "By how much the busiest member's part of the bytes exceeds the mean part: 0 where all are equal.";
     page.family("plimsoll_disk_group_imbalance_ratio", help, Kind::Gauge);
     for group in groups {
@@ -118,6 +125,7 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
             page.sample(&[("group", &group.group)], imbalance);
         }
     }
+
     let help = "Part of the group's bytes that the member moved.";
     page.family("plimsoll_disk_group_member_bytes_ratio", help, Kind::Gauge);
     for group in groups {
@@ -125,10 +133,12 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
             page.sample(&[("group", &group.group), ("device", &part.device)], part.bytes_share);
         }
     }
+
     page.family("plimsoll_disk_group_verdict", "1 for the group's state in one word, 0 for the others.", Kind::Gauge);
     for group in groups {
         verdicts(page, ("group", &group.group), group.verdict);
     }
+
     let help = "1 for what else was seen of the group, such as a straggler.";
     page.family("plimsoll_disk_group_remark", help, Kind::Gauge);
     for group in groups {
@@ -138,7 +148,7 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     }
 }
 
-/// Codes of remarks, each once.
+/// Returns the codes of `remarks`, each once.
 fn codes(remarks: &[Remark]) -> BTreeSet<&'static str> {
     remarks.iter().map(|remark| remark.code).collect()
 }
@@ -172,6 +182,7 @@ mod tests {
             why: String::new(),
             remarks: vec![remark("util-misleads"), remark("util-misleads")],
         };
+
         let group = GroupObserved {
             group: "md0".to_owned(),
             parts: vec![part("sda", 0.75), part("sdb", 0.25)],
@@ -186,6 +197,7 @@ mod tests {
             effective_devices: None,
             ..group.clone()
         };
+
         Observed {
             duration_s: Some(10.0),
             end_unix_ms: Some(1_700_000_000_500),
@@ -213,6 +225,7 @@ mod tests {
             r#"plimsoll_disk_group_verdict{group="md0",verdict="imbalanced"} 1"#,
             r#"plimsoll_disk_group_remark{group="md0",code="straggler"} 1"#,
         ];
+
         for line in lines {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -1,12 +1,13 @@
-//! What is wrong with a configuration file, where, and what to do about it.
+//! Findings about a configuration file: the fault, its place, and the remedy.
 //!
-//! **Why.** "bad value" without a line makes people bisect their file. Every finding of the configuration readers
-//! names the source, line, column and key, says what was expected, and how to repair it.
+//! **Why.** "bad value" without a line makes people bisect their file. Every finding of the configuration readers names
+//! the source, line, column and key, what was expected, and the repair.
 //!
-//! **How.** A [`Diagnostic`] keeps its own excerpt of the source (the line and two neighbours on each side), so it can
-//! be printed after the text is gone; `Display` does. [`ConfigError`] is a diagnostic that ends the reading; warnings are plain diagnostics.
+//! **How.** A [`Diagnostic`] keeps its own excerpt of the source (the line and two neighbours on each side), so that
+//! `Display` can print it after the text is gone. [`ConfigError`] is a diagnostic that ends the reading; warnings are
+//! plain diagnostics.
 //!
-//! **Limits.** One error per reading: the first. An excerpt with lines above 300 bytes is left out; the position stays.
+//! **Limits.** One error per reading, the first. Excerpts with lines above 300 bytes are left out; the position stays.
 //!
 //! **Example.**
 //!
@@ -28,12 +29,12 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
-/// How serious a [`Diagnostic`] is.
+/// Severity of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The file was refused.
     Error,
-    /// The file was read, and something in it does not do what it seems to.
+    /// The file was read, but something in it does not do what it seems to.
     Warning,
 }
 
@@ -47,15 +48,15 @@ pub enum Code {
     TooLarge,
     /// The text is not YAML, or uses a part of YAML that is not read (several documents, merge keys).
     Syntax,
-    /// There is nothing in the file.
+    /// The file is empty.
     Empty,
-    /// A key that no version of the format has.
+    /// A key that no version of the format knows.
     UnknownKey,
     /// A key or value of an older version of the format.
     Obsolete,
     /// A key or value of the format that is not supported yet.
     NotSupported,
-    /// A key that must be there is not.
+    /// A required key is missing.
     MissingKey,
     /// The same key twice in one map.
     DuplicateKey,
@@ -65,11 +66,11 @@ pub enum Code {
     WrongType,
     /// A value that cannot be understood.
     InvalidValue,
-    /// A value that is understood, and outside the range that makes sense.
+    /// A value that is understood, but outside its range.
     OutOfRange,
     /// A placeholder that a template should have replaced.
     Template,
-    /// Three dots where somebody left out the rest.
+    /// Three dots in the place of something left out.
     Elided,
     /// A name that refers to nothing.
     UnknownReference,
@@ -82,7 +83,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code as it is printed, such as `missing-key`.
+    /// Returns the code as it is printed, such as `missing-key`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -137,49 +138,49 @@ struct Excerpt {
 }
 
 impl Diagnostic {
-    /// Whether the file was refused.
+    /// Returns whether the file was refused.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// The kind of finding.
+    /// Returns the kind of finding.
     #[must_use]
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The name that the caller gave the text, usually a path.
+    /// Returns the name that the caller gave the text, usually a path.
     #[must_use]
     pub fn source_name(&self) -> &str {
         &self.source_name
     }
 
-    /// The line, counted from 1; `None` if the finding is about the whole file.
+    /// Returns the line, counted from 1; `None` if the finding is about the whole file.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         self.position.map(|(line, _)| line)
     }
 
-    /// The column in characters, counted from 1; `None` if the finding is about the whole file.
+    /// Returns the column in characters, counted from 1; `None` if the finding is about the whole file.
     #[must_use]
     pub fn column(&self) -> Option<usize> {
         self.position.map(|(_, column)| column)
     }
 
-    /// The path of the key, such as `disks[0].read_iops`, where there is one.
+    /// Returns the path of the key, such as `disks[0].read_iops`, if there is one.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// What is wrong, in one line.
+    /// Returns the fault, in one line.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it, in one line.
+    /// Returns the remedy, in one line.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
@@ -191,6 +192,7 @@ impl Diagnostic {
             Severity::Warning => Level::WARNING,
         };
         let title = level.primary_title(self.message.as_str()).id(self.code.as_str());
+
         let mut group = match &self.excerpt {
             Some(excerpt) => title.element(
                 Snippet::source(excerpt.text.as_str())
@@ -207,6 +209,7 @@ impl Diagnostic {
                 })
             }
         };
+
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
@@ -220,7 +223,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A configuration file was refused. Dereferences to the [`Diagnostic`] that says why.
+/// The refusal of a configuration file. Dereferences to the [`Diagnostic`] with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(Box<Diagnostic>);
 
@@ -271,17 +274,17 @@ pub type Span = Range<usize>;
 pub struct Source {
     name: Arc<str>,
     text: Arc<str>,
-    /// Where each line begins, so that a finding does not have to read the text.
+    /// Begin of each line, so that a finding need not read the text.
     line_starts: Arc<[usize]>,
 }
 
 /// Lines shown before and after the line of a finding.
 const CONTEXT_LINES: usize = 2;
-/// Excerpts with a longer line than this are not shown: they would fill the screen.
+/// Longest line of a shown excerpt; longer ones would fill the screen.
 const MAX_EXCERPT_LINE_BYTES: usize = 300;
 
 impl Source {
-    /// A text, and the name that messages give it.
+    /// Returns a text with the name that messages give it.
     pub fn new(name: &str, text: &str) -> Self {
         // A byte order mark is not part of the text, and would move every column of line 1.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -289,27 +292,27 @@ impl Source {
         Self { name: name.into(), text: text.into(), line_starts }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The name that messages give it.
+    /// Returns the name that messages give the text.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text of `span`, or nothing if there is no such text.
+    /// Returns the text of `span`; empty if there is none.
     pub fn slice(&self, span: &Span) -> &str {
         self.text.get(span.clone()).unwrap_or("")
     }
 
-    /// Line number `line`, counted from 1, with its line end; empty if there is no such line.
+    /// Returns line number `line`, counted from 1, with its line feed; empty if there is no such line.
     pub fn line(&self, line: usize) -> &str {
         self.slice(&(self.line_start(line)..self.line_start(line.saturating_add(1))))
     }
 
-    /// The line that contains the byte at `offset`.
+    /// Returns the line that contains the byte at `offset`.
     pub fn line_of(&self, offset: usize) -> &str {
         self.line(self.line_number(offset))
     }
@@ -318,12 +321,12 @@ impl Source {
         self.line_starts.partition_point(|line_start| *line_start <= offset)
     }
 
-    /// Where line number `line`, counted from 1, begins; the end of the text if there is no such line.
+    /// Returns the begin of line number `line`, counted from 1; the end of the text if there is no such line.
     pub fn line_start(&self, line: usize) -> usize {
         self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len())
     }
 
-    /// A finding about the file as a whole.
+    /// Returns a finding about the file as a whole.
     pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
         ConfigError(Box::new(Diagnostic {
             severity: Severity::Error,
@@ -337,19 +340,20 @@ impl Source {
         }))
     }
 
-    /// A finding about `span`.
+    /// Returns a finding about `span`.
     pub fn error_at(&self, span: &Span, code: Code, message: impl Into<String>) -> ConfigError {
         let mut error = self.error(code, message);
         let start = self.char_boundary(span.start);
         let end = self.char_boundary(span.end).max(start);
         let line = self.line_number(start);
         let column = self.slice(&(self.line_start(line)..start)).chars().count() + 1;
+
         error.0.position = Some((line, column));
         error.0.excerpt = self.excerpt(line, start, end);
         error
     }
 
-    /// The last character boundary at or before `offset`.
+    /// Returns the last character boundary at or before `offset`.
     fn char_boundary(&self, offset: usize) -> usize {
         let mut boundary = offset.min(self.text.len());
         while !self.text.is_char_boundary(boundary) {
@@ -358,7 +362,7 @@ impl Source {
         boundary
     }
 
-    /// The lines around line number `line`, with the part of `start..end` that lies on that line.
+    /// Returns the lines around line number `line`, with the part of `start..end` on that line.
     fn excerpt(&self, line: usize, start: usize, end: usize) -> Option<Excerpt> {
         let first_line = line.saturating_sub(CONTEXT_LINES).max(1);
         let lines = first_line..=line + CONTEXT_LINES;

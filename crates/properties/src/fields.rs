@@ -1,10 +1,10 @@
 //! Typed values from the maps of a configuration file.
 //!
-//! **Why.** Every map of every format is read the same way: known keys, keys refused by name, keys that do not exist;
-//! and every value has the same ways to be wrong. They are written once, so that all formats have the same words.
+//! **Why.** Every map of every format is read the same way: known keys, keys refused by name, unknown keys; and every
+//! value has the same ways to be wrong. The checks are written once, so that all formats use the same words.
 //!
-//! **How.** A [`Schema`] lists the keys of a kind of map. [`Fields::read`] checks a node against it and gives access
-//! by key; a [`Field`] converts one value, and knows its place and path for the errors it makes.
+//! **How.** A [`Schema`] lists the keys of a kind of map. [`Fields::read`] checks a node against it and gives access by
+//! key. A [`Field`] converts one value, and knows its place and path for errors.
 //!
 //! **Limits.** No defaults and no rules between keys: those belong to the format.
 //!
@@ -20,7 +20,7 @@ use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
 
 /// The keys of one kind of map.
 pub struct Schema<'s> {
-    /// What the map describes, with its article.
+    /// The thing that the map describes, with its article.
     pub what: &'static str,
     /// The keys that are read, unless they are among `refused`.
     pub known: &'s [&'static str],
@@ -29,13 +29,13 @@ pub struct Schema<'s> {
 }
 
 impl Schema<'_> {
-    /// Whether `key` is read.
+    /// Returns whether `key` is read.
     #[must_use]
     pub fn reads(&self, key: &str) -> bool {
         self.known.contains(&key) && self.refusal(key).is_none()
     }
 
-    /// Why `key` is refused, if it is refused by name.
+    /// Returns the refusal of `key`, if it is refused by name.
     #[must_use]
     pub fn refusal(&self, key: &str) -> Option<&'static Refused> {
         self.refused.iter().find(|refused| refused.key == key)
@@ -47,29 +47,29 @@ impl Schema<'_> {
     }
 }
 
-/// A key that exists and is refused.
+/// A key that exists but is refused.
 pub struct Refused {
     /// The key.
     pub key: &'static str,
     /// [`Code::Obsolete`] or [`Code::NotSupported`].
     pub code: Code,
-    /// What to do instead.
+    /// The advice for the user.
     pub help: &'static str,
 }
 
 impl Refused {
-    /// A key of other programs' files.
+    /// Returns the refusal of a key that is not supported.
     pub const fn not_supported(key: &'static str, help: &'static str) -> Self {
         Self { key, code: Code::NotSupported, help }
     }
 
-    /// A key that older files have.
+    /// Returns the refusal of a key of older files.
     pub const fn obsolete(key: &'static str, help: &'static str) -> Self {
         Self { key, code: Code::Obsolete, help }
     }
 }
 
-/// The longest time in a file, in nanoseconds: 30 days.
+/// Longest time in a file, in nanoseconds: 30 days.
 pub const MAX_TIME_NS: u64 = 30 * 86_400_000_000_000;
 
 /// A map whose keys have been checked.
@@ -112,9 +112,11 @@ impl<'a> Fields<'a> {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
             return Err(at_key(Code::WrongType, message).with_help(schema.keys_text()));
         };
+
         if schema.reads(key) {
             return Ok(());
         }
+
         let path = self.map.path_of(key);
         if let Some(refused) = schema.refusal(key) {
             let message = match refused.code {
@@ -123,26 +125,28 @@ impl<'a> Fields<'a> {
             };
             return Err(at_key(refused.code, message).with_help(refused.help).with_key(path));
         }
+
         if is_elided(key) || stands_for_more(value_node) && key.trim_matches('.').is_empty() {
             return Err(elided(at_key(Code::Elided, ELIDED_MESSAGE.to_owned())).with_key(path));
         }
+
         let message = format!("{} has no key {}", schema.what, quoted(key));
         let candidates = schema.known.iter().copied().chain(schema.refused.iter().map(|refused| refused.key));
         let help = did_you_mean(key, candidates).unwrap_or_else(|| schema.keys_text());
         Err(at_key(Code::UnknownKey, message).with_help(help).with_key(path))
     }
 
-    /// The value of `key`, if it is there.
+    /// Returns the value of `key`, if there is one.
     pub fn get(&self, key: &str) -> Option<Field<'a>> {
         self.map.get(key)
     }
 
-    /// The value of `key`, which must be there; `help` says what to write.
+    /// Returns the value of `key`, or an error with the advice `help`.
     pub fn required(&self, key: &str, help: &str) -> Result<Field<'a>, ConfigError> {
         self.get(key).ok_or_else(|| self.missing(key, help))
     }
 
-    /// What `read` makes of the value of `key`, if it is there.
+    /// Reads the value of `key` with `read`, if there is one.
     pub fn optional<T>(
         &self,
         key: &str,
@@ -151,7 +155,7 @@ impl<'a> Fields<'a> {
         self.get(key).map(|field| read(&field)).transpose()
     }
 
-    /// What `read` makes of the value of `key`, or `usual` where it is not there.
+    /// Reads the value of `key` with `read`; returns `usual` if there is none.
     pub fn or<T>(
         &self,
         key: &str,
@@ -161,12 +165,13 @@ impl<'a> Fields<'a> {
         self.get(key).map_or(Ok(usual), |field| read(&field))
     }
 
-    /// The error for a key that must be there and is not.
+    /// Returns the error for a required key that is missing.
     pub fn missing(&self, key: &str, help: &str) -> ConfigError {
         if let Some((_, node)) = self.entries.iter().find(|(_, node)| stands_for_more(node)) {
             return elided(self.map.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE))
                 .with_key(self.map.path_of(key));
         }
+
         let swallowed = self.entries.iter().map(|(_, node)| node).find(|node| {
             let written = self.map.source.slice(&node.span);
             written.contains('\n') && written.contains(key)
@@ -176,6 +181,7 @@ impl<'a> Fields<'a> {
             let error = self.map.source.error_at(&node.span, Code::MissingKey, message);
             return error.with_help(INDENTATION_HELP).with_key(self.map.path_of(key));
         }
+
         let message = format!("{} needs `{key}`", self.what);
         let error = self.map.source.error_at(&self.span, Code::MissingKey, message).with_key(self.map.path_of(key));
         if self.map.source.text().lines().any(|line| line.trim() == "...") {
@@ -189,7 +195,7 @@ const INDENTATION_HELP: &str = "YAML reads an indented line without a colon and 
                                 start every key of a map in the same column";
 
 impl<'a> Field<'a> {
-    /// The root of a text, which has an empty path. An empty text is refused; `help` says what belongs there.
+    /// Returns the root of a text, with an empty path. Refuses an empty text; `help` says what belongs there.
     pub fn root(source: &'a Source, node: &'a Node, help: &str) -> Result<Self, ConfigError> {
         match &node.value {
             Value::Null => Err(source.error(Code::Empty, "there is nothing in this text").with_help(help)),
@@ -200,12 +206,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// An error about this value.
+    /// Returns an error about this value.
     pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
         self.source.error_at(&self.node.span, code, message).with_key(self.path.clone())
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub fn list(&self) -> Result<Vec<Field<'a>>, ConfigError> {
         let Value::List(items) = &self.node.value else {
             return Err(self.wrong_type("a list"));
@@ -214,7 +220,7 @@ impl<'a> Field<'a> {
         Ok(items.iter().enumerate().map(field).collect())
     }
 
-    /// A single value that is not empty, as text.
+    /// Returns a single value that is not empty, as text.
     pub fn text(&self) -> Result<&'a str, ConfigError> {
         let text = self.node.scalar().ok_or_else(|| self.wrong_type("a single value"))?;
         if text.is_empty() {
@@ -237,7 +243,7 @@ impl<'a> Field<'a> {
         Ok(text)
     }
 
-    /// A value read by `parse`, inside `range`; `unit` names what is counted, such as "bytes".
+    /// Reads a value with `parse`, inside `range`; `unit` names the counted thing, such as "bytes".
     pub fn figure(
         &self,
         parse: fn(&str) -> Result<u64, UnitError>,
@@ -258,14 +264,14 @@ impl<'a> Field<'a> {
         Err(self.error(Code::OutOfRange, bound).with_help(format!("write {low} to {high} {unit}")))
     }
 
-    /// A plain whole number inside `range`.
+    /// Reads a plain whole number inside `range`.
     pub fn count(&self, range: RangeInclusive<u32>) -> Result<u32, ConfigError> {
         let range = u64::from(*range.start())..=u64::from(*range.end());
         let value = self.figure(whole_number, range, "(a plain whole number)")?;
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// A number that `holds` takes; `expected` says which ones those are, as "above 0".
+    /// Reads a number for which `holds` returns true; `expected` describes these, as "above 0".
     pub fn number(&self, holds: impl Fn(f64) -> bool, expected: &str) -> Result<f64, ConfigError> {
         let text = self.text()?;
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'));
@@ -282,7 +288,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A length of time with its unit, from `least_ns` nanoseconds to 30 days.
+    /// Reads a length of time with its unit, from `least_ns` nanoseconds to 30 days.
     pub fn time_ns(&self, least_ns: u64) -> Result<u64, ConfigError> {
         self.figure(parse_duration_ns, least_ns..=MAX_TIME_NS, "ns").map_err(|error| {
             if error.code() != Code::OutOfRange {
@@ -292,12 +298,12 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// As [`Field::text`], for whoever keeps it.
+    /// Returns the text of [`Field::text`] as an owned string.
     pub fn string(&self) -> Result<String, ConfigError> {
         self.text().map(str::to_owned)
     }
 
-    /// An error for a name that refers to nothing; `names` are those that exist.
+    /// Returns the error for a name that refers to nothing; `names` are the existing ones.
     pub fn unknown_name(&self, what: &str, names: &[&str]) -> ConfigError {
         let name = self.text().unwrap_or("");
         let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| match names {
@@ -307,12 +313,12 @@ impl<'a> Field<'a> {
         self.error(Code::UnknownReference, format!("there is no {what} called {}", quoted(name))).with_help(help)
     }
 
-    /// The text that the value stands in.
+    /// Returns the text that contains the value.
     pub fn source(&self) -> &'a Source {
         self.source
     }
 
-    /// Whether this is a map with the key `key`.
+    /// Returns whether this is a map with the key `key`.
     pub fn has_key(&self, key: &str) -> bool {
         self.node.get(key).is_some()
     }
@@ -325,23 +331,23 @@ impl<'a> Field<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// The value of `key` of this map for an error about it, or the map itself where it is not there.
+    /// Returns the value of `key` of this map for an error about it; if there is none, the map itself.
     #[must_use]
     pub fn at(&self, key: &str) -> Self {
         self.get(key).unwrap_or_else(|| self.clone())
     }
 
-    /// Whether this is a single value.
+    /// Returns whether this is a single value.
     pub fn is_scalar(&self) -> bool {
         self.node.scalar().is_some()
     }
 
-    /// Whether this is a list.
+    /// Returns whether this is a list.
     pub fn is_list(&self) -> bool {
         matches!(self.node.value, Value::List(_))
     }
 
-    /// A truth value, in the words that YAML 1.1 readers take.
+    /// Reads a truth value, in the words of YAML 1.1.
     pub fn boolean(&self) -> Result<bool, ConfigError> {
         match self.text()?.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "y" => Ok(true),
@@ -353,7 +359,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What the word stands for, of `all` that there are; `what` says what it is, with its article.
+    /// Returns the value that `all` gives for the word; `what` names the kind of word, with its article.
     pub fn one_of<T: Copy>(&self, what: &str, all: &[(&str, T)]) -> Result<T, ConfigError> {
         let text = self.text()?;
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
@@ -361,7 +367,7 @@ impl<'a> Field<'a> {
         found.map(|(_, value)| *value).ok_or_else(|| self.not_one_of(what, &names))
     }
 
-    /// An error for a word that is none of `words`.
+    /// Returns the error for a word that is none of `words`.
     pub fn not_one_of(&self, what: &str, words: &[&str]) -> ConfigError {
         let word = self.text().unwrap_or("");
         let help = did_you_mean(word, words.iter().copied());
@@ -369,12 +375,12 @@ impl<'a> Field<'a> {
         self.error(Code::InvalidValue, format!("{} is not {what}", quoted(word))).with_help(help)
     }
 
-    /// An error about a part of this value that is no figure.
+    /// Returns an error about a part of this value that is no figure.
     pub fn unit_error(&self, error: UnitError) -> ConfigError {
         self.error(Code::InvalidValue, error.message).with_help(error.help)
     }
 
-    /// An error for a node of the wrong kind.
+    /// Returns the error for a node of the wrong kind.
     pub fn wrong_type(&self, expected: &str) -> ConfigError {
         let found = &self.node.value;
         if stands_for_more(self.node) {
@@ -403,23 +409,23 @@ fn is_elided(text: &str) -> bool {
     text == "..." || text == "\u{2026}" || text.ends_with(" ...") || text.ends_with("\n...")
 }
 
-/// Whether something was left out in the place of this value.
+/// Returns whether this value is a sign that something was left out.
 fn stands_for_more(node: &Node) -> bool {
     node.scalar().is_some_and(is_elided)
 }
 
-/// The words in quotes, with commas.
+/// Returns the words in backquotes, separated by commas.
 pub fn list_of(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The advice to write the candidate that `word` was probably meant to be.
+/// Returns advice to write the candidate that `word` was probably meant to be.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     closest(word, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
-/// The candidate that `word` was probably meant to be: at most a third of its letters differ. `-` and `_` are the same.
+/// Returns the candidate that `word` was probably meant to be: at most a third of its letters differ (`-` equals `_`).
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words cannot be a slip of a known one, and the distance takes quadratic time.
     if word.len() > 64 {

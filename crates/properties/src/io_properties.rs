@@ -1,15 +1,15 @@
-//! Seastar's io-properties.yaml: what each disk can do, in four figures.
+//! Seastar's io-properties.yaml: the capacity of each disk, in four figures.
 //!
 //! **Why.** iotune writes this file, and every Seastar application reads it; with it, Plimsoll schedules the same disk
-//! by the same figures. Seastar ignores keys that it does not know, so a misspelt one silently has no effect there;
-//! this reader refuses it.
+//! by the same figures. Seastar ignores unknown keys, so a misspelt one silently has no effect there; this reader
+//! refuses it.
 //!
-//! **How.** [`parse`] takes YAML, or JSON, or the inline form that `--io-properties` takes: they are all YAML.
-//! Figures are digits with an optional binary suffix, for operations too: `95k` is 97 280. [`write()`] prints plain
-//! integers and a `disks:` list that Seastar reads unchanged.
+//! **How.** [`parse`] takes YAML, JSON, or the inline form of `--io-properties`: all of them are YAML. Figures are
+//! digits with an optional binary suffix, for operations too: `95k` is 97 280. [`write()`] prints plain integers and a
+//! `disks:` list that Seastar reads unchanged.
 //!
 //! **Limits.** Figures from 1 to 10^15. Seastar itself takes at most eight disks; more give a warning here. Mount
-//! points are compared as text: two paths to the same device are not noticed.
+//! points are compared as text, so two paths to the same device go unnoticed.
 //!
 //! **Example.**
 //!
@@ -37,19 +37,19 @@ use super::error::{Code, ConfigError, Diagnostic, Source};
 use super::fields::{Field, Fields, Refused, Schema};
 use super::yaml;
 
-/// The largest figure that is taken for a measurement: 10^15 operations/s or bytes/s. No device comes near it; larger
-/// figures are "unlimited" in disguise.
+/// Largest figure that counts as a measurement: 10^15 operations/s or bytes/s. No device comes near it; larger figures
+/// are "unlimited" in disguise.
 pub const MAX_FIGURE: u64 = 1_000_000_000_000_000;
 
-/// The most disks that Seastar configures (`max_queues` of its reactor).
+/// Most disks that Seastar configures (`max_queues` of its reactor).
 pub const SEASTAR_MAX_DISKS: usize = 8;
 
-/// What an io-properties file says.
+/// The contents of an io-properties file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoProperties {
     /// The disks, in the order of the file; at least one after [`parse`].
     pub disks: Vec<DiskProperties>,
-    /// What the reader noticed without refusing the file.
+    /// Remarks of the reader that refuse nothing.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -66,24 +66,24 @@ pub struct DiskProperties {
     pub read_bandwidth_bytes_per_s: u64,
     /// Bytes written per second, 1 to [`MAX_FIGURE`].
     pub write_bandwidth_bytes_per_s: u64,
-    /// The read size beyond which throughput no longer grows, at least 512 bytes; advisory.
+    /// Read size beyond which throughput no longer grows, at least 512 bytes; advisory.
     pub read_saturation_bytes: Option<u64>,
-    /// The write size beyond which throughput no longer grows, at least 512 bytes; advisory.
+    /// Write size beyond which throughput no longer grows, at least 512 bytes; advisory.
     pub write_saturation_bytes: Option<u64>,
-    /// The write alignment to use in place of the one the device reports: a power of two, 512 bytes to 1 MiB.
+    /// Write alignment that replaces the one reported by the device: a power of two, 512 bytes to 1 MiB.
     pub physical_block_bytes: Option<u64>,
     /// Whether reads and writes are limited separately, each by its full rate. Default false.
     pub duplex: bool,
-    /// Multiplies the four figures; finite and above 0. Default 1.
+    /// Factor of the four figures; finite and above 0. Default 1.
     pub rate_factor: f64,
-    /// How many times the figures the scheduler may use when the disk turns out to carry more, 1 to 100. Default 1: the figures
-    /// are a ceiling. Ours alone; Seastar ignores it. `tune` writes [`MEASURED_SCALE_MAX`], because what was measured is the
-    /// disk of a moment, and no wish.
+    /// Highest multiple of the figures that the scheduler may use if the disk turns out to carry more, 1 to 100.
+    /// Default 1: the figures are a ceiling. Ours alone; Seastar ignores it. `tune` writes [`MEASURED_SCALE_MAX`],
+    /// because a measurement shows the disk at one moment, and is no ceiling.
     pub capacity_scale_max: f64,
-    /// p of (r/R)^p + (w/W)^p = 1: how reads and writes share the disk; above 0, infinite where they do not disturb each other.
-    /// Default 1. Ours alone.
+    /// p of (r/R)^p + (w/W)^p = 1, by which reads and writes share the disk: above 0, infinite if they do not disturb
+    /// each other. Default 1. Ours alone.
     pub mix_exponent_p: f64,
-    /// How long a small read takes on the idle disk, in nanoseconds, at most a minute; 0, the default, where unknown. A disk
+    /// Latency of a small read on the idle disk, in nanoseconds, at most a minute; 0, the default, if unknown. A disk
     /// that is far away needs more in flight. Ours alone.
     pub unloaded_latency_ns: u64,
     /// Names of those of the four figures that the measurement itself doubts; readers of the file warn of them. Default
@@ -95,7 +95,7 @@ pub struct DiskProperties {
 pub const FIGURES: [&str; 4] = ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"];
 
 impl DiskProperties {
-    /// The length of the requests that the IOPS are of: 4 KiB, or a longer physical block.
+    /// Returns the request length to which the IOPS refer: 4 KiB, or a longer physical block.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         let physical_bytes = self.physical_block_bytes.and_then(|bytes| u32::try_from(bytes).ok());
@@ -103,11 +103,11 @@ impl DiskProperties {
     }
 }
 
-/// The block of an ordinary IOPS figure, in bytes: readers of io-properties take IOPS for requests of this size, unless
-/// the disk's physical block is larger.
+/// Request length of an ordinary IOPS figure, in bytes: readers of io-properties take IOPS for requests of this length,
+/// unless the disk's physical block is larger.
 pub const IOPS_BLOCK_BYTES: u32 = 4096;
 
-/// See [`DiskProperties::capacity_scale_max`].
+/// The [`DiskProperties::capacity_scale_max`] of a measured disk.
 pub const MEASURED_SCALE_MAX: f64 = 1.5;
 
 /// The keys of the file itself.
@@ -144,19 +144,19 @@ pub const DISK: Schema = Schema {
 const FIGURE_HELP: &str = "all of read_iops, read_bandwidth, write_iops and write_bandwidth are needed: measure the \
                            disk, or copy the figures of a preset";
 
-/// Reads the text of an io-properties file, or the inline form of it. `source_name` is used in messages only.
+/// Reads the text of an io-properties file, or its inline form. `source_name` is used in messages only.
 ///
 /// # Errors
-/// Everything that is not understood, with its line: unknown, obsolete, duplicate or missing keys, figures that are 0,
-/// above [`MAX_FIGURE`] or not figures, a mount point named twice, templates and abridged samples.
+/// With the line: unknown, obsolete, duplicate or missing keys, figures that are 0, above [`MAX_FIGURE`] or no figures,
+/// a mount point named twice, templates and abridged samples.
 pub fn parse(source_name: &str, text: &str) -> Result<IoProperties, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads an io-properties file.
+/// Reads an io-properties file from `path`.
 ///
 /// # Errors
-/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<IoProperties, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
@@ -170,12 +170,14 @@ fn parse_source(source: &Source) -> Result<IoProperties, ConfigError> {
     if entries.is_empty() {
         return Err(disks_field.error(Code::Empty, "there is no disk in the list").with_help(help));
     }
+
     let mut properties = IoProperties::default();
     let mut seen = HashSet::new();
     for entry in &entries {
         let disk = parse_disk(entry, &mut seen, &mut properties.warnings)?;
         properties.disks.push(disk);
     }
+
     if let Some(entry) = entries.get(SEASTAR_MAX_DISKS) {
         let message = format!("Seastar itself configures at most {SEASTAR_MAX_DISKS} disks");
         properties.warnings.push(entry.error(Code::OutOfRange, message).into_warning());
@@ -183,11 +185,11 @@ fn parse_source(source: &Source) -> Result<IoProperties, ConfigError> {
     Ok(properties)
 }
 
-/// Reads one entry of `disks`. `seen` holds the mount points of the entries before it; what is noticed without being
-/// refused goes into `warnings`.
+/// Reads one entry of `disks`. `seen` holds the mount points of the entries before it; remarks that refuse nothing are
+/// added to `warnings`.
 ///
 /// # Errors
-/// As [`parse`], for this entry.
+/// The errors of [`parse`], for this entry.
 pub fn parse_disk<'a>(
     entry: &Field<'a>,
     seen: &mut HashSet<&'a str>,
@@ -198,6 +200,7 @@ pub fn parse_disk<'a>(
     let rate_factor = fields.or("rate_factor", 1.0, parse_rate_factor)?;
     let figure = |key: &str| parse_figure(&fields.required(key, FIGURE_HELP)?, rate_factor);
     let length = |field: &Field<'_>| field.figure(parse_io_properties_figure, 512..=MAX_FIGURE, "bytes");
+
     Ok(DiskProperties {
         mountpoints,
         read_iops: figure("read_iops")?,
@@ -237,7 +240,7 @@ fn parse_doubtful(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result
     Ok(doubtful)
 }
 
-/// `mountpoints` wins over `mountpoint`, as in Seastar.
+/// Reads the mount points. `mountpoints` wins over `mountpoint`, as in Seastar.
 fn parse_mountpoints<'a>(
     fields: &Fields<'a>,
     seen: &mut HashSet<&'a str>,
@@ -260,6 +263,7 @@ fn parse_mountpoints<'a>(
         }
         None => vec![single.ok_or_else(|| fields.missing("mountpoint", "name a directory or block device"))?],
     };
+
     let mut mountpoints = Vec::with_capacity(places.len());
     for place in places {
         let path = place.text()?;
@@ -307,7 +311,7 @@ fn parse_scale_max(field: &Field<'_>) -> Result<f64, ConfigError> {
 /// Reads a mix exponent: a number above 0, or `infinite`.
 ///
 /// # Errors
-/// What is neither.
+/// The value is neither.
 pub fn mix_exponent(field: &Field<'_>) -> Result<f64, ConfigError> {
     if field.text()? == "infinite" {
         return Ok(f64::INFINITY);
@@ -318,12 +322,12 @@ pub fn mix_exponent(field: &Field<'_>) -> Result<f64, ConfigError> {
 /// Reads an unloaded latency in nanoseconds.
 ///
 /// # Errors
-/// What is no whole number up to a minute.
+/// The value is no whole number of at most a minute.
 pub fn unloaded_latency_ns(field: &Field<'_>) -> Result<u64, ConfigError> {
     field.figure(parse_count, 0..=60_000_000_000, "ns")
 }
 
-/// Writes p as [`mix_exponent`] reads it.
+/// Returns the text that [`mix_exponent`] reads as p.
 #[must_use]
 pub fn mix_exponent_text(p: f64) -> String {
     if p.is_infinite() { "infinite".to_owned() } else { p.to_string() }
@@ -338,7 +342,7 @@ fn parse_block_size(field: &Field<'_>) -> Result<u64, ConfigError> {
     Err(error.with_help("write 512, 4096, 16384 or another power of two"))
 }
 
-/// Prints disks as a file that [`parse`] and Seastar read: plain integers, no suffixes, defaults left out.
+/// Prints disks as a file that [`parse`] and Seastar read: plain integers, no suffixes, no defaults.
 #[must_use]
 pub fn write(disks: &[DiskProperties]) -> String {
     let mut text = String::from("disks:\n");
@@ -360,6 +364,7 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
             }
         }
     }
+
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "    {key}: {value}");
     };
@@ -367,6 +372,7 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
     line("read_bandwidth", disk.read_bandwidth_bytes_per_s.to_string());
     line("write_iops", disk.write_iops.to_string());
     line("write_bandwidth", disk.write_bandwidth_bytes_per_s.to_string());
+
     let optional = [
         ("read_saturation_length", disk.read_saturation_bytes),
         ("write_saturation_length", disk.write_saturation_bytes),
@@ -377,6 +383,7 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
             line(key, value.to_string());
         }
     }
+
     if disk.duplex {
         line("duplex", "true".to_owned());
     }
@@ -397,7 +404,7 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
     }
 }
 
-/// A path as a YAML scalar: plain where that is safe, else in double quotes with escapes.
+/// Returns a path as a YAML scalar: plain if that is safe, otherwise in double quotes with escapes.
 fn path_text(path: &str) -> String {
     let plain = path.starts_with('/')
         && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'_' | b'-'));

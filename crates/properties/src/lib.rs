@@ -1,17 +1,16 @@
-//! io-properties.yaml, and how text is read so that every error points at its line.
+//! io-properties.yaml, and a reader of text whose errors all point at their line.
 //!
 //! # Why
-//! The library opens disks by the file that `plimsoll tune` wrote, and the commands read the same file, more strictly and
-//! beside ten other formats. The reader stands below both, so that it stands once.
+//! The library opens disks by the file that `plimsoll tune` wrote, and the commands read the same file, more strictly
+//! and beside ten other formats. The reader lies below both, so that it exists once.
 //!
 //! # How it works
-//! [`yaml`] turns text into a tree of nodes that know their place; it is the only module that knows the YAML library.
-//! [`fields`] reads typed values from the maps of that tree, and [`error`] holds what a reader reports.
-//! [`io_properties`] is the one format that the library itself reads. The others build on the same three modules, in
-//! `plimsoll-files`.
+//! [`yaml`] turns text into a tree of nodes that know their place; no other module knows the YAML library. [`fields`]
+//! reads typed values from the maps of that tree, and [`error`] holds a reader's findings. [`io_properties`] is the one
+//! format that the library itself reads. The others build on the same three modules, in `plimsoll-files`.
 //!
 //! # Limits
-//! A text of at most 1 MiB, 16 levels and 50 000 nodes. The first error ends the reading.
+//! Texts of at most 1 MiB, 16 levels and 50 000 nodes. The first error ends the reading.
 //!
 //! # Example
 //! ```

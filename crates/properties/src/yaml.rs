@@ -1,13 +1,13 @@
-//! Text to a tree of nodes that know their place: the only module that knows the YAML library.
+//! Turns text into a tree of nodes that know their place; no other module knows the YAML library.
 //!
-//! **Why.** A YAML library that fills structures decides what a number is and which errors there are. Here it only
-//! delivers structure; what a scalar means is decided by the reader of the key, from the text as it was written.
-//! That keeps the library's leniency out (`0x10` and `1_000` are numbers to it, and not to Seastar), and the library
-//! replaceable: it is young.
+//! **Why.** A YAML library that fills structures decides what a number is and which errors exist. Here it only delivers
+//! structure; the reader of a key decides what a scalar means, from the text as written. That keeps the library's
+//! leniency out (`0x10` and `1_000` are numbers to it, and not to Seastar), and the library, which is young,
+//! replaceable.
 //!
-//! **How.** serde-saphyr drives a visitor that keeps each node with its byte span. Scalars that the library took for
-//! numbers or booleans are replaced by their source text. Its budget bounds depth and node count while it reads, so
-//! that neither nesting nor alias expansion can exhaust the stack or the memory.
+//! **How.** serde-saphyr drives a visitor that keeps each node with its byte span. Scalars that the library takes for
+//! numbers or booleans are replaced by their source text. The library's budget bounds depth and node count while it
+//! reads, so that neither nesting nor alias expansion can exhaust the stack or the memory.
 //!
 //! **Limits.** `MAX_SOURCE_BYTES`, `MAX_DEPTH`, `MAX_NODES`. One document per text. Tags have no effect.
 //!
@@ -26,30 +26,30 @@ use serde_saphyr::{Error as YamlError, Spanned};
 
 use super::error::{Code, ConfigError, Source, Span};
 
-/// The largest text that is read, in bytes.
+/// Longest text of a configuration file, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 1 << 20;
-/// The deepest nesting that is read. The formats need four levels.
+/// Most levels of nesting. The formats need four.
 pub const MAX_DEPTH: usize = 16;
-/// The most nodes that are read, aliases expanded.
+/// Most nodes, with aliases expanded.
 pub const MAX_NODES: usize = 50_000;
 
 /// A part of the text.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where it stands. For a map or list this may be only its beginning.
+    /// Place of the node. For a map or list this may be only its beginning.
     pub span: Span,
-    /// What it is.
+    /// Contents of the node.
     pub value: Value,
 }
 
 impl Node {
-    /// The single value as it is written; `None` for anything else.
+    /// Returns the single value as written; `None` for anything else.
     #[must_use]
     pub fn scalar(&self) -> Option<&str> {
         if let Value::Scalar(text) = &self.value { Some(text) } else { None }
     }
 
-    /// The value of `key`, if this is a map that has it.
+    /// Returns the value of `key`, if this is a map with that key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
         let Value::Map(entries) = &self.value else { return None };
@@ -57,21 +57,21 @@ impl Node {
     }
 }
 
-/// What a part of the text is.
+/// Contents of a node.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Nothing.
     Null,
-    /// A single value, as it is written.
+    /// A single value, as written.
     Scalar(String),
     /// A list.
     List(Vec<Node>),
-    /// Keys and values, in their order.
+    /// A map: keys and values, in their order.
     Map(Vec<(Node, Node)>),
 }
 
 impl Value {
-    /// What the node is, for "expected X, found Y".
+    /// Returns the kind of value, for "expected X, found Y".
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -96,6 +96,7 @@ pub fn read_file_up_to(path: &Path, most_bytes: usize) -> Result<Source, ConfigE
             .error(Code::Unreadable, format!("cannot read the file: {error}"))
             .with_help("check the path and its permissions")
     };
+
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
     file.take(most_bytes as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -114,7 +115,7 @@ pub fn read_file_up_to(path: &Path, most_bytes: usize) -> Result<Source, ConfigE
     }
 }
 
-/// Reads the one document of a source.
+/// Parses the one document of a source.
 pub fn parse(source: &Source) -> Result<Node, ConfigError> {
     if source.text().len() > MAX_SOURCE_BYTES {
         return Err(too_large(source, MAX_SOURCE_BYTES));
@@ -142,10 +143,10 @@ fn too_large(source: &Source, most_bytes: usize) -> ConfigError {
         .with_help("a configuration file is small; is this the right file?")
 }
 
-/// What the library delivers, before scalars are replaced by their source text.
+/// The library's output, before scalars are replaced by their source text.
 enum RawValue {
     Null,
-    /// A number or boolean, to be read from the source text.
+    /// A number or boolean; the source text replaces it.
     Inferred(String),
     Text(String),
     List(Vec<Spanned<RawValue>>),
@@ -208,7 +209,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 }
 
-/// Recursion is bounded by [`MAX_DEPTH`], which the library has enforced.
+/// Converts a raw node. [`MAX_DEPTH`], which the library has enforced, bounds the recursion.
 fn node_from(source: &Source, raw: Spanned<RawValue>) -> Node {
     let span = span_of(source, &raw.defined);
     let value = match raw.value {
@@ -226,7 +227,7 @@ fn node_from(source: &Source, raw: Spanned<RawValue>) -> Node {
     Node { span, value }
 }
 
-/// The byte span of a location. Errors of the scanner carry no byte offset; theirs is found by line and column.
+/// Returns the byte span of a location. The scanner's errors carry no byte offset; line and column give theirs.
 fn span_of(source: &Source, location: &serde_saphyr::Location) -> Span {
     let span = location.span();
     if let (Some(start), Some(len)) = (span.byte_offset(), span.byte_len()) {
@@ -241,7 +242,7 @@ fn span_of(source: &Source, location: &serde_saphyr::Location) -> Span {
     start..start.saturating_add(1)
 }
 
-/// Our words for what the library refused.
+/// Returns our message for an error of the library.
 fn explain(source: &Source, error: &YamlError) -> ConfigError {
     let full_text = error.to_string();
     let text = full_text.split(" at line ").next().unwrap_or("not YAML");
@@ -271,6 +272,7 @@ fn explain(source: &Source, error: &YamlError) -> ConfigError {
              and have a space after the colon",
         ),
     };
+
     let Some(location) = error.location().filter(|location| location.line() > 0) else {
         return source.error(code, message).with_help(help);
     };
@@ -281,7 +283,7 @@ fn explain(source: &Source, error: &YamlError) -> ConfigError {
     source.error_at(&span, code, message).with_help(help)
 }
 
-/// What to say about three dots in the place of a key or value.
+/// The message about three dots in the place of a key or value.
 pub const ELIDED_MESSAGE: &str = "something was left out here: `...` is not a value";
 
 /// Adds the advice for text that was left out.

@@ -1,15 +1,15 @@
-//! What the figures of a disk say about themselves.
+//! Relations among the figures of one disk.
 //!
-//! **Why.** Programs leave their own limits in the file: the rate at which they let requests go, the block size of the
+//! **Why.** Programs leave their own limits in the file: the rate at which they send requests, the block size of the
 //! wrong phase, the cap of the volume. Each has arithmetic of its own.
 //!
-//! **How.** One function per kind of error; each looks at one disk. The arithmetic of [`int_max`]: Seastar up to July
-//! 2025 priced a request, on a disk without figures, at 128 (1 + N) / 2^31 seconds, N its length in sectors of 512
-//! bytes, because "unlimited" was the largest 32-bit integer. So whatever the disk, 2^24 / (N + 1) requests a second
-//! went out, and 2^33 N / (N + 1) bytes.
+//! **How.** One function per kind of error; each examines one disk. The arithmetic of [`int_max`]: on a disk without
+//! figures, Seastar up to July 2025 priced a request at 128 (1 + N) / 2^31 seconds, N its length in sectors of 512
+//! bytes, because "unlimited" was the largest 32-bit integer. So on any disk it sent 2^24 / (N + 1) requests per
+//! second, and 2^33 N / (N + 1) bytes.
 //!
-//! **Limits.** Disks below [`SLOW_DISK_IOPS`] operations per second may turn, and have any relation of bytes to
-//! operations; rules about that relation leave them alone.
+//! **Limits.** Disks below [`SLOW_DISK_IOPS`] operations per second may rotate, and have any relation of bytes to
+//! operations; rules about that relation skip them.
 //!
 //! **Example.** Requests of 1 MiB: N = 2048, so 8 585 742 391 B/s; a preset with 8 585 068 032 B/s was measured there.
 
@@ -18,25 +18,25 @@ use plimsoll_figures::units::{format_count, format_throughput_decimal, parse_io_
 use super::{Finding, FindingCode, Subject};
 use crate::presets::{Figures, distance};
 
-/// Below this a disk may be one that turns, or a small network volume.
+/// Operations per second below which a disk may rotate, or be a small network volume.
 const SLOW_DISK_IOPS: u64 = 1_000;
 
 /// Bytes per second of an unlimited Seastar with endless requests.
 const INT_MAX_BYTES_PER_S: f64 = (1u64 << 33) as f64;
 /// Requests per second times (1 + sectors) of an unlimited Seastar.
 const INT_MAX_REQUEST_RATE: f64 = (1u64 << 24) as f64;
-/// Measured rates stay below the limit by this part at the most: known ones are 0.008 % to 0.024 % (bandwidth) and
-/// 0.33 % (operations) below.
+/// Largest part by which measured rates stay below the limit: known ones are 0.008 % to 0.024 % (bandwidth) and 0.33 %
+/// (operations) below.
 const BANDWIDTH_SLACK: f64 = 0.0005;
 const IOPS_SLACK: f64 = 0.005;
 
-/// Fewer bytes than this for an operation of 4 KiB is no measurement of one disk. Published figures of arrays go down
-/// to 2467, where the operations are a cloud's promise and the bytes a measurement.
+/// Fewest bytes per operation of 4 KiB that may be measured on one disk. Published figures of arrays go down to 2467,
+/// where the operations are a cloud's promise and the bytes a measurement.
 const LEAST_BYTES_PER_OPERATION: f64 = 2_048.0;
 
-/// No mount point has more than this: eight disks with four lanes of PCIe 5.0 each.
+/// Most bytes per second of any mount point: eight disks with four lanes of PCIe 5.0 each.
 const MAX_BYTES_PER_S: u64 = 8 * super::place::PCIE5_X4_BYTES_PER_S;
-/// No mount point takes more operations: the largest instances have a third of it.
+/// Most operations per second of any mount point: the largest instances have a third of it.
 const MAX_IOPS: u64 = 30_000_000;
 
 /// One direction of a disk.
@@ -69,18 +69,21 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             bytes_per_s: figures.write_bandwidth_bytes_per_s,
         },
     ];
+
     for direction in &directions {
         int_max(subject, direction, findings);
         bytes_per_operation(subject, direction, findings);
         beyond_any_disk(subject, direction, findings);
         binary_suffix(subject, direction, findings);
     }
+
     let [read, write] = &directions;
-    // Figures of no disk at all are not compared either.
+    // Figures that no disk has are not compared either.
     let is_no_disk = |direction: &Direction| direction.bytes_per_s / direction.iops.max(1) < 512;
     if !directions.iter().any(is_no_disk) {
         compare_directions(subject, read, write, findings);
     }
+
     saturation(subject, "read_saturation_length", subject.disk.properties.read_saturation_bytes, read, findings);
     saturation(subject, "write_saturation_length", subject.disk.properties.write_saturation_bytes, write, findings);
     rate_factor(subject, findings);
@@ -100,8 +103,9 @@ fn int_max(subject: &Subject<'_>, direction: &Direction, findings: &mut Vec<Find
         );
         findings.push(subject.finding(FindingCode::IntMaxRate, key, message, remedy));
     };
+
     let bandwidth = direction.bytes_per_s;
-    // 64 KiB to 4 MiB: what measuring tools use for bandwidth, and the limit for endless requests.
+    // 64 KiB to 4 MiB are the lengths with which tools measure bandwidth.
     let limit = |sectors: f64| INT_MAX_BYTES_PER_S * sectors / (sectors + 1.0);
     let hit = (7..=13)
         .rev()
@@ -111,7 +115,8 @@ fn int_max(subject: &Subject<'_>, direction: &Direction, findings: &mut Vec<Find
         let formula = format!("2^33 * {sectors} / {} B/s for {sectors} sectors of 512 bytes", sectors + 1.0);
         report(direction.bandwidth_key, bandwidth, formula);
     }
-    // A run that moved more than 2^33 bytes per second was not held back. Operations are counted in 512 bytes or 4 KiB.
+
+    // A run above 2^33 bytes per second was not held back. Operations are counted in 512 bytes or 4 KiB.
     if bandwidth as f64 > INT_MAX_BYTES_PER_S * 1.001 {
         return;
     }
@@ -144,7 +149,8 @@ fn bytes_per_operation(subject: &Subject<'_>, direction: &Direction, findings: &
         let remedy = "measure operations with blocks of 4 KiB, or correct one of the two";
         findings.push(subject.finding(FindingCode::IopsAboveBandwidth, direction.iops_key, message, remedy));
     }
-    // 256 KiB is the block with which this happened to published figures; the others would do the same.
+
+    // Published figures have this error with 256 KiB; other blocks would give the same.
     let blocks = [(262_144.0, 0.03), (131_072.0, 0.001), (524_288.0, 0.01), (1_048_576.0, 0.01)];
     let block = blocks.into_iter().find(|(size, part)| near(*size, *part)).map(|(size, _)| size / 1024.0);
     if let Some(block_kib) = block.filter(|_| direction.iops >= SLOW_DISK_IOPS) {
@@ -194,7 +200,7 @@ fn binary_suffix(subject: &Subject<'_>, direction: &Direction, findings: &mut Ve
     findings.push(subject.finding(FindingCode::BinarySuffix, direction.iops_key, message, remedy));
 }
 
-/// Whether reads and writes are the same: operations within 10 %, bytes within 3 %.
+/// Returns whether reads and writes are the same: operations within 10 %, bytes within 3 %.
 pub(super) fn is_volume_cap(figures: &Figures) -> bool {
     figures.read_iops >= SLOW_DISK_IOPS
         && distance(figures.read_iops, figures.write_iops) <= 0.10
@@ -211,6 +217,7 @@ fn compare_directions(subject: &Subject<'_>, read: &Direction, write: &Direction
         format_count(write.bytes_per_s),
         format_count(read.bytes_per_s)
     );
+
     let message_key = write.iops_key;
     if iops > 1.1 && bytes > 1.1 {
         let message = format!("{shown}: they seem to be in each other's place");

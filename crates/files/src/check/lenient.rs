@@ -1,14 +1,13 @@
-//! io-properties as they are, with all their faults: for the checker.
+//! Reads io-properties with all their faults, for the checker.
 //!
 //! **Why.** [`crate::io_properties`] refuses a file at the first fault, which is right for a program that is about to
-//! schedule by it. A checker shall tell all of them, and judge the figures all the same.
+//! schedule by it. A checker should report all faults, and judge the figures all the same.
 //!
-//! **How.** Each disk is cleaned, then read by the strict reader: unknown keys are taken out, obsolete ones are given
-//! their new names; if it is refused because of a key that is no figure, that key is taken out too. Each such step
-//! leaves a finding.
+//! **How.** Each disk is cleaned, then read by the strict reader: unknown keys are removed, obsolete ones get their new
+//! names. If the reader refuses a key that is no figure, that key is removed too. Each such step leaves a finding.
 //!
-//! **Limits.** A text that is not YAML, or in which no disk has all four figures, is an error. The message is the
-//! strict reader's.
+//! **Limits.** A text that is not YAML, or in which no disk has all four figures, is an error, with the strict reader's
+//! message.
 //!
 //! **Example.** `{mountpoint: /d, read_reqs_per_sec: 900, ...}` is read with `read_iops` = 900 and one finding.
 
@@ -25,26 +24,26 @@ use crate::yaml::{self, Node, Value};
 
 /// A file, read as far as possible.
 pub(crate) struct LenientFile {
-    /// The disks that have all four figures.
+    /// The disks with all four figures.
     pub(crate) disks: Vec<LenientDisk>,
-    /// What the strict reader, or Seastar, would not take.
+    /// What the strict reader, or Seastar, would refuse or ignore.
     pub(crate) findings: Vec<Finding>,
 }
 
 /// A disk with its four figures.
 pub(crate) struct LenientDisk {
     pub(crate) properties: DiskProperties,
-    /// Key, line and text of each single value, under the keys of today.
+    /// Key, line and text of each single value, under the present names of keys.
     values: Vec<(String, Option<usize>, String)>,
 }
 
 impl LenientDisk {
-    /// The line of `key`.
+    /// Returns the line of `key`.
     pub(crate) fn line(&self, key: &str) -> Option<usize> {
         self.value(key).and_then(|(_, line, _)| *line)
     }
 
-    /// The value of `key` as it was written.
+    /// Returns the value of `key` as written.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.value(key).map(|(_, _, text)| text.as_str())
     }
@@ -54,7 +53,7 @@ impl LenientDisk {
     }
 }
 
-/// The finding that a diagnostic of the strict reader becomes.
+/// Turns a diagnostic of the strict reader into a finding.
 fn finding_of(diagnostic: &Diagnostic, mountpoint: &str) -> Finding {
     Finding {
         code: code_text(diagnostic.code()),
@@ -66,23 +65,23 @@ fn finding_of(diagnostic: &Diagnostic, mountpoint: &str) -> Finding {
     }
 }
 
-/// A code of the reader, written as those of the other findings.
+/// Returns a code of the reader in the spelling of the other findings.
 fn code_text(code: Code) -> String {
     code.as_str().replace('-', "_")
 }
 
-/// Stands for a mount point that could not be read.
+/// Stands for a mount point that cannot be read.
 const UNKNOWN_MOUNTPOINT: &str = "?";
 
-/// Reads a file.
+/// Reads a file from `path`.
 ///
 /// # Errors
-/// It cannot be read, is not YAML, or no disk in it has all four figures.
+/// The file cannot be read, is not YAML, or no disk in it has all four figures.
 pub(crate) fn read_file(path: &Path) -> Result<LenientFile, ConfigError> {
     read_source(&yaml::read_file(path)?)
 }
 
-/// Reads a text; see [`read_file`].
+/// Reads a text as [`read_file`] does a file.
 pub(crate) fn read(source_name: &str, text: &str) -> Result<LenientFile, ConfigError> {
     read_source(&Source::new(source_name, text))
 }
@@ -91,11 +90,13 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
     let root = yaml::parse(source)?;
     let help = "write `disks:` and, below it, one `- mountpoint: ...` entry per disk";
     Field::root(source, &root, help)?;
+
     let mut file = LenientFile { disks: Vec::new(), findings: Vec::new() };
     let top = clean(source, &root, &TOP_LEVEL, "", &mut file.findings);
     for finding in &mut file.findings {
         finding.message.push_str("; Seastar refuses the whole file for it");
     }
+
     let top_field = Field::root(source, &top, help)?;
     let disks_field = Fields::read(&top_field, &TOP_LEVEL)?.required("disks", help)?;
     let entries = disks_field.list()?;
@@ -106,6 +107,7 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
             first_error.get_or_insert(error);
         }
     }
+
     if let Some(entry) = entries.get(SEASTAR_MAX_DISKS) {
         file.findings.push(Finding {
             code: FindingCode::TooManyDisks.as_str().to_owned(),
@@ -119,6 +121,7 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
             line: line_of(source, entry.node),
         });
     }
+
     match first_error {
         Some(error) if file.disks.is_empty() => Err(error),
         None if file.disks.is_empty() => {
@@ -128,11 +131,12 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
     }
 }
 
-/// Reads one disk, taking out one key after the other that the strict reader refuses and that is no figure.
+/// Reads one disk, and removes one by one the keys that the strict reader refuses and that are no figures.
 fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut LenientFile) -> Result<(), ConfigError> {
     let mountpoint = mountpoint_of(entry.node);
     let mut node = clean(source, entry.node, &DISK, &mountpoint, &mut file.findings);
     let path = format!("disks[{index}]");
+
     loop {
         let mut field = entry.clone();
         field.node = &node;
@@ -156,7 +160,7 @@ fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut Lenien
     }
 }
 
-/// Takes `key` out of a map. False if the map is nothing without it: it is a figure, or not there.
+/// Removes `key` from a map. Returns false if the disk cannot do without it (it is a figure), or it is not there.
 fn take_out(node: &mut Node, key: &str) -> bool {
     let Value::Map(entries) = &mut node.value else { return false };
     if key.ends_with("_iops") || key.ends_with("_bandwidth") {
@@ -176,7 +180,7 @@ fn take_out(node: &mut Node, key: &str) -> bool {
     entries.len() < before
 }
 
-/// A copy of a map without its unknown keys, and with the new names of obsolete ones.
+/// Returns a copy of a map without unknown keys, and with the new names of obsolete ones.
 fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, findings: &mut Vec<Finding>) -> Node {
     let Value::Map(entries) = &node.value else { return node.clone() };
     let mut kept = Vec::with_capacity(entries.len());
@@ -189,6 +193,7 @@ fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, fi
             kept.push((name.clone(), value.clone()));
             continue;
         }
+
         let line = line_of(source, name);
         let finding = |code, message: String, remedy: String| Finding {
             code: code_text(code),
@@ -206,6 +211,7 @@ fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, fi
             }
             continue;
         }
+
         let message = format!(
             "{} has no key {}: Seastar ignores unknown keys of a disk without a word",
             schema.what,
@@ -222,7 +228,7 @@ fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, fi
     Node { span: node.span.clone(), value: Value::Map(kept) }
 }
 
-/// What a key of 2018 is called today.
+/// Returns the present name of a key of 2018.
 fn new_name(obsolete: &str) -> Option<&'static str> {
     match obsolete {
         "read_reqs_per_sec" => Some("read_iops"),
@@ -233,7 +239,7 @@ fn new_name(obsolete: &str) -> Option<&'static str> {
     }
 }
 
-/// The mount points of a disk as they are written, joined as Seastar joins them; empty if there is none.
+/// Returns the mount points of a disk as written, joined as Seastar joins them; empty if there is none.
 fn mountpoint_of(node: &Node) -> String {
     let of = |key: &str| match &node.get(key)?.value {
         Value::Scalar(text) => Some(text.clone()),
@@ -251,7 +257,7 @@ fn values_of(source: &Source, node: &Node) -> Vec<(String, Option<usize>, String
     entries.iter().filter_map(value).collect()
 }
 
-/// The line of a node; of a map, the line of its first key.
+/// Returns the line of a node; of a map, the line of its first key.
 fn line_of(source: &Source, node: &Node) -> Option<usize> {
     let first = match &node.value {
         Value::Map(entries) => entries.first().map_or(node, |(name, _)| name),

@@ -1,22 +1,22 @@
-//! What is suspicious in an io-properties file: `plimsoll info --check`.
+//! Suspicious figures in an io-properties file: `plimsoll info --check`.
 //!
-//! **Why.** A wrong figure does not fail; it schedules badly, for years. Published presets have had rows that promise
-//! eight times the truth or a third of it, and measuring tools have written down their own limits in place of the
-//! disk's. Nearly all of these errors leave a trace in the figures.
+//! **Why.** A wrong figure does not fail; it schedules badly, for years. Published presets have had rows with eight
+//! times the truth or a third of it, and measuring tools have written down their own limits in place of the disk's.
+//! Nearly all of these errors leave a trace in the figures.
 //!
-//! **How.** The file is read leniently, so that all faults are told at once. Then each disk is judged
+//! **How.** The file is read leniently, so that all faults are reported at once. Then each disk is judged
 //!
 //! - alone: relations between its figures that no disk has, and figures that are limits of a program;
-//! - beside the instances of [`crate::presets`]: the one that is named, or those whose figures are nearly the same
-//!   in the reads, or in three of the four;
-//! - at its place, where the mount point exists on this machine: links, device numbers.
+//! - beside the instances of [`crate::presets`]: the named one, or those whose figures are nearly the same in the
+//!   reads, or in three of the four;
+//! - at its place, if the mount point exists on this machine: links, device numbers.
 //!
 //! A finding has a stable code, the numbers that it follows from, and a remedy. Codes of the file's reader
 //! (`unknown_key`, `obsolete`, `template` and others, with `_` for `-`) are findings too.
 //!
-//! **Limits.** Silence is no proof. Most thresholds are wide, so that an honest measurement passes: a write figure
-//! must be off by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the
-//! next cannot be seen unless the instance is named.
+//! **Limits.** Silence is no proof. Most thresholds are wide, so that an honest measurement passes: a write figure must
+//! be off by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the next
+//! shows only if the instance is named.
 //!
 //! **Example.**
 //!
@@ -43,27 +43,27 @@ use crate::ConfigError;
 use crate::presets::{Figures, Instance};
 use lenient::{LenientDisk, LenientFile};
 
-/// The version of the JSON that a [`CheckReport`] becomes.
+/// Version of the JSON form of a [`CheckReport`].
 pub const SCHEMA: u32 = 1;
 
-/// Whose figures those of a file are compared with.
+/// The figures that a file is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Beside {
-    /// Those instances of the table that are nearly the same.
+    /// The figures of the nearest instances of the table.
     #[default]
     Nearest,
-    /// The instance that the file is for.
+    /// The figures of the instance that the file is for.
     Instance(&'static Instance),
-    /// Nobody's: the disk is none of the table's.
+    /// No figures: the disk is not in the table.
     Nothing,
 }
 
-/// What a file is judged by.
+/// Options of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// Whose figures those of the file are compared with.
+    /// The figures to compare with.
     pub beside: Beside,
-    /// Where the kernel describes its devices.
+    /// The directory in which the kernel describes its devices.
     pub sys_root: PathBuf,
 }
 
@@ -73,50 +73,50 @@ impl Default for CheckOptions {
     }
 }
 
-/// Kinds of findings about figures and places. Those about the text have the code of the reader.
+/// Kinds of findings about figures and places. Findings about the text have the codes of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingCode {
-    /// The figure is the rate that a request costs when both limits are "unlimited" as 2^31 - 1.
+    /// The figure is a rate at which a scheduler sends requests whose "unlimited" is 2^31 - 1.
     IntMaxRate,
     /// Operations were counted with the blocks of the bandwidth run, or bytes with those of the operations run.
     PhasesCollapsed,
     /// An operation moves less than a sector.
     BelowSector,
-    /// More operations than the bandwidth carries at 4 KiB.
+    /// The disk would need more operations than its bandwidth carries at 4 KiB.
     IopsAboveBandwidth,
     /// A read figure is far from that of the same instances.
     ReadOutlier,
     /// A write figure is far from that of the same instances.
     WriteOutlier,
-    /// Totals were multiplied by the number of disks once more.
+    /// Totals were multiplied by the number of disks again.
     MultipliedTwice,
     /// Writes were measured in 512-byte blocks on a disk that works in 4096.
     WriteBlockSize,
-    /// Reads and writes are in each other's place.
+    /// Reads and writes are swapped.
     ReadWriteSwapped,
-    /// More writes than reads per second.
+    /// There are more writes than reads per second.
     WriteIopsAboveRead,
-    /// More than the PCIe link carries.
+    /// The figure is above what the PCIe link, or any disk, carries.
     AboveLink,
-    /// Operations with a suffix, which is binary.
+    /// Operations have a suffix, which is binary.
     BinarySuffix,
     /// The same device is configured twice.
     DuplicateDevice,
     /// Reads and writes are the same: the cap of a volume, or its burst credits.
     VolumeCap,
-    /// More disks than Seastar configures.
+    /// There are more disks than Seastar configures.
     TooManyDisks,
-    /// A saturation length at which the disk could not reach its bandwidth, or that no disk has.
+    /// The saturation length is one at which the disk could not reach its bandwidth, or that no disk has.
     SaturationLength,
-    /// A factor that makes the figures larger, or nearly nothing.
+    /// The factor makes the figures larger, or nearly nothing.
     RateFactor,
     /// The mount point is neither a directory nor a block device.
     NotADisk,
 }
 
 impl FindingCode {
-    /// The code as it is printed.
+    /// Returns the printed code.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -142,16 +142,16 @@ impl FindingCode {
     }
 }
 
-/// One thing that is suspicious.
+/// A suspicious fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind it is, stable across releases, in snake_case.
+    /// The code of its kind, stable across releases, in snake_case.
     pub code: String,
-    /// The key that it is about; of several, the first.
+    /// The key; of several, the first.
     pub key: String,
-    /// What is suspicious, with the numbers.
+    /// The fact, with the numbers.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
     /// The mount points of the disk, joined by `:`; empty if the finding is about the file.
     pub mountpoint: String,
@@ -159,19 +159,19 @@ pub struct Finding {
     pub line: Option<usize>,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The file, as it was named.
     pub file: String,
-    /// What is suspicious, by line; empty where nothing is.
+    /// The findings by line.
     pub findings: Vec<Finding>,
 }
 
 impl CheckReport {
-    /// The report as JSON, with a line end.
+    /// Returns the report as JSON, with a line feed.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
@@ -181,7 +181,7 @@ impl CheckReport {
 /// Checks a file.
 ///
 /// # Errors
-/// It cannot be read, is not YAML, or no disk in it has four figures.
+/// The file cannot be read, is not YAML, or no disk in it has all four figures.
 pub fn check_file(path: &Path, options: &CheckOptions) -> Result<CheckReport, ConfigError> {
     Ok(check(&path.display().to_string(), lenient::read_file(path)?, options))
 }
@@ -189,12 +189,12 @@ pub fn check_file(path: &Path, options: &CheckOptions) -> Result<CheckReport, Co
 /// Checks a text; `source_name` stands for the file.
 ///
 /// # Errors
-/// It is not YAML, or no disk in it has four figures.
+/// The text is not YAML, or no disk in it has all four figures.
 pub fn check_text(source_name: &str, text: &str, options: &CheckOptions) -> Result<CheckReport, ConfigError> {
     Ok(check(source_name, lenient::read(source_name, text)?, options))
 }
 
-/// A disk of the file, as the rules see it.
+/// A disk of the file, in the form that the rules take.
 struct Subject<'a> {
     disk: &'a LenientDisk,
     figures: Figures,
@@ -216,7 +216,8 @@ impl Subject<'_> {
 fn check(file_name: &str, file: LenientFile, options: &CheckOptions) -> CheckReport {
     let mut findings = file.findings;
     let subjects: Vec<Subject<'_>> = file.disks.iter().map(subject).collect();
-    // Seastar's own tests stand on /dev/null with figures that nobody measured.
+
+    // Seastar's own tests use /dev/null, with figures that were never measured.
     let is_stand_in = |subject: &&Subject<'_>| subject.disk.properties.mountpoints == ["/dev/null"];
     for subject in subjects.iter().filter(|subject| !is_stand_in(subject)) {
         figures::check(subject, &mut findings);
@@ -225,6 +226,7 @@ fn check(file_name: &str, file: LenientFile, options: &CheckOptions) -> CheckRep
         }
         place::check(subject, &options.sys_root, &mut findings);
     }
+
     place::check_duplicates(&subjects, &mut findings);
     findings.sort_by_key(|finding| finding.line.unwrap_or(0));
     CheckReport { schema: SCHEMA, file: file_name.to_owned(), findings }

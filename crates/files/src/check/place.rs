@@ -1,11 +1,11 @@
-//! A disk at its place: what this machine knows about the mount point.
+//! A disk at its place: the facts of this machine about the mount point.
 //!
-//! **Why.** Where the file is checked on the machine that it is for, the kernel knows what the disk hangs on.
+//! **Why.** On the machine that the file is for, the kernel knows the links of the disk.
 //!
-//! **How.** The mount point's device number leads to the disks below it, and each of those to its PCIe link
-//! ([`plimsoll::sys::sysfs::hardware`]). What all of them carry is the most that the figures can be.
+//! **How.** The mount point's device number leads to the disks below it, and each disk to its PCIe link
+//! ([`plimsoll::sys::sysfs::hardware`]). The links' sum bounds the figures.
 //!
-//! **Limits.** Nothing is found where the mount point does not exist here, or a disk has no link (virtual disks).
+//! **Limits.** There are no findings if the mount point does not exist here, or a disk has no link (virtual disks).
 //! Protocol overhead, some 10 %, is left out: a figure above the link is impossible, not unlikely.
 //!
 //! **Example.** PCIe 4 with four lanes: 4 * 16e9 * 128/130 / 8 = 7.88 GB/s; 14 GB/s is not from one such disk.
@@ -19,7 +19,7 @@ use plimsoll_figures::units::format_throughput_decimal;
 
 use super::{Finding, FindingCode, Subject};
 
-/// What four lanes of PCIe 5.0 carry: 4 * 32e9 * 128/130 / 8.
+/// Bytes per second of four lanes of PCIe 5.0: 4 * 32e9 * 128/130 / 8.
 pub(super) const PCIE5_X4_BYTES_PER_S: u64 = 15_753_846_153;
 
 pub(super) fn check(subject: &Subject<'_>, sys_root: &Path, findings: &mut Vec<Finding>) {
@@ -30,10 +30,12 @@ pub(super) fn check(subject: &Subject<'_>, sys_root: &Path, findings: &mut Vec<F
         let remedy = "name the directory where the disk is mounted, or its block device";
         findings.push(subject.finding(FindingCode::NotADisk, place_key(subject), message, remedy));
     }
+
     let links: Option<Vec<_>> = places.iter().map(|place| links_of(place, sys_root)).collect();
     let Some(links) = links.map(|links| links.concat()).filter(|links| !links.is_empty()) else { return };
     let link_bytes_per_s: f64 = links.iter().map(|(_, bytes_per_s)| *bytes_per_s as f64).sum();
     let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
+
     let figures = &subject.figures;
     for (key, figure) in [
         ("read_bandwidth", figures.read_bandwidth_bytes_per_s),
@@ -57,6 +59,7 @@ pub(super) fn check(subject: &Subject<'_>, sys_root: &Path, findings: &mut Vec<F
 pub(super) fn check_duplicates(subjects: &[Subject<'_>], findings: &mut Vec<Finding>) {
     let mut paths: HashMap<PathBuf, usize> = HashMap::new();
     let mut devices: HashMap<u64, (usize, &str)> = HashMap::new();
+
     for (index, subject) in subjects.iter().enumerate() {
         for place in &subject.disk.properties.mountpoints {
             let path: PathBuf = Path::new(place).components().collect();
@@ -65,7 +68,7 @@ pub(super) fn check_duplicates(subjects: &[Subject<'_>], findings: &mut Vec<Find
             let same_device = device.and_then(|device| devices.insert(device, (index, place)));
             let message = match (same_path, same_device) {
                 (true, _) => format!("{place} is configured twice"),
-                // Several paths of one entry share its queue, which does no harm.
+                // Several paths of one entry share its queue, which is harmless.
                 (false, Some((other, path))) if other != index => {
                     format!("{place} and {path} of another entry are on the same device")
                 }
@@ -82,12 +85,12 @@ fn place_key(subject: &Subject<'_>) -> &'static str {
     if subject.disk.line("mountpoints").is_some() { "mountpoints" } else { "mountpoint" }
 }
 
-/// Whether the path exists here and is nothing that can be configured.
+/// Returns whether the path exists here and is no place that can be configured.
 fn is_something_else(place: &str) -> bool {
     std::fs::metadata(place).is_ok_and(|meta| !meta.is_dir() && !meta.file_type().is_block_device())
 }
 
-/// The device behind a directory or of a block device, as Seastar tells disks apart.
+/// Returns the device of a directory, or of a block device itself: Seastar tells disks apart by it.
 fn device_number(place: &str) -> Option<u64> {
     let meta = std::fs::metadata(place).ok()?;
     match () {
@@ -97,7 +100,7 @@ fn device_number(place: &str) -> Option<u64> {
     }
 }
 
-/// Name and bytes per second of the links of the disks below a mount point; `None` if one of them is not known.
+/// Returns name and bytes per second of the links of the disks below a mount point; `None` if one is not known.
 fn links_of(place: &str, sys_root: &Path) -> Option<Vec<(String, u64)>> {
     let (major, minor) = sysfs::major_minor(device_number(place)?);
     let device = sysfs::device(sys_root, major, minor).ok()?;

@@ -1,50 +1,51 @@
 //! A disk beside the instances that it might belong to.
 //!
-//! **Why.** A figure that is possible in itself can be impossible for this disk: a third of what the same disk takes
-//! in the next larger instance, or all of it times the number of disks.
+//! **Why.** A figure that is possible in itself can be impossible for this disk: a third of that of the same disk in
+//! the next larger instance, or the total times the number of disks.
 //!
-//! **How.** A *reference* is an instance's total, or one of its disks. Relatives of the file's disk are those whose
-//! reads are both within 1 % of its reads (10 % where a write figure is within 15 %), and those that agree in three of
-//! four figures within 3 %. If there is a relative as near as the nearest with which no figure is an outlier, all is
-//! well; else the nearest one is what the finding compares with. For rows that are suspect themselves, the write
-//! operations of a disk are the median of those of their sisters with the same disks.
+//! **How.** A *reference* is an instance's total, or one of its disks. Relatives of the file's disk are references
+//! whose reads are both within 1 % of its reads (10 % if a write figure is within 15 %), and those that agree in three
+//! of four figures within 3 %. If a relative as near as the nearest has no outlier, there is no finding; otherwise the
+//! finding compares with the nearest. If a row is suspect itself, its write operations per disk are replaced by the
+//! median of its sisters with the same disks.
 //!
-//! **Limits.** Instances of other clouds may pass for relatives; that hides errors, and makes none. Factors of
-//! [`OUTLIER`] or less are not seen.
+//! **Limits.** Instances of other clouds may pass for relatives, which hides errors but makes none. Factors of at most
+//! [`OUTLIER`] are not seen.
 //!
-//! **Example.** 884 946 reads/s, 9.35 GB/s, 201 849 writes/s, 6.86 GB/s: the reads are those of i4i.12xlarge with
-//! three disks, whose sisters take 240 185 writes/s each; 720 555 are expected, and the finding is `write_outlier`.
+//! **Example.** 884 946 reads/s, 9.35 GB/s, 201 849 writes/s, 6.86 GB/s: the reads are those of i4i.12xlarge with three
+//! disks, whose sisters take 240 185 writes/s each; 720 555 are expected, and the finding is `write_outlier`.
 
 use plimsoll_figures::units::format_count;
 
 use super::{Beside, Finding, FindingCode, Subject};
 use crate::presets::{FIGURE_KEYS, Figures, Instance, SAME_FIGURE, distance, instances};
 
-/// A figure is an outlier beyond this factor, up or down: a peak of seconds is known to be 1.36 times the figure of an
-/// hour, and two releases of a tool to differ by 1.3.
+/// Factor, up or down, beyond which a figure is an outlier: a peak of seconds is known to be 1.36 times the figure of
+/// an hour, and two releases of a tool to differ by 1.3.
 const OUTLIER: f64 = 1.6;
-/// Multiplied rows agree exactly, up to roundings: nobody measured them.
+/// Largest distance of multiplied rows, which agree exactly up to roundings, since they are not measured.
 const ARITHMETIC: f64 = 0.001;
-/// References whose mean distance is no more than this above the nearest one's are as near: the same instance measured
-/// by two tools.
+/// Distance above the nearest reference's mean distance up to which references are as near: two tools measured the same
+/// instance.
 const AS_NEAR: f64 = 0.05;
-/// Both reads this near are no accident, whatever the writes are: drives of other kinds come within 10 % now and then.
+/// Distance of both reads that is no accident, whatever the writes are; drives of other kinds come within 10 % at
+/// times.
 const EQUAL: f64 = 0.01;
-/// Nor are three figures this near.
+/// Distance of three figures that is no accident.
 const CLOSE: f64 = 0.03;
-/// Reads within 10 % count where one write figure is this near too.
+/// Distance of one write figure at which reads within 10 % count.
 const SIMILAR: f64 = 0.15;
-/// Disks that say 512 where they work in 4096 lose between 30 and 60 % of their writes.
+/// Part of the writes that is left to disks that report sectors of 512 bytes and work in 4096: they lose 30 to 60 %.
 const HALF_WRITES: std::ops::RangeInclusive<f64> = 0.35..=0.72;
-/// Families whose disks report physical sectors of 512 bytes and work in 4096, by AWS's documentation.
+/// Families whose disks report physical sectors of 512 bytes and work in 4096, according to AWS's documentation.
 const MISREPORTING: [&str; 4] = ["i4i", "i7i", "i8g", "i8ge"];
-/// The sectors that those work in.
+/// The sectors in which those disks work.
 const TRUE_BLOCK_BYTES: u64 = 4_096;
 
-/// What a disk is compared with.
+/// The figures that a disk is compared with.
 struct Reference {
     instance: &'static Instance,
-    /// "all its disks", "one of its 4 disks".
+    /// Such as "all its disks" or "one of its 4 disks".
     what: String,
     figures: Figures,
 }
@@ -57,14 +58,17 @@ pub(super) fn check(subject: &Subject<'_>, beside: Beside, findings: &mut Vec<Fi
     };
     let candidates = named.map_or(instances(), std::slice::from_ref);
     let references: Vec<Reference> = candidates.iter().flat_map(references_of).collect();
+
     if let Some(finding) = multiplied_twice(subject, named.is_some(), candidates, &references) {
         findings.push(finding);
         return;
     }
+
     let relatives = references.iter().filter(|reference| named.is_some() || is_relative(subject, reference));
     let mut relatives: Vec<Relative<'_>> = relatives.map(|reference| relative(subject, reference)).collect();
     relatives.sort_by(|a, b| b.agreeing.cmp(&a.agreeing).then(a.mean_distance.total_cmp(&b.mean_distance)));
     let Some(nearest) = relatives.first() else { return };
+
     let is_near = |relative: &Relative<'_>| relative.mean_distance <= nearest.mean_distance + AS_NEAR;
     if relatives.iter().any(|relative| relative.outliers.is_empty() && (named.is_some() || is_near(relative))) {
         return;
@@ -72,14 +76,14 @@ pub(super) fn check(subject: &Subject<'_>, beside: Beside, findings: &mut Vec<Fi
     findings.extend(nearest.outliers.iter().map(|index| outlier_finding(subject, nearest.reference, *index)));
 }
 
-/// A reference, and how near it is.
+/// A reference, and its distance from the disk.
 struct Relative<'a> {
     reference: &'a Reference,
-    /// How many figures are within [`SAME_FIGURE`].
+    /// Number of figures within [`SAME_FIGURE`].
     agreeing: usize,
-    /// The mean distance of those.
+    /// Mean distance of these figures.
     mean_distance: f64,
-    /// The places of the figures that are too far off.
+    /// Places of the outliers.
     outliers: Vec<usize>,
 }
 
@@ -109,7 +113,7 @@ fn references_of(instance: &'static Instance) -> Vec<Reference> {
     references
 }
 
-/// The figures of all disks and of one, with the write operations of sisters where the row's own are suspect.
+/// Returns the figures of all disks and of one; if the row is suspect, with the write operations of its sisters.
 fn trusted(instance: &'static Instance) -> (Figures, Option<Figures>) {
     let (total, per_disk) = (instance.total(), instance.per_disk());
     let (Some(disk), Some(n_disks), Some(_)) = (per_disk, instance.n_disks, instance.suspect) else {
@@ -118,11 +122,13 @@ fn trusted(instance: &'static Instance) -> (Figures, Option<Figures>) {
     let has_same_disk = |figures: &Figures| {
         distance(figures.write_bandwidth_bytes_per_s, disk.write_bandwidth_bytes_per_s) <= SAME_FIGURE
     };
+
     let sisters = crate::presets::family(instance.name).into_iter().filter(|sister| sister.suspect.is_none());
     let sisters = sisters.filter_map(Instance::per_disk).filter(has_same_disk);
     let mut write_iops: Vec<u64> = sisters.map(|figures| figures.write_iops).collect();
     write_iops.sort_unstable();
     let write_iops = write_iops.get(write_iops.len() / 2).copied().unwrap_or(disk.write_iops);
+
     let total = Figures { write_iops: write_iops.saturating_mul(u64::from(n_disks)), ..total };
     (total, Some(Figures { write_iops, ..disk }))
 }
@@ -141,7 +147,7 @@ fn is_relative(subject: &Subject<'_>, reference: &Reference) -> bool {
     reads <= EQUAL || (reads <= SAME_FIGURE && has_similar_write) || close >= 3
 }
 
-/// The places of the figures that are too far from those of `reference`.
+/// Returns the places of the figures that are too far from those of `reference`.
 fn outliers(subject: &Subject<'_>, reference: &Reference) -> Vec<usize> {
     let distances = distances(&subject.figures, &reference.figures);
     let outlier = |(index, distance): (usize, f64)| {
@@ -151,14 +157,14 @@ fn outliers(subject: &Subject<'_>, reference: &Reference) -> Vec<usize> {
     distances.into_iter().enumerate().filter_map(outlier).collect()
 }
 
-/// The place of `write_iops` in [`FIGURE_KEYS`].
+/// Place of `write_iops` in [`FIGURE_KEYS`].
 const WRITE_IOPS: usize = 2;
 
 fn loses_half_its_writes(subject: &Subject<'_>, reference: &Reference) -> bool {
     let family = reference.instance.family();
     let part = subject.figures.write_iops as f64 / reference.figures.write_iops.max(1) as f64;
     let is_set = subject.disk.properties.physical_block_bytes.is_some_and(|bytes| bytes >= TRUE_BLOCK_BYTES);
-    // Where the bandwidth is off too, it is another disk.
+    // If the bandwidth is off too, it is another disk.
     let bandwidth = subject.figures.write_bandwidth_bytes_per_s;
     let is_same_disk = distance(bandwidth, reference.figures.write_bandwidth_bytes_per_s) <= SIMILAR;
     MISREPORTING.contains(&family.as_str()) && HALF_WRITES.contains(&part) && is_same_disk && !is_set
@@ -177,6 +183,7 @@ fn outlier_finding(subject: &Subject<'_>, reference: &Reference, index: usize) -
         format_count(expected),
         instance.name
     );
+
     if index == WRITE_IOPS && loses_half_its_writes(subject, reference) {
         let message = format!(
             "{message}, whose disks report sectors of 512 bytes and work in {TRUE_BLOCK_BYTES}: smaller writes cost \
@@ -188,6 +195,7 @@ fn outlier_finding(subject: &Subject<'_>, reference: &Reference, index: usize) -
         );
         return subject.finding(FindingCode::WriteBlockSize, key, message, remedy);
     }
+
     let code = if index < WRITE_IOPS { FindingCode::ReadOutlier } else { FindingCode::WriteOutlier };
     let remedy = format!(
         "measure again, or take {expected}; if this is another machine, say `--instance NAME`, or `--instance none`"
@@ -195,7 +203,7 @@ fn outlier_finding(subject: &Subject<'_>, reference: &Reference, index: usize) -
     subject.finding(code, key, message, remedy)
 }
 
-/// Figures that are an instance's total times its number of disks, and not nearer to another instance.
+/// Finds figures that are an instance's total times its number of disks, and not nearer to another instance.
 fn multiplied_twice(
     subject: &Subject<'_>,
     is_named: bool,
@@ -209,11 +217,13 @@ fn multiplied_twice(
         Some((farthest(&instance.total().times(n_disks)), instance, n_disks))
     });
     let (nearest, instance, n_disks) = multiplied.min_by(|a, b| a.0.total_cmp(&b.0))?;
+
     let is_clear = plain > 3.0 * SAME_FIGURE || is_named;
     let allowed = if is_clear { SAME_FIGURE } else { ARITHMETIC };
     if nearest > allowed || nearest >= plain {
         return None;
     }
+
     let total = instance.total();
     let message = format!(
         "{} reads/s and {} B/s are {n_disks} times the {} and {} of all {n_disks} disks of {} together",

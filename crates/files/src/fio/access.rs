@@ -1,12 +1,12 @@
-//! Which positions the random requests of a job take.
+//! The positions of a job's random requests.
 //!
-//! **Why.** Real loads have hot data; fio has five ways to say where.
+//! **Why.** Real loads have hot data; fio has five ways to describe it.
 //!
-//! **How.** `random_distribution` names the shape and its figure, which is taken as it is; zones are pairs of shares.
+//! **How.** `random_distribution` names the shape and its parameter, which is used as given; zones are pairs of shares.
 //!
 //! **Limits.** Zones in bytes, a centre of the shape, and zones that differ between reads and writes are refused. fio
-//! visits every position once before it repeats one, unless `norandommap`; here there is no such map, and a remark says
-//! so.
+//! visits every position once before it repeats one, unless `norandommap` is set; here no such map exists, and a remark
+//! says so.
 //!
 //! **Example.** `zoned:60/10:40/` sends 60 % of the requests to the first tenth of the data, the others to the rest.
 
@@ -17,7 +17,7 @@ use super::values::{self, directions};
 use crate::error::{Code, ConfigError};
 use crate::jobs::{Access, JobKind};
 
-/// Which positions random requests take.
+/// Reads which positions random requests take.
 pub(super) fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Access, ConfigError> {
     let name = "random_distribution";
     if !matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. }) {
@@ -27,8 +27,10 @@ pub(super) fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Access, Con
         let message = "random positions may come more than once before all have come";
         reader.note("rw", message, "add `norandommap`: no map of positions is kept here");
     }
+
     let Some(text) = reader.text(name)? else { return Ok(Access::Uniform) };
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
+
     let figure = |default: f64, low: f64, high: f64| match rest {
         "" => Ok(default),
         text if text.contains([':', ',']) => {
@@ -36,6 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Access, Con
         }
         text => values::float(text, low, high).map_err(|wrong| reader.wrong(name, wrong)),
     };
+
     // fio's defaults: 1.1 and 0.2.
     match word {
         "random" => Ok(Access::Uniform),
@@ -66,6 +69,7 @@ fn zones(reader: &Reader<'_>, name: &str, list: &str, kind: JobKind) -> Result<A
         let help = "write one job for the reads and one for the writes";
         return not_supported(reader, name, "reads and writes of one job cannot have zones of their own", help);
     }
+
     let wrong = |wrong| reader.wrong(name, wrong);
     let pairs = values::pairs(first).map_err(wrong)?;
     let percent = |text: &str| values::float(text, 0.0, 100.0).map_err(wrong);
@@ -76,6 +80,7 @@ fn zones(reader: &Reader<'_>, name: &str, list: &str, kind: JobKind) -> Result<A
     let requests = values::fill_percents(&requests.collect::<Result<Vec<_>, _>>()?).map_err(wrong)?;
     let data = pairs.iter().map(|(_, text)| text.map(percent).transpose()).collect::<Result<Vec<_>, _>>()?;
     let data = values::fill_percents(&data).map_err(wrong)?;
+
     let zones: Vec<(f64, f64)> = requests.into_iter().zip(data).collect();
     if zones.iter().any(|(requests_pct, data_pct)| *requests_pct > 0.0 && *data_pct <= 0.0) {
         let error = reader.error(name, Code::OutOfRange, "a zone gets requests and has no data");

@@ -1,8 +1,8 @@
-//! What all jobs of a run have in common: time, storage, backend, goals.
+//! Settings that all jobs of a run share: time, storage, backend, goals.
 //!
-//! **Why.** fio has these for each job; a run here has one of each.
+//! **Why.** fio has these for each job; here a run has one of each.
 //!
-//! **How.** [`read`] takes them from the settings of a job; [`super`] refuses jobs that differ.
+//! **How.** [`read`] reads them from the settings of a job; [`super`] refuses jobs that differ.
 //!
 //! **Limits.** One file, directory or device; lists separated by colons are refused.
 //!
@@ -18,7 +18,7 @@ use super::values::{self, NS_PER_S, NS_PER_US};
 use super::{LatencyGoal, SteadyMetric, SteadyState};
 use crate::error::{Code, ConfigError};
 
-/// What all jobs of a run have in common.
+/// The settings that all jobs of a run share.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Common {
     pub(super) duration_ns: Option<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Common {
     pub(super) steady: Option<SteadyState>,
 }
 
-/// Reads what the jobs of a file must agree on; `backend` is what the engine stands for.
+/// Reads the settings on which the jobs of a file must agree; `backend` is the one that the engine stands for.
 pub(super) fn read(reader: &Reader<'_>, backend: Option<BackendKind>) -> Result<Common, ConfigError> {
     Ok(Common {
         duration_ns: reader.time("runtime", NS_PER_S)?.filter(|time_ns| *time_ns > 0),
@@ -72,6 +72,7 @@ fn latency_goal(reader: &Reader<'_>) -> Result<Option<LatencyGoal>, ConfigError>
 fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
     let name = "steadystate";
     let Some(text) = reader.text(name)? else { return Ok(None) };
+
     let (word, limit) = text.split_once(':').unwrap_or((text, ""));
     let (metric, is_slope) = match word {
         "iops" => (SteadyMetric::Iops, false),
@@ -85,6 +86,7 @@ fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
             return Err(error.with_help("write iops:2%, bw:2%, lat:2%, or one of them with `_slope`"));
         }
     };
+
     let is_percent = limit.ends_with('%');
     let limit = values::float(limit.trim_end_matches('%'), 0.0, 1e18).map_err(|wrong| reader.wrong(name, wrong))?;
     let window_ns = reader.time("steadystate_duration", NS_PER_S)?.unwrap_or(0);
@@ -97,6 +99,7 @@ fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
         ramp_ns: reader.time("steadystate_ramp_time", NS_PER_S)?.unwrap_or(0),
         interval_ns: reader.time("steadystate_check_interval", NS_PER_S)?.unwrap_or(NS_PER_S).max(1),
     };
-    // fio looks for nothing without a window.
+
+    // Without a window fio does not check for a steady state.
     Ok((window_ns > 0).then_some(steady))
 }

@@ -1,14 +1,14 @@
-//! From the settings of one section to a [`Job`].
+//! Turns the settings of one section into a [`Job`].
 //!
-//! **Why.** Most of fio's options have a counterpart; some change what others mean. Each such pair is decided here,
-//! once.
+//! **Why.** Most of fio's options have a counterpart; some change the meaning of others. Each such pair is decided
+//! here, once.
 //!
-//! **How.** One function for each group of options that belong together: what the requests do, how long they are, where
-//! they go, when they come, when they end.
+//! **How.** One function for each group of related options: what requests do, how long they are, where they go, when
+//! they come, when they end.
 //!
-//! **Limits.** See [`super`], which says what the figures mean.
+//! **Limits.** See [`super`], which explains the figures.
 //!
-//! **Example.** `rw=randrw`, `rwmixread=70`, `bs=4k` make random requests of 4 KiB of which 70 in a hundred read.
+//! **Example.** `rw=randrw`, `rwmixread=70`, `bs=4k` make random requests of 4 KiB, 70 in 100 of them reads.
 
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
@@ -23,21 +23,21 @@ use crate::jobs::{
     Content, Job, JobKind, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S, PauseDistribution, Shape, SizeShare,
 };
 
-/// The request size where none is given, as in fio.
+/// Request size if none is given, as in fio.
 const DEFAULT_REQUEST_BYTES: u64 = 4096;
-/// The largest size, in bytes: 8 EiB - 1, the largest file offset.
+/// Largest size, in bytes: 8 EiB - 1, the largest file offset.
 const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
-/// The values of `verify`.
+/// Values of `verify`.
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
                               sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";
 
-/// How many requests are in flight, and through what.
+/// The backend, and how many requests are in flight.
 struct Engine {
     backend: Option<BackendKind>,
     parallelism: u32,
 }
 
-/// Reads one job: what it shares with others, and itself as one clone on one shard.
+/// Reads one job: the settings that all jobs share, and the job as one clone on one shard.
 pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job), ConfigError> {
     check_direct(reader)?;
     let engine = engine(reader)?;
@@ -50,6 +50,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     let (data_size_bytes, limit_bytes) = sizes_of_data(reader, time_based, &common, request_bytes)?;
     let (flush_every, flush_data_only, dsync) = flushes(reader, kind)?;
     let offset_bytes = offset(reader, "offset")?;
+
     let shape = Shape {
         limit_requests: limit_requests(reader)?,
         sizes,
@@ -70,7 +71,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     Ok((common, job))
 }
 
-/// fio goes through the page cache unless told otherwise.
+/// Requires direct I/O. fio uses the page cache unless told otherwise.
 fn check_direct(reader: &mut Reader<'_>) -> Result<(), ConfigError> {
     if reader.get("direct").is_none() {
         reader.note("direct", "the job does not say `direct=1`, and runs with direct I/O", "add `direct=1`");
@@ -84,6 +85,7 @@ fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
     let depth = reader.int("iodepth", 1..=u64::from(MAX_PARALLELISM))?.unwrap_or(1);
     let depth = u32::try_from(depth).unwrap_or(MAX_PARALLELISM);
     let name = reader.text("ioengine")?;
+
     let backend = match name.unwrap_or("psync") {
         "libaio" => Some(BackendKind::Aio),
         "io_uring" => Some(BackendKind::Uring),
@@ -96,9 +98,11 @@ fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
             return Err(error.with_help("write io_uring, libaio, posixaio, psync or null"));
         }
     };
+
     if backend.is_some() || depth == 1 {
         return Ok(Engine { backend, parallelism: depth });
     }
+
     let engine = name.unwrap_or("psync, fio's default,");
     let message = format!("with the engine {engine} one request is in flight, whatever `iodepth` says");
     reader.note("iodepth", message, "write `ioengine=io_uring` to have more in flight");
@@ -136,7 +140,7 @@ fn kind(reader: &Reader<'_>) -> Result<JobKind, ConfigError> {
     }
 }
 
-/// Reads in a hundred requests: of `rwmixread` and `rwmixwrite` the later counts.
+/// Returns the reads in a hundred requests; the later one of `rwmixread` and `rwmixwrite` counts.
 fn read_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {
     let at = |name| reader.get(name).map(|setting| setting.name_span.start);
     let pct = if at("rwmixwrite") > at("rwmixread") {
@@ -147,7 +151,7 @@ fn read_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {
     Ok(u8::try_from(pct.unwrap_or(50)).unwrap_or(50))
 }
 
-/// The part of a list that is about the job; reads and writes of a job that mixes them must have the same.
+/// Returns the part of a list that applies to the job. Refuses different parts for its reads and writes.
 fn one_part<'a>(reader: &Reader<'a>, name: &str, kind: JobKind) -> Result<Option<&'a str>, ConfigError> {
     let Some(list) = reader.text(name)? else { return Ok(None) };
     let mut parts = directions(kind).iter().map(|direction| values::of_direction(list, *direction));
@@ -159,7 +163,7 @@ fn one_part<'a>(reader: &Reader<'a>, name: &str, kind: JobKind) -> Result<Option
     Ok(first)
 }
 
-/// The longest request, the lengths if there are several, and where they stand.
+/// Returns the longest request, the lengths if there are several, and where they stand.
 fn request_sizes(reader: &Reader<'_>, kind: JobKind) -> Result<(u64, Vec<SizeShare>, Span), ConfigError> {
     let mut sizes = Vec::new();
     let (request_bytes, name) = match one_part(reader, "bssplit", kind)? {
@@ -172,6 +176,7 @@ fn request_sizes(reader: &Reader<'_>, kind: JobKind) -> Result<(u64, Vec<SizeSha
             (bytes.unwrap_or(DEFAULT_REQUEST_BYTES), "bs")
         }
     };
+
     let shortest = sizes.iter().map(|share| u64::from(share.bytes)).min().unwrap_or(request_bytes);
     if let Some(text) = one_part(reader, "blockalign", kind)?
         && reader.int_of("blockalign", text, 1..=MAX_REQUEST_BYTES)? != shortest
@@ -179,6 +184,7 @@ fn request_sizes(reader: &Reader<'_>, kind: JobKind) -> Result<(u64, Vec<SizeSha
         let help = "remove it: positions are multiples of the block size";
         return not_supported(reader, "blockalign", "an alignment other than the block size is not supported", help);
     }
+
     if sizes.len() == 1 {
         sizes.clear();
     }
@@ -201,6 +207,7 @@ fn size_shares(reader: &Reader<'_>, split: &str) -> Result<Vec<SizeShare>, Confi
     let percent = |text| values::float(text, 0.0, 100.0).map_err(wrong);
     let shares = pairs.iter().map(|(_, share)| share.map(percent).transpose()).collect::<Result<Vec<_>, _>>()?;
     let percents = values::fill_percents(&shares).map_err(wrong)?;
+
     let mut sizes = Vec::new();
     for ((text, _), percent) in pairs.iter().zip(percents) {
         let bytes = u32::try_from(request_length(reader, name, text)?).unwrap_or(u32::MAX);
@@ -218,7 +225,7 @@ fn mean_bytes(request_bytes: u64, sizes: &[SizeShare]) -> f64 {
     sizes.iter().map(|share| f64::from(share.bytes) * share.percent / 100.0).sum()
 }
 
-/// Requests a second of the clone, reads and writes together. The rates of a job that mixes decide its mix.
+/// Returns the clone's requests per second, reads and writes together. The rates of a mixed job decide its mix.
 fn rate(
     reader: &mut Reader<'_>,
     kind: &mut JobKind,
@@ -234,6 +241,7 @@ fn rate(
         (None, Some(_)) => ("rate_iops", 1.0),
         (None, None) => return Ok(None),
     };
+
     let list = reader.text(name)?.unwrap_or("");
     let mut rates = Vec::new();
     for direction in directions(*kind) {
@@ -241,6 +249,7 @@ fn rate(
         let figure = text.map(|text| reader.int_of(name, text, 0..=u64::MAX)).transpose()?.unwrap_or(0);
         rates.push(figure as f64 / unit);
     }
+
     let total: f64 = rates.iter().sum();
     if total <= 0.0 {
         return Ok(None);
@@ -253,17 +262,19 @@ fn rate(
         let error = reader.error(name, Code::OutOfRange, "that is more than 1 000 000 000 requests a second");
         return Err(error.with_help("lower the rate"));
     }
+
     if name == "rate_iops" && !sizes.is_empty() {
         let help = "fio would count bytes, in blocks of the shortest length";
         reader.note(name, "`rate_iops` counts requests, whatever their length", help);
     }
+
     if let (JobKind::SeqMixed { read_pct } | JobKind::RandMixed { read_pct }, Some(reads)) = (kind, rates.first()) {
         let exact = reads / total * 100.0;
         if (exact - f64::from(*read_pct)).abs() > 0.01 {
             let message = format!("the rates make {exact:.1} % reads, and that counts");
             reader.note(name, message, "let the rates and `rwmixread` say the same");
         }
-        // A float-to-integer `as` saturates.
+        // `as` from float to integer saturates.
         *read_pct = exact.round() as u8;
     }
     Ok(Some(total))
@@ -280,7 +291,7 @@ fn pause_distribution(reader: &Reader<'_>) -> Result<PauseDistribution, ConfigEr
     }
 }
 
-/// The pause, the active phase before it, and the requests in flight: fio waits for all of them before it pauses.
+/// Returns the pause, the active phase before it, and the requests in flight. fio waits for all before it pauses.
 fn think(
     reader: &mut Reader<'_>,
     parallelism: u32,
@@ -294,6 +305,7 @@ fn think(
     if requests_per_s.is_some() {
         return not_supported(reader, "thinktime", "`thinktime` excludes a rate", "remove one of the two");
     }
+
     let phase_ns = reader.time("thinktime_iotime", NS_PER_S)?.unwrap_or(0);
     for (name, time_ns) in [("thinktime", pause_ns), ("thinktime_iotime", phase_ns)] {
         if time_ns > MAX_PAUSE_NS {
@@ -301,11 +313,13 @@ fn think(
             return Err(error.with_help("lower it"));
         }
     }
+
     let blocks = reader.int("thinktime_blocks", 1..=u64::MAX)?;
     if blocks.is_some_and(|blocks| blocks > 1 || phase_ns > 0) {
         let message = "pauses after a number of blocks are not supported";
         return not_supported(reader, "thinktime_blocks", message, "write `thinktime_iotime`, the time between pauses");
     }
+
     if phase_ns == 0 && parallelism > 1 {
         let message = "with `thinktime` one request is in flight, whatever `iodepth` says, as in fio";
         reader.note("thinktime", message, "write `thinktime_iotime` for phases with more in flight");
@@ -314,7 +328,7 @@ fn think(
     Ok((pause_ns, phase_ns, parallelism))
 }
 
-/// Flush after so many writes, of data only, and whether writes are synchronous.
+/// Returns the writes between flushes, whether a flush covers data only, and whether writes are synchronous.
 fn flushes(reader: &mut Reader<'_>, kind: JobKind) -> Result<(u32, bool, bool), ConfigError> {
     let count = |name| reader.int(name, 0..=u64::from(u32::MAX)).map(|count| count.unwrap_or(0));
     let (all, data) = (count("fsync")?, count("fdatasync")?);
@@ -322,6 +336,7 @@ fn flushes(reader: &mut Reader<'_>, kind: JobKind) -> Result<(u32, bool, bool), 
         let error = reader.error("fdatasync", Code::Ignored, "`fsync` and `fdatasync` exclude each other");
         return Err(error.with_help("remove one of the two"));
     }
+
     let dsync = match reader.text("sync")?.unwrap_or("none") {
         "none" | "0" => false,
         "dsync" => true,
@@ -335,12 +350,13 @@ fn flushes(reader: &mut Reader<'_>, kind: JobKind) -> Result<(u32, bool, bool), 
             return Err(error.with_help("write none, sync or dsync"));
         }
     };
+
     let writes = kind.is_write() && kind != JobKind::Discard;
     let every = if writes { u32::try_from(all.max(data)).unwrap_or(u32::MAX) } else { 0 };
     Ok((every, every > 0 && data > 0, dsync && writes))
 }
 
-/// fio ends with request `number_ios`; a [`Job`] with the first request beyond its limit.
+/// Returns the limit of a [`Job`]. fio ends with request `number_ios`, a job with the first request beyond its limit.
 fn limit_requests(reader: &Reader<'_>) -> Result<Option<u32>, ConfigError> {
     let count = reader.int("number_ios", 0..=u64::from(u32::MAX))?.unwrap_or(0);
     let loops = loops(reader)?;
@@ -351,7 +367,7 @@ fn loops(reader: &Reader<'_>) -> Result<u64, ConfigError> {
     Ok(reader.int("loops", 1..=u64::from(u32::MAX))?.unwrap_or(1))
 }
 
-/// The bytes of the region, and how many bytes the clone asks for; `None` is the whole of it, and no limit.
+/// Returns the bytes of the region (`None`: all of it) and the bytes that the clone asks for (`None`: no limit).
 fn sizes_of_data(
     reader: &Reader<'_>,
     time_based: bool,
@@ -359,15 +375,17 @@ fn sizes_of_data(
     request_bytes: u64,
 ) -> Result<(Option<u64>, Option<u64>), ConfigError> {
     let size = |name| match reader.text(name)? {
-        // All of it.
+        // The whole region.
         None | Some("100%") => Ok(None),
         Some(text) => Ok(Some(reader.int_of(name, text, 0..=MAX_SIZE_BYTES)?).filter(|bytes| *bytes > 0)),
     };
     let (size_bytes, io_bytes) = (size("size")?, size("io_size")?);
+
     if let Some(bytes) = size_bytes.filter(|bytes| *bytes < request_bytes) {
         let error = reader.error("size", Code::OutOfRange, format!("{bytes} bytes are less than one block"));
         return Err(error.with_help("raise `size`, or lower `bs`"));
     }
+
     if time_based {
         if common.duration_ns.is_none() {
             let error = reader.error("time_based", Code::MissingKey, "`time_based` needs a `runtime`");
@@ -375,6 +393,7 @@ fn sizes_of_data(
         }
         return Ok((size_bytes, None));
     }
+
     let limit_bytes = io_bytes.or(size_bytes).map(|bytes| bytes.saturating_mul(loops(reader).unwrap_or(1)));
     let is_endless = limit_bytes.is_none() && common.duration_ns.is_none() && limit_requests(reader)?.is_none();
     if is_endless {
@@ -384,7 +403,7 @@ fn sizes_of_data(
     Ok((size_bytes, limit_bytes))
 }
 
-/// Where a region begins, or how far the next clone's is behind it, in bytes.
+/// Reads the begin of a region in bytes, or the distance between the regions of two clones.
 pub(super) fn offset(reader: &Reader<'_>, name: &str) -> Result<u64, ConfigError> {
     let bytes = reader.int(name, 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
     if bytes.is_multiple_of(512) {
@@ -411,16 +430,19 @@ fn verify(reader: &mut Reader<'_>, kind: JobKind) -> Result<bool, ConfigError> {
         let any = || "write crc32c, for example: all of them mean the same here".to_owned();
         return Err(error.with_help(help.unwrap_or_else(any)));
     }
+
     if matches!(method, "null" | "0") {
         reader.note("verify", "this checks nothing, as in fio", "write `verify=crc32c` to check blocks");
         return Ok(false);
     }
+
     if !kind.is_write() {
         let message = "a job that only reads has written nothing that it could check";
         let help = "write in the same job: `rw=randrw` with `rwmixread=70`, for example; or set `verify` in the job that \
                     writes, which reads its blocks again after the run";
         return not_supported(reader, "verify", message, help);
     }
+
     reader.note(
         "verify",
         format!("blocks are checked with this program's own stamps, not with {method}"),

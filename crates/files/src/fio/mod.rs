@@ -1,20 +1,20 @@
-//! fio's job files: the loads that storage engineers have already.
+//! fio's job files: the loads that storage engineers already have.
 //!
-//! **Why.** Who measures disks has fio job files, and reasons to trust them. They run here as they are, or are refused
-//! with the line and the option, so that no job runs as something else than it says.
+//! **Why.** People who measure disks have fio job files, and reasons to trust them. The files run here as they are, or
+//! are refused with the line and the option, so that no job runs as something else than it says.
 //!
-//! **How.** `text` reads sections and settings, `options` knows what is made of every option, `job` turns the settings
-//! of a section into a [`Job`]. [`parse`] puts the jobs together: `stonewall` and `wait_for` become stages, `numjobs`
-//! clones. [`FioFile::jobs_for`] spreads the clones over shards, one after the other in turn.
+//! **How.** `text` reads sections and settings, `options` knows the treatment of every option, `job` turns the settings
+//! of a section into a [`Job`]. [`parse`] combines the jobs: `stonewall` and `wait_for` become stages, `numjobs`
+//! clones. [`FioFile::jobs_for`] spreads the clones over shards in turn.
 //!
-//! **Limits.** Where fio and this program differ:
-//! - Every clone is a class of its own, all with the same shares: they compete as fio's processes do.
-//! - All jobs work on one file, directory or device, and have the same `runtime` and `ramp_time`. Each stage has that
-//!   time.
-//! - `fsync=N` counts the writes of each request slot (`iodepth`) by itself. Rates hold for each clone, as in fio.
-//! - Files that are made are a whole number of MiB long. Clones that share a named file begin in its parts, not all at
-//!   its start.
-//! - Without `ioengine` one request is in flight, as in fio, where the default is `psync`.
+//! **Limits.** Differences to fio:
+//! - Every clone is a class of its own, all with the same shares, so they compete as fio's processes do.
+//! - All jobs work on one file, directory or device, and have the same `runtime` and `ramp_time`, which hold for each
+//!   stage.
+//! - `fsync=N` counts the writes of each request slot (`iodepth`) separately. Rates hold for each clone, as in fio.
+//! - New files are a whole number of MiB long. Clones that share a named file begin in parts of it, not all at its
+//!   start.
+//! - Without `ioengine` one request is in flight, as with fio's default `psync`.
 //!
 //! **Example.**
 //!
@@ -62,35 +62,34 @@ use common::Common;
 use reader::Reader;
 use text::{Section, Setting};
 
-/// The most clones of all jobs together, as in fio.
+/// Most clones of all jobs together, as in fio.
 pub const MAX_CLONES: usize = 4096;
 /// Shares of every clone's class.
 const STANDARD_SHARES: u32 = 100;
 
-/// What a fio job file says.
+/// A fio job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioFile {
     /// The jobs in the order of the file, at least one.
     pub jobs: Vec<FioJob>,
-    /// Where they work (`filename`, `directory`, or the one in the other). fio makes a file that does not exist; see
+    /// Where the jobs work (`filename`, `directory`, or the one in the other). fio creates a missing file; see
     /// [`FioFile::existing_storage`].
     pub storage: Option<PathBuf>,
-    /// Length of the measured window of each stage in nanoseconds, above 0; `None`: until every job has done what it
-    /// has to do.
+    /// Length of each stage's measured window in nanoseconds, above 0; `None`: until every job has done its work.
     pub duration_ns: Option<u64>,
-    /// Nanoseconds before anything counts.
+    /// Nanoseconds before the measurement begins.
     pub ramp_ns: u64,
-    /// What `ioengine` asks for; `None` leaves the choice.
+    /// The backend that `ioengine` asks for; `None` leaves the choice.
     pub backend: Option<BackendKind>,
-    /// What `randseed` asks for.
+    /// The seed that `randseed` asks for.
     pub seed: Option<u64>,
-    /// The rate is to be searched at which latency meets a target.
+    /// The latency target, if the run is to search the highest rate that meets it.
     pub latency_goal: Option<LatencyGoal>,
-    /// The run may end once it is steady.
+    /// The criterion by which the run may end early.
     pub steady: Option<SteadyState>,
     /// Options of `[global]` by fio's first name, for the report.
     pub global_options: Vec<(String, String)>,
-    /// What the reader noticed without refusing the file.
+    /// Remarks of the reader that refuse nothing.
     pub warnings: Vec<Diagnostic>,
     source: Source,
 }
@@ -98,39 +97,39 @@ pub struct FioFile {
 /// One section.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioJob {
-    /// Its name; several may have the same.
+    /// The section's name, which several sections may share.
     pub name: String,
-    /// Names of its clones, in the results too: unique in the file, at least one (`numjobs`).
+    /// Names of its clones, also in the results: unique in the file, at least one (`numjobs`).
     pub clones: Vec<String>,
-    /// The number of its reporting group, from 0: `new_group` and `stonewall` begin one.
+    /// The number of its reporting group, from 0; `new_group` and `stonewall` begin a group.
     pub group: u32,
-    /// Whether it is reported together with others of its group.
+    /// Whether it is reported together with the others of its group.
     pub group_reporting: bool,
     /// Options of the section by fio's first name, for the report.
     pub options: Vec<(String, String)>,
-    /// So much further than the one before each clone's region begins (`offset_increment`), in bytes.
+    /// Distance between the regions of two clones (`offset_increment`), in bytes.
     pub offset_increment_bytes: u64,
     /// The first clone, as if it ran on every shard.
     pub job: Job,
 }
 
-/// `latency_target`: find the most that can be done while latency stays below a target.
+/// `latency_target`: search the highest rate at which latency stays below a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyGoal {
     /// The target in nanoseconds, above 0.
     pub target_ns: u64,
-    /// So many of a hundred requests must meet it, 0 to 100.
+    /// Requests in a hundred that must meet the target, 0 to 100.
     pub percentile: f64,
     /// Length of a step of the search in nanoseconds, above 0.
     pub window_ns: Option<u64>,
 }
 
-/// What has to be steady.
+/// The metric that must be steady.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteadyMetric {
-    /// Requests a second.
+    /// Requests per second.
     Iops,
-    /// KiB a second.
+    /// KiB per second.
     Bandwidth,
     /// Mean latency in nanoseconds.
     Latency,
@@ -139,16 +138,16 @@ pub enum SteadyMetric {
 /// `steadystate`: the run ends once a metric is steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyState {
-    /// What is watched.
+    /// The metric.
     pub metric: SteadyMetric,
-    /// Whether the slope of a straight line through the samples is judged, or else the distance of each from their
+    /// Whether the slope of a straight line through the samples is judged, instead of each sample's distance from the
     /// mean.
     pub is_slope: bool,
-    /// Below this it is steady; 0 or more.
+    /// The metric is steady below this limit; at least 0.
     pub limit: f64,
     /// Whether the limit is in per cent of the mean.
     pub is_percent: bool,
-    /// The window of samples that is judged in nanoseconds, above 0.
+    /// Length of the window of samples that is judged, in nanoseconds, above 0.
     pub window_ns: u64,
     /// Nanoseconds before the first sample.
     pub ramp_ns: u64,
@@ -156,19 +155,19 @@ pub struct SteadyState {
     pub interval_ns: u64,
 }
 
-/// Reads the text of a fio job file. `source_name` is used in messages only. `${NAME}` is taken from the environment.
+/// Reads the text of a fio job file. `source_name` is used in messages only; `${NAME}` comes from the environment.
 ///
 /// # Errors
-/// With the line: options that are unknown or not supported, values that are not understood or out of range, a variable
-/// that is not set, jobs that do not fit together.
+/// With the line: unknown or unsupported options, values that are wrong or out of range, a variable that is not set,
+/// jobs that do not fit together.
 pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
     parse_in(source_name, text, &|name| std::env::var(name).ok())
 }
 
-/// As [`parse`], with another environment.
+/// Does as [`parse`] does, with another environment.
 ///
 /// # Errors
-/// As [`parse`].
+/// The errors of [`parse`].
 pub fn parse_in(
     source_name: &str,
     text: &str,
@@ -177,16 +176,16 @@ pub fn parse_in(
     read(Source::new(source_name, text), environment)
 }
 
-/// Reads a fio job file.
+/// Reads a fio job file from `path`.
 ///
 /// # Errors
-/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
     read(yaml::read_file(path)?, &|name| std::env::var(name).ok())
 }
 
-/// Whether a file is to be read as fio's: its name ends in `.fio` or `.ini`, or its first line that says something is
-/// the header of a section with something below it that is no YAML list.
+/// Returns whether a file should be read as fio's: its name ends in `.fio` or `.ini`, or, without a name of YAML or
+/// JSON, its first line of content is the header of a section and not a YAML list.
 #[must_use]
 pub fn looks_like_fio(path: &Path, text: &str) -> bool {
     if let Some(extension) = path.extension().and_then(|extension| extension.to_str()) {
@@ -202,7 +201,7 @@ pub fn looks_like_fio(path: &Path, text: &str) -> bool {
 }
 
 impl FioFile {
-    /// The jobs of a run with `shards` shards (0 is taken for 1): clones go to the shards in turn.
+    /// Returns the jobs of a run with `shards` shards (0 counts as 1); clones go to the shards in turn.
     #[must_use]
     pub fn jobs_for(&self, shards: u16) -> JobFile {
         let shards = u32::from(shards.max(1));
@@ -210,7 +209,7 @@ impl FioFile {
         let on_shard = |((fio, number, name), shard): ((&FioJob, u64, &String), u32)| Job {
             name: name.clone(),
             shards: ShardSet::List(vec![shard]),
-            // A job file gives the bytes of all shards together, those included where the job does not run.
+            // A job file gives the bytes of all shards together, also of those where the job does not run.
             data_size_bytes: fio.job.data_size_bytes.map(|bytes| in_file(bytes.saturating_mul(shards.into()))),
             offset_bytes: in_file(
                 fio.offset_increment_bytes.saturating_mul(number).saturating_add(fio.job.offset_bytes),
@@ -221,7 +220,7 @@ impl FioFile {
         JobFile { jobs, warnings: self.warnings.clone(), source: self.source.clone() }
     }
 
-    /// Where a run can work: the storage if it exists, and else the directory where fio would make the file.
+    /// Returns where a run can work: the storage if it exists, otherwise the directory where fio would create the file.
     #[must_use]
     pub fn existing_storage(&self) -> Option<PathBuf> {
         let path = self.storage.as_ref()?;
@@ -239,7 +238,7 @@ impl FioJob {
     }
 }
 
-/// No file is longer.
+/// Limits an offset or a length to that of the longest file.
 fn in_file(bytes: u64) -> u64 {
     bytes.min(i64::MAX as u64)
 }
@@ -255,11 +254,13 @@ fn read(source: Source, environment: &dyn Fn(&str) -> Option<String>) -> Result<
             build.job(section)?;
         }
     }
+
     let Some(common) = build.common else {
         let error = source.error(Code::Empty, "there is no job in the file");
         return Err(error.with_help("write a section with the name of the job in brackets"));
     };
     check_waits(&source, &build.jobs, &build.waits)?;
+
     Ok(FioFile {
         jobs: build.jobs,
         storage: common.storage,
@@ -275,10 +276,10 @@ fn read(source: Source, environment: &dyn Fn(&str) -> Option<String>) -> Result<
     })
 }
 
-/// A job that waits for another: their numbers, and where that stands.
+/// A job that waits for another: the numbers of both, and where the option stands.
 type Wait = (usize, usize, super::error::Span);
 
-/// The file as far as it was read.
+/// The part of the file read so far.
 struct Build<'a> {
     source: &'a Source,
     globals: HashMap<&'static str, &'a Setting>,
@@ -286,12 +287,12 @@ struct Build<'a> {
     common: Option<Common>,
     jobs: Vec<FioJob>,
     waits: Vec<Wait>,
-    /// Names of clones, and the last number that stands behind each.
+    /// Names of clones, with the last number appended to each.
     names: HashMap<String, u64>,
     clones: usize,
     warnings: Vec<Diagnostic>,
     noted: HashSet<(usize, &'static str)>,
-    /// The stage of jobs that wait for nobody, and the last stage.
+    /// The stage of jobs without `wait_for`, and the last stage.
     stage: u32,
     stage_last: u32,
     group: u32,
@@ -328,6 +329,7 @@ impl<'a> Build<'a> {
         check_one_file(self.source, section)?;
         let mut settings = self.globals.clone();
         settings.extend(section.settings.iter().map(|setting| (setting.name, setting)));
+
         let mut reader = Reader {
             source: self.source,
             header: &section.span,
@@ -336,6 +338,7 @@ impl<'a> Build<'a> {
             warnings: &mut self.warnings,
             noted: &mut self.noted,
         };
+
         reader.kb_base = match reader.int("kb_base", 1000..=1024)?.unwrap_or(1024) {
             base @ (1000 | 1024) => base,
             _ => {
@@ -344,24 +347,29 @@ impl<'a> Build<'a> {
                     .with_help("write 1000 or 1024"));
             }
         };
+
         let name = section.settings.iter().rev().find(|setting| setting.name == "name");
         let name = name.and_then(|setting| setting.value.as_deref()).filter(|name| !name.is_empty());
         let name = name.unwrap_or(&section.name);
+
         let clones = reader.int("numjobs", 1..=MAX_CLONES as u64)?.unwrap_or(1);
         self.clones += usize::try_from(clones).unwrap_or(MAX_CLONES);
         if self.clones > MAX_CLONES {
             let error = reader.error("numjobs", Code::TooLarge, format!("the file has more than {MAX_CLONES} clones"));
             return Err(error.with_help("lower `numjobs`, and raise `iodepth`"));
         }
+
         let (common, mut job) = job::read(&mut reader, name)?;
         match &mut self.common {
             None => self.common = Some(common),
             Some(first) => agree(&reader, first, common)?,
         }
+
         let walled = reader.flag("stonewall")? && !self.jobs.is_empty();
         if (walled || reader.flag("new_group")?) && !self.jobs.is_empty() {
             self.group += 1;
         }
+
         job.stage = if walled { self.stage_last + 1 } else { self.stage };
         self.stage = job.stage;
         if let Some(waitee) = reader.text("wait_for")? {
@@ -370,8 +378,10 @@ impl<'a> Build<'a> {
             self.waits.push((self.jobs.len(), number, reader.span("wait_for")));
         }
         self.stage_last = self.stage_last.max(job.stage);
+
         let group_reporting = reader.flag("group_reporting")?;
         let offset_increment_bytes = job::offset(&reader, "offset_increment")?;
+
         let clones = (0..clones).map(|_| unique(&mut self.names, name)).collect();
         let options = options_of(section).collect();
         let (name, group) = (name.to_owned(), self.group);
@@ -380,7 +390,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// fio adds up the files of a section.
+/// Refuses several files in a section; fio would use all of them.
 fn check_one_file(source: &Source, section: &Section) -> Result<(), ConfigError> {
     let mut files = section.settings.iter().filter(|setting| setting.name == "filename");
     let first = files.next();
@@ -398,7 +408,7 @@ fn options_of(section: &Section) -> impl Iterator<Item = (String, String)> {
     section.settings.iter().map(text)
 }
 
-/// A name that no clone has yet.
+/// Returns a name that no clone has yet.
 fn unique(names: &mut HashMap<String, u64>, name: &str) -> String {
     let mut candidate = name.to_owned();
     let mut number = names.get(name).copied().unwrap_or(1);
@@ -411,12 +421,13 @@ fn unique(names: &mut HashMap<String, u64>, name: &str) -> String {
     candidate
 }
 
-/// Fails unless a job fits to those before it.
+/// Fails unless a job agrees with those before it.
 fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), ConfigError> {
     let refuse = |name: &str, what: &str, help: &str| {
         let message = format!("the jobs of a file cannot have {what} each");
         Err(reader.error(name, Code::NotSupported, message).with_help(help))
     };
+
     if first.duration_ns != other.duration_ns {
         return refuse("runtime", "a runtime of their own", "write `runtime` in [global], or split the file");
     }
@@ -433,6 +444,7 @@ fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), C
     if first.steady != other.steady {
         return refuse("steadystate", "a criterion of their own", "write it in [global]");
     }
+
     match (first.backend, other.backend) {
         (Some(mine), Some(theirs)) if mine != theirs => {
             return refuse("ioengine", "an engine of their own", "write `ioengine` in [global], or split the file");
@@ -443,7 +455,7 @@ fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), C
     Ok(())
 }
 
-/// The number and the stage of the job that another one waits for.
+/// Returns the number and the stage of the job that another waits for.
 fn waitee_of(reader: &Reader<'_>, jobs: &[FioJob], name: &str) -> Result<(usize, u32), ConfigError> {
     let mut found = jobs.iter().enumerate().filter(|(_, job)| job.name == name);
     match (found.next(), found.next()) {
@@ -456,7 +468,7 @@ fn waitee_of(reader: &Reader<'_>, jobs: &[FioJob], name: &str) -> Result<(usize,
     }
 }
 
-/// Waiting for one job is the same as waiting for a stage only where that job is all of the stage.
+/// Checks that each waited-for job is alone in its stage: only then does waiting for the stage mean the same.
 fn check_waits(source: &Source, jobs: &[FioJob], waits: &[Wait]) -> Result<(), ConfigError> {
     let mut in_stage: HashMap<u32, usize> = HashMap::new();
     jobs.iter().for_each(|job| *in_stage.entry(job.job.stage).or_default() += 1);

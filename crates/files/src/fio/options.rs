@@ -1,32 +1,31 @@
-//! Which options fio has, and what is made of each.
+//! The options of fio, and the treatment of each.
 //!
 //! **Why.** A load must not run as something else than its file says. So every option is named here: it is read, or it
 //! changes nothing that is measured, or the file is refused.
 //!
-//! **How.** One table, by what becomes of the options ([`Use`]); the readers of those that are read are in
-//! [`super::job`].
+//! **How.** One table, ordered by treatment ([`Use`]). [`super::job`] has the readers of the options that are read.
 //!
 //! **Limits.** The options of fio 3.33 (its manual, "Job file parameters") that are in use with disks. Options of
 //! engines for networks and clusters are unknown here.
 //!
 //! **Example.** `find("blocksize")` and `find("bs")` are the same option, called `bs`.
 
-/// What becomes of an option.
+/// The treatment of an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
-    /// It is part of the load.
+    /// The option is part of the load.
     Read,
-    /// It changes nothing that can be noticed.
+    /// The option changes nothing that is measured.
     Silent,
-    /// It has no effect here, and whoever wrote it should know why.
+    /// The option has no effect here; the file's author gets this reason.
     Note(&'static str),
-    /// These values are what is done anyway; others are refused, with this advice.
+    /// These values describe what happens anyway; others are refused, with this advice.
     Only(&'static [&'static str], &'static str),
-    /// It is refused, with this advice.
+    /// The option is refused, with this advice.
     Refused(&'static str),
 }
 
-/// The names of the options and what becomes of each; fio's first name of it comes first.
+/// Returns the names and the treatment of all options; fio's first name of an option comes first.
 fn all() -> impl Iterator<Item = (std::str::Split<'static, char>, &'static Use)> {
     let options = |(treatment, names): &'static (Use, &'static str)| {
         names.split_whitespace().map(move |names| (names.split('|'), treatment))
@@ -34,13 +33,13 @@ fn all() -> impl Iterator<Item = (std::str::Split<'static, char>, &'static Use)>
     TABLE.iter().flat_map(options)
 }
 
-/// fio's first name of the option that is called `name`, and what becomes of it.
+/// Returns fio's first name of the option called `name`, and its treatment.
 pub(super) fn find(name: &str) -> Option<(&'static str, &'static Use)> {
     let (mut names, treatment) = all().find(|(names, _)| names.clone().any(|other| other == name))?;
     Some((names.next()?, treatment))
 }
 
-/// All names of all options.
+/// Returns all names of all options.
 pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
     all().flat_map(|(names, _)| names)
 }
@@ -52,9 +51,9 @@ const DEDUPE: &str = "remove it; contents are all different";
 const LAYOUT: &str = "files are written in full before the run";
 const SINGLE_FILE: &str = "a job has one file on each shard: remove it, or write one job for each file";
 
-/// What becomes of options, each with its other names behind `|`.
+/// The treatments, each with its options; other names of an option follow a `|`.
 const TABLE: &[(Use, &str)] = &[
-    // The load.
+    // Options of the load.
     (
         Use::Read,
         "blockalign|ba bs|blocksize bssplit buffer_compress_percentage direct directory fdatasync filename fsync \
@@ -65,7 +64,7 @@ const TABLE: &[(Use, &str)] = &[
          steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
          thinktime_iotime time_based verify wait_for zero_buffers",
     ),
-    // What changes nothing.
+    // Options that change nothing.
     (
         Use::Silent,
         "allow_mounted_write allrandrepeat|randrepeat bwavgtime clat_percentiles clocksource create_fsync \
@@ -73,7 +72,7 @@ const TABLE: &[(Use, &str)] = &[
          overwrite percentile_list random_generator refill_buffers scramble_buffers significant_figures \
          slat_percentiles softrandommap thread unique_filename unit_base unlink",
     ),
-    // What is done anyway, or else makes another load of it.
+    // Options whose other values would make another load.
     (Use::Only(&["1"], LAYOUT), "allow_file_create"),
     (
         Use::Only(&["0"], REMOVE),
@@ -95,7 +94,7 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Only(&["0"], TRIMS), "trim_percentage"),
     (Use::Only(&["0"], "only what the same run has written is checked"), "verify_state_load"),
     (Use::Only(&["none"], ZONES), "zonemode"),
-    // What has no effect.
+    // Options without effect.
     (Use::Note("every block is made compressible by itself"), "buffer_compress_chunk"),
     (Use::Note(LAYOUT), "create_on_open fallocate"),
     (
@@ -134,7 +133,7 @@ const TABLE: &[(Use, &str)] = &[
         "log_avg_msec log_compression log_entries log_hist_coarseness log_hist_msec log_max_value log_offset \
          log_store_compressed log_unix_epoch per_job_logs write_bw_log write_hist_log write_iops_log write_lat_log",
     ),
-    // What would make another load of it.
+    // Options that would make another load.
     (Use::Refused("write the lengths and their shares as `bssplit` instead"), "blocksize_range|bsrange"),
     (Use::Refused("direct I/O works in whole sectors: remove it"), "blocksize_unaligned|bs_unaligned"),
     (Use::Refused("remove it; `buffer_compress_percentage` sets how compressible blocks are"), "buffer_pattern"),

@@ -1,11 +1,11 @@
-//! The settings of one job, and what is wrong with them.
+//! The settings of one job, and the errors in them.
 //!
-//! **Why.** Every option is read the same way: it may be missing, its value may be missing or no figure, and what is
-//! wrong is said at its place.
+//! **Why.** Every option is read the same way: it may be missing, its value may be missing or wrong, and an error names
+//! its place.
 //!
-//! **How.** [`Reader`] holds the settings that count for a job, those of `[global]` included; the last of each counts.
+//! **How.** [`Reader`] holds the settings that apply to a job, those of `[global]` included; the last of each counts.
 //!
-//! **Limits.** Options that are refused or have no effect never come here; see [`super::text`].
+//! **Limits.** Options that are refused or have no effect never get here; see [`super::text`].
 //!
 //! **Example.** `reader.int("iodepth", 1..=65_536)?.unwrap_or(1)`
 
@@ -18,37 +18,37 @@ use super::text::Setting;
 use super::values;
 use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
 
-/// The settings that count for one job.
+/// The settings that apply to one job.
 pub(super) struct Reader<'a> {
     pub(super) source: &'a Source,
     /// The header of the job's section.
     pub(super) header: &'a Span,
-    /// By name.
+    /// The settings by name.
     pub(super) settings: HashMap<&'static str, &'a Setting>,
-    /// What `k` means: 1000 or 1024.
+    /// The value of `k`: 1000 or 1024.
     pub(super) kb_base: u64,
     pub(super) warnings: &'a mut Vec<Diagnostic>,
-    /// Remarks that were made: where, and about which option.
+    /// Remarks made already: their place and option.
     pub(super) noted: &'a mut HashSet<(usize, &'static str)>,
 }
 
 impl<'a> Reader<'a> {
-    /// The setting, if there is one.
+    /// Returns the setting, if there is one.
     pub(super) fn get(&self, name: &str) -> Option<&'a Setting> {
         self.settings.get(name).copied()
     }
 
-    /// Where the value of an option stands; the header where there is none.
+    /// Returns the place of an option's value; the header if there is none.
     pub(super) fn span(&self, name: &str) -> Span {
         self.get(name).map_or(self.header, |setting| &setting.value_span).clone()
     }
 
-    /// An error about an option.
+    /// Returns an error about an option.
     pub(super) fn error(&self, name: &str, code: Code, message: impl Into<String>) -> ConfigError {
         self.source.error_at(&self.span(name), code, message).with_key(name)
     }
 
-    /// Says once for each place that something has no effect, or another than it seems.
+    /// Warns, once for each place, that an option has no effect or another effect than it seems.
     pub(super) fn note(&mut self, name: &'static str, message: impl Into<String>, help: &str) {
         let span = self.span(name);
         if self.noted.insert((span.start, name)) {
@@ -57,12 +57,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The error for a value that is wrong.
+    /// Returns the error for a wrong value.
     pub(super) fn wrong(&self, name: &str, wrong: UnitError) -> ConfigError {
         self.error(name, Code::InvalidValue, wrong.message).with_help(wrong.help)
     }
 
-    /// The value as it stands.
+    /// Returns the value as text.
     pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
         let Some(setting) = self.get(name) else { return Ok(None) };
         match setting.value.as_deref() {
@@ -74,12 +74,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A whole number within a range.
+    /// Reads a whole number within a range.
     pub(super) fn int(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ConfigError> {
         self.text(name)?.map(|text| self.int_of(name, text, range)).transpose()
     }
 
-    /// A part of a value as a whole number within a range.
+    /// Reads a part of a value as a whole number within a range.
     pub(super) fn int_of(&self, name: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
         let value = values::int(text, self.kb_base).map_err(|wrong| self.wrong(name, wrong))?;
         if range.contains(&value) {
@@ -89,13 +89,13 @@ impl<'a> Reader<'a> {
         Err(error.with_help(format!("write a number from {} to {}", range.start(), range.end())))
     }
 
-    /// A time in nanoseconds; without a unit it counts units of `default_ns`.
+    /// Reads a time in nanoseconds; without a unit it counts units of `default_ns`.
     pub(super) fn time(&self, name: &str, default_ns: u64) -> Result<Option<u64>, ConfigError> {
         let parse = |text| values::time_ns(text, default_ns).map_err(|wrong| self.wrong(name, wrong));
         self.text(name)?.map(parse).transpose()
     }
 
-    /// A switch: on without a value and with 1, off with 0 and where it is missing.
+    /// Reads a switch: on without a value and with 1, off with 0 and if it is missing.
     pub(super) fn flag(&self, name: &str) -> Result<bool, ConfigError> {
         match self.get(name).map(|setting| setting.value.as_deref()) {
             None | Some(Some("0")) => Ok(false),
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The refusal of an option, or of a value of it.
+/// Refuses an option, or a value of it.
 pub(super) fn not_supported<T>(reader: &Reader<'_>, name: &str, message: &str, help: &str) -> Result<T, ConfigError> {
     Err(reader.error(name, Code::NotSupported, message).with_help(help))
 }

@@ -1,13 +1,13 @@
-//! From the text of a fio job file to sections of settings that know their place.
+//! Turns the text of a fio job file into sections of settings that know their place.
 //!
-//! **Why.** fio's files look like INI, with rules of their own: what begins with `;` or `#` is a comment wherever it
-//! stands, a name without a value is a switch, and `${NAME}` stands for a variable of the environment.
+//! **Why.** fio's files look like INI, with rules of their own: `;` or `#` begins a comment anywhere, a name without a
+//! value is a switch, and `${NAME}` stands for a variable of the environment.
 //!
-//! **How.** One pass over the lines. Every setting is looked up in [`super::options`] at once, so that a name that is
-//! unknown or refused is reported at its first line, and a remark about it is made once.
+//! **How.** One pass over the lines. Every setting is looked up in [`super::options`] at once, so that an unknown or
+//! refused name is reported at its first line, and a remark about it is made once.
 //!
-//! **Limits.** Texts of at most 1 MiB. `include` is refused. fio puts nothing where a variable is not set; here the
-//! file is refused.
+//! **Limits.** Texts of at most 1 MiB. `include` is refused. fio inserts nothing for a variable that is not set; here
+//! the file is refused.
 //!
 //! **Example.** `bs = 4k ; small` is the setting `bs` with the value `4k`; `[reads]` begins the section `reads`.
 
@@ -17,14 +17,14 @@ use super::options::{self, Use};
 use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
 use crate::fields::did_you_mean;
 
-/// The longest text, in bytes.
+/// Longest text, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
-/// The longest value once variables stand in it, in bytes.
+/// Longest value after variables are replaced, in bytes.
 const MAX_VALUE_BYTES: usize = 64 << 10;
-/// Words that fio replaces by figures of the machine.
+/// Words that fio replaces by figures of the machine; here they are refused.
 const MACHINE_WORDS: [&str; 3] = ["$pagesize", "$mb_memory", "$ncpus"];
 
-/// Looks a variable of the environment up.
+/// Looks up a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// One line with an option.
@@ -32,26 +32,26 @@ pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) struct Setting {
     /// fio's first name of the option.
     pub(super) name: &'static str,
-    /// The value, variables replaced; `None` where the line has no `=`.
+    /// The value with variables replaced; `None` if the line has no `=`.
     pub(super) value: Option<String>,
     /// Where the name stands.
     pub(super) name_span: Span,
-    /// Where the value stands; the name where there is none.
+    /// Where the value stands, or else the name.
     pub(super) value_span: Span,
 }
 
-/// What stands between two headers.
+/// A section: a header and the settings up to the next one.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
-    /// What stands in the brackets.
+    /// The text in the brackets.
     pub(super) name: String,
-    /// Where it stands.
+    /// Where the header stands.
     pub(super) span: Span,
-    /// In the order of the text.
+    /// The settings in the order of the text.
     pub(super) settings: Vec<Setting>,
 }
 
-/// Reads all sections; remarks about settings without effect go to `warnings`.
+/// Reads all sections; adds remarks about settings without effect to `warnings`.
 pub(super) fn read(
     source: &Source,
     environment: Environment<'_>,
@@ -61,6 +61,7 @@ pub(super) fn read(
         let error = source.error(Code::TooLarge, "the job file is larger than 1 MiB");
         return Err(error.with_help("split it"));
     }
+
     let mut sections: Vec<Section> = Vec::new();
     let mut start = 0;
     for line in source.text().split_inclusive('\n') {
@@ -76,10 +77,12 @@ pub(super) fn read(
             sections.push(header(source, text, &span)?);
             continue;
         }
+
         let Some(section) = sections.last_mut() else {
             let error = source.error_at(&span, Code::Syntax, "an option stands before the first section");
             return Err(error.with_help("begin the file with [global], or with the name of a job in brackets"));
         };
+
         if let Some(setting) = setting(source, text, &span, environment, warnings)? {
             section.settings.push(setting);
         }
@@ -87,7 +90,7 @@ pub(super) fn read(
     Ok(sections)
 }
 
-/// Where the part of `text` without blanks around it stands, if `text` begins at byte `at`.
+/// Returns the place of `text` without the blanks around it, if `text` begins at byte `at`.
 fn trimmed(text: &str, at: usize) -> Span {
     let begin = at + (text.len() - text.trim_start().len());
     begin..begin + text.trim().len()
@@ -112,7 +115,7 @@ fn header(source: &Source, text: &str, span: &Span) -> Result<Section, ConfigErr
     Ok(Section { name: name.to_owned(), span: span.clone(), settings: Vec::new() })
 }
 
-/// One line. `None` for an option that needs nothing done.
+/// Reads one line. Returns `None` for an option that needs no action.
 fn setting(
     source: &Source,
     text: &str,
@@ -129,7 +132,9 @@ fn setting(
         let error = source.error_at(span, Code::NotSupported, "`include` is not supported").with_key("include");
         return Err(error.with_help("copy the lines of the other file to this place"));
     }
+
     let Some((name, treatment)) = options::find(word) else { return Err(unknown(source, word, &name_span)) };
+
     let value_span = raw.map_or(name_span.clone(), |raw| trimmed(raw, span.end - raw.len()));
     let value = raw.map(|raw| expand(source, raw.trim(), &value_span, environment)).transpose()?;
     let setting = Setting { name, value, name_span, value_span };
@@ -137,6 +142,7 @@ fn setting(
         let error = source.error_at(&setting.name_span, Code::NotSupported, format!("`{word}` is not supported"));
         Err(error.with_key(name).with_help(reason))
     };
+
     match *treatment {
         Use::Read => {}
         Use::Silent => return Ok(None),
@@ -162,12 +168,13 @@ fn unknown(source: &Source, word: &str, span: &Span) -> ConfigError {
     error.with_key(word.chars().take(64).collect::<String>()).with_help(help)
 }
 
-/// The value with variables replaced.
+/// Replaces the variables in a value.
 fn expand(source: &Source, raw: &str, span: &Span, environment: Environment<'_>) -> Result<String, ConfigError> {
     if let Some(word) = MACHINE_WORDS.iter().find(|word| raw.contains(**word)) {
         let error = source.error_at(span, Code::NotSupported, format!("`{word}` is not replaced here"));
         return Err(error.with_help("write the figure, so that the file means the same load on every machine"));
     }
+
     let mut value = String::new();
     let mut rest = raw;
     while let Some((before, after)) = rest.split_once("${") {
@@ -188,6 +195,7 @@ fn expand(source: &Source, raw: &str, span: &Span, environment: Environment<'_>)
             return Err(error.with_help("shorten it"));
         }
     }
+
     value.push_str(rest);
     Ok(value)
 }

@@ -1,12 +1,12 @@
-//! fio's figures: numbers with units, times, lists by direction.
+//! fio's values: numbers with units, times, lists by direction.
 //!
-//! **Why.** `4k` is 4096 in fio's files, `4ki` is 4000, and `kb_base=1000` turns both around. Times have units of their
-//! own, and a default that depends on the option.
+//! **Why.** `4k` is 4096 in fio's files, `4ki` is 4000, and `kb_base=1000` swaps the two. Times have units of their
+//! own, and a default unit that depends on the option.
 //!
-//! **How.** Pure functions from text to a number; what they say when it is none is a sentence for the user.
+//! **How.** Pure functions turn text into numbers; their errors are sentences for the user.
 //!
-//! **Limits.** No arithmetic in parentheses, no fractions, no percentages, no zones. All rules are those of the manual
-//! of fio 3.33, "Parameter types".
+//! **Limits.** No arithmetic in parentheses, no fractions, no percentages, no zones. All rules are from the manual of
+//! fio 3.33, "Parameter types".
 //!
 //! **Example.** `int("4k", 1024)` is 4096, `time_ns("10", NS_PER_S)` is ten seconds, and the writes' part of `8k,32k`
 //! is `32k`.
@@ -19,9 +19,9 @@ use crate::jobs::JobKind;
 pub(super) const NS_PER_US: u64 = 1_000;
 /// Nanoseconds in a second.
 pub(super) const NS_PER_S: u64 = 1_000_000_000;
-/// The longest time, in nanoseconds: a year.
+/// Longest time: a year.
 const MAX_TIME_NS: u64 = 365 * 86_400 * NS_PER_S;
-/// The most parts of a split.
+/// Most parts of a split.
 const MAX_PARTS: usize = 256;
 
 fn wrong<T>(message: impl Into<String>, help: &str) -> Result<T, UnitError> {
@@ -36,7 +36,7 @@ pub(super) enum Direction {
     Trim,
 }
 
-/// The directions of the requests of a job.
+/// Returns the directions of a job's requests.
 pub(super) fn directions(kind: JobKind) -> &'static [Direction] {
     match kind {
         JobKind::SeqMixed { .. } | JobKind::RandMixed { .. } => &[Direction::Read, Direction::Write],
@@ -46,8 +46,8 @@ pub(super) fn directions(kind: JobKind) -> &'static [Direction] {
     }
 }
 
-/// The part of a comma-separated list that is about `direction`: the last one given holds for all that follow. `None`
-/// where the list leaves it out.
+/// Returns the part of a comma-separated list for `direction`: the last part given holds for all later directions.
+/// `None` if the list leaves the direction out.
 pub(super) fn of_direction(list: &str, direction: Direction) -> Option<&str> {
     let mut parts = list.split(',').map(str::trim);
     let mut part = parts.next();
@@ -57,29 +57,32 @@ pub(super) fn of_direction(list: &str, direction: Direction) -> Option<&str> {
     part.filter(|text| !text.is_empty())
 }
 
-/// Digits and unit, in lower case.
+/// Splits a value into its digits and its unit in lower case.
 fn digits_and_unit(text: &str) -> Result<(u64, String), UnitError> {
     const HELP: &str = "write a whole number, with a unit if need be, such as 4k";
     let text = text.trim().to_ascii_lowercase();
     if text.starts_with('(') {
         return wrong("arithmetic is not done here", "write the result");
     }
+
     let (radix, body) = match text.strip_prefix("0x") {
         Some(body) => (16, body),
         None => (10, text.as_str()),
     };
+
     let end = body.find(|c: char| !c.is_digit(radix)).unwrap_or(body.len());
     let (digits, unit) = body.split_at(end);
     if digits.is_empty() {
         return wrong(format!("{} is not a number", quoted(&text)), HELP);
     }
+
     match u64::from_str_radix(digits, radix) {
         Ok(number) => Ok((number, unit.trim().to_owned())),
         Err(_) => wrong("the figure is too large for 64 bits", HELP),
     }
 }
 
-/// A whole number with fio's suffixes; `kb_base` is 1000 or 1024.
+/// Reads a whole number with fio's suffixes; `kb_base` is 1000 or 1024.
 pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, UnitError> {
     const HELP: &str = "write a whole number with k, m, g, t or p; b may follow";
     let (number, unit) = digits_and_unit(text)?;
@@ -89,6 +92,7 @@ pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, UnitError> {
         Some(letter) if !letter.is_empty() => (letter, other_base),
         _ => (unit, kb_base),
     };
+
     let power = match letter {
         "" => 0,
         "k" => 1,
@@ -98,13 +102,14 @@ pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, UnitError> {
         "p" => 5,
         _ => return wrong(format!("{} is not a unit of fio", quoted(unit)), HELP),
     };
+
     match base.checked_pow(power).and_then(|factor| number.checked_mul(factor)) {
         Some(value) => Ok(value),
         None => wrong("the figure is too large for 64 bits", HELP),
     }
 }
 
-/// A time in nanoseconds; without a unit the number counts units of `default_ns`.
+/// Reads a time in nanoseconds; without a unit the number counts units of `default_ns`.
 pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, UnitError> {
     const HELP: &str = "write a whole number with us, ms, s, m (minutes), h or d";
     let (number, unit) = digits_and_unit(text)?;
@@ -124,7 +129,7 @@ pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, UnitError> {
     }
 }
 
-/// A number with a fraction: finite, from `low` to `high`.
+/// Reads a finite number, with or without a fraction, from `low` to `high`.
 pub(super) fn float(text: &str, low: f64, high: f64) -> Result<f64, UnitError> {
     match text.trim().parse::<f64>() {
         Ok(value) if value >= low && value <= high => Ok(value),
@@ -133,7 +138,7 @@ pub(super) fn float(text: &str, low: f64, high: f64) -> Result<f64, UnitError> {
     }
 }
 
-/// The pairs of `first/second:first/second`, each with its second part if it has one.
+/// Splits `first/second:first/second` into pairs, each with its second part if it has one.
 pub(super) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, UnitError> {
     let parts = text.split(':').map(|part| match part.split_once('/') {
         Some((first, second)) => (first.trim(), Some(second.trim()).filter(|text| !text.is_empty())),
@@ -143,8 +148,8 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, UnitError> 
     if parts.len() > MAX_PARTS { wrong("there are more than 256 parts", "leave some out") } else { Ok(parts) }
 }
 
-/// Shares in per cent that make 100: those that are missing take equal parts of the rest, and so does the last if
-/// nothing is missing, as in fio.
+/// Fills shares in per cent up to 100, as fio does: missing shares get equal parts of the rest; if none is missing, the
+/// last share gets the rest.
 pub(super) fn fill_percents(shares: &[Option<f64>]) -> Result<Vec<f64>, UnitError> {
     let sum: f64 = shares.iter().flatten().sum();
     if sum > 100.0 + 1e-6 {
@@ -188,6 +193,7 @@ mod tests {
         {
             assert_eq!(time_ns(text, NS_PER_S).ok(), expect.map(|s: u64| s * NS_PER_S), "{text}");
         }
+
         assert_eq!(time_ns("7", NS_PER_US), Ok(7_000));
         assert!(time_ns("400d", NS_PER_S).is_err());
     }

@@ -1,16 +1,16 @@
 //! What the scheduler does with a disk by one cost form.
 //!
 //! # Why
-//! Forms differ most where requests are small, by a third of the disk and more; side by side one sees by how much.
+//! Forms differ most for small requests, by a third of the disk and more; side by side the difference is visible.
 //!
 //! # How it works
-//! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests a second. Where every other
-//! request is a write, a pair costs c_read + c_write, and the mix exponent says how much better or worse than that the
-//! disk does: 2 T(f) / (c_read + c_write), f being the part of the writes in that time. Reads and writes that do not
-//! disturb each other (`duplex`) are the exponent infinity.
+//! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If every other request
+//! is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the disk does: 2 T(f)
+//! / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do not disturb each
+//! other (`duplex`) the exponent is infinite.
 //!
 //! # Limits
-//! A request that costs nothing has no rate; it is `None`.
+//! A request that costs nothing has no rate, so the rate is `None`.
 //!
 //! # Example
 //! Reads of 5 us and writes of 10 us: 200 000 reads, 100 000 writes, or 133 333 of both, half and half; with duplex
@@ -21,16 +21,16 @@ use serde::{Serialize, Serializer};
 
 use crate::four::Four;
 
-/// The sizes of [`FormInfo::sizes`], in bytes.
+/// Sizes of [`FormInfo::sizes`], in bytes.
 pub const SIZES_BYTES: [u32; 12] =
     [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
-/// The part of the requests that are writes in the mixed columns of [`SizeInfo`].
+/// Part of the requests that are writes in the mixed columns of [`SizeInfo`].
 pub const MIXED_WRITE_PART: f64 = 0.5;
 
-/// The size at which `reachable_4k_*_pct` are taken, in bytes: where operations a second are usually counted.
+/// Size of `reachable_4k_*_pct`, in bytes: operations per second are usually counted with it.
 const COUNTED_AT_BYTES: u32 = 4 << 10;
-/// The size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
+/// Size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
 
 /// One cost form, applied to one disk.
@@ -39,51 +39,51 @@ pub struct FormInfo {
     /// `knee`, `additive`, `max`, `seastar` or `table`.
     #[serde(skip)]
     pub name: &'static str,
-    /// The four figures as they follow from the costs: operations from requests of length 0, bytes from long ones; `None`
-    /// where requests cost nothing.
+    /// The four figures that follow from the costs: operations from requests of length 0, bytes from long ones; `None`
+    /// if requests cost nothing.
     pub calculated: Four<Option<f64>>,
-    /// The calculated figures over the configured ones, less 1, in per cent; `None` where one of them is.
+    /// The calculated figures over the configured ones, less 1, in per cent; `None` if one of them is missing.
     pub difference_pct: Four<Option<f64>>,
-    /// Reads of 4 KiB a second, in per cent of the configured read operations.
+    /// Reads of 4 KiB per second, in per cent of the configured read operations.
     pub reachable_4k_read_pct: Option<f64>,
-    /// Writes of 4 KiB a second, in per cent of the configured write operations.
+    /// Writes of 4 KiB per second, in per cent of the configured write operations.
     pub reachable_4k_write_pct: Option<f64>,
-    /// The latency goal that holds, and with it the depth of the token bucket, in milliseconds.
+    /// The effective latency goal, which is also the depth of the token bucket, in milliseconds.
     pub latency_goal_effective_ms: f64,
-    /// Why it is not the one that was asked for; `None` where it is.
+    /// Why it differs from the goal asked for; `None` if it does not.
     pub latency_goal_reason: Option<String>,
-    /// The longest read that is not split, in bytes; `None`: none is.
+    /// Longest read that is not split, in bytes; `None`: reads are not split.
     pub read_max_bytes: Option<u32>,
-    /// The longest write that is not split, in bytes; `None`: none is.
+    /// Longest write that is not split, in bytes; `None`: writes are not split.
     pub write_max_bytes: Option<u32>,
     /// Costs and rates by size, one entry for each of [`SIZES_BYTES`].
     pub sizes: Vec<SizeInfo>,
 }
 
-/// Requests of one size. Rates are those of a busy disk; `None` where the requests cost nothing.
+/// Requests of one size. Rates are those of a busy disk; `None` if the requests cost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeInfo {
     /// The size in bytes.
     pub bytes: u32,
-    /// Into how many pieces a read goes, at least 1.
+    /// Pieces of a read, at least 1.
     pub read_pieces: u32,
-    /// Into how many pieces a write goes, at least 1.
+    /// Pieces of a write, at least 1.
     pub write_pieces: u32,
     /// Device time of a read, all its pieces, in nanoseconds.
     pub read_cost_ns: f64,
     /// Device time of a write, all its pieces, in nanoseconds.
     pub write_cost_ns: f64,
-    /// Reads a second, without writes.
+    /// Reads per second, without writes.
     pub read_iops: Option<f64>,
-    /// Bytes read a second, without writes.
+    /// Bytes read per second, without writes.
     pub read_bytes_per_s: Option<f64>,
-    /// Requests a second where [`MIXED_WRITE_PART`] of them are writes.
+    /// Requests per second if [`MIXED_WRITE_PART`] of them are writes.
     pub mixed_iops: Option<f64>,
-    /// Bytes read and written a second in that mix.
+    /// Bytes read and written per second in that mix.
     pub mixed_bytes_per_s: Option<f64>,
-    /// Writes a second, without reads.
+    /// Writes per second, without reads.
     pub write_iops: Option<f64>,
-    /// Bytes written a second, without reads.
+    /// Bytes written per second, without reads.
     pub write_bytes_per_s: Option<f64>,
 }
 
@@ -103,6 +103,7 @@ impl FormInfo {
         let [read_max_bytes, write_max_bytes] =
             [limits.read_max_bytes, limits.write_max_bytes].map(|bytes| asked_ns.map(|_| bytes));
         let max_bytes = [read_max_bytes, write_max_bytes];
+
         let rates = model.rates_back();
         let calculated = Four {
             read_iops: rates.read_iops,
@@ -111,6 +112,7 @@ impl FormInfo {
             write_bandwidth: rates.write_bandwidth,
         }
         .map(finite);
+
         let counted = SizeInfo::new(COUNTED_AT_BYTES, model, mix, max_bytes);
         FormInfo {
             name,
@@ -126,7 +128,7 @@ impl FormInfo {
         }
     }
 
-    /// The entry of [`FormInfo::sizes`] for requests of `bytes`.
+    /// Returns the entry of [`FormInfo::sizes`] for requests of `bytes`.
     #[must_use]
     pub fn size(&self, bytes: u32) -> Option<&SizeInfo> {
         self.sizes.iter().find(|size| size.bytes == bytes)
@@ -139,10 +141,12 @@ impl SizeInfo {
         let (write_fs, write_pieces) = charged(model, Op::Write, bytes, max_bytes[1]);
         let both_fs = read_fs + write_fs;
         let capacity = if both_fs > 0.0 { mix.capacity(write_fs / both_fs) } else { 1.0 };
+
         let iops = |fs: f64| finite(FS_PER_S as f64 / fs);
         let bytes_per_s = |iops: Option<f64>| iops.map(|iops| iops * f64::from(bytes));
         let (read_iops, write_iops) = (iops(read_fs), iops(write_fs));
         let mixed_iops = iops(both_fs * MIXED_WRITE_PART / capacity);
+
         SizeInfo {
             bytes,
             read_pieces,
@@ -159,7 +163,7 @@ impl SizeInfo {
     }
 }
 
-/// Femtoseconds of a request in pieces of at most `max_bytes`, and how many those are.
+/// Returns the femtoseconds of a request in pieces of at most `max_bytes`, and the number of pieces.
 fn charged(model: &CostModel, op: Op, bytes: u32, max_bytes: Option<u32>) -> (f64, u32) {
     let piece_bytes = max_bytes.unwrap_or(bytes).clamp(1, bytes.max(1));
     let (whole, rest_bytes) = (bytes / piece_bytes, bytes % piece_bytes);
@@ -168,7 +172,7 @@ fn charged(model: &CostModel, op: Op, bytes: u32, max_bytes: Option<u32>) -> (f6
     (f64::from(whole) * cost_fs(piece_bytes) + rest_fs, whole + u32::from(rest_bytes > 0))
 }
 
-/// Why the goal that holds is not the one that was asked for.
+/// Explains why the effective goal is not the one asked for.
 fn reason(model: &CostModel, asked_ns: Option<u64>, effective_ns: u64) -> Option<String> {
     let [read, write] = [Op::Read, Op::Write].map(|op| model.cost(op, PIECE_MIN_BYTES));
     let (dearer, cost) = if write > read { ("write", write) } else { ("read", read) };
@@ -191,7 +195,7 @@ fn finite(rate: f64) -> Option<f64> {
     Some(rate).filter(|rate| rate.is_finite())
 }
 
-/// The forms as a map from name to form.
+/// Serializes the forms as a map from name to form.
 pub(super) fn as_map<S: Serializer>(forms: &[FormInfo], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(forms.iter().map(|form| (form.name, form)))
 }

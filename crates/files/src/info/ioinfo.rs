@@ -1,40 +1,40 @@
-//! What Seastar's `ioinfo` prints of a disk, with its keys and its integers.
+//! The output of Seastar's `ioinfo` for a disk, with its keys and its integers.
 //!
 //! # Why
-//! Whoever moves from Seastar compares these first. And for a disk that is throttled there, they are what its scheduler
-//! really works with.
+//! People who move from Seastar compare these figures first. And for a disk that is throttled there, they are what
+//! Seastar's scheduler really works with.
 //!
 //! # How it works
-//! [`SeastarUnits`] has the arithmetic. The goal that holds is the depth of the bucket over its rate, 2^24 units a
-//! millisecond; the longest request is the longest 512 * 2^k bytes whose cost fits the bucket, 16 MiB at the most, and
-//! no more than the saturation length of the file.
+//! [`SeastarUnits`] has the arithmetic. The effective goal is the depth of the bucket over its rate, 2^24 units per
+//! millisecond. The longest request is the longest 512 * 2^k bytes whose cost fits the bucket, at most 16 MiB, and at
+//! most the saturation length of the file.
 //!
 //! # Limits
-//! One NUMA node. With `duplex` Seastar has two buckets, and prints one; they are equal. Seastar cannot leave requests
-//! unsplit: without a latency goal the bucket is that of the default goal and the longest requests are `null`.
+//! One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar cannot leave requests unsplit:
+//! without a latency goal the bucket is that of the default goal, and the longest requests are `null`.
 //!
 //! # Example
-//! 218 786 reads a second and 1 542 559 872 bytes a second: a read of 4 KiB takes 121 232 units, and the bucket of
-//! 12 582 912 units (0.75 ms) takes reads of 1 MiB.
+//! 218 786 reads and 1 542 559 872 bytes per second: a read of 4 KiB takes 121 232 units, and the bucket of 12 582 912
+//! units (0.75 ms) takes reads of 1 MiB.
 
 use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, Op, SeastarUnits};
 use serde::{Serialize, Serializer};
 
 /// log2 of the first and the last size of [`FairQueueInfo::capacities`]: 512 bytes to 128 KiB, as `ioinfo` has them.
 const CAPACITY_SIZES_LOG2: std::ops::RangeInclusive<u32> = 9..=17;
-/// Longest requests are multiples of this many bytes.
+/// Unit of the longest requests, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-/// What `ioinfo` prints, under its names.
+/// The output of `ioinfo`, under its names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoInfo {
-    /// The longest read that is not split, in bytes; `None`: none is.
+    /// Longest read that is not split, in bytes; `None`: reads are not split.
     pub disk_read_max_length: Option<u64>,
-    /// The longest write that is not split, in bytes; `None`: none is.
+    /// Longest write that is not split, in bytes; `None`: writes are not split.
     pub disk_write_max_length: Option<u64>,
-    /// Number of the device that holds the mount point; `None` where it does not exist here.
+    /// Number of the device that holds the mount point; `None` if the mount point does not exist here.
     pub device: Option<u64>,
-    /// The latency goal that holds, in milliseconds.
+    /// The effective latency goal, in milliseconds.
     pub io_latency_goal_ms: f64,
     /// Rates and weights.
     pub io_queue: IoQueueInfo,
@@ -45,16 +45,15 @@ pub struct IoInfo {
 /// Rates and weights of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IoQueueInfo {
-    /// Number of the queue: the place of the disk in the file, from 1. Seastar's queue 0 is for disks that no file
-    /// names.
+    /// Number of the queue: the place of the disk in the file, from 1. Seastar's queue 0 is for disks without an entry.
     pub id: usize,
-    /// 128 times the read operations a second; `None` where unlimited.
+    /// 128 times the read operations per second; `None` if unlimited.
     pub req_count_rate: Option<u64>,
-    /// 128 times the blocks of 512 bytes read a second; `None` where unlimited.
+    /// 128 times the blocks of 512 bytes read per second; `None` if unlimited.
     pub blocks_count_rate: Option<u64>,
-    /// Weight of a write where a read weighs 128.
+    /// Weight of a write; a read weighs 128.
     pub disk_req_write_to_read_multiplier: u32,
-    /// Weight of a block written where one read weighs 128.
+    /// Weight of a block written; a block read weighs 128.
     pub disk_blocks_write_to_read_multiplier: u32,
 }
 
@@ -64,7 +63,7 @@ pub struct FairQueueInfo {
     /// Cost by size in bytes: powers of two from 512 to 131 072.
     #[serde(serialize_with = "as_map")]
     pub capacities: Vec<(u32, CapacityInfo)>,
-    /// How much one queue takes out of the bucket in one poll: its depth over the number of queues, rounded down.
+    /// Units that one queue takes out of the bucket in one poll: its depth over the number of queues, rounded down.
     pub per_tick_grab_threshold: u64,
     /// The bucket.
     pub token_bucket: TokenBucketInfo,
@@ -73,25 +72,25 @@ pub struct FairQueueInfo {
 /// Cost of a request in units of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CapacityInfo {
-    /// Of a read.
+    /// Cost of a read.
     pub read: u64,
-    /// Of a write.
+    /// Cost of a write.
     pub write: u64,
 }
 
 /// The token bucket, in units of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenBucketInfo {
-    /// Its depth.
+    /// Depth of the bucket.
     pub limit: u64,
-    /// What it gets in a millisecond: 2^24 for each disk.
+    /// Units added per millisecond: 2^24 for each disk.
     pub rate: u64,
-    /// The least by which it is refilled.
+    /// Fewest units added at once.
     pub threshold: u64,
 }
 
 impl IoInfo {
-    /// What follows from the figures; `device` is left to the caller. `io_queues` of 0 count as 1.
+    /// Computes the output from the figures; the caller sets `device`. `io_queues` of 0 counts as 1.
     pub(super) fn new(
         figures: &FourFigures,
         goal: LatencyGoal,
@@ -105,8 +104,10 @@ impl IoInfo {
             LatencyGoal::NoSplit => (DEFAULT_LATENCY_GOAL_NS, false),
         };
         let limit = units.bucket_limit(goal_ns);
-        // The block has no part in Seastar's form.
+
+        // Seastar's form does not use the block.
         let pieces = CostModel::from_figures(figures, CostForm::Seastar, 512, 512).piece_limits(Some(goal_ns));
+
         let longest = |piece_bytes: u32, saturation_bytes: Option<u64>| {
             let piece_bytes = is_split.then_some(u64::from(piece_bytes));
             let bytes = piece_bytes.into_iter().chain(saturation_bytes).min()?;
@@ -116,6 +117,7 @@ impl IoInfo {
             let bytes = 1 << log2;
             (bytes, CapacityInfo { read: units.capacity(Op::Read, bytes), write: units.capacity(Op::Write, bytes) })
         };
+
         IoInfo {
             disk_read_max_length: longest(pieces.read_max_bytes, saturation_bytes[0]),
             disk_write_max_length: longest(pieces.write_max_bytes, saturation_bytes[1]),
@@ -141,7 +143,7 @@ impl IoInfo {
     }
 }
 
-/// The costs as a map from size to cost.
+/// Serializes the costs as a map from size to cost.
 fn as_map<S: Serializer>(capacities: &[(u32, CapacityInfo)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(capacities.iter().map(|(bytes, capacity)| (bytes, capacity)))
 }

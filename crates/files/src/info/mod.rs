@@ -1,18 +1,19 @@
-//! What a disk description promises: Seastar's figures, and what a scheduler lets through by each cost form.
+//! The promises of a disk description: Seastar's figures, and what a scheduler lets through by each cost form.
 //!
 //! # Why
-//! Four figures become costs, a token bucket and a longest request. Whether these mean what the author of the file
-//! meant shows in numbers, and no disk is needed to see them: a form that yields 63 % of the operations that the file
-//! promises is found here, not in production.
+//! Four figures become costs, a token bucket and a longest request. Numbers show whether these mean what the author of
+//! the file meant, and no disk is needed for them: a form that yields 63 % of the file's operations is found here, not
+//! in production.
 //!
 //! # How it works
-//! [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] a disk. [`IoInfo`] has what Seastar's `ioinfo` prints,
-//! always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by side. All
-//! costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed twice.
+//! [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of Seastar's
+//! `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by
+//! side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed
+//! twice.
 //!
 //! # Limits
 //! One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that is always
-//! busy and exactly as fast as its model; the closed loop, which follows the real disk, has no part in them.
+//! busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
 //!
 //! # Example
 //! ```
@@ -43,16 +44,16 @@ use crate::four::Four;
 use crate::io_properties::{DiskProperties, IoProperties};
 use crate::setup::{device_of, disk_config, figures};
 
-/// The present version of the JSON form; it rises when a key changes its meaning or goes.
+/// Version of the JSON form; it rises when a key changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// The name of the model that is a measured table, beside the names of [`CostForm`].
+/// Name of a model that is a measured table, beside the names of [`CostForm`].
 pub const TABLE: &str = "table";
 
-/// What is asked of the scheduler.
+/// Options of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoOptions {
-    /// The form that [`DiskInfo::model`] names; `None`: the disk's own, [`CostForm::Knee`] where it has none.
+    /// The form that [`DiskInfo::model`] names; `None`: the disk's own, or [`CostForm::Knee`].
     pub form: Option<CostForm>,
     /// The latency goal.
     pub latency_goal: LatencyGoal,
@@ -66,12 +67,12 @@ impl Default for InfoOptions {
     }
 }
 
-/// What there is to say of the disks of a file. It is its JSON form.
+/// The promises of the disks of a file. This structure is its JSON form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
     /// Version of the JSON form: [`SCHEMA`].
     pub schema: u32,
-    /// One entry a disk, in the order of the file.
+    /// One entry per disk, in the order of the file.
     pub disks: Vec<DiskInfo>,
 }
 
@@ -80,45 +81,45 @@ pub struct Info {
 pub struct DiskInfo {
     /// The mount points joined by `:`, as Seastar labels the queue in its metrics; `None` for a disk model.
     pub mountpoint: Option<String>,
-    /// The mount points, as the file names them; empty for a disk model.
+    /// The mount points as the file names them; empty for a disk model.
     pub mountpoints: Vec<String>,
-    /// Name of a disk model; `None` for an entry of io-properties.
+    /// The name of a disk model; `None` for an entry of io-properties.
     pub name: Option<String>,
-    /// What Seastar's `ioinfo` prints.
+    /// The output of Seastar's `ioinfo`.
     #[serde(flatten)]
     pub ioinfo: IoInfo,
-    /// What the file says, `rate_factor` applied; `None` where there is no limit.
+    /// The figures of the file with `rate_factor` applied; `None` if there is no limit.
     pub configured: Four<Option<u64>>,
     /// Whether reads and writes are limited separately, each by its full rate.
     pub duplex: bool,
-    /// p in (r/R)^p + (w/W)^p = 1, above 0; `None` (infinite) where reads and writes do not disturb each other.
+    /// p in (r/R)^p + (w/W)^p = 1, above 0; `None` (infinite) if reads and writes do not disturb each other.
     pub mix_exponent: Option<f64>,
     /// I/O queues that share the disk, at least 1.
     pub io_queues: u16,
-    /// The latency goal that was asked for, in milliseconds; `None`: nothing is split.
+    /// The latency goal asked for, in milliseconds; `None`: requests are not split.
     pub latency_goal_asked_ms: Option<f64>,
-    /// Which of [`DiskInfo::forms`] was asked for, or is the disk's own.
+    /// The one of [`DiskInfo::forms`] that was asked for, or is the disk's own.
     pub model: &'static str,
-    /// What the scheduler does, by each cost form; a measured table, where there is one, comes first.
+    /// What the scheduler does by each cost form; a measured table, if there is one, comes first.
     #[serde(serialize_with = "forms::as_map")]
     pub forms: Vec<FormInfo>,
 }
 
 impl DiskInfo {
-    /// The form of this name: one of [`CostForm::name`], or [`TABLE`] where the disk has one.
+    /// Returns the form of this name: one of [`CostForm::name`], or [`TABLE`] if the disk has one.
     #[must_use]
     pub fn form(&self, name: &str) -> Option<&FormInfo> {
         self.forms.iter().find(|form| form.name == name)
     }
 
-    /// What people call it: the mount points, or the name of the model.
+    /// Returns the disk's name for people: the mount points, or the name of the model.
     #[must_use]
     pub fn label(&self) -> &str {
         self.mountpoint.as_deref().or(self.name.as_deref()).unwrap_or("disk")
     }
 }
 
-/// What the entries of an io-properties file promise. Looks up the device number of each mount point, nothing else.
+/// Returns the promises of an io-properties file. Looks up the device number of each mount point, nothing else.
 #[must_use]
 pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
     let disk = |(position, entry): (usize, &DiskProperties)| {
@@ -138,7 +139,7 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
     Info { schema: SCHEMA, disks: properties.disks.iter().enumerate().map(disk).collect() }
 }
 
-/// What a disk model promises. `name` is used where the model has none.
+/// Returns the promises of a disk model. `name` is used if the model has none.
 #[must_use]
 pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Info {
     let [read_block, write_block] = disk.block_bytes;
@@ -166,7 +167,7 @@ fn by_form(model: impl Fn(CostForm) -> CostModel) -> Vec<(&'static str, CostMode
     CostForm::ALL.into_iter().map(|form| (form.name(), model(form))).collect()
 }
 
-/// A disk, wherever its description came from.
+/// A disk, from either kind of description.
 struct Subject<'a> {
     mountpoints: &'a [String],
     name: Option<&'a str>,
@@ -186,6 +187,7 @@ impl Subject<'_> {
         let forms = self.models.iter();
         let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
         let io_queues = options.io_queues.max(1);
+
         DiskInfo {
             mountpoint: (!self.mountpoints.is_empty()).then(|| self.mountpoints.join(":")),
             mountpoints: self.mountpoints.to_vec(),

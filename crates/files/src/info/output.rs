@@ -4,14 +4,14 @@
 //! The forms are contracts; docs/formats.md describes them.
 //!
 //! # How it works
-//! JSON is the structure itself, units in its names. YAML is what Seastar's `ioinfo` prints, and nothing else. CSV has
-//! a line for each disk and size.
+//! JSON is the structure itself, units in its names. YAML is the output of Seastar's `ioinfo`, and nothing else. CSV
+//! has a line for each disk and size.
 //!
 //! # Limits
-//! What has no limit is null in JSON and YAML, and empty in CSV.
+//! A missing limit is null in JSON and YAML, and empty in CSV.
 //!
 //! # Example
-//! `disks[0].forms.knee.sizes[3].read_iops` are the reads of 4 KiB a second by the knee.
+//! `disks[0].forms.knee.sizes[3].read_iops` is the rate of 4 KiB reads per second by the knee.
 
 use std::fmt::{Display, Write as _};
 
@@ -20,7 +20,7 @@ use plimsoll_figures::units::quoted;
 use super::{Info, IoInfo, SIZES_BYTES};
 
 impl Info {
-    /// As YAML: `ioinfo`'s map, or a list of them where there are several disks, each under a comment that names it.
+    /// Returns YAML: `ioinfo`'s map, or for several disks a list of maps, each under a comment with the disk's name.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
@@ -35,8 +35,8 @@ impl Info {
         text
     }
 
-    /// As CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the place of the
-    /// disk in the file, from 1.
+    /// Returns CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the place of
+    /// the disk in the file, from 1.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from("disk,bytes");
@@ -46,6 +46,7 @@ impl Info {
             }
         }
         text.push('\n');
+
         for disk in &self.disks {
             for bytes in SIZES_BYTES {
                 let _ = write!(text, "{},{bytes}", disk.ioinfo.io_queue.id);
@@ -62,7 +63,7 @@ impl Info {
     }
 }
 
-/// One map; its first line begins with `indent[0]`, the others with `indent[1]`.
+/// Writes one map; its first line begins with `indent[0]`, the others with `indent[1]`.
 fn write_map(text: &mut String, info: &IoInfo, indent: [&str; 2]) {
     let (queue, fair) = (&info.io_queue, &info.fair_queue);
     let mut lines = vec![
@@ -79,11 +80,13 @@ fn write_map(text: &mut String, info: &IoInfo, indent: [&str; 2]) {
         "fair_queue:".to_owned(),
         "  capacities:".to_owned(),
     ];
+
     for (bytes, capacity) in &fair.capacities {
         lines.push(format!("    {bytes}:"));
         lines.push(format!("      read: {}", capacity.read));
         lines.push(format!("      write: {}", capacity.write));
     }
+
     lines.extend([
         format!("  per_tick_grab_threshold: {}", fair.per_tick_grab_threshold),
         "  token_bucket:".to_owned(),
@@ -91,6 +94,7 @@ fn write_map(text: &mut String, info: &IoInfo, indent: [&str; 2]) {
         format!("    rate: {}", fair.token_bucket.rate),
         format!("    threshold: {}", fair.token_bucket.threshold),
     ]);
+
     let [first, others] = indent;
     for (number, line) in lines.iter().enumerate() {
         let _ = writeln!(text, "{}{line}", if number == 0 { first } else { others });

@@ -21,7 +21,7 @@ fn figures_text(read_iops: u64, read_bandwidth: u64, write_iops: u64, write_band
     )
 }
 
-/// A disk that was not configured, when that still meant 2^31 - 1: 2^24 operations of weight 128 are one more.
+/// A disk without figures, when that still meant 2^31 - 1: 2^24 operations of weight 128 make one more than that.
 #[test]
 fn seastar_s_unconfigured_disk_of_before_2025() {
     let text = figures_text(1 << 24, (1 << 33) - 4, 1 << 24, (1 << 33) - 4);
@@ -55,11 +55,13 @@ fn seastar_s_integers_of_an_i4i_2xlarge() {
         disk_blocks_write_to_read_multiplier: 174,
     };
     assert_eq!(seastar.io_queue, queue);
+
     let capacity = |bytes| seastar.fair_queue.capacities.iter().find(|(size, _)| *size == bytes).map(|(_, c)| *c);
     assert_eq!(capacity(512), Some(CapacityInfo { read: 82_251, write: 145_360 }));
     assert_eq!(capacity(4096), Some(CapacityInfo { read: 121_232, write: 198_348 }));
     assert_eq!(capacity(131_072), Some(CapacityInfo { read: 1_502_250, write: 2_075_671 }));
     assert_eq!((capacity(256), capacity(262_144)), (None, None));
+
     assert_eq!(seastar.fair_queue.per_tick_grab_threshold, 1_797_558);
     let bucket = TokenBucketInfo { limit: 12_582_912, rate: 16_777_216, threshold: 82_251 };
     assert_eq!(seastar.fair_queue.token_bucket, bucket);
@@ -69,8 +71,8 @@ fn seastar_s_integers_of_an_i4i_2xlarge() {
 
 #[test]
 fn calculated_figures_are_the_configured_ones() {
-    // Seastar's weights, blocks a second and costs are whole numbers: a disk of 1 byte a second shows it most, and one
-    // of 10^9 operations a second, which cost 16.8 units each, charged as 16.
+    // Seastar's weights, blocks per second and costs are whole numbers, which shows most with a disk of 1 byte per
+    // second, and with one of 10^9 operations per second, which cost 16.8 units each and are charged as 16.
     let any = f64::INFINITY;
     let cases = [
         (I4I.to_owned(), 0.5),
@@ -123,6 +125,7 @@ fn what_each_form_lets_through() {
         ("max", 65_536, 32.768, 65.536),
         ("seastar", 4_096, 7.048, 14.096),
     ];
+
     for (name, bytes, read_us, write_us) in cases {
         let size = disk.form(name).and_then(|form| form.size(bytes)).unwrap();
         let near =
@@ -134,6 +137,7 @@ fn what_each_form_lets_through() {
         near(size.mixed_iops.unwrap(), 2e6 / (read_us + write_us));
         near(size.mixed_bytes_per_s.unwrap(), f64::from(bytes) * 2e6 / (read_us + write_us));
     }
+
     let reachable = |name| disk.form(name).and_then(|form| form.reachable_4k_read_pct).unwrap().round();
     assert_eq!(["knee", "additive", "max", "seastar"].map(reachable), [100.0, 71.0, 100.0, 71.0]);
 }
@@ -224,24 +228,29 @@ fn formats_say_the_same() {
         ", {mountpoint: \"/a b\", read_iops: 9, read_bandwidth: 1M, write_iops: 9, write_bandwidth: 1M}]",
     );
     let (one, two) = (info(I4I, &InfoOptions::default()), info(&two, &InfoOptions::default()));
+
     let json: serde_json::Value = serde_json::to_value(&one).unwrap();
     let disk = &json["disks"][0];
     assert_eq!((&json["schema"], &disk["mountpoint"]), (&1.into(), &"/nowhere".into()));
     assert_eq!(disk["fair_queue"]["capacities"]["4096"]["read"], 121_232);
     assert_eq!(disk["forms"]["seastar"]["sizes"][3]["bytes"], 4_096);
     assert!(disk["device"].is_null());
+
     let yaml = one.to_yaml();
     let begin = "disk_read_max_length: 1048576\ndisk_write_max_length: 524288\ndevice: null\nio_latency_goal_ms: 0.75\n\
                  io_queue:\n  id: 1\n  req_count_rate: 28004608\n";
     assert!(yaml.starts_with(begin), "{yaml}");
     assert!(yaml.contains("\n    4096:\n      read: 121232\n      write: 198348\n    8192:\n"), "{yaml}");
+
     let as_json: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
     for key in ["disk_read_max_length", "io_latency_goal_ms", "io_queue", "fair_queue"] {
         assert_eq!(as_json[key], disk[key], "{key}");
     }
+
     let list: Vec<serde_json::Value> = serde_saphyr::from_str(&two.to_yaml()).unwrap();
     assert_eq!((list.len(), &list[0], &list[1]["io_queue"]["id"]), (2, &as_json, &2.into()));
     assert!(two.to_yaml().contains("# \"/a b\"\n- disk_read_max_length"), "{}", two.to_yaml());
+
     let csv = two.to_csv();
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns, vec![2 + 5 * 4; 1 + 2 * SIZES_BYTES.len()]);

@@ -1,14 +1,14 @@
 //! The classes of a job file, checked when all names are known.
 //!
-//! **Why.** A job that joins a class by a wrong name, or two jobs that want different things of one class, would
+//! **Why.** A job that joins a class by a wrong name, or two jobs that want different limits for one class, would
 //! measure something else than the file says.
 //!
-//! **How.** [`check`] goes over the jobs: every joined class exists, none exists twice, and jobs of one class that
-//! bound its bandwidth agree.
+//! **How.** [`check`] checks that every joined class exists, that none exists twice, and that jobs of one class agree
+//! on its bandwidth.
 //!
-//! **Limits.** A bound of `--sched-groups` beside one of a job is not compared: the job's counts.
+//! **Limits.** A bound in `--sched-groups` is not compared with that of a job; the job's counts.
 //!
-//! **Example.** `class: fast` where no job and no group has this name: "there is no class called "fast"".
+//! **Example.** If no job and no group is called `fast`, `class: fast` gives "there is no class called "fast"".
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use super::super::jobs::{Job, JobClass};
 use super::super::sched_groups::SchedGroups;
 use super::schema::Dialect;
 
-/// Every joined class exists, no class exists twice, and bandwidths agree.
+/// Checks that every joined class exists, no class exists twice, and bandwidths agree.
 pub(super) fn check(
     jobs: &[Job],
     entries: &[Field<'_>],
@@ -30,6 +30,7 @@ pub(super) fn check(
     let group_names: HashSet<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
     let class_of_job: HashMap<&str, &JobClass> = jobs.iter().map(|job| (job.name.as_str(), &job.class)).collect();
     let group_classes: HashSet<&str> = groups.class_names().into_iter().collect();
+
     for (job, entry) in jobs.iter().zip(entries) {
         let JobClass::Joined(class) = &job.class else {
             if group_names.contains(job.name.as_str()) {
@@ -39,6 +40,7 @@ pub(super) fn check(
             }
             continue;
         };
+
         let help = match class_of_job.get(class.as_str()) {
             _ if group_classes.contains(class.as_str()) => continue,
             Some(JobClass::Own { .. }) => continue,
@@ -50,6 +52,7 @@ pub(super) fn check(
             }
             None => nearest_class(class, jobs, &group_classes, dialect),
         };
+
         let message = format!("there is no class called {}", quoted(class));
         let at = entry.at("shard_info").at("class");
         return Err(at.error(Code::UnknownReference, message).with_help(help));
@@ -57,14 +60,15 @@ pub(super) fn check(
     check_bandwidths(jobs, entries)
 }
 
-/// What to write in the place of a class that nobody has.
+/// Returns advice for an unknown class.
 fn nearest_class(class: &str, jobs: &[Job], group_classes: &HashSet<&str>, dialect: Dialect) -> String {
     let owners = jobs.iter().filter(|job| matches!(job.class, JobClass::Own { .. }));
     let mut names: Vec<&str> = group_classes.iter().copied().collect();
     names.extend(owners.map(|owner| owner.name.as_str()));
-    // Any one-letter name is one slip away from any other.
+    // One-letter names are one slip away from any other, so they are no candidates.
     names.retain(|name| name.len() > 1);
     names.sort_unstable();
+
     let others = match dialect {
         Dialect::Simulated => "`classes:`",
         Dialect::Real => "the --sched-groups file",
@@ -73,7 +77,7 @@ fn nearest_class(class: &str, jobs: &[Job], group_classes: &HashSet<&str>, diale
     did_you_mean(class, names.into_iter()).unwrap_or_else(any)
 }
 
-/// Jobs of one class that bound its bandwidth bound it to the same.
+/// Checks that jobs of one class that bound its bandwidth agree.
 fn check_bandwidths(jobs: &[Job], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     let mut bound_of_class: HashMap<&str, (u64, &str)> = HashMap::new();
     for (job, entry) in jobs.iter().zip(entries) {

@@ -1,12 +1,12 @@
-//! How often each length and each position comes: `bssplit` and `access`.
+//! The frequencies of lengths and positions: `bssplit` and `access`.
 //!
-//! **Why.** Real loads have several lengths, and some data are hotter than others. The words are fio's where it has
-//! them, so that what was written for fio can be copied.
+//! **Why.** Real loads have several lengths, and hot data. The words are fio's where fio has them, so that settings
+//! written for fio can be copied.
 //!
 //! **How.** [`read_sizes`] takes `4k/60:64k/40` (length, per cent of the requests), or a list of `[4k, 60]`.
-//! [`read_access`] takes a word and its numbers after a colon.
+//! [`read_access`] takes a word and, after a colon, its numbers.
 //!
-//! **Limits.** At most [`MAX_PARTS`] lengths or zones. Per cents must make 100; fio spreads what is missing, this
+//! **Limits.** At most [`MAX_PARTS`] lengths or zones. Per cents must sum to 100; fio fills in missing ones, this
 //! reader does not guess.
 //!
 //! **Example.** `zoned:60/10:40/90`: 60 % of the requests go to the first 10 % of the data, 40 % to the rest.
@@ -17,15 +17,15 @@ use super::super::error::{Code, ConfigError};
 use super::super::fields::Field;
 use super::super::jobs::{Access, MAX_REQUEST_BYTES, SizeShare};
 
-/// The most lengths of a `bssplit`, and zones of an `access`: fio's bound for the former.
+/// Most lengths of a `bssplit`, and zones of an `access`: fio's bound for the former.
 const MAX_PARTS: usize = 64;
-/// Written per cents may miss 100 by their rounding.
+/// Largest distance of a sum from 100, since written per cents are rounded.
 const SUM_TOLERANCE_PCT: f64 = 0.01;
 
 const SIZES_HELP: &str = "write lengths and per cents that make 100, such as 4k/60:64k/40 or [[4k, 60], [64k, 40]]";
 const ACCESS_HELP: &str = "write uniform, zipf:1.1, pareto:0.2, normal:10, hot:10/90 or zoned:60/10:40/90";
 
-/// The lengths of requests.
+/// Reads the lengths of requests.
 pub(super) fn read_sizes(field: &Field<'_>) -> Result<Vec<SizeShare>, ConfigError> {
     let sizes = if field.is_list() {
         field.list()?.iter().map(read_item).collect::<Result<Vec<_>, _>>()?
@@ -36,7 +36,7 @@ pub(super) fn read_sizes(field: &Field<'_>) -> Result<Vec<SizeShare>, ConfigErro
     Ok(sizes)
 }
 
-/// `[4k, 60]`, or `4k/60`.
+/// Reads `[4k, 60]`, or `4k/60`.
 fn read_item(item: &Field<'_>) -> Result<SizeShare, ConfigError> {
     if item.is_scalar() {
         return read_part(item, item.text()?);
@@ -47,7 +47,7 @@ fn read_item(item: &Field<'_>) -> Result<SizeShare, ConfigError> {
     }
 }
 
-/// `4k/60`.
+/// Reads `4k/60`.
 fn read_part(field: &Field<'_>, part: &str) -> Result<SizeShare, ConfigError> {
     let Some((length, percent)) = part.split_once('/') else {
         let message = format!("{} is not a length and its per cent", quoted(part));
@@ -66,7 +66,7 @@ fn size_share(field: &Field<'_>, length: &str, percent: &str) -> Result<SizeShar
     Ok(SizeShare { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), percent })
 }
 
-/// Which positions random requests take.
+/// Reads the positions of random requests.
 pub(super) fn read_access(field: &Field<'_>) -> Result<Access, ConfigError> {
     let text = field.text()?;
     let (word, rest) = text.split_once(':').map_or((text, None), |(word, rest)| (word, Some(rest)));
@@ -74,6 +74,7 @@ pub(super) fn read_access(field: &Field<'_>) -> Result<Access, ConfigError> {
         Some(rest) => number(field, rest, holds, help),
         None => Err(field.error(Code::InvalidValue, format!("`{word}` needs a number")).with_help(help)),
     };
+
     match (word, rest) {
         ("uniform", None) => Ok(Access::Uniform),
         ("zipf", _) => {
@@ -97,7 +98,7 @@ pub(super) fn read_access(field: &Field<'_>) -> Result<Access, ConfigError> {
     }
 }
 
-/// `10/90`: a tenth of the data gets 90 % of the requests.
+/// Reads `10/90`: a tenth of the data gets 90 % of the requests.
 fn read_hot(field: &Field<'_>, text: &str) -> Result<Access, ConfigError> {
     let help = "write the hot part of the data (above 0, below 100) and its part of the requests (0 to 100), both in \
                 per cent: hot:10/90";
@@ -107,7 +108,7 @@ fn read_hot(field: &Field<'_>, text: &str) -> Result<Access, ConfigError> {
     Ok(Access::HotSet { data_pct, access_pct })
 }
 
-/// `60/10:40/90`: parts of the requests and of the data.
+/// Reads `60/10:40/90`: parts of the requests and of the data.
 fn read_zones(field: &Field<'_>, text: &str) -> Result<Access, ConfigError> {
     let help = "write zones as parts of the requests and of the data, both in per cent and both making 100: \
                 zoned:60/10:40/90";
@@ -130,7 +131,7 @@ fn pair<'t>(field: &Field<'_>, text: &'t str, help: &str) -> Result<(&'t str, &'
     })
 }
 
-/// A number inside of a text; `help` says which ones are possible.
+/// Reads a number within a text; `help` describes the valid ones.
 fn number(field: &Field<'_>, text: &str, holds: impl Fn(f64) -> bool, help: &str) -> Result<f64, ConfigError> {
     let text = text.trim();
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -143,7 +144,7 @@ fn number(field: &Field<'_>, text: &str, holds: impl Fn(f64) -> bool, help: &str
     }
 }
 
-/// There are parts, not too many, and they make 100.
+/// Checks that there are 1 to [`MAX_PARTS`] parts which sum to 100.
 fn check_parts(field: &Field<'_>, percents: &[f64], what: &str, help: &str) -> Result<(), ConfigError> {
     if percents.is_empty() || percents.len() > MAX_PARTS {
         let error = field.error(Code::OutOfRange, format!("there are {} {what}", percents.len()));

@@ -1,13 +1,12 @@
-//! From the text of a job file to [`JobFile`]: the keys, their ranges, and what they do to each other.
+//! Turns the text of a job file into a [`JobFile`]: the keys, their ranges, and their effects on each other.
 //!
-//! **Why.** [`super::jobs`] says what a job is; this module says how one is written, and what is wrong with those that
-//! are written differently.
+//! **Why.** [`super::jobs`] defines a job; this module defines how one is written, and explains the mistakes.
 //!
 //! **How.** One function per key or group of keys, each with the error and the advice for its own mistakes. `schema`
-//! lists the keys, `shard_info`, `distributions` and `options` read the maps of a job, and `classes` resolves classes
-//! at the end, when all names are known.
+//! lists the keys; `shard_info`, `distributions` and `options` read the maps of a job; `classes` resolves classes at
+//! the end, when all names are known.
 //!
-//! **Limits.** The first error ends the reading. What depends on the number of shards is not checked here.
+//! **Limits.** The first error ends the reading. Checks that depend on the number of shards are not made here.
 //!
 //! **Example.** `shard_info: {paralelism: 1}` is refused at the key, with "did you mean `parallelism`?".
 
@@ -29,13 +28,13 @@ use super::sched_groups::SchedGroups;
 use super::yaml;
 pub(super) use schema::{Dialect, SIMULATED_JOB};
 
-/// The longest pause, in nanoseconds: one day.
+/// Longest pause, in nanoseconds: one day.
 const MAX_PAUSE_NS: u64 = 86_400_000_000_000;
-/// The largest `data_size` and extent hint, in bytes: 8 EiB - 1, the largest file offset.
+/// Largest `data_size` and extent hint, in bytes: 8 EiB - 1, the largest file offset.
 const MAX_DATA_BYTES: u64 = i64::MAX as u64;
-/// Reads in a hundred requests of a job that mixes where nothing is said, as in fio.
+/// Reads in a hundred requests of a mixed job by default, as in fio.
 const DEFAULT_READ_PCT: u32 = 50;
-/// Names of results as YAML that are not jobs.
+/// Keys of results as YAML that cannot be names of jobs, with their meaning.
 const RESULT_KEYS: [(&str, &str); 2] =
     [("shard", "the number of the shard"), ("statistics", "the shard's own counters")];
 
@@ -43,21 +42,21 @@ const RESULT_KEYS: [(&str, &str); 2] =
 /// beside those of other jobs.
 ///
 /// # Errors
-/// With the line: keys, types and options that are unknown or not supported, missing or duplicate keys, values that are
-/// not understood or out of range, a name twice, a class that nobody has.
+/// With the line: unknown or unsupported keys, types and options, missing or duplicate keys, values that are wrong or
+/// out of range, a duplicate name, an unknown class.
 pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     read(Source::new(source_name, text), groups)
 }
 
-/// Reads a job file.
+/// Reads a job file from `path`.
 ///
 /// # Errors
-/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     read(yaml::read_file(path)?, groups)
 }
 
-/// Reads the jobs of a source, and resolves their classes.
+/// Reads the jobs of a source and resolves their classes.
 fn read(source: Source, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     let root = yaml::parse(&source)?;
     let help = "write one `- name: ...` entry with `type`, `shards` and `shard_info` per job";
@@ -67,7 +66,7 @@ fn read(source: Source, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     Ok(JobFile { jobs, warnings, source })
 }
 
-/// Reads jobs, resolves their classes, and says what it noticed.
+/// Reads jobs, resolves their classes, and returns warnings with them.
 pub(super) fn read_entries(
     entries: &[Field<'_>],
     groups: &SchedGroups,
@@ -85,12 +84,13 @@ pub(super) fn read_entries(
         }
         jobs.push(job);
     }
+
     classes::check(&jobs, entries, groups, dialect)?;
     check_stages(&jobs, entries)?;
     Ok((jobs, warnings))
 }
 
-/// A file of scheduling groups is easily taken for one of jobs.
+/// Refuses a file of scheduling groups, which is easily mistaken for a job file.
 fn check_not_groups(entries: &[Field<'_>]) -> Result<(), ConfigError> {
     let is_group = |entry: &&Field<'_>| {
         entry.has_key("shares") && ["type", "shards", "shard_info"].iter().all(|key| !entry.has_key(key))
@@ -100,7 +100,7 @@ fn check_not_groups(entries: &[Field<'_>]) -> Result<(), ConfigError> {
     Err(error.with_help("this looks like a file of scheduling groups: pass it with --sched-groups"))
 }
 
-/// A key of ours: refused in jobs in which it would do nothing. `belongs` names those where it does something.
+/// Returns a key of ours, and refuses it in jobs in which it does nothing. `belongs` names the jobs in which it works.
 fn own_key<'a>(
     fields: &Fields<'a>,
     key: &str,
@@ -116,7 +116,7 @@ fn own_key<'a>(
     }
 }
 
-/// Notes a key that has no effect.
+/// Warns of a key that has no effect.
 fn warn_ignored(field: &Field<'_>, message: impl Into<String>, help: &str, warnings: &mut Vec<Diagnostic>) {
     warnings.push(field.error(Code::Ignored, message).with_help(help).into_warning());
 }
@@ -131,6 +131,7 @@ fn read_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>)
     let info = shard_info::open(&fields, is_cpu, dialect, warnings)?;
     let kind = read_kind(&type_field, &fields, &info, dialect, warnings)?;
     let shape = Shape::closed_loop(kind, shard_info::DEFAULT_REQUEST_BYTES, 1);
+
     let mut job = Job { shards, shards_spans, ..Job::new(&name, shape, shard_info::DEFAULT_SHARES) };
     shard_info::read(&info, &mut job, warnings)?;
     options::read(&fields, &mut job, dialect, warnings)?;
@@ -151,7 +152,7 @@ fn read_name(fields: &Fields<'_>) -> Result<String, ConfigError> {
     }
 }
 
-/// Refuses types that a simulated disk has not.
+/// Refuses types that a simulated disk cannot run.
 fn check_type(field: &Field<'_>, dialect: Dialect) -> Result<(), ConfigError> {
     match field.text()? {
         kind @ ("randrw" | "seqrw" | "flush" | "discard" | "unlink") if dialect == Dialect::Simulated => {
@@ -201,6 +202,7 @@ fn read_kind(
         }
         _ => return Err(field.not_one_of("a type of job", &TYPES)),
     };
+
     let is_mixed = matches!(kind, JobKind::RandMixed { .. } | JobKind::SeqMixed { .. });
     own_key(job, "rwmixread", is_mixed, "`randrw` and `seqrw`")?;
     if let Some(field) = job.get("files_count").filter(|_| !matches!(kind, JobKind::Unlink { .. })) {
@@ -210,19 +212,19 @@ fn read_kind(
     Ok(kind)
 }
 
-/// Reads in a hundred requests.
+/// Returns the reads in a hundred requests.
 fn read_mix(job: &Fields<'_>) -> Result<u8, ConfigError> {
     let percent = job.or("rwmixread", DEFAULT_READ_PCT, |field| field.count(0..=100))?;
     Ok(u8::try_from(percent).unwrap_or(100))
 }
 
-/// Files of an `unlink` job on each shard.
+/// Returns the files of an `unlink` job on each shard.
 fn read_files(job: &Fields<'_>) -> Result<u32, ConfigError> {
     let help = "write how many files the job makes and removes on each shard, such as `files_count: 5000`";
     job.required("files_count", help)?.count(1..=MAX_FILES)
 }
 
-/// The shards, and where each of them stands in the text.
+/// Returns the shards, and where each of them stands in the text.
 fn read_shards(field: &Field<'_>) -> Result<(ShardSet, Vec<Span>), ConfigError> {
     if field.is_scalar() {
         if field.text()? == "all" {
@@ -231,11 +233,13 @@ fn read_shards(field: &Field<'_>) -> Result<(ShardSet, Vec<Span>), ConfigError> 
         let error = field.error(Code::WrongType, "shards are neither `all` nor a list");
         return Err(error.with_help("write `all`, or a list of shard ids such as [0] or [0, 2]"));
     }
+
     let items = field.list()?;
     if items.is_empty() {
         let error = field.error(Code::Empty, "there is no shard in the list");
         return Err(error.with_help("write `all`, or a list of shard ids such as [0]"));
     }
+
     let mut ids = Vec::with_capacity(items.len());
     let mut seen = HashSet::new();
     for item in &items {
@@ -264,7 +268,7 @@ fn read_data_size(
     Ok(Some(bytes))
 }
 
-/// Stages follow one another from 0, and none is empty.
+/// Checks that stages count from 0 and none is empty.
 fn check_stages(jobs: &[Job], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     let used: HashSet<u32> = jobs.iter().map(|job| job.stage).collect();
     let in_gap = jobs.iter().zip(entries).find(|(job, _)| job.stage > 0 && !used.contains(&(job.stage - 1)));

@@ -1,13 +1,13 @@
-//! How a job does its I/O: the map `options`.
+//! The I/O options of a job: the map `options`.
 //!
-//! **Why.** io_tester's options change how files grow and how shards sleep, ours what is written and when it is
-//! flushed.
+//! **Why.** io_tester's options change how files grow and how shards sleep; ours change the contents of writes and the
+//! flushes.
 //!
-//! **How.** [`read`] reads each. io_tester's that make no difference here are accepted, with a warning where the
-//! figures could be taken for something else.
+//! **How.** [`read`] reads each option. Options of io_tester that make no difference here are accepted, with a warning
+//! if the results could be misread.
 //!
-//! **Limits.** Shards always wake precisely, so `sleep_type` makes no difference; busy loops are not run, and cost no
-//! CPU time.
+//! **Limits.** Shards always wake precisely, so `sleep_type` makes no difference; there are no busy loops, and they
+//! cost no CPU time.
 //!
 //! **Example.** `{verify: true, compressible: 50, fdatasync: 32}`.
 
@@ -19,10 +19,10 @@ use super::super::jobs::{Content, Job, JobKind, PauseDistribution};
 use super::schema::{Dialect, read_map};
 use super::{MAX_DATA_BYTES, own_key, warn_ignored};
 
-/// Said once for a file.
+/// A warning that is given once for a file.
 const BUSY_LOOP: &str = "`sleep_type: busyloop` has no effect";
 
-/// Fills in the part of a job that comes from `options`.
+/// Reads the part of a job that comes from `options`.
 pub(super) fn read(
     fields: &Fields<'_>,
     job: &mut Job,
@@ -34,6 +34,7 @@ pub(super) fn read(
     let fields = read_map(&field, dialect.options(), dialect)?;
     check_sleep_type(&fields, job.has_rate() || job.think_time_ns > 0, warnings)?;
     (job.flush_every, job.flush_data_only) = read_flushes(&fields, kind)?;
+
     let is_io = !matches!(kind, JobKind::Cpu { .. });
     let has_blocks = is_io && !matches!(kind, JobKind::Flush | JobKind::Discard | JobKind::Unlink { .. });
     let verify = own_key(&fields, "verify", has_blocks, "jobs that read or write")?;
@@ -41,6 +42,7 @@ pub(super) fn read(
     let compressible_pct = compressible.map_or(Ok(0), |field| field.count(0..=100))?;
     job.content = Content { compressible_pct: u8::try_from(compressible_pct).unwrap_or(100) };
     job.dsync = fields.or("dsync", false, Field::boolean)?;
+
     let distributions = [("uniform", PauseDistribution::Uniform), ("poisson", PauseDistribution::Poisson)];
     job.pause_distribution = fields.or("pause_distribution", PauseDistribution::Uniform, |field| {
         field.one_of("a pause distribution", &distributions)
@@ -51,7 +53,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// A job knows of the blocks that it wrote itself only.
+/// Reads `verify`, which needs a job that writes: a job can check only its own blocks.
 fn read_verify(field: &Field<'_>, kind: JobKind) -> Result<bool, ConfigError> {
     let is_wanted = field.boolean()?;
     if is_wanted && !kind.is_write() {
@@ -80,18 +82,20 @@ fn check_sleep_type(fields: &Fields<'_>, has_pauses: bool, warnings: &mut Vec<Di
     }
 }
 
-/// The extent hint, and what io_tester asks of files that grow beyond their size.
+/// Returns the extent hint, and warns of io_tester's keys for files that grow beyond their size.
 fn read_extent_hint(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Option<u64>, ConfigError> {
     let size = |field: Field<'_>| field.figure(parse_io_tester_size_bytes, 512..=MAX_DATA_BYTES, "bytes");
     let sloppy_hint = fields.get("sloppy_size_hint");
     if let Some(field) = &sloppy_hint {
         size(field.clone())?;
     }
+
     let is_sloppy = fields.or("sloppy_size", false, Field::boolean)?;
     let sloppy = fields.get("sloppy_size").filter(|_| is_sloppy);
     let written = "remove it; files are written in full before the run";
     let grows = "remove it; files of `append` jobs grow with each write, all others have their size before the run";
     let hint = fields.get("extent_allocation_size_hint");
+
     let ignored = [
         ("extent_allocation_size_hint", &hint, written),
         ("sloppy_size", &sloppy, grows),
@@ -105,7 +109,7 @@ fn read_extent_hint(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Resu
     hint.map(size).transpose()
 }
 
-/// Space is reserved for files that begin empty; all others are written in full before the run.
+/// Returns whether space is reserved, which only files that begin empty need; others are written before the run.
 fn read_fallocate(fields: &Fields<'_>, kind: JobKind, warnings: &mut Vec<Diagnostic>) -> Result<bool, ConfigError> {
     let Some(field) = fields.get("fallocate") else { return Ok(false) };
     let is_wanted = field.boolean()?;
@@ -116,7 +120,7 @@ fn read_fallocate(fields: &Fields<'_>, kind: JobKind, warnings: &mut Vec<Diagnos
     Ok(is_wanted && kind == JobKind::Append)
 }
 
-/// `fsync` or `fdatasync`: writes of a fiber between two flushes, and whether metadata may be left out.
+/// Returns the writes of a fiber between two flushes, and whether metadata may be left out (`fdatasync`).
 fn read_flushes(fields: &Fields<'_>, kind: JobKind) -> Result<(u32, bool), ConfigError> {
     let writes = kind.is_write() && kind != JobKind::Discard;
     let count = |key: &str| match own_key(fields, key, writes, "jobs that write")? {

@@ -1,23 +1,23 @@
-//! Which keys there are in a job file, and which of them a simulated disk takes.
+//! The keys of a job file, and those that a simulated disk takes.
 //!
-//! **Why.** A key that does nothing where it stands is worse than an error: each map has its list.
+//! **Why.** A key that does nothing where it stands is worse than an error, so each map has its list.
 //!
-//! **How.** A [`Dialect`] gives the [`Schema`] of each map. [`read_map`] reads one, and says of a key that belongs to
-//! another map where it belongs.
+//! **How.** A [`Dialect`] gives the [`Schema`] of each map. [`read_map`] reads one; if a key belongs to another map,
+//! its error says to which.
 //!
-//! **Limits.** Whether a key suits the type of the job is decided by those who read it.
+//! **Limits.** Whether a key suits the type of the job is decided by the key's reader.
 //!
 //! **Example.** `rps: 5` beside `type` is refused with "it belongs into `shard_info`".
 
 use super::super::error::{Code, ConfigError};
 use super::super::fields::{Field, Fields, Refused, Schema};
 
-/// Where jobs run: that decides what they may ask for.
+/// Where jobs run, which decides what they may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Dialect {
-    /// On a real disk.
+    /// A job on a real disk.
     Real,
-    /// In a scenario of the simulator.
+    /// A job in a scenario of the simulator.
     Simulated,
 }
 
@@ -44,7 +44,7 @@ impl Dialect {
     }
 }
 
-/// In a file that came with io_tester, a `cpu` job has this key in the place of `parallelism`.
+/// The key that stands in the place of `parallelism` in a `cpu` job of a file that came with io_tester.
 pub(super) const MISSPELT_PARALLELISM: &str = "parallelim";
 
 const JOB: Schema = Schema {
@@ -56,7 +56,7 @@ const JOB: Schema = Schema {
 const REAL_DISKS_ONLY: &str = "remove it: only `plimsoll test` does that, on a real disk";
 const SAY_IT_OPEN: &str = "remove it, or write a job of the scenario's own: `open:`, `size:`, `start:`";
 
-/// A job of a scenario: on one of several disks, from one time to another.
+/// The keys of a scenario's job, which runs on one of several disks, from one time to another.
 pub(in super::super) const SIMULATED_JOB: Schema = Schema {
     what: "a job",
     known: &["name", "type", "shards", "data_size", "shard_info", "options", "disk", "start", "stop"],
@@ -67,7 +67,7 @@ pub(in super::super) const SIMULATED_JOB: Schema = Schema {
     ],
 };
 
-/// The first is the key that io_tester passes over: only [`MISSPELT_SHARD_INFO`] has it.
+/// All keys. The first is a misspelling that io_tester ignores; only [`MISSPELT_SHARD_INFO`] has it.
 const SHARD_INFO_KEYS: &[&str] = &[
     MISSPELT_PARALLELISM,
     "parallelism",
@@ -94,7 +94,7 @@ const SHARD_INFO_KEYS: &[&str] = &[
 
 const SHARD_INFO: Schema = Schema { what: "shard_info", known: SHARD_INFO_KEYS.split_at(1).1, refused: &[] };
 
-/// [`SHARD_INFO`] with the key that io_tester passes over.
+/// [`SHARD_INFO`] with the misspelling that io_tester ignores.
 pub(super) const MISSPELT_SHARD_INFO: Schema = Schema { what: "shard_info", known: SHARD_INFO_KEYS, refused: &[] };
 
 const SIMULATED_SHARD_INFO: Schema = Schema {
@@ -141,7 +141,7 @@ const SIMULATED_OPTIONS: Schema = Schema {
     ],
 };
 
-/// The map `field`. Of an unknown key that belongs to another map of a job the error says to which.
+/// Reads the map `field`. If an unknown key belongs to another map of a job, the error says to which.
 pub(super) fn read_map<'a>(
     field: &Field<'a>,
     schema: &Schema<'_>,

@@ -1,14 +1,14 @@
 //! The load of a job on each shard: the map `shard_info`.
 //!
-//! **Why.** Most of what a job is stands here, and most of the keys that have no effect beside others.
+//! **Why.** Most of a job's settings stand here, and most of the keys that have no effect beside others.
 //!
-//! **How.** [`read`] reads each key in its range. Keys of io_tester that do nothing in a job are warned of and taken
-//! back, as io_tester passes over them in silence; our own keys are refused where they do nothing.
+//! **How.** [`read`] reads each key in its range. If keys of io_tester do nothing in a job, it warns and resets them,
+//! where io_tester ignores them silently; our own keys are refused where they do nothing.
 //!
 //! **Limits.** Whether a request fits into the data depends on the number of shards, and is not checked here.
 //!
-//! **Example.** `{parallelism: 8, rate: 5000, bssplit: "4k/60:64k/40"}`: 5000 requests a second on each shard, of two
-//! lengths, at most eight under way.
+//! **Example.** `{parallelism: 8, rate: 5000, bssplit: "4k/60:64k/40"}`: 5000 requests per second on each shard, of two
+//! lengths, at most eight in flight.
 
 use plimsoll_figures::units::{format_bytes_binary, parse_io_tester_duration_ns, parse_io_tester_size_bytes};
 
@@ -23,17 +23,17 @@ use super::super::sched_groups::MAX_SHARES;
 use super::schema::{Dialect, MISSPELT_PARALLELISM, MISSPELT_SHARD_INFO, read_map};
 use super::{MAX_DATA_BYTES, MAX_PAUSE_NS, distributions, own_key, warn_ignored};
 
-/// The request size where none is given, as in io_tester.
+/// Request size by default, as in io_tester.
 pub(super) const DEFAULT_REQUEST_BYTES: u32 = 4096;
-/// The shares of a job where none are given, as in io_tester.
+/// Shares of a job by default, as in io_tester.
 pub(super) const DEFAULT_SHARES: u32 = 10;
-/// The slice of a `cpu` job where none is given, as in io_tester: 1 ms.
+/// Slice of a `cpu` job by default, as in io_tester: 1 ms.
 const DEFAULT_EXECUTION_NS: u64 = 1_000_000;
 
 const PARALLELISM_HELP: &str = "write `parallelism: 1` or more below `shard_info`; io_tester takes none for 0, \
                                 and such a job does nothing";
 
-/// The map, with its keys checked.
+/// Returns the map with its keys checked.
 pub(super) fn open<'a>(
     job: &Fields<'a>,
     is_cpu: bool,
@@ -54,7 +54,7 @@ pub(super) fn open<'a>(
     Ok(fields)
 }
 
-/// The length of a slice of a `cpu` job. A scenario must say it: it has no other files to agree with.
+/// Returns the length of a `cpu` job's slice. Scenarios must give it, since they have no other files to agree with.
 pub(super) fn execution_ns(fields: &Fields<'_>, dialect: Dialect) -> Result<u64, ConfigError> {
     let help = "write how long a slice of CPU work takes, such as 550us";
     match (fields.get("execution_time"), dialect) {
@@ -64,12 +64,13 @@ pub(super) fn execution_ns(fields: &Fields<'_>, dialect: Dialect) -> Result<u64,
     }
 }
 
-/// Fills in the part of a job that comes from `shard_info`.
+/// Reads the part of a job that comes from `shard_info`.
 pub(super) fn read(fields: &Fields<'_>, job: &mut Job, warnings: &mut Vec<Diagnostic>) -> Result<(), ConfigError> {
     let kind = job.kind;
     let pause =
         |key: &str| fields.or(key, 0, |field| field.figure(parse_io_tester_duration_ns, 0..=MAX_PAUSE_NS, "ns"));
     let rps = fields.optional("rps", |field| field.count(0..=MAX_REQUESTS_PER_S))?.filter(|rate| *rate > 0);
+
     (job.sizes, (job.request_bytes, job.request_span)) = read_sizes(fields, kind)?;
     job.class = read_class(fields, warnings)?;
     job.parallelism = read_parallelism(fields)?;
@@ -85,6 +86,7 @@ pub(super) fn read(fields: &Fields<'_>, job: &mut Job, warnings: &mut Vec<Diagno
     job.ramp_up_ns = pause("ramp_up")?;
     job.iov_count = read_iov_count(fields, job.request_bytes, warnings)?;
     job.bandwidth_limit_bytes_per_s = read_bandwidth(fields)?;
+
     drop_ignored_keys(fields, job, warnings);
     Ok(())
 }
@@ -96,12 +98,12 @@ fn read_parallelism(fields: &Fields<'_>) -> Result<u32, ConfigError> {
     fields.required("parallelism", PARALLELISM_HELP)?.count(1..=MAX_PARALLELISM)
 }
 
-/// Whether requests move bytes.
+/// Returns whether requests move bytes.
 fn moves_bytes(kind: JobKind) -> bool {
     !matches!(kind, JobKind::Flush | JobKind::Unlink { .. } | JobKind::Cpu { .. })
 }
 
-/// The lengths of requests: shares of several, and the longest with its place.
+/// Returns the shares of several lengths (empty: there is one length), and the longest length with its place.
 fn read_sizes(fields: &Fields<'_>, kind: JobKind) -> Result<(Vec<SizeShare>, (u32, Span)), ConfigError> {
     let Some(field) = own_key(fields, "bssplit", moves_bytes(kind), "jobs that read or write")? else {
         return Ok((Vec::new(), read_request_size(fields)?));
@@ -136,7 +138,7 @@ fn read_access(fields: &Fields<'_>, kind: JobKind) -> Result<Access, ConfigError
     field.map_or(Ok(Access::Uniform), |field| distributions::read_access(&field))
 }
 
-/// Requests a second of a shard.
+/// Returns the requests per second of a shard.
 fn read_rate(fields: &Fields<'_>, kind: JobKind, has_rps: bool) -> Result<Option<f64>, ConfigError> {
     let is_io = !matches!(kind, JobKind::Cpu { .. });
     let Some(field) = own_key(fields, "rate", is_io, "jobs that send requests")? else { return Ok(None) };
@@ -148,7 +150,7 @@ fn read_rate(fields: &Fields<'_>, kind: JobKind, has_rps: bool) -> Result<Option
     field.number(|rate| rate > 0.0 && rate <= most, "above 0, up to 1e9").map(Some)
 }
 
-/// `limit_bytes`, which fio calls `io_size`.
+/// Returns `limit_bytes`, which fio calls `io_size`.
 fn read_limit_bytes(fields: &Fields<'_>, kind: JobKind) -> Result<Option<u64>, ConfigError> {
     let ours = own_key(fields, "limit_bytes", moves_bytes(kind), "jobs that read or write")?;
     let fios = own_key(fields, "io_size", moves_bytes(kind), "jobs that read or write")?;
@@ -160,13 +162,13 @@ fn read_limit_bytes(fields: &Fields<'_>, kind: JobKind) -> Result<Option<u64>, C
     field.map(|field| field.figure(parse_io_tester_size_bytes, 1..=MAX_DATA_BYTES, "bytes")).transpose()
 }
 
-/// Bytes a second of the class; 0 is none, as in io_tester.
+/// Returns the bytes per second of the class; 0 is no limit, as in io_tester.
 fn read_bandwidth(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     let rate = |field: &Field<'_>| field.figure(parse_io_tester_size_bytes, 0..=MAX_FIGURE, "bytes a second");
     Ok(fields.optional("bandwidth", rate)?.filter(|rate| *rate > 0))
 }
 
-/// `class` wins over `shares`, as io_tester's manual says.
+/// Returns the class. `class` wins over `shares`, as io_tester's manual says.
 fn read_class(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<JobClass, ConfigError> {
     let shares = fields.or("shares", DEFAULT_SHARES, |field| field.count(1..=MAX_SHARES))?;
     let Some(class) = fields.get("class") else {
@@ -179,7 +181,7 @@ fn read_class(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Job
     Ok(JobClass::Joined(class.string()?))
 }
 
-/// The number of segments, if the request is vectorized. Segments must be aligned as direct I/O needs it.
+/// Returns the number of segments if the request is vectored. Segments must be aligned for direct I/O.
 fn read_iov_count(
     fields: &Fields<'_>,
     request_bytes: u32,
@@ -189,6 +191,7 @@ fn read_iov_count(
     let Some(field) = fields.get("iov_count") else {
         return Ok(vectorized.then_some(1));
     };
+
     let count = field.count(1..=MAX_IOV_COUNT)?;
     if !vectorized {
         if count > 1 {
@@ -197,11 +200,13 @@ fn read_iov_count(
         }
         return Ok(None);
     }
+
     let alignment = if request_bytes < 4096 { 512 } else { 4096 };
     let segment_bytes = request_bytes / count;
     if request_bytes.is_multiple_of(count) && segment_bytes > 0 && segment_bytes.is_multiple_of(alignment) {
         return Ok(Some(count));
     }
+
     let size = format_bytes_binary(request_bytes.into());
     let message = format!("a request of {size} cannot be cut into {count} segments");
     let help =
@@ -209,7 +214,7 @@ fn read_iov_count(
     Err(field.error(Code::OutOfRange, message).with_help(help))
 }
 
-/// Keys that have no effect beside the others: each is warned of, and its value taken back.
+/// Warns of each key that has no effect beside the others, and resets its value.
 fn drop_ignored_keys(fields: &Fields<'_>, load: &mut Shape, warnings: &mut Vec<Diagnostic>) {
     let kind = load.kind;
     let rate = if load.requests_per_s_per_shard.is_some() { "rate" } else { "rps" };
@@ -217,6 +222,7 @@ fn drop_ignored_keys(fields: &Fields<'_>, load: &mut Shape, warnings: &mut Vec<D
     let pieces = moves_bytes(kind) && kind != JobKind::Discard;
     let beside = |key: &str| format!("`{key}` has no effect beside `{rate}`");
     let in_kind = |key: &str| format!("`{key}` has no effect in a job of type `{}`", kind.as_str());
+
     let cases = [
         ("think_time", has_rate && load.think_time_ns > 0, beside("think_time")),
         ("think_after", has_rate && load.think_after_ns > 0, beside("think_after")),
@@ -225,6 +231,7 @@ fn drop_ignored_keys(fields: &Fields<'_>, load: &mut Shape, warnings: &mut Vec<D
         ("reqsize", !moves_bytes(kind), in_kind("reqsize")),
         ("vectorized", !pieces && load.iov_count.is_some(), in_kind("vectorized")),
     ];
+
     for (key, is_ignored, message) in cases {
         if let Some(field) = fields.get(key).filter(|_| is_ignored) {
             let help = match key {
@@ -234,6 +241,7 @@ fn drop_ignored_keys(fields: &Fields<'_>, load: &mut Shape, warnings: &mut Vec<D
             warn_ignored(&field, message, help, warnings);
         }
     }
+
     if has_rate {
         load.think_time_ns = 0;
         load.think_after_ns = 0;

@@ -1,12 +1,12 @@
-//! An array of disks beside the limit of what it hangs on.
+//! An array of disks beside the limit of its instance.
 //!
-//! **Why.** Three volumes of 250 MB/s are 750 MB/s only where the instance lets so much through, and whoever takes its
-//! 6,800 Mb/s for MB/s never finds out why it does not.
+//! **Why.** Three volumes of 250 MB/s are 750 MB/s only if the instance lets that through; a reader who takes its 6,800
+//! Mb/s for MB/s never finds out why it does not.
 //!
-//! **How.** The bandwidth of the array is the sum of its members'. Reads and writes are compared with the limit each by
-//! itself: the smaller of sum and limit is what is carried, and the limit binds where the sum is above it.
+//! **How.** The bandwidth of the array is the sum of its members'. Reads and writes are each compared with the limit:
+//! the array carries the smaller of sum and limit, and the limit binds if the sum is above it.
 //!
-//! **Limits.** The limit is one of bandwidth. Where an instance counts reads and writes together, both at once reach it
+//! **Limits.** The limit is one of bandwidth. If an instance counts reads and writes together, both at once reach it
 //! earlier.
 //!
 //! **Example.**
@@ -28,13 +28,13 @@ use super::{PresetInfo, Resolved};
 pub struct ArrayReport {
     /// Members, at least 1.
     pub members: u32,
-    /// One of them.
+    /// One member.
     pub member: PresetInfo,
-    /// All of them, as one disk.
+    /// All members as one disk.
     pub array: PresetInfo,
-    /// What the instance lets through, in bytes a second; `None`: no limit was given.
+    /// The bandwidth that the instance lets through, in bytes per second; `None` if no limit was given.
     pub limit_bytes_per_s: Option<u64>,
-    /// Whether the limit is below what the members carry, in either direction.
+    /// Whether the limit is below the members' bandwidth in either direction.
     pub limit_binds: bool,
     /// Reads.
     pub read: Direction,
@@ -45,17 +45,17 @@ pub struct ArrayReport {
 /// One direction of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Direction {
-    /// What the members carry together, in bytes a second.
+    /// The members' bandwidth together, in bytes per second.
     pub sum_bytes_per_s: u64,
-    /// What is carried: the smaller of sum and limit.
+    /// The bandwidth that is carried: the smaller of sum and limit.
     pub carried_bytes_per_s: u64,
-    /// `limit` or `members`: which of the two that is.
+    /// Which of the two that is: `limit` or `members`.
     pub bound_by: &'static str,
-    /// What the limit leaves beyond the sum; 0 where it binds, `None` without a limit.
+    /// Part of the limit beyond the sum; 0 if the limit binds, `None` without a limit.
     pub left_bytes_per_s: Option<u64>,
-    /// What each member carries of it.
+    /// The part that each member carries.
     pub per_member_bytes_per_s: u64,
-    /// That as a part of what a member could carry, in per cent.
+    /// That part in per cent of a member's bandwidth.
     pub per_member_pct: f64,
 }
 
@@ -72,7 +72,7 @@ impl Direction {
         }
     }
 
-    /// What the members could carry beyond the limit, in bytes a second; 0 where it does not bind.
+    /// Returns the members' bandwidth beyond the limit, in bytes per second; 0 if the limit does not bind.
     #[must_use]
     pub fn lost_bytes_per_s(&self) -> u64 {
         self.sum_bytes_per_s.saturating_sub(self.carried_bytes_per_s)
@@ -80,7 +80,7 @@ impl Direction {
 }
 
 impl ArrayReport {
-    /// The array that was named, beside a limit in bytes a second.
+    /// Compares a named array with a limit in bytes per second.
     #[must_use]
     pub fn new(resolved: &Resolved, limit_bytes_per_s: Option<u64>) -> ArrayReport {
         let array = PresetInfo::of(resolved);
@@ -98,7 +98,7 @@ impl ArrayReport {
         }
     }
 
-    /// A header, and a line for reads and one for writes.
+    /// Returns CSV: a header, a line for reads and one for writes.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
@@ -106,6 +106,7 @@ impl ArrayReport {
              per_member_bytes_per_s,per_member_pct\n",
         );
         let or_empty = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+
         for (name, direction) in [("read", &self.read), ("write", &self.write)] {
             let cells = [
                 plimsoll_figures::units::csv_field(&self.array.name),

@@ -1,12 +1,12 @@
-//! Everything that is known of a preset, as one flat record.
+//! All that is known of a preset, as one flat record.
 //!
-//! **Why.** A figure without its source, its date and what it stands for is a rumour.
+//! **Why.** A figure without its source, its date and its meaning is a rumour.
 //!
-//! **How.** [`PresetInfo::of`] collects row and model. Figures stand for one disk and for all of them; what no source
-//! tells is named in `defaults`. [`to_csv`] prints the columns that fit in a line, [`properties`] an io-properties file
-//! of the whole.
+//! **How.** [`PresetInfo::of`] collects row and model. Figures are given for one disk and for all; `defaults` names the
+//! values without a source. [`to_csv`] prints the columns that fit in a line, [`properties`] an io-properties file of
+//! the whole.
 //!
-//! **Limits.** An array has no vCPUs, memory or network: those belong to the one instance.
+//! **Limits.** An array has no vCPUs, memory or network: those belong to a single instance.
 //!
 //! **Example.**
 //!
@@ -29,92 +29,93 @@ use super::{AdvertisedBasis, Basis, Resolved, Row};
 use crate::four::Four;
 use crate::io_properties::{self, DiskProperties};
 
-/// Rates as plain numbers; one without a limit is the largest figure that a file can state.
+/// Returns rates as plain numbers; an unlimited rate is the largest figure of a file.
 fn figures_of(figures: &FourFigures) -> Four<u64> {
     Four::of(figures).map(|rate| rate.get().unwrap_or(io_properties::MAX_FIGURE))
 }
 
-/// What a volume falls back to when its credits are used up.
+/// A limit of a volume with credits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cap {
     /// `operations` or `bytes`.
     pub unit: &'static str,
-    /// Units a second without credits.
+    /// Units per second without credits.
     pub base_per_s: f64,
-    /// Units a second with credits.
+    /// Units per second with credits.
     pub burst_per_s: f64,
     /// Credits at the start, in units.
     pub credits: f64,
 }
 
-/// What is known of a preset. `None`: not known, or does not apply.
+/// A preset. `None`: not known, or does not apply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PresetInfo {
-    /// As it was named.
+    /// The name as given.
     pub name: String,
     /// `instance`, `drive` or `volume`.
     pub kind: &'static str,
-    /// Of an instance: `aws`, `azure`, `gcp` or `oci`.
+    /// The cloud of an instance: `aws`, `azure`, `gcp` or `oci`.
     pub cloud: Option<&'static str>,
-    /// Of an instance: its name without the size.
+    /// The family of an instance: its name without the size.
     pub family: Option<String>,
-    /// Of a drive: what its maker calls it.
+    /// The maker's name of a drive.
     pub title: Option<&'static str>,
-    /// Disks, members of an array times disks of a member.
+    /// Number of disks: members of an array times disks of a member.
     pub disks: Option<u32>,
-    /// What the source states: figures `per_disk`, or `instance_total`.
+    /// The basis of the source: figures `per_disk`, or `instance_total`.
     pub basis: &'static str,
-    /// The figures of one disk; `None` where the number of disks is not known.
+    /// The figures of one disk; `None` if the number of disks is not known.
     pub per_disk: Option<Four<u64>>,
     /// The figures of all disks.
     pub total: Four<u64>,
-    /// Of a volume with a burst: the figures of all disks while credits last; `total` is what holds without them.
+    /// The figures of all disks while credits last, of a volume with a burst; `total` holds without credits.
     pub burst: Option<Four<u64>>,
-    /// 4 KiB reads a second of all disks that the provider advertises.
+    /// 4 KiB reads per second of all disks that the provider advertises.
     pub advertised_read_iops: Option<u64>,
-    /// The same of writes.
+    /// 4 KiB writes per second of all disks that the provider advertises.
     pub advertised_write_iops: Option<u64>,
-    /// Whether the provider states what is advertised (`stated`), or it was `inferred` from measured figures.
+    /// Whether the provider states these figures (`stated`), or they were `inferred` from measured ones.
     pub advertised_basis: Option<&'static str>,
-    /// Bytes of all disks.
+    /// Capacity of all disks in bytes.
     pub capacity_bytes: Option<u64>,
     /// Virtual CPUs.
     pub vcpus: Option<u32>,
     /// Memory in GiB.
     pub memory_gib: Option<f64>,
-    /// Network rate that it always has, in Gb/s.
+    /// Guaranteed network rate, in Gb/s.
     pub network_gbps: Option<f64>,
     /// p in (r/R)^p + (w/W)^p = 1; `None`: reads and writes do not disturb each other.
     pub mix_exponent: Option<f64>,
     /// Median of a small read on the idle disk, in us.
     pub unloaded_read_us: f64,
-    /// The same of a write.
+    /// Median of a small write on the idle disk, in us.
     pub unloaded_write_us: f64,
-    /// Which of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` no source tells; the model has
-    /// those of its generation.
+    /// Which of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` have no source; the model has the
+    /// values of its generation.
     pub defaults: Vec<&'static str>,
-    /// Of a volume with a burst: what comes after it.
+    /// The limits of a volume with a burst, once its credits are used up.
     pub caps: Vec<Cap>,
-    /// The provider promises this part of a volume's performance, in per cent ...
+    /// Part of a volume's performance that the provider promises, in per cent ...
     pub promised_pct: Option<f64>,
-    /// ... for this part of a year, in per cent.
+    /// ... and the part of a year for which it is promised, in per cent.
     pub promised_time_pct: Option<f64>,
     /// `measured`, `rated` or `derived`.
     pub evidence: &'static str,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: &'static str,
-    /// As of when: year, or year and month.
+    /// Date of the figures: year, or year and month.
     pub date: &'static str,
-    /// Why a figure is not to be trusted.
+    /// Why a figure is doubtful.
     pub suspect: Option<&'static str>,
 }
 
 impl PresetInfo {
-    /// What is known of a device that was named.
+    /// Returns all that is known of a named device.
     #[must_use]
     pub fn of(resolved: &Resolved) -> PresetInfo {
         let Resolved { preset, count, row, .. } = resolved;
         let mut info = PresetInfo::of_model(preset);
+
         match row {
             Row::Instance(row) => {
                 info.cloud = Some(row.cloud);
@@ -140,6 +141,7 @@ impl PresetInfo {
         let is_known = |what: &str| !preset.defaults.contains(&what);
         let (members, total) = (spec.raid0.members, figures_of(&preset.figures));
         let network_ns = spec.network_rtt_ns as f64;
+
         PresetInfo {
             name: preset.name.clone(),
             kind: preset.kind.name(),
@@ -172,7 +174,7 @@ impl PresetInfo {
         }
     }
 
-    /// What a volume with a burst carries while credits last, for people.
+    /// Describes for people what a volume with a burst carries while credits last.
     #[must_use]
     pub fn burst_text(&self) -> Option<String> {
         let burst = self.burst.as_ref()?;
@@ -181,7 +183,7 @@ impl PresetInfo {
         Some(format!("a burst of {operations} operations a second and {bytes} while credits last"))
     }
 
-    /// Whether it is of this kind.
+    /// Returns whether the preset is of this kind.
     #[must_use]
     pub(crate) fn is_of_kind(&self, kind: PresetKind) -> bool {
         self.kind == kind.name()
@@ -196,7 +198,7 @@ fn cap(cap: &plimsoll_sim::device::CapSpec) -> Cap {
     Cap { unit, base_per_s: cap.base_per_s, burst_per_s: cap.burst_per_s, credits: cap.credits }
 }
 
-/// A header, and a line for each preset; figures are those of all disks.
+/// Returns CSV: a header, and a line for each preset; figures are those of all disks.
 #[must_use]
 pub fn to_csv(presets: &[PresetInfo]) -> String {
     let mut text = String::from(
@@ -205,6 +207,7 @@ pub fn to_csv(presets: &[PresetInfo]) -> String {
          advertised_basis,capacity_bytes,vcpus,memory_gib,network_gbps,mix_exponent,unloaded_read_us,\
          unloaded_write_us,defaults,evidence,source,date,suspect\n",
     );
+
     for preset in presets {
         let (total, burst) = (&preset.total, preset.burst.as_ref());
         let cells = [
@@ -247,7 +250,8 @@ fn text_or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// An io-properties file with the figures of all disks of one preset, mounted at `mountpoint`; Seastar reads it too.
+/// Returns an io-properties file with the figures of all disks of a preset, mounted at `mountpoint`; Seastar reads it
+/// too.
 #[must_use]
 pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
     let figures = preset.total.map(|figure| figure.clamp(1, io_properties::MAX_FIGURE));
@@ -267,7 +271,8 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
         unloaded_latency_ns: 0,
         doubtful: Vec::new(),
     };
-    // A comment ends with its line, whatever the name was.
+
+    // A line feed in the name would end the comment.
     let name: String = preset.name.chars().filter(|c| !c.is_control()).collect();
     let mut text = format!("# {name}: {}, {}; {}\n", preset.evidence, preset.date, preset.source);
     if let Some(reason) = preset.suspect {

@@ -1,15 +1,15 @@
 //! Named devices as the commands use them: found by name or figures, multiplied, provisioned, compared.
 //!
-//! **Why.** A measured figure says little alone. Beside the figures of the same instance, or of its sisters with more
-//! or fewer of the same disks, a wrong one stands out: see [`crate::check`]. And a disk that one does not have can be
+//! **Why.** A measured figure alone says little. A wrong one stands out beside the figures of the same instance, or of
+//! its sisters with more or fewer of the same disks: see [`crate::check`]. And a disk that is not at hand can be
 //! simulated, if it has a name.
 //!
-//! **How.** The tables and the devices made of them are those of [`plimsoll_sim::device::presets`], where every figure
-//! stands once. [`resolve`] reads what a command line says: a name, `4xNAME` for an array, `gp3:500GiB:16000iops` for
-//! a volume that was asked for more than its base. [`PresetInfo`] is everything that is known of one; [`search`] finds
-//! rows by what they carry; [`ArrayReport`] compares an array with the limit of what it hangs on.
+//! **How.** The tables, and the devices made of them, are those of [`plimsoll_sim::device::presets`], where every
+//! figure stands once. [`resolve`] reads a name from a command line: `NAME`, `4xNAME` for an array,
+//! `gp3:500GiB:16000iops` for a volume with more than its base. [`PresetInfo`] holds all that is known of a preset;
+//! [`search`] finds presets by their figures; [`ArrayReport`] compares an array with the limit of its instance.
 //!
-//! **Limits.** [`find`] and [`family`] know instances only, as the checks of files do.
+//! **Limits.** [`find`] and [`family`] know instances only, as do the checks of files.
 //!
 //! **Example.**
 //!
@@ -40,24 +40,24 @@ pub use search::{Filter, FilterError, Minimum, all, list, search};
 /// The keys of the four figures in an io-properties file.
 pub const FIGURE_KEYS: [&str; 4] = ["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"];
 
-/// How far a figure may be from a preset's to count as the same, as a part of it: two runs on the same kind of disk
+/// Largest [`distance`] of a figure from a preset's at which both count as the same: two runs on the same kind of disk
 /// differ by some per cent.
 pub const SAME_FIGURE: f64 = 0.10;
 
-/// The instance of that name, in any case.
+/// Returns the instance of that name, in any case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Instance> {
     instances().iter().find(|instance| instance.name.eq_ignore_ascii_case(name))
 }
 
-/// The name in the table that `name` was probably meant to be.
+/// Returns the name in the table that `name` was probably meant to be.
 #[must_use]
 pub fn closest_name(name: &str) -> Option<&'static str> {
     let names: Vec<&'static str> = instances().iter().map(|instance| instance.name).collect();
     crate::closest_name(name, &names)
 }
 
-/// Which of `names` one that is not among them was probably meant to be: those that begin with it, else the closest.
+/// Returns the names that an unknown `name` was probably meant to be: those that begin with it, or else the closest.
 #[must_use]
 pub fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let begins = |other: &&&str| other.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
@@ -68,14 +68,14 @@ pub fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     beginning
 }
 
-/// The instances of the same family as the one called `name`, that one included; empty where there is no such name.
+/// Returns the instances of the family of the one called `name`, that one included; none if there is no such name.
 #[must_use]
 pub fn family(name: &str) -> Vec<&'static Instance> {
     let Some(family) = find(name).map(Instance::family) else { return Vec::new() };
     instances().iter().filter(|instance| instance.family() == family).collect()
 }
 
-/// How far `figure` is from `reference`: 0 for equal, 0.1 for 10 % more or for 1/1.1 of it, infinite if one is 0.
+/// Returns how far `figure` is from `reference`: 0 for equal, 0.1 for 10 % more or 1/1.1 of it, infinite if one is 0.
 #[must_use]
 pub fn distance(figure: u64, reference: u64) -> f64 {
     let (low, high) = (figure.min(reference), figure.max(reference));
@@ -105,7 +105,7 @@ mod tests {
                 let usual = 3_900..16_000;
                 assert!(usual.contains(&bytes_per_operation) || instance.suspect.is_some(), "{name}");
             }
-            // A disk hangs on four lanes of PCIe 5.0 at the most, and the ones in the table are slower than 5 GB/s.
+            // A disk has at most four lanes of PCIe 5.0, and those in the table are slower than 5 GB/s.
             if let Some(disk) = instance.per_disk() {
                 assert!(disk.read_bandwidth_bytes_per_s < 5_000_000_000, "{name}");
             }

@@ -1,13 +1,13 @@
 //! A device as a command line names it.
 //!
-//! **Why.** `--disk` means the same everywhere, and a name that is nearly right deserves an answer, not a search.
+//! **Why.** `--disk` means the same in every command, and a nearly right name deserves an answer, not a search.
 //!
-//! **How.** `[COUNTx]NAME[:SIZE][:OPERATIONSiops][:BANDWIDTH]`: a number of members of a RAID 0, a name of the tables
-//! in any case, and for volumes what is asked for beyond the base, each part told by its unit: `500GiB`, `16000iops`,
-//! `1000MiB/s`, in any order. Units are those of data sheets, see
+//! **How.** `[COUNTx]NAME[:SIZE][:OPERATIONSiops][:BANDWIDTH]`: the members of a RAID 0, a name of the tables in any
+//! case, and for volumes the values beyond the base, in any order, each told by its unit: `500GiB`, `16000iops`,
+//! `1000MiB/s`. Units are those of data sheets, see
 //! [`parse_data_sheet_bytes`](plimsoll_figures::units::parse_data_sheet_bytes).
 //!
-//! **Limits.** Only volumes can be asked for more. An array has at most 256 disks.
+//! **Limits.** Only volumes can have more than their base. An array has at most 256 disks.
 //!
 //! **Example.** `3xgp3:50GB:250MB/s` are three volumes of 50 GB and 250 MB/s each, as one disk.
 
@@ -45,16 +45,16 @@ impl Row {
     }
 }
 
-/// A device that was named.
+/// A named device.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// The whole of it, called as it was named.
+    /// The whole device, under the given name.
     pub preset: Preset,
-    /// One member, where it is an array; else the whole.
+    /// One member if it is an array, otherwise the whole.
     pub member: Preset,
-    /// Members; 1 where it is no array.
+    /// Members; 1 if it is no array.
     pub count: u32,
-    /// What the member was made of.
+    /// The row that the member was made of.
     pub row: Row,
 }
 
@@ -65,15 +65,15 @@ pub enum ResolveError {
     Unknown {
         /// The text.
         name: String,
-        /// What it was probably meant to be.
+        /// The name that it was probably meant to be.
         closest: Option<String>,
     },
-    /// The name is known, but there is no such device; says why.
+    /// The name is known, but there is no such device; the text says why.
     Refused(String),
 }
 
 impl ResolveError {
-    /// What to do about it.
+    /// Returns the advice for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -95,11 +95,11 @@ impl fmt::Display for ResolveError {
 
 impl std::error::Error for ResolveError {}
 
-/// The device that `text` names; see the module for the form.
+/// Returns the device that `text` names; see the module for the form.
 ///
 /// # Errors
 /// [`ResolveError::Unknown`] for a name in no table; [`ResolveError::Refused`] for an array of no or too many disks,
-/// for parts that are not read, and for what a volume's rules forbid.
+/// for parts that cannot be read, and for violations of a volume's rules.
 pub fn resolve(text: &str) -> Result<Resolved, ResolveError> {
     let text = text.trim();
     let (count, one) = split_count(text)?;
@@ -109,6 +109,7 @@ pub fn resolve(text: &str) -> Result<Resolved, ResolveError> {
         let closest = crate::closest_name(name, &candidates).map(|closest| text.replacen(name, closest, 1));
         return Err(ResolveError::Unknown { name: text.to_owned(), closest });
     };
+
     let mut member = match (row, asked) {
         (row, None) => row.preset(),
         (Row::Volume(volume), Some(asked)) => {
@@ -118,6 +119,7 @@ pub fn resolve(text: &str) -> Result<Resolved, ResolveError> {
             return Err(ResolveError::Refused(format!("{name} is no volume: it cannot be asked for more than it has")));
         }
     };
+
     if let Some(asked) = asked {
         member.name = format!("{}:{asked}", member.name);
     }
@@ -125,7 +127,7 @@ pub fn resolve(text: &str) -> Result<Resolved, ResolveError> {
     Ok(Resolved { preset, member, count, row })
 }
 
-/// `4xNAME`, or `NAME` with a count of 1.
+/// Splits `4xNAME`; `NAME` alone has a count of 1.
 fn split_count(text: &str) -> Result<(u32, &str), ResolveError> {
     let Some((digits, name)) = text.split_once('x') else { return Ok((1, text)) };
     if digits.is_empty() || name.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -137,7 +139,7 @@ fn split_count(text: &str) -> Result<(u32, &str), ResolveError> {
     }
 }
 
-/// What is asked of a volume, each part told by its unit.
+/// Reads the values asked of a volume, each told by its unit.
 fn provision(asked: &str) -> Result<Provision, ResolveError> {
     let mut provision = Provision::default();
     for part in asked.split(':') {
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn names_counts_and_parts() {
-        // Text; members of the RAID 0, reads and bytes read a second.
+        // Text; members of the RAID 0, reads and bytes read per second.
         let cases = [
             ("i3en.24xlarge", 8, 2_056_192, 16_349_396_992),
             ("I3EN.24XLARGE", 8, 2_056_192, 16_349_396_992),

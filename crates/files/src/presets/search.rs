@@ -1,13 +1,13 @@
-//! Presets by what they are, and by what they carry.
+//! Presets by properties and by figures.
 //!
-//! **Why.** "Which instance carries 600 000 reads a second" is asked before a name is known.
+//! **Why.** "Which instance carries 600 000 reads per second?" is asked before a name is known.
 //!
-//! **How.** [`list`] keeps those of a cloud, a family, a kind. [`search`] keeps those whose name, title, family or
-//! source has every word of a text, and whose figures (of all disks) are at least a [`Minimum`]; the nearest comes
-//! first: that of which the figure farthest above its minimum is the least above it.
+//! **How.** [`list`] keeps the presets of a cloud, a family, a kind. [`search`] keeps those whose name, title, family
+//! or source contains every word of a text, and whose figures (of all disks) are at least a [`Minimum`]. They are
+//! sorted by the largest ratio of a figure to its minimum, the smallest first.
 //!
-//! **Limits.** Volumes are judged by their base, bursts do not count; what can be provisioned is not tried. A preset of unknown capacity
-//! meets no minimum of it.
+//! **Limits.** Volumes are judged by their base: bursts do not count, and provisioning is not tried. A preset of
+//! unknown capacity meets no minimum of it.
 //!
 //! **Example.**
 //!
@@ -25,18 +25,18 @@ use plimsoll_sim::device::presets::{PresetKind, instances, names};
 
 use super::{PresetInfo, resolve};
 
-/// Which presets to list; `None`: any.
+/// A selection of presets; `None`: any.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// `aws`, `azure`, `gcp` or `oci`.
     pub cloud: Option<String>,
     /// A family of instances, in any case.
     pub family: Option<String>,
-    /// A kind.
+    /// A kind of preset.
     pub kind: Option<PresetKind>,
 }
 
-/// A filter that names nothing there is.
+/// A filter value that no preset has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     what: &'static str,
@@ -57,24 +57,24 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// What a preset must carry, all its disks together; `None`: anything.
+/// Least figures of a preset, all its disks together; `None`: any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minimum {
-    /// Reads a second.
+    /// Reads per second.
     pub read_iops: Option<u64>,
-    /// Writes a second.
+    /// Writes per second.
     pub write_iops: Option<u64>,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bandwidth_bytes_per_s: Option<u64>,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bandwidth_bytes_per_s: Option<u64>,
-    /// Bytes.
+    /// Capacity in bytes.
     pub capacity_bytes: Option<u64>,
 }
 
 impl Minimum {
-    /// How many times what is asked for the preset has, of the figure of which it has the most; 1 where nothing is
-    /// asked for, `None` where some figure is too small or not known.
+    /// Returns the largest ratio of a figure to its minimum, at least 1; 1 if there is no minimum, `None` if a figure
+    /// is too small or not known.
     fn excess(&self, preset: &PresetInfo) -> Option<f64> {
         let total = &preset.total;
         let pairs = [
@@ -93,16 +93,16 @@ impl Minimum {
     }
 }
 
-/// All presets, in the order of the tables.
+/// Returns all presets, in the order of the tables.
 #[must_use]
 pub fn all() -> Vec<PresetInfo> {
     names().filter_map(|name| resolve(name).ok()).map(|resolved| PresetInfo::of(&resolved)).collect()
 }
 
-/// The presets that a filter keeps, in the order of the tables.
+/// Returns the presets that a filter keeps, in the order of the tables.
 ///
 /// # Errors
-/// A cloud or family of which there is no preset.
+/// No preset is of the cloud or family.
 pub fn list(filter: &Filter) -> Result<Vec<PresetInfo>, FilterError> {
     let mut known_clouds: Vec<String> = instances().iter().map(|row| row.cloud.to_owned()).collect();
     known_clouds.dedup();
@@ -111,6 +111,7 @@ pub fn list(filter: &Filter) -> Result<Vec<PresetInfo>, FilterError> {
     known_families.dedup();
     known("cloud", filter.cloud.as_deref(), known_clouds)?;
     known("family", filter.family.as_deref(), known_families)?;
+
     let same = |asked: &Option<String>, found: Option<&str>| match asked {
         None => true,
         Some(asked) => found.is_some_and(|found| found.eq_ignore_ascii_case(asked)),
@@ -132,7 +133,7 @@ fn known(what: &'static str, asked: Option<&str>, known: Vec<String>) -> Result<
     }
 }
 
-/// The presets that have every word of `text` (in any case) and carry at least `minimum`, the nearest first.
+/// Returns the presets with every word of `text` (in any case) and at least `minimum`, the nearest first.
 #[must_use]
 pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
@@ -146,7 +147,7 @@ pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
         .filter(has_words)
         .filter_map(|preset| minimum.excess(&preset).map(|excess| (excess, preset)))
         .collect();
-    // Stable: equals stay in the order of the tables.
+    // The sort is stable: equals stay in the order of the tables.
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found.into_iter().map(|(_, preset)| preset).collect()
 }
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_nearest_that_carries_it_comes_first() {
-        // Reads, writes, bytes read a second, capacity in GB asked for; the first found, and a word of the search.
+        // Least reads, writes and bytes read per second, and capacity in GB; a text, and the preset found first.
         let cases = [
             (Some(220_000), None, None, None, "i7ie", "i7ie.3xlarge"),
             (Some(700_000), Some(400_000), None, None, "i4i", "i4i.8xlarge"),
@@ -194,6 +195,7 @@ mod tests {
             assert_eq!(names_of(&found).first(), Some(&expected), "{text} {minimum:?}");
             assert!(found.iter().all(|preset| minimum.excess(preset).is_some()));
         }
+
         assert!(search("", &Minimum { read_iops: Some(u64::MAX), ..Minimum::default() }).is_empty());
         let burst = Minimum { read_iops: Some(3000), ..Minimum::default() };
         assert!(search("gp2", &burst).is_empty(), "3000 is its burst");

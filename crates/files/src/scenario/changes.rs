@@ -1,12 +1,12 @@
-//! What goes wrong, and what changes, while a scenario runs.
+//! Faults and changes while a scenario runs.
 //!
-//! **Why.** A scheduler shows what it is worth when something happens: a disk slows down, a class gets other shares, a
-//! job appears.
+//! **Why.** A scheduler shows its worth when something happens: a disk slows down, a class gets other shares, a job
+//! appears.
 //!
 //! **How.** `faults` are windows of time in which a disk misbehaves; `actions` change classes, jobs and members of a
 //! RAID 0 at a time. Times count from the beginning of the warm-up. Each entry does one thing.
 //!
-//! **Limits.** The shape of the world (shards, disks, names) stays as it is.
+//! **Limits.** The shape of the world (shards, disks, names) stays the same.
 //!
 //! **Example.** `faults: [{disk: 0, from: 1s, until: 2s, slow: 0.25}]`, `actions: [{at: 3s, stop_job: backup}]`.
 
@@ -20,7 +20,7 @@ use super::super::fields::{Field, Fields, Schema, list_of};
 use super::super::qos;
 use super::super::sched_groups::MAX_SHARES;
 
-/// EIO, as Linux numbers it.
+/// EIO in Linux.
 const EIO: u32 = 5;
 
 const FAULT: Schema = Schema {
@@ -41,7 +41,7 @@ const SET_QOS: Schema = Schema { what: "set_qos", known: qos::with_qos_keys!("cl
 
 const SET_SHARES: Schema = Schema { what: "set_shares", known: &["class", "shares"], refused: &[] };
 
-/// The number of a disk of the world.
+/// Reads the number of a disk of the world.
 pub(super) fn read_disk_number(field: &Field<'_>, world: &WorldSpec) -> Result<usize, ConfigError> {
     let number = field.count(0..=u32::MAX)? as usize;
     if number < world.disks.len() {
@@ -54,7 +54,7 @@ pub(super) fn read_disk_number(field: &Field<'_>, world: &WorldSpec) -> Result<u
     }))
 }
 
-/// The one of `keys` that is there.
+/// Returns the one key of `keys` that the entry has; refuses none and several.
 fn only_one<'a>(entry: &Field<'a>, fields: &Fields<'a>, keys: &[&'static str]) -> Result<&'static str, ConfigError> {
     let present: Vec<&'static str> = keys.iter().copied().filter(|key| fields.get(key).is_some()).collect();
     match present.as_slice() {
@@ -98,7 +98,7 @@ pub(super) fn read_faults(
     Ok(())
 }
 
-/// A warning about what never comes, because the run has ended by then.
+/// Returns a warning if `at_ns` is never reached, because the run has ended by then.
 fn after_the_end(field: Option<Field<'_>>, at_ns: u64, world: &WorldSpec) -> Option<Diagnostic> {
     let end_ns = world.warmup_ns.saturating_add(world.duration_ns);
     let field = field.filter(|_| at_ns >= end_ns)?;

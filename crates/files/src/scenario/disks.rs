@@ -1,14 +1,14 @@
-//! A disk of a scenario: what it does, and what the scheduler believes of it.
+//! A disk of a scenario: its behaviour, and the scheduler's belief about it.
 //!
-//! **Why.** The two are apart on purpose: properties that are wrong are the most common trouble of all.
+//! **Why.** The two are separate on purpose: wrong properties are the most common trouble of all.
 //!
-//! **How.** `disk` names a preset or a disk file, and both are taken from there; `device` changes what the disk does,
-//! `io_properties` or `figures` what the scheduler believes. Where only a device is given, the scheduler believes what
-//! a measurement of it would show.
+//! **How.** `disk` names a preset or a disk file, which gives both; `device` changes the disk's behaviour,
+//! `io_properties` or `figures` the scheduler's belief. If only a device is given, the scheduler believes what a
+//! measurement of the device would show.
 //!
 //! **Limits.** One entry of io-properties: the file has one disk, or `mountpoint` chooses it.
 //!
-//! **Example.** `{disk: i3en.3xlarge, figures: {read_iops: 50k, ...}}`: a disk that is understated.
+//! **Example.** `{disk: i3en.3xlarge, figures: {read_iops: 50k, ...}}`: a disk whose figures are understated.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ const FIGURES: Schema = Schema {
     refused: &[],
 };
 
-/// The name of a disk, and the disk.
+/// Reads a disk and its name.
 pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(String, SimDisk), ConfigError> {
     let fields = Fields::read(field, &DISK)?;
     let (name, model) = read_model(&fields, base)?;
@@ -71,7 +71,7 @@ pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(Str
     Ok((name, disk))
 }
 
-/// What the disk is: `disk`, `device`, or both.
+/// Reads the disk's model from `disk`, `device`, or both.
 fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), ConfigError> {
     let device_field = fields.get("device");
     let Some(field) = fields.get("disk") else {
@@ -80,24 +80,27 @@ fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), C
         let spec = device::read(&device_field, &DeviceSpec::default())?;
         return Ok(("device".to_owned(), DiskModel::of_device(&spec)));
     };
+
     let name = field.text()?;
     let mut model = disk::find(name, base).map_err(|error| {
-        // A name that is neither belongs to this line; what is wrong in a file belongs to that file.
+        // An unknown name is this line's error; an error inside a file belongs to that file.
         if error.code() != Code::UnknownReference {
             return error;
         }
         let here = field.error(Code::UnknownReference, error.message().to_owned());
         here.with_help(error.help().unwrap_or("name a preset or a file").to_owned())
     })?;
+
     if let Some(device_field) = device_field {
         let base = model.device.clone().unwrap_or_default();
         model.device = Some(device::read(&device_field, &base)?);
     }
+
     let shown = model.name.clone().unwrap_or_else(|| name.to_owned());
     Ok((shown, model))
 }
 
-/// What the scheduler believes.
+/// Reads the scheduler's belief.
 fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<DiskConfig, ConfigError> {
     let mut config = model.config();
     let form = fields.optional("model", disk::read_form)?;
@@ -105,6 +108,7 @@ fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<Di
     if let Some(form) = form {
         config.model = CostModel::from_figures(&model.figures, form, read_block, write_block);
     }
+
     match (fields.get("io_properties"), fields.get("figures")) {
         (Some(_), Some(field)) => {
             let error = field.error(Code::Ignored, "`figures` and `io_properties` say the same thing twice");
@@ -123,10 +127,12 @@ fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<Di
         }
         (None, None) => {}
     }
+
     if let (Some(field), None) = (fields.get("mountpoint"), fields.get("io_properties")) {
         let error = field.error(Code::Ignored, "`mountpoint` has no effect without `io_properties`");
         return Err(error.with_help("it chooses a disk of an io-properties file: add `io_properties:`, or remove it"));
     }
+
     read_options(fields, &mut config)?;
     Ok(config)
 }
@@ -194,6 +200,7 @@ fn read_mode(fields: &Fields<'_>) -> Result<DiskMode, ConfigError> {
             _ => return Err(field.not_one_of("a mode", &["scheduled", "depth", "drain"])),
         },
     };
+
     match most {
         Some(field) => {
             let message = format!("max_io_requests {} has no effect without `mode: depth`", quoted(field.text()?));

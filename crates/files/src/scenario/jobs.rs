@@ -1,11 +1,11 @@
-//! Jobs of a scenario: those of io_tester, unchanged, and open loops and recordings beside them.
+//! Jobs of a scenario: io_tester's, unchanged, with open loops and recordings beside them.
 //!
-//! **Why.** A job file that was run on a disk can be run on a simulated one, and compared.
+//! **Why.** A job file that was run on a disk can be run on a simulated one, for comparison.
 //!
-//! **How.** Each job of io_tester gets a part of its disk of its own on every shard, as it has files of its own there,
-//! one behind the other (from the beginning again where the disk is too small). Its `rps` is for each fiber, and at
-//! most `parallelism` requests (batches) are outstanding. An entry with `open:` sends by the clock whatever comes
-//! back; one with `replay:` sends what was recorded.
+//! **How.** Each job of io_tester gets its own part of its disk on every shard, in the place of its files; the parts
+//! follow one another (from the beginning again if the disk is too small). Its `rps` is for each fiber, and at most
+//! `parallelism` requests (batches) are outstanding. An entry with `open:` sends by the clock regardless of
+//! completions; one with `replay:` sends the recorded requests.
 //!
 //! **Limits.** `dsync`, `vectorized` and `extent_allocation_size_hint` have no effect here. The fibers of a job with
 //! `rps` do not tick apart: their requests are spread evenly.
@@ -41,15 +41,15 @@ const OPEN: Schema =
 
 const REGION: Schema = Schema { what: "a region", known: &["offset", "length", "stride"], refused: &[] };
 
-/// Where appending jobs and own jobs work where nothing is said: 1 GiB.
+/// Region of appending jobs, and length of a `region:` without `length`: 1 GiB.
 const REGION_BYTES: u64 = 1 << 30;
 
-/// A job that makes more requests than this would take hours of real time.
+/// Most requests of a job; a run with more would take hours of real time.
 const MAX_REQUESTS: f64 = 1e10;
-/// More than any arm does in a second.
+/// Requests per second that no disk with an arm exceeds.
 const HDD_IOPS: f64 = 1e3;
 
-/// From entries to jobs of the world.
+/// Turns entries into jobs of the world.
 pub(super) struct Reader<'a> {
     pub(super) groups: &'a SchedGroups,
     pub(super) world: &'a mut WorldSpec,
@@ -60,15 +60,17 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a list of jobs; a world can have several.
+    /// Reads a list of jobs; a world may have several lists.
     pub(super) fn read(&mut self, list: &Field<'_>) -> Result<(), ConfigError> {
         self.next_offset_bytes.resize(self.world.disks.len(), 0);
         let (own, foreign): (Vec<Field<'_>>, Vec<Field<'_>>) =
             list.list()?.into_iter().partition(|entry| entry.has_key("open") || entry.has_key("replay"));
         let (jobs, warnings) = read_entries(&foreign, self.groups, Dialect::Simulated)?;
+
         self.warnings.extend(warnings);
         let file = JobFile { jobs, warnings: Vec::new(), source: list.source().clone() };
         file.validate(u32::try_from(self.world.shards.len()).unwrap_or(u32::MAX))?;
+
         for (job, entry) in file.jobs.iter().zip(&foreign) {
             if let (JobClass::Own { shares }, false) = (&job.class, matches!(job.kind, JobKind::Cpu { .. })) {
                 self.add_class(&job.name, *shares, entry)?;
@@ -95,12 +97,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A job with a name of its own, of which the model admits at least one request.
+    /// Adds a job. Refuses a duplicate name, and a job of which the model admits no request.
     fn add_job(&mut self, spec: JobSpec, entry: &Field<'_>) -> Result<(), ConfigError> {
         if self.world.jobs.iter().any(|job| job.name == spec.name) {
             let error = entry.error(Code::DuplicateName, format!("two jobs are called {}", quoted(&spec.name)));
             return Err(error.with_help("give every job a name of its own"));
         }
+
         let largest_bytes = match &spec.load {
             Load::Replay(arrivals) => arrivals.iter().map(|arrival| arrival.len_bytes).max().unwrap_or(0),
             Load::Cpu { .. } => 0,
@@ -121,6 +124,7 @@ impl Reader<'_> {
                 return Err(entry.error(Code::OutOfRange, message).with_help(help));
             }
         }
+
         let requests = self.expected_requests(&spec);
         if requests > MAX_REQUESTS {
             let message =
@@ -133,7 +137,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// How many requests (or slices) a job could make at the most, roughly.
+    /// Returns roughly the most requests (or slices) that a job could make.
     fn expected_requests(&self, job: &JobSpec) -> f64 {
         let world = &self.world;
         let end_ns = world.warmup_ns.saturating_add(world.duration_ns);
@@ -158,6 +162,7 @@ impl Reader<'_> {
                 (rate / shards.max(1.0)).min(pause_per_s)
             }
         };
+
         let limit = job.limit_requests.map_or(f64::INFINITY, |limit| limit as f64);
         (each_shard_per_s * duration_s).min(limit) * shards
     }
@@ -167,16 +172,18 @@ impl Reader<'_> {
             JobKind::Cpu { .. } => 0,
             _ => self.disk_of(fields)?,
         };
+
         let class = match &job.class {
             JobClass::Own { .. } => job.name.clone(),
             JobClass::Joined(class) => class.clone(),
         };
+
         let (op, pattern) = match job.kind {
             JobKind::SeqRead => (Op::Read, Pattern::Sequential),
             JobKind::Overwrite => (Op::Write, Pattern::Sequential),
             JobKind::RandWrite => (Op::Write, Pattern::Random),
             JobKind::Append => (Op::Write, Pattern::Append),
-            // Kinds that a simulated job cannot have are refused where it is read.
+            // Kinds that a simulated job cannot have were refused by the job reader.
             _ => (Op::Read, Pattern::Random),
         };
         Ok(JobSpec {
@@ -194,7 +201,7 @@ impl Reader<'_> {
             load: load_of(job),
             start_ns: start(fields)?,
             stop_ns: stop(fields)?,
-            // io_tester ends a job once *more* than the limit were made.
+            // io_tester ends a job after *more* requests than the limit.
             limit_requests: job.limit_requests.map(|limit| u64::from(limit) + 1),
         })
     }
@@ -210,7 +217,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A part of the disk for each shard.
+    /// Returns the region of a job, which has a part for each shard.
     fn region_of(&mut self, job: &Job, disk: usize) -> Region {
         let shards = self.world.shards.len() as u64;
         let bytes = match job.kind {
@@ -220,6 +227,7 @@ impl Reader<'_> {
         let all_bytes = bytes.saturating_mul(shards);
         let capacity_bytes = self.world.disks.get(disk).map_or(u64::MAX, |disk| disk.device.capacity_bytes);
         let mut region = Region { offset_bytes: 0, len_bytes: bytes, shard_stride_bytes: bytes };
+
         if let Some(next) = self.next_offset_bytes.get_mut(disk) {
             if next.saturating_add(all_bytes) > capacity_bytes {
                 *next = 0;
@@ -227,6 +235,7 @@ impl Reader<'_> {
             region.offset_bytes = *next;
             *next += all_bytes.min(capacity_bytes);
         }
+
         if all_bytes > capacity_bytes && job.kind != JobKind::Append {
             region.shard_stride_bytes = 0;
             region.len_bytes = bytes.min(capacity_bytes);
@@ -246,11 +255,13 @@ impl Reader<'_> {
             (None, Some(replay)) => Load::Replay(csv::arrivals_from_file(&self.base.join(replay.text()?))?),
             (None, None) => return Err(fields.missing("open", "write `open:` or `replay:`")),
         };
+
         let op = fields.or("op", Op::Read, |field| {
             csv::read_op(field.text()?).ok_or_else(|| field.not_one_of("an operation", &csv::OPERATIONS))
         })?;
         let patterns = [("random", Pattern::Random), ("sequential", Pattern::Sequential), ("append", Pattern::Append)];
         let pattern = fields.or("pattern", Pattern::Random, |field| field.one_of("a pattern", &patterns))?;
+
         let disk = self.disk_of(&fields)?;
         let class_field = fields.required("class", "name one of `classes:`, or the class of another job")?;
         Ok(JobSpec {
@@ -269,7 +280,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A region that lies on the disk, on the first shard at least.
+    /// Reads a region, which must lie on the disk for the first shard at least.
     fn read_region(&self, field: &Field<'_>, disk: usize) -> Result<Region, ConfigError> {
         let region = read_region(field)?;
         let capacity_bytes = self.world.disks.get(disk).map_or(u64::MAX, |disk| disk.device.capacity_bytes);
@@ -291,7 +302,7 @@ impl Reader<'_> {
     }
 }
 
-/// `never`, or a time.
+/// Reads `never`, or a time.
 fn start(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     fields.or("start", Some(0), |field| match field.is_scalar() && field.text()? == "never" {
         true => Ok(None),
@@ -299,7 +310,7 @@ fn start(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     })
 }
 
-/// When a job stops: after its start.
+/// Reads when a job stops, which must be after its start.
 fn stop(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
     let Some(field) = fields.get("stop") else { return Ok(None) };
     let stop_ns = field.time_ns(1)?;
@@ -347,7 +358,7 @@ fn read_open(field: &Field<'_>) -> Result<Load, ConfigError> {
     })
 }
 
-/// One size, or a list of [size, weight].
+/// Reads one size, or a list of [size, weight].
 fn read_sizes(field: &Field<'_>) -> Result<SizeDist, ConfigError> {
     let size =
         |field: &Field<'_>| field.figure(parse_size_bytes, 1..=jobs::MAX_REQUEST_BYTES, "bytes").map(|b| b as u32);

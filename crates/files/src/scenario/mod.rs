@@ -1,16 +1,15 @@
-//! Scenario files: a world of one's own for the simulator.
+//! Scenario files: worlds for the simulator.
 //!
-//! **Why.** What would these jobs do on those disks, with that many shards, one of them starved: the question is a
+//! **Why.** "How would these jobs do on those disks, with that many shards, one of them starved?" The question is a
 //! file, and the answer is the same on every machine.
 //!
 //! **How.** One map: `disks`, `shards`, `classes` (entries of a scheduling-groups file), `jobs` (a job file's list,
 //! with open loops and recordings beside it), `faults`, `actions`, `seed`, `duration`. [`ScenarioFile`] keeps the
-//! tree of the file, so that a sweep can change a value of it and read it again. Files that it names are looked for
-//! beside it.
+//! file's tree, so that a sweep can change a value and read it again. Paths in the file are relative to its directory.
 //!
-//! **Limits.** A run lasts 30 days of virtual time at the most, and a job that could make more than 10^10 requests
-//! in it is refused: it would not end. A model that could not carry one request of each job within the run is
-//! refused as well: it admits nothing.
+//! **Limits.** A run lasts at most 30 days of virtual time. A job that could make more than 10^10 requests in it is
+//! refused, because it would not end; so is a model that could not carry one request of each job within the run,
+//! because it admits nothing.
 //!
 //! **Example.**
 //!
@@ -43,7 +42,7 @@ use super::fields::{Field, Fields, Schema};
 use super::sched_groups::{self, SchedGroups};
 use super::yaml::{self, Node};
 
-/// The most shards of a scenario.
+/// Most shards of a scenario.
 const MAX_SHARDS: u32 = 1024;
 
 const TOP: Schema = Schema {
@@ -75,12 +74,12 @@ const SHARDS: Schema = Schema {
 
 const HOG: Schema = Schema { what: "a hog", known: &["busy", "pause"], refused: &[] };
 
-/// A scenario file, read and not yet understood.
+/// A scenario file, parsed as YAML, whose keys are not read yet.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
     source: Source,
     root: Node,
-    /// The job file that it names.
+    /// The job file that the scenario names.
     jobs: Option<(Source, Node)>,
     base: PathBuf,
 }
@@ -88,29 +87,29 @@ pub struct ScenarioFile {
 /// A scenario, ready to run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name: that of the file where it gives none.
+    /// The scenario's name, or that of the file.
     pub name: String,
     /// The world.
     pub world: WorldSpec,
-    /// What each disk is called, in the order of the world's list.
+    /// The names of the disks, in the order of the world's list.
     pub disk_names: Vec<String>,
-    /// What the reader noticed without refusing the file.
+    /// Remarks of the reader that refuse nothing.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl ScenarioFile {
-    /// Takes the text of a scenario. `source_name` is used in messages; files that it names are looked for in `base`.
+    /// Parses the text of a scenario. `source_name` is used in messages; paths in the text are relative to `base`.
     ///
     /// # Errors
-    /// What is no YAML, and a job file that cannot be read.
+    /// The text is no YAML, or the job file cannot be read.
     pub fn parse(source_name: &str, text: &str, base: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(Source::new(source_name, text), base)
     }
 
-    /// Reads a scenario file.
+    /// Parses a scenario file from `path`.
     ///
     /// # Errors
-    /// As [`ScenarioFile::parse`], and [`Code::Unreadable`] if the file cannot be read.
+    /// The errors of [`ScenarioFile::parse`], and [`Code::Unreadable`] if the file cannot be read.
     pub fn parse_from_file(path: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(yaml::read_file(path)?, path.parent().unwrap_or(Path::new(".")))
     }
@@ -132,10 +131,11 @@ impl ScenarioFile {
         Fields::read(&Field::root(&self.source, &self.root, help)?, &TOP)
     }
 
-    /// The scenario that the file describes, with some values replaced: (key path or simple name, value).
+    /// Returns the scenario of the file with some values replaced; `changes` are pairs of a key path or word, and a
+    /// value.
     ///
     /// # Errors
-    /// Everything that is not understood, with its line; keys of `changes` that lead nowhere.
+    /// With the line: everything that is invalid. Keys of `changes` that lead nowhere.
     pub fn scenario(&self, changes: &[(String, String)]) -> Result<Scenario, ConfigError> {
         let mut changed = self.clone();
         for (key, value) in changes {
@@ -145,7 +145,7 @@ impl ScenarioFile {
             if changes.is_empty() {
                 return error;
             }
-            // The excerpt shows what the file says, not what the sweep put in its place.
+            // The excerpt shows the text of the file, not the value of the sweep.
             let swept: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let help = error.help().map_or_else(String::new, |help| format!("{help}; "));
             error.with_help(format!("{help}this is the run with --sweep {}", swept.join(" --sweep ")))
@@ -157,6 +157,7 @@ impl ScenarioFile {
         let duration_help = "a scenario ends: write how long it runs in virtual time, such as `duration: 2s`";
         let duration_ns = fields.required("duration", duration_help)?.time_ns(1)?;
         let time = |key, least_ns, usual_ns| fields.or(key, usual_ns, |field| field.time_ns(least_ns));
+
         let usual = WorldSpec::default();
         let mut world = WorldSpec {
             seed: fields.or("seed", 1, |field| field.figure(parse_count, 0..=u64::MAX, "(a plain whole number)"))?,
@@ -168,20 +169,24 @@ impl ScenarioFile {
             shards: fields.or("shards", usual.shards, read_shards)?,
             ..WorldSpec::default()
         };
+
         let groups =
             fields.or("classes", SchedGroups::default(), |field| sched_groups::read_entries(&field.list()?))?;
         world.classes = class_specs(&groups);
+
         let mut disk_names = Vec::new();
         for disk in &fields.or("disks", Vec::new(), Field::list)? {
             let (name, disk) = disks::read(disk, world.shards.len(), &self.base)?;
             disk_names.push(name);
             world.disks.push(disk);
         }
+
         let mut warnings = Vec::new();
         self.read_jobs(&fields, &groups, &mut world, &mut warnings)?;
         fields.optional("faults", |field| changes::read_faults(field, &mut world, &mut warnings))?;
         fields.optional("actions", |field| changes::read_actions(field, &mut world, &mut warnings))?;
         check_that_something_starts(&fields, &world)?;
+
         let name = fields.or("name", self.file_stem(), Field::string)?;
         Ok(Scenario { name, world, disk_names, warnings })
     }
@@ -211,7 +216,7 @@ impl ScenarioFile {
     }
 }
 
-/// A world in which no job ever begins is a mistake.
+/// Refuses a world in which no job ever begins.
 fn check_that_something_starts(fields: &Fields<'_>, world: &WorldSpec) -> Result<(), ConfigError> {
     let starts = |name: &str| {
         let is_start = |action: &Action| matches!(&action.change, Change::StartJob { job } if job == name);
@@ -230,7 +235,7 @@ fn check_that_something_starts(fields: &Fields<'_>, world: &WorldSpec) -> Result
     Err(field.error(code, message).with_help(help))
 }
 
-/// Classes and groups, each after its parent.
+/// Returns classes and groups, each after its parent.
 fn class_specs(groups: &SchedGroups) -> Vec<ClassSpec> {
     let entries = &groups.groups;
     let parent_of = |at: &usize| entries.get(*at).and_then(|group| group.parent);
@@ -250,11 +255,12 @@ fn class_specs(groups: &SchedGroups) -> Vec<ClassSpec> {
     order.into_iter().filter_map(spec).collect()
 }
 
-/// A number of shards, a group of them, or a list of groups.
+/// Reads a number of shards, a group of them, or a list of groups.
 fn read_shards(field: &Field<'_>) -> Result<Vec<ShardSpec>, ConfigError> {
     if field.is_scalar() {
         return Ok(vec![ShardSpec::default(); field.count(1..=MAX_SHARDS)? as usize]);
     }
+
     let groups = if field.is_list() { field.list()? } else { vec![field.clone()] };
     let mut shards = Vec::new();
     for group in &groups {
@@ -274,6 +280,7 @@ fn read_shards(field: &Field<'_>) -> Result<Vec<ShardSpec>, ConfigError> {
             ..shard
         }));
     }
+
     if shards.is_empty() || shards.len() > MAX_SHARDS as usize {
         let error = field.error(Code::OutOfRange, format!("{} shards in all", shards.len()));
         return Err(error.with_help(format!("write 1 to {MAX_SHARDS} shards")));

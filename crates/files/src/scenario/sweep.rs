@@ -1,14 +1,13 @@
-//! Sweeps: the same scenario with another value.
+//! Sweeps: the same scenario with other values.
 //!
-//! **Why.** "What if there were twice as many shards" should not take twice as many files.
+//! **Why.** The question "what if there were twice as many shards" should not need twice as many files.
 //!
 //! **How.** A key path (`disks.0.window`, `jobs.query.shard_info.parallelism`) names one place: words are keys, numbers
-//! and names choose among the entries of a list. A single word means every place where such a key belongs: a key of the
-//! scenario itself, of the jobs' `shard_info` (`parallelism`, `reqsize`, `rps`, `shares`), of the disks (`window`,
-//! `mode`), or of the classes. The value replaces what stands there, or is added.
+//! and names choose entries of a list. A single word stands for every place where such a key belongs: the scenario
+//! itself, the jobs' `shard_info` (`parallelism`, `reqsize`, `rps`, `shares`), the disks (`window`, `mode`), or the
+//! classes. The value replaces the present one, or is added.
 //!
-//! **Limits.** Values are single values, not maps or lists. The place of a changed value in messages is that of the
-//! old one.
+//! **Limits.** Values are single values, not maps or lists. Messages show a changed value at the place of the old one.
 //!
 //! **Example.** `parallelism=16` changes `shard_info.parallelism` of all jobs.
 
@@ -32,16 +31,19 @@ pub(super) fn apply(root: &mut Node, job_file: Option<&mut Node>, key: &str, val
     let refuse = |message: String, help: String| {
         source.error_at(&(0..key.len()), Code::UnknownReference, message).with_help(help)
     };
+
     let segments: Vec<&str> = key.split('.').collect();
     if let [word] = segments.as_slice() {
         return if set_everywhere(root, job_file, word, value) { Ok(()) } else { Err(unknown_word(word, &refuse)) };
     }
-    // Jobs of the job file are those of the scenario.
+
+    // The jobs of the job file are those of the scenario.
     let is_in_file = segments.first() == Some(&"jobs") && child(root, "jobs").is_none();
     let (place, segments) = match job_file.filter(|_| is_in_file) {
         Some(jobs) => (jobs, segments.get(1..).unwrap_or_default()),
         None => (root, segments.as_slice()),
     };
+
     set_path(place, segments, value).map_err(|segment| {
         let help = "a path is made of keys, and of numbers (from 0) or names of list entries: disks.0.window, \
                     jobs.query.shard_info.parallelism";
@@ -59,7 +61,7 @@ fn unknown_word(word: &str, refuse: &dyn Fn(String, String) -> ConfigError) -> C
     refuse(format!("nothing can be swept by the name {}", quoted(word)), help)
 }
 
-/// Sets a single word everywhere it belongs; says whether it belongs anywhere.
+/// Sets a single word everywhere it belongs. Returns whether there is such a place.
 fn set_everywhere(root: &mut Node, job_file: Option<&mut Node>, word: &str, value: &str) -> bool {
     if word == "shards" && child(root, "shards").is_some_and(|node| matches!(node.value, Value::Map(_))) {
         return set_path(root, &["shards", "count"], value).is_ok();
@@ -85,7 +87,7 @@ fn set_in_entries(list: Option<&mut Node>, word: &str, value: &str) -> usize {
     items.iter_mut().filter_map(|item| set_path(item, &[word], value).ok()).count()
 }
 
-/// `shares` only changes where it stands: a class that a job joins has its own.
+/// Sets a word in all jobs. `shares` changes only where it is present, since a joined class has its own.
 fn set_in_jobs(list: Option<&mut Node>, word: &str, value: &str) -> usize {
     let Some(Node { value: Value::List(items), .. }) = list else { return 0 };
     let mut count = 0;
@@ -101,18 +103,19 @@ fn set_in_jobs(list: Option<&mut Node>, word: &str, value: &str) -> usize {
     count
 }
 
-/// The value of a key of a map.
+/// Returns the value of a key of a map.
 fn child<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     let Value::Map(entries) = &mut node.value else { return None };
     entries.iter_mut().find(|(name, _)| name.scalar() == Some(key)).map(|(_, node)| node)
 }
 
-/// Walks a path and sets its end; the error is the segment that leads nowhere.
+/// Follows a path and sets its end. The error is the segment that leads nowhere.
 fn set_path<'s>(node: &mut Node, segments: &[&'s str], value: &str) -> Result<(), &'s str> {
     let Some((segment, rest)) = segments.split_first() else {
         node.value = Value::Scalar(value.to_owned());
         return Ok(());
     };
+
     let span = node.span.clone();
     match &mut node.value {
         Value::Map(entries) => {

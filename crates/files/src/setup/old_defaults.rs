@@ -1,20 +1,20 @@
-//! The scheduler of old: rates that nobody configured stood at 2^31 - 1, and were a limit.
+//! The old scheduler, in which rates that were not configured stood at 2^31 - 1, and were a limit.
 //!
 //! # Why
 //! Until July 2025 Seastar's unset rates were `INT_MAX` of its weighted units. "Unlimited" was 8.6 GB/s, and fast disks
-//! looked slow for weeks. Whoever wants to see the effect, or to learn its signature, can have it back.
+//! looked slow for weeks. Here the effect can be reproduced, and its signature studied.
 //!
 //! # How it works
-//! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units a second, and a read or a block of 512
-//! bytes weighs 128: the same costs, to the last integer, as 2^24 operations and 2^33 bytes a second in the `seastar`
-//! form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed loop is off: the
-//! old scheduler had none.
+//! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units per second; a read, and a block of 512
+//! bytes, weigh 128. That gives the same costs, to the last integer, as 2^24 operations and 2^33 bytes per second in
+//! the `seastar` form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed
+//! loop is off, since the old scheduler had none.
 //!
 //! # Limits
-//! For the rates alone; the rest of the scheduler is ours.
+//! Only the rates are the old ones; the rest of the scheduler is ours.
 //!
 //! # Example
-//! 1 MiB costs 2 049 000 units of capacity, 122.1 us: 8188 requests a second, 8.59 GB/s.
+//! 1 MiB costs 2 049 000 units of capacity, 122.1 us: 8188 requests per second, 8.59 GB/s.
 //! ```
 //! use plimsoll::core::Op;
 //! use plimsoll_files::setup::old_defaults;
@@ -28,16 +28,16 @@ use std::str::FromStr;
 
 use plimsoll::core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, Rate};
 
-/// Operations a second: 2^31 / 128.
+/// Operations per second: 2^31 / 128.
 const OPERATIONS_PER_S: u64 = 1 << 24;
-/// Bytes a second: 2^31 / 128 blocks of 512 bytes.
+/// Bytes per second: 2^31 / 128 blocks of 512 bytes.
 const BYTES_PER_S: u64 = 1 << 33;
 /// Seastar's block, in bytes.
 const BLOCK_BYTES: u32 = 512;
-/// How it is called on a command line.
+/// Name of the old defaults on a command line.
 pub const NAME: &str = "old-defaults";
 
-/// A disk of which nothing is known, as it was scheduled until July 2025.
+/// Returns the configuration of an unknown disk, as it was until July 2025.
 #[must_use]
 pub fn disk_config() -> DiskConfig {
     let (iops, bandwidth) = (Rate::per_second(OPERATIONS_PER_S), Rate::per_second(BYTES_PER_S));
@@ -47,16 +47,16 @@ pub fn disk_config() -> DiskConfig {
     DiskConfig { model, control: ControlConfig::OFF, ..DiskConfig::default() }
 }
 
-/// What `--model` takes: a cost form, or the old defaults.
+/// The values of `--model`: a cost form, or the old defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelChoice {
     /// The form in which io-properties are charged.
     Form(CostForm),
-    /// No properties at all, and the rates of old.
+    /// The old rates, without any properties.
     OldDefaults,
 }
 
-/// What `--model` does not take.
+/// A text that is no value of `--model`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected knee, additive, max or seastar, or old-defaults for the rates that Seastar had until 2025")]
 pub struct UnknownModel;
@@ -96,7 +96,7 @@ mod tests {
         for (len_bytes, units) in [(512, 2_000), (4096, 9_000), (128 << 10, 257_000), (1 << 20, 2_049_000)] {
             for op in [Op::Read, Op::Write] {
                 assert_eq!(model.seastar_capacity(op, len_bytes), units, "{len_bytes}");
-                // The same from 2^31 - 1 units a second.
+                // The same from 2^31 - 1 units per second.
                 let seconds = 128.0 * f64::from(1 + len_bytes / 512) / 2_147_483_647.0;
                 assert_eq!((seconds * 1000.0 * 16_777_216.0) as u64, units);
             }

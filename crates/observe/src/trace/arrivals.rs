@@ -1,15 +1,14 @@
-//! The requests of a trace in the order in which they were handed over.
+//! The requests of a trace in the order of their submission.
 //!
-//! **Why.** Readers hand over spans in the order of their ends, and pieces, not requests. Who makes the same load again
-//! needs requests, in the order of their beginnings.
+//! **Why.** Readers hand over pieces in the order of their ends. A replay needs whole requests in the order of their
+//! beginnings.
 //!
-//! **How.** [`Arrivals`] holds the latest [`HELD_MAX`] requests by the time they were queued, puts pieces of one
-//! request together, and gives away the earliest when there are more.
+//! **How.** [`Arrivals`] holds at most [`HELD_MAX`] requests, sorted by the time they were queued, joins the pieces of
+//! one request, and hands over the earliest request when there are more.
 //!
-//! **Limits.** A request whose end comes more than [`HELD_MAX`] requests after its turn is given away out of order, and
-//! counted in [`Arrivals::unordered`]. Of a request that was queued before the trace began, the time at which it was
-//! first seen stands for that. Left out, and counted, are those of which only the end is known and those that were
-//! taken back.
+//! **Limits.** A request that ends more than [`HELD_MAX`] requests after its turn is handed over out of order and
+//! counted in [`Arrivals::unordered`]. If a request was queued before the trace began, its first known time stands for
+//! that. Requests whose end only is known, and cancelled ones, are left out and counted.
 //!
 //! **Example.** Two reads, the first of which ended last:
 //! ```
@@ -33,33 +32,33 @@ use plimsoll::core::Op;
 
 use super::span::{Item, Span};
 
-/// Most requests that are held at one time.
+/// Most requests held at one time.
 pub const HELD_MAX: usize = 1 << 17;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it was handed over, in ns on the clock of the trace.
+    /// When the request was submitted, in ns on the clock of the trace.
     pub queued_ns: u64,
-    /// Its shard; CPU in a kernel trace.
+    /// The submitting shard; the CPU in a kernel trace.
     pub shard: u16,
-    /// Number of its class.
+    /// The number of its class.
     pub class: u16,
-    /// Number of its disk.
+    /// The number of its disk.
     pub disk: u16,
-    /// Number of its file.
+    /// The number of its file.
     pub file: u32,
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// Bytes from the beginning of the file, or of the disk in a kernel trace.
     pub offset_bytes: u64,
     /// Length in bytes.
     pub len_bytes: u32,
-    /// From when it was handed over to its end; `None` where the trace ends before.
+    /// Time from submission to the end in ns; `None` if the trace ends before.
     pub latency_ns: Option<u64>,
 }
 
-/// Where an arrival stands: when, shard, request, and piece of those that are not put together.
+/// The order of held requests: time, shard, request, and the piece's number if pieces are not joined.
 type Key = (u64, u16, u64, u16);
 
 /// See the module's documentation.
@@ -68,18 +67,18 @@ pub struct Arrivals {
     held: BTreeMap<Key, Arrival>,
     held_max: usize,
     last_ns: u64,
-    /// Requests given away so far.
+    /// Requests handed over so far.
     pub given: u64,
-    /// Of those, so many after one that was handed over later.
+    /// Requests of these that came after one that was queued later.
     pub unordered: u64,
-    /// Left out: of which only the end is known.
+    /// Requests left out because only the end is known.
     pub without_begin: u64,
-    /// Left out: taken back before they went out.
+    /// Pieces left out because they were cancelled.
     pub cancelled: u64,
 }
 
 impl Arrivals {
-    /// Nothing yet.
+    /// Returns an empty collection that holds at most [`HELD_MAX`] requests.
     #[must_use]
     pub fn new() -> Arrivals {
         Arrivals::holding(HELD_MAX)
@@ -89,7 +88,7 @@ impl Arrivals {
         Arrivals { held_max, ..Arrivals::default() }
     }
 
-    /// Takes the next item of the trace; `give` gets the requests whose turn has come.
+    /// Takes the next item of the trace; calls `give` with each request whose turn has come.
     pub fn visit(&mut self, item: &Item, give: &mut dyn FnMut(Arrival)) {
         let Item::Span(span) = item else { return };
         if span.is_cancelled {
@@ -106,7 +105,7 @@ impl Arrivals {
         }
     }
 
-    /// The trace is at its end: `give` gets what is left.
+    /// Ends the trace: calls `give` with the remaining requests.
     pub fn finish(&mut self, give: &mut dyn FnMut(Arrival)) {
         while !self.held.is_empty() {
             self.give_first(give);
@@ -141,18 +140,18 @@ impl Arrivals {
 }
 
 impl Arrival {
-    /// Byte behind its last.
+    /// Returns the offset of the byte after its last.
     #[must_use]
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(u64::from(self.len_bytes))
     }
 
-    /// Puts another piece of the same request to it.
+    /// Joins another piece of the same request.
     fn add(&mut self, piece: &Arrival) {
         let end_bytes = self.end_bytes().max(piece.end_bytes());
         self.offset_bytes = self.offset_bytes.min(piece.offset_bytes);
         self.len_bytes = u32::try_from(end_bytes - self.offset_bytes).unwrap_or(u32::MAX);
-        // Its end is that of its last piece; unknown if that of one is.
+        // A request ends with its last piece. If the end of one piece is unknown, so is the request's.
         self.latency_ns = self.latency_ns.zip(piece.latency_ns).map(|(mine_ns, theirs_ns)| mine_ns.max(theirs_ns));
     }
 }
@@ -161,7 +160,7 @@ impl Arrival {
 pub(crate) mod tests {
     use super::*;
 
-    /// A read of 4 KiB that was queued and then came back.
+    /// Returns a read of 4 KiB that was queued and then came back.
     pub(crate) fn span(queued_ns: u64, reaped_ns: u64) -> Span {
         Span {
             shard: 0,

@@ -1,13 +1,12 @@
-//! A program's own trace and the kernel's of the same time, side by side: which of them held a request for how long.
+//! A program's own trace and the kernel's of the same time, side by side: which of them held a request, and how long.
 //!
-//! **Why.** What a program sees as "in the device" is more: the system call, the kernel's own queue, the device, and
-//! the time until somebody looks. Only both traces together tell them apart.
+//! **Why.** The time that a program sees as "in the device" contains the system call, the kernel's own queue, the
+//! device, and the time until the shard looks. Only both traces together tell them apart.
 //!
-//! **How.** Both have CLOCK_MONOTONIC, so that a request of the kernel that is part of one of ours lies between its
-//! dispatch and its completion. Of those, the right one is at the right place: files lie on the disk in long pieces,
-//! and within one the distance from the offset in the file to that on the disk is constant. A first reading finds these
-//! distances (those that come again and again), a second one matches with them. The file itself is not needed, nor the
-//! machine.
+//! **How.** Both traces use CLOCK_MONOTONIC, so a kernel request that is part of one of ours lies between our dispatch
+//! and our completion. Among the candidates, the place decides: files lie on the disk in long pieces, and within one
+//! piece the distance from the offset in the file to that on the disk is constant. A first reading finds the distances
+//! that recur, a second one matches with them. Neither the file nor the machine is needed.
 //!
 //! ```text
 //! ours    Queued ---- Dispatched ------------------------------------------- Completed ---- Reaped
@@ -15,11 +14,11 @@
 //!         scheduler   |  submit   |  kernel queue |       device        | unseen    | reaping
 //! ```
 //!
-//! A request of ours that the kernel has in parts counts from the first Q and first D to the last C; one that it
-//! merged with others has the times of the whole.
+//! If the kernel has our request in parts, it counts from the first Q and first D to the last C; if the kernel merged
+//! it with others, it has the times of the whole.
 //!
-//! **Limits.** Reads and writes that go past the page cache, on one disk: across arrays and device mapper the places do
-//! not fit together, unless the upper device was recorded. Where only one request was under way, time alone may decide;
+//! **Limits.** Reads and writes that bypass the page cache, on one disk. Across arrays and device mapper the places do
+//! not fit together unless the upper device was recorded. If only one request was in flight, time alone may decide;
 //! such matches are counted apart. Distances are kept for 65,536 places; kernel requests for 2 s.
 //!
 //! **Example.** `plimsoll trace kernel vda.blktrace --beside own.plt`; in the program: [`beside`].
@@ -40,30 +39,30 @@ use super::{TraceError, read};
 /// Version of the JSON.
 pub const SCHEMA: u32 = 1;
 
-/// Spans that one thread hands to the other at once, and how often ahead.
+/// Spans per message from a reading thread, and messages it may be ahead.
 const BATCH: usize = 1024;
 const BATCHES: usize = 16;
-/// Distances that are counted at one time.
+/// Most distances counted at one time.
 const SHIFTS_MAX: usize = 1 << 16;
-/// A distance that was seen so often is no accident.
+/// Sightings from which a distance is surely no accident.
 const SURE: u32 = 8;
-/// In short traces, so often must do.
+/// Sightings from which a distance is tried; short traces offer no more.
 const LIKELY: u32 = 2;
-/// Distances that are tried for a part of a file.
+/// Most distances tried for a part of a file.
 const TRIED_MAX: usize = 16;
 
 /// Why two traces cannot be laid side by side.
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    /// One cannot be read.
+    /// A trace cannot be read; its path, and why.
     #[error("{0}: {1}")]
     Read(String, TraceError),
-    /// They are not what they should be.
+    /// The traces are not a program's and the kernel's with a common clock.
     #[error("{0}")]
     Unsuitable(String),
 }
 
-/// Time that requests spent in one place.
+/// Time that requests spent in one stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stage {
     /// `scheduler`, `submit`, `kernel_queue`, `device`, `unseen`, `reaping`, `total`.
@@ -89,7 +88,7 @@ pub struct Shift {
     pub disk: String,
     /// Offset on the disk less offset in the file, in bytes.
     pub shift_bytes: i64,
-    /// Requests that were found with it.
+    /// Requests found with this distance.
     pub requests: u64,
 }
 
@@ -100,30 +99,30 @@ pub struct BesideReport {
     pub schema: u32,
     /// Reads and writes of ours that were dispatched and completed.
     pub own_requests: u64,
-    /// Those that were found in the kernel's trace.
+    /// Requests of these that were found in the kernel's trace.
     pub matched: u64,
-    /// Those of them that the kernel had in several parts.
+    /// Matched requests that the kernel had in several parts.
     pub in_parts: u64,
-    /// Those of them that are part of a longer request of the kernel.
+    /// Matched requests that are part of a longer request of the kernel.
     pub merged: u64,
-    /// Those of them that were found by time and length alone.
+    /// Matched requests that were found by time and length alone.
     pub by_time_alone: u64,
-    /// Those that were not found.
+    /// Requests of ours that were not found.
     pub unmatched: u64,
     /// Requests of the kernel between our first and last one that are none of ours.
     pub foreign: u64,
-    /// What is not compared: flushes, discards, and what did not end.
+    /// Flushes, discards, and requests without an end, which are not compared.
     pub not_compared: u64,
-    /// Where the time went, in the order of the way; empty where nothing matched.
+    /// Where the time went, in the order of a request's way; empty if nothing matched.
     pub stages: Vec<Stage>,
     /// Where files lie, the most used first; at most 32.
     pub shifts: Vec<Shift>,
-    /// What was lost of both traces, and what of the result is doubtful; a sentence each.
+    /// Losses of both traces, and doubts about the result, one sentence each.
     pub lost: Vec<String>,
 }
 
 impl BesideReport {
-    /// A line for each stage: `stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct`.
+    /// Returns a CSV line for each stage: `stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct`.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = "stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct\n".to_owned();
@@ -137,17 +136,19 @@ impl BesideReport {
 
 const STAGES: [&str; 7] = ["scheduler", "submit", "kernel_queue", "device", "unseen", "reaping", "total"];
 
-/// Lays the trace `own` of a program beside the trace `kernel` of the same time and machine. Both are read twice.
+/// Lays the trace `own` of a program beside the trace `kernel` of the same time and machine. Reads both twice.
 ///
 /// # Errors
-/// One cannot be read, is of the wrong kind, or they have no clock in common.
+/// [`BesideError::Read`], or [`BesideError::Unsuitable`] if one is of the wrong kind or they have no common clock.
 pub fn beside(own: &Path, kernel: &Path) -> Result<BesideReport, BesideError> {
     if [own, kernel].contains(&Path::new("-")) {
         return Err(BesideError::Unsuitable("both traces are read twice: name files, not standard input".to_owned()));
     }
+
     let mut shifts = Shifts::default();
     let traces = walk(own, kernel, &mut |span, window| shifts.learn(span, window))?;
     check(&traces)?;
+
     let mut sums = Sums::default();
     let tried = shifts.by_part();
     let (.., foreign) = walk(own, kernel, &mut |span, window| sums.take(span, window, &shifts, &tried))?;
@@ -171,16 +172,17 @@ fn check((own, kernel, _): &Walked) -> Result<(), BesideError> {
     Err(BesideError::Unsuitable(problem.to_owned()))
 }
 
-/// Our trace, the kernel's, and requests of the kernel that were none of ours.
+/// Our trace, the kernel's, and the number of kernel requests that are none of ours.
 type Walked = (Trace, Trace, u64);
 
-/// Goes through both traces at once: each request of ours, with those of the kernel around its end.
+/// Reads both traces at once, and calls `each` with each request of ours and the kernel's requests around its end.
 fn walk(own: &Path, kernel: &Path, each: &mut dyn FnMut(&Span, &mut Window)) -> Result<Walked, BesideError> {
     thread::scope(|scope| {
         let [(own_to, own_from), (kernel_to, kernel_from)] = [sync_channel(BATCHES), sync_channel(BATCHES)];
         let own_end = scope.spawn(move || send(own, own_to));
         let kernel_end = scope.spawn(move || send(kernel, kernel_to));
         let mut window = Window::new(kernel_from);
+
         for span in own_from.iter().flatten() {
             if let (Some(begin_ns), Some(end_ns)) = (span.dispatched_ns.or(span.submitted_ns), span.completed_ns) {
                 window.begin_ns = window.begin_ns.min(begin_ns);
@@ -189,8 +191,10 @@ fn walk(own: &Path, kernel: &Path, each: &mut dyn FnMut(&Span, &mut Window)) -> 
             }
             each(&span, &mut window);
         }
+
         window.read_to(window.end_ns);
         let foreign = window.finish();
+
         let end = |path: &Path, end: thread::Result<Result<Trace, TraceError>>| match end {
             Ok(end) => end.map_err(|error| BesideError::Read(path.display().to_string(), error)),
             Err(_) => Err(BesideError::Unsuitable(format!("{}: the reader has failed", path.display()))),
@@ -205,7 +209,7 @@ fn send(path: &Path, to: SyncSender<Vec<Span>>) -> Result<Trace, TraceError> {
         let Item::Span(span) = item else { return };
         batch.push(span);
         if batch.len() >= BATCH {
-            // Nobody listens any more: the rest is read for its errors.
+            // If the receiver is gone, the rest is still read for its errors.
             let _ = to.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
         }
     });
@@ -213,20 +217,20 @@ fn send(path: &Path, to: SyncSender<Vec<Span>>) -> Result<Trace, TraceError> {
     trace
 }
 
-/// A part of a file, disk and distance.
+/// A part of a file, a disk, and a distance.
 type ShiftKey = ((u32, u64), u16, i64);
 
-/// Parts of files that have distances of their own: 64 MiB. Long files lie in many pieces.
+/// Length of the parts of files with distances of their own: 64 MiB, as a power of two. Long files lie in many pieces.
 const PART_BITS: u32 = 26;
 
 fn part_of(span: &Span) -> (u32, u64) {
     (span.file, span.offset_bytes >> PART_BITS)
 }
 
-/// Distances to try for a part of a file.
+/// The distances to try for each part of a file.
 type Tried = HashMap<(u32, u64), Vec<(u16, i64)>>;
 
-/// How often each distance was seen.
+/// How often each distance has been seen.
 #[derive(Default)]
 struct Shifts {
     seen: HashMap<ShiftKey, u32>,
@@ -241,20 +245,22 @@ impl Shifts {
         self.seen.get(&shift_of(span, below)).copied().unwrap_or(0)
     }
 
-    /// Counts the distances to all that it may be. Where some are sure, only those: else chance fills the table.
+    /// Counts the distances to all candidates. If some are sure, counts only those, lest chance fill the table.
     fn learn(&mut self, span: &Span, window: &mut Window) {
         if !span.op.is_transfer() {
             return;
         }
+
         let mut within = window.within(span);
         if within.iter().any(|(_, below)| below.len_bytes == u64::from(span.len_bytes)) {
             within.retain(|(_, below)| below.len_bytes == u64::from(span.len_bytes));
         }
+
         let is_sure = within.iter().any(|(_, below)| self.seen(span, below) >= SURE);
         for (_, below) in &within {
             if !is_sure || self.seen(span, below) >= SURE {
                 if self.seen.len() >= SHIFTS_MAX {
-                    // Those seen once are chance; without any, all start anew but the sure ones.
+                    // Distances seen once are chance. If there are none, drop all but the sure ones.
                     let before = self.seen.len();
                     self.seen.retain(|_, count| *count > 1);
                     if self.seen.len() == before {
@@ -267,7 +273,7 @@ impl Shifts {
         }
     }
 
-    /// The distances of each part of a file, the likeliest first.
+    /// Returns the distances of each part of a file, the likeliest first.
     fn by_part(&self) -> Tried {
         let mut all: Vec<(&ShiftKey, &u32)> = self.seen.iter().filter(|(_, count)| **count >= LIKELY).collect();
         all.sort_by_key(|(key, count)| (std::cmp::Reverse(**count), **key));
@@ -282,7 +288,7 @@ impl Shifts {
     }
 }
 
-/// What the kernel made of a request of ours: from the first Q and D to the last C.
+/// The kernel's requests that make up one of ours, and their times together: first Q and D, last C.
 type Found = (Vec<Place>, Below);
 
 #[derive(Default)]
@@ -319,7 +325,7 @@ impl Sums {
         }
     }
 
-    /// One request of the same length, at a distance that was seen before: the one seen most often.
+    /// Finds one request of the same length at a distance seen before: the distance seen most often.
     fn whole(
         &mut self,
         span: &Span,
@@ -333,7 +339,7 @@ impl Sums {
         let same = within.iter().copied().chain(there);
         let same = same.filter(|(_, it)| it.len_bytes == u64::from(span.len_bytes) && !it.is_ours);
         let seen = same.map(|(place, below)| (shifts.seen(span, &below), place, below));
-        // Where a place was read again and again, the one that ended last.
+        // If a place was read repeatedly, the request that ended last matches.
         let (_, place, below) =
             seen.filter(|(seen, ..)| *seen >= LIKELY).max_by_key(|(seen, place, _)| (*seen, *place))?;
         self.in_parts += u64::from(below.pieces > 1);
@@ -341,7 +347,7 @@ impl Sums {
         Some((vec![place], below))
     }
 
-    /// Requests that cover it together at a distance that is known for the file; the distance that explains most of
+    /// Finds requests that together cover `span` at a distance known for the file: the distance that explains most of
     /// its time.
     fn parts(&mut self, span: &Span, window: &Window, tried: &[(u16, i64)]) -> Option<Found> {
         let (begin_ns, end_ns) = time_of(span)?;
@@ -359,6 +365,7 @@ impl Sums {
             let unexplained_ns = (all.queued_ns - begin_ns) + (end_ns - all.completed_ns);
             (bytes >= u64::from(span.len_bytes)).then_some((unexplained_ns, (part_of(span), *disk, *shift), there, all))
         });
+
         let (_, shift, there, all) = covered.min_by_key(|(unexplained_ns, shift, ..)| (*unexplained_ns, *shift))?;
         self.in_parts += u64::from(there.len() > 1);
         self.merged += u64::from(there.len() == 1);
@@ -370,7 +377,7 @@ impl Sums {
         *self.used.entry((*file, *disk, *shift)).or_insert(0) += 1;
     }
 
-    /// The only one of that length in that time.
+    /// Finds the only request of that length in that time.
     fn only_one(&mut self, span: &Span, within: &[(Place, Below)]) -> Option<Found> {
         let mut same = within.iter().filter(|(_, below)| below.len_bytes == u64::from(span.len_bytes));
         let (Some((place, below)), None) = (same.next(), same.next()) else { return None };
@@ -404,6 +411,7 @@ impl Sums {
             max_ns: times.max(),
             share_pct: if total > 0.0 { 100.0 * times.mean() / total } else { 0.0 },
         };
+
         let stages = if self.matched == 0 { Vec::new() } else { STAGES.iter().zip(&self.stages).map(stage).collect() };
         let unmatched = self.own_requests - self.matched;
         BesideReport {

@@ -1,14 +1,13 @@
-//! How many requests there were at one time, and how many bytes moved, over the time of a trace.
+//! How many requests were in the queue and the device, and how many bytes moved, over the time of a trace.
 //!
 //! **Why.** A depth that is flat at a limit, or that grows while the bandwidth does not, says more than any percentile.
 //!
-//! **How.** [`Timeline`] divides the trace into at most [`BINS_MAX`] parts (module `parts`). A span adds its time to the
-//! parts that it touches, so means are exact. [`Peak`] follows the depth itself: begins and ends are held back, sorted, and
-//! counted in order.
+//! **How.** [`Timeline`] divides the trace into at most [`BINS_MAX`] parts (module `parts`). A span adds its time to
+//! each part that it touches, so means are exact. [`Peak`] follows the depth: it holds begins and ends back, sorts
+//! them, and counts them in order.
 //!
-//! **Limits.** A begin that comes later than [`HELD_EDGES`] others that lie after it is counted out of its place; then
-//! the peak may be higher than what is told, and `Peak::late_edges` is not 0. One time stamp far away makes all parts
-//! long.
+//! **Limits.** A begin or end that arrives after [`HELD_EDGES`] later ones is counted out of its place; then the peak
+//! may be a little off, and `Peak::late_edges` is not 0. One time stamp far away makes all parts long.
 //!
 //! **Example.** Two requests of 1 ms, the second half a millisecond after the first:
 //! ```
@@ -30,31 +29,31 @@ use super::parts::{Parts, Sum};
 /// Most parts of a timeline.
 pub const BINS_MAX: usize = 512;
 
-/// Begins and ends that [`Peak`] holds back, to count them in order.
+/// Begins and ends that [`Peak`] holds back, so as to count them in order.
 pub const HELD_EDGES: usize = 1 << 18;
 
-/// Later times are taken for this one where a begin and its time share a word.
+/// The latest time that [`Peak`] tells apart: a time and the mark of a begin share a word.
 const TIME_MAX_NS: u64 = u64::MAX >> 1;
 
-/// What was in one part of the time.
+/// The means of one part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TimePoint {
-    /// When it begins, in ns after the begin of the trace.
+    /// Begin of the part, in ns after the begin of the trace.
     pub from_ns: u64,
-    /// How long it is, in ns.
+    /// Length of the part, in ns.
     #[serde(skip)]
     pub length_ns: u64,
     /// Mean number of pieces in the queue.
     pub queue_depth: f64,
     /// Mean number of pieces in the device.
     pub device_depth: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes_per_s: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bytes_per_s: f64,
 }
 
-/// What was in one part: time spent by all pieces together, and bytes.
+/// Sums of one part: time spent by all pieces together, and bytes.
 #[derive(Clone, Copy, Default)]
 struct Bin {
     queue_ns: u64,
@@ -81,17 +80,17 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// A piece was in the queue from `from_ns` to `to_ns`; nothing where it ends before it begins.
+    /// Adds a piece in the queue from `from_ns` to `to_ns`. If it ends before it begins, does nothing.
     pub fn in_queue(&mut self, from_ns: u64, to_ns: u64) {
         self.bins.spread(from_ns, to_ns, |bin, ns| bin.queue_ns = bin.queue_ns.saturating_add(ns));
     }
 
-    /// The same for the device.
+    /// Adds a piece in the device, as [`Timeline::in_queue`] does.
     pub fn in_device(&mut self, from_ns: u64, to_ns: u64) {
         self.bins.spread(from_ns, to_ns, |bin, ns| bin.device_ns = bin.device_ns.saturating_add(ns));
     }
 
-    /// So many bytes have been moved at `time_ns`.
+    /// Adds bytes that have moved at `time_ns`.
     pub fn moved(&mut self, time_ns: u64, is_read: bool, len_bytes: u64) {
         if let Some(bin) = self.bins.at(time_ns) {
             let sum = if is_read { &mut bin.read_bytes } else { &mut bin.write_bytes };
@@ -99,7 +98,7 @@ impl Timeline {
         }
     }
 
-    /// The parts in order of time, counted from `zero_ns`.
+    /// Returns the parts in order of time, counted from `zero_ns`.
     #[must_use]
     pub fn points(&self, zero_ns: u64) -> Vec<TimePoint> {
         let length_ns = self.bins.length_ns();
@@ -116,10 +115,10 @@ impl Timeline {
     }
 }
 
-/// The highest number of pieces somewhere at one time.
+/// Follows the highest number of pieces at one time.
 #[derive(Clone, Default)]
 pub struct Peak {
-    /// Twice the time, plus 1 for a begin: an end comes before a begin of the same time.
+    /// Twice the time, plus 1 for a begin, so that an end sorts before a begin of the same time.
     edges: Vec<u64>,
     counted_to: u64,
     depth: i64,
@@ -128,7 +127,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// A piece was there from `from_ns` to `to_ns`; nothing where it ends before it begins.
+    /// Adds a piece that was there from `from_ns` to `to_ns`. If it ends before it begins, does nothing.
     pub fn count(&mut self, from_ns: u64, to_ns: u64) {
         if to_ns <= from_ns {
             return;
@@ -160,13 +159,13 @@ impl Peak {
         now.into_iter().for_each(|edge| self.pass(edge));
     }
 
-    /// Begins and ends that came too late to be counted in their place.
+    /// Returns the begins and ends that came too late to be counted in their place.
     #[must_use]
     pub(crate) fn late_edges(&self) -> u64 {
         self.late_edges
     }
 
-    /// The peak.
+    /// Counts the rest and returns the peak.
     #[must_use]
     pub fn finish(&mut self) -> u64 {
         self.count_first(usize::MAX);
@@ -178,7 +177,7 @@ impl Peak {
 mod tests {
     use super::*;
 
-    /// A sequence of numbers that looks random.
+    /// Returns a sequence of numbers that looks random.
     fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
         std::iter::from_fn(move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -247,7 +246,7 @@ mod tests {
     fn a_peak_of_many_spans_is_exact_when_ends_are_roughly_in_order_and_told_when_not() {
         let mut peak = Peak::default();
         for at in 0..300_000 {
-            // Sixteen at a time, handed over in blocks that are the wrong way round.
+            // Sixteen at a time, handed over in blocks of reverse order.
             let at = at / 100 * 100 + 99 - at % 100;
             peak.count(10 * at, 10 * at + 160);
         }

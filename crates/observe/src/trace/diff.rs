@@ -1,16 +1,16 @@
-//! Two traces of one load: what differs by more than chance, the pattern that explains it first.
+//! Two traces of one load: differences beyond chance, the pattern that explains them first.
 //!
 //! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the find of seed 000. Nobody should
-//! look for that line in two files by eye.
+//! have to search two files for that line.
 //!
-//! **How.** Each side is a [`Side`], one pass over its trace: times of each class and stage as a histogram and as
-//! means of at most 64 intervals, and [`super::gaps`]. [`diff`] tests mean, median and p99 of each as `plimsoll
-//! compare` does (Welch's test on the intervals, resampled quantiles, all taken together). What is beyond [`ALPHA`]
-//! and above 1 % is a difference; patterns are the differing dispatch gaps first, then shares of time by what stood
-//! in the way, then stages, the largest ratio first.
+//! **How.** Each side is a [`Side`], one pass over its trace: times of each class and stage as a histogram and as means
+//! of at most 64 intervals, and [`super::gaps`]. [`diff`] tests mean, median and p99 of each as `plimsoll compare` does
+//! (Welch's test on the intervals, resampled quantiles, corrected for their number). A result beyond [`ALPHA`] and
+//! above 1 % is a difference. Patterns are the differing dispatch gaps, then shares of time by what stood in the way,
+//! then stages, each with the largest ratio first.
 //!
-//! **Limits.** The load must be the same: nothing here knows whether it was. Classes and disks are matched by name.
-//! [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, and then little is claimed.
+//! **Limits.** The load must be the same; the analysis cannot check that. Classes and disks are matched by name. At
+//! most [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, so little is claimed of them.
 //!
 //! **Example.** `plimsoll trace diff slow.plt fast.plt` begins with
 //! `dispatch gap of disk 0: 83.0 us against 1.00 us, 83x shorter`.
@@ -35,10 +35,10 @@ pub const SCHEMA: u32 = 1;
 /// Most classes times stages.
 pub const GROUPS_MAX: usize = 1024;
 
-/// Changes of at most this part do not count.
+/// Largest relative change that does not count.
 const THRESHOLD: f64 = 0.01;
 
-/// Parts of the time that differ by more than this count as another pattern.
+/// Largest difference of parts of the time that is no pattern.
 const PART_DIFFERS: f64 = 0.1;
 
 /// Seed of the resampling.
@@ -55,7 +55,7 @@ struct Times {
 
 /// One of the two traces, while it is read.
 pub struct Side {
-    /// By class and stage.
+    /// Times by class and stage.
     times: BTreeMap<(u16, usize), Box<Times>>,
     gaps: Gaps,
 }
@@ -77,19 +77,19 @@ pub struct Compared {
     pub stage: &'static str,
     /// `mean`, `p50` or `p99`.
     pub figure: &'static str,
-    /// Of the first trace.
+    /// The figure in the first trace.
     pub base_ns: f64,
-    /// Of the second.
+    /// The figure in the second trace.
     pub other_ns: f64,
-    /// Second less first, in per cent of the first; `None` where that is 0.
+    /// Second less first, in per cent of the first; `None` if the first is 0.
     pub change_pct: Option<f64>,
-    /// How often chance makes such a difference, all taken together; `None`: too little to tell.
+    /// Probability of such a difference by chance, corrected for the number of figures; `None`: too little data.
     pub p: Option<f64>,
     /// `better` (shorter), `worse`, `same` (changed by no more than 1 %), or `open`: no evidence.
     pub verdict: Change,
 }
 
-/// What became of a figure.
+/// How a figure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -104,7 +104,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// As in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -116,16 +116,16 @@ impl Change {
     }
 }
 
-/// What stood in the way of a disk's queues, on both sides: parts of the time, 0 to 1.
+/// Parts of the time, 0 to 1, in which one reason stood in the way of a disk's queues, on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReasonParts {
     /// The disk.
     pub disk: String,
     /// The reason; `empty`: no work.
     pub reason: String,
-    /// In the first trace.
+    /// The part in the first trace.
     pub base_part: f64,
-    /// In the second.
+    /// The part in the second trace.
     pub other_part: f64,
 }
 
@@ -136,15 +136,15 @@ pub struct DiffReport {
     pub schema: u32,
     /// Version of the program.
     pub plimsoll: &'static str,
-    /// What differs, a sentence each, what explains the rest first.
+    /// Differences, one sentence each; the one that explains the others first.
     pub patterns: Vec<String>,
-    /// Whether any figure is worse in the second.
+    /// Whether any figure is worse in the second trace.
     pub is_worse: bool,
     /// Figures: gaps first, then classes.
     pub figures: Vec<Compared>,
-    /// What stood in the way.
+    /// What stood in the way, by disk.
     pub reasons: Vec<ReasonParts>,
-    /// What is in one trace only.
+    /// Disks and classes that are in one trace only.
     pub unmatched: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ impl Side {
         }
     }
 
-    /// The trace has been read.
+    /// Ends the trace.
     #[must_use]
     pub fn finish(self, trace: &Trace) -> SideDone {
         let times = self.times.into_iter();
@@ -181,7 +181,7 @@ impl Side {
     }
 }
 
-/// When each stage ended, and how long it took, in ns.
+/// Returns for each stage when it ended and how long it took, in ns.
 fn times(span: &Span) -> [Option<(u64, u64)>; STAGES.len()] {
     let between = |from_ns: Option<u64>, to_ns: Option<u64>| {
         let to_ns = to_ns?;
@@ -196,16 +196,18 @@ fn times(span: &Span) -> [Option<(u64, u64)>; STAGES.len()] {
     ]
 }
 
-/// The second trace against the first.
+/// Compares the second trace with the first.
 #[must_use]
 pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
     let mut rng = Rng::new(SEED);
     let mut found = Vec::new();
     let mut unmatched = BTreeSet::new();
+
     for (disk, other) in matched(&base.gaps.disks, &other.gaps.disks, &mut unmatched) {
         let of_gap = |it| compared(String::new(), disk.disk.clone(), "gap", it);
         found.extend(figures(side(disk), side(other), &mut rng).into_iter().map(of_gap));
     }
+
     for ((class, stage), times) in &base.times {
         let key = (class.clone(), *stage);
         let Some(others) = other.times.get(&key) else {
@@ -219,9 +221,11 @@ pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
         let of_stage = |it| compared(class.clone(), String::new(), name, it);
         found.extend(figures(base, other, &mut rng).into_iter().map(of_stage));
     }
+
     for (class, _) in other.times.keys().filter(|key| !base.times.contains_key(*key)) {
         unmatched.insert(format!("{class}: this class is in the second trace only"));
     }
+
     judge(&mut found);
     let reasons = reason_parts(&base.gaps, &other.gaps);
     DiffReport {
@@ -239,7 +243,7 @@ fn side(gaps: &DiskGaps) -> sides::Side<'_> {
     sides::Side { means_ns: &gaps.gap_means_ns, all: &gaps.gap_all.0 }
 }
 
-/// Disks of both sides by name; where each has one only, these.
+/// Pairs the disks of both sides by name. If each side has only one, pairs these.
 fn matched<'a>(
     base: &'a [DiskGaps],
     other: &'a [DiskGaps],
@@ -267,7 +271,7 @@ fn compared(class: String, disk: String, stage: &'static str, figure: sides::Fig
     Compared { class, disk, stage, figure: name, base_ns, other_ns, change_pct, p, verdict: Change::Open }
 }
 
-/// All that can be told, taken together.
+/// Judges all figures, with their p-values corrected together.
 fn judge(found: &mut [Compared]) {
     let alone: Vec<f64> = found.iter().filter_map(|it| it.p).collect();
     let mut all = together(&alone).into_iter();
@@ -300,7 +304,7 @@ fn reason_parts(base: &GapsReport, other: &GapsReport) -> Vec<ReasonParts> {
     found
 }
 
-/// How many times longer the longer is.
+/// Returns the ratio of the longer time to the shorter.
 fn ratio(it: &Compared) -> f64 {
     let (base_ns, other_ns) = (it.base_ns.max(1.0), it.other_ns.max(1.0));
     (base_ns / other_ns).max(other_ns / base_ns)
@@ -325,7 +329,8 @@ fn patterns(found: &[Compared], reasons: &[ReasonParts]) -> Vec<String> {
         };
         format!("{of}{figure}: {} against {}, {times}{word}", ns(it.base_ns), ns(it.other_ns))
     };
-    // The median of each place, or else the mean, or else the p99.
+
+    // For each place the median, or else the mean, or else the p99.
     let mut places: Vec<&Compared> = Vec::new();
     for figure in ["p50", "mean", "p99"] {
         for it in found.iter().filter(differs).filter(|it| it.figure == figure) {
@@ -335,8 +340,10 @@ fn patterns(found: &[Compared], reasons: &[ReasonParts]) -> Vec<String> {
             }
         }
     }
+
     places.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
     let (gaps, stages): (Vec<&Compared>, Vec<&Compared>) = places.into_iter().partition(|it| it.stage == "gap");
+
     let percent = |part: f64| format!("{:.0} %", 100.0 * part);
     let parts = reasons.iter().filter(|it| (it.base_part - it.other_part).abs() > PART_DIFFERS).map(|it| {
         let what = if it.reason == "empty" {
@@ -350,7 +357,7 @@ fn patterns(found: &[Compared], reasons: &[ReasonParts]) -> Vec<String> {
 }
 
 impl DiffReport {
-    /// A line for each figure.
+    /// Returns a CSV line for each figure.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<Compared>] = &[

@@ -1,7 +1,6 @@
 //! A trace in the formats of other programs.
 //!
-//! **Why.** A question that no analysis here answers is asked of a table in a database, of a picture that can be
-//! zoomed, or of the simulator.
+//! **Why.** If no analysis here answers a question, a database table, a zoomable picture or the simulator may.
 //!
 //! **How.** [`Export`] takes items one by one and writes them as one of
 //!
@@ -12,10 +11,10 @@
 //! | `Perfetto` | ui.perfetto.dev | slices on a track per shard, class and disk: see [`perfetto`] |
 //! | `Arrivals` | `plimsoll sim run` | requests in the order of their beginnings: `at_us,op,offset_bytes,len_bytes` |
 //!
-//! Names are needed from the first line on, so the trace is read once for them before ([`Head`]).
+//! The first line needs names already, so the trace is read once before ([`Head`]).
 //!
 //! **Limits.** Memory is bounded, whatever the length of the trace. Arrivals and the counters of Perfetto need the
-//! order of time; what came too late for it is counted in [`Exported::unordered`].
+//! order of time; entries that come too late are counted in [`Exported::unordered`].
 //!
 //! **Example.**
 //! ```
@@ -48,37 +47,38 @@ use super::arrivals::{Arrival, Arrivals};
 use super::show::Head;
 use super::span::Item;
 
-/// Formats.
+/// Formats of exported files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A line for each piece.
+    /// One line for each piece.
     Csv,
     /// Columns, compressed.
     Parquet,
     /// Protobuf for ui.perfetto.dev.
     Perfetto,
-    /// A line for each request, for scenarios of the simulator.
+    /// One line for each request, for scenarios of the simulator.
     Arrivals,
 }
 
 /// Whether this program was built with Parquet.
 pub const HAS_PARQUET: bool = cfg!(feature = "parquet");
 
-/// What was written.
+/// The counts of a finished export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Rows, lines without the header, or slices.
     pub rows: u64,
-    /// What came too late to be put into the order of time: arrivals, which are left out; changes of Perfetto's
-    /// counters, which are drawn later than they were.
+    /// Entries too late for the order of time: arrivals, which are left out, or changes of Perfetto's counters, which
+    /// are drawn later than they happened.
     pub unordered: u64,
-    /// Slices that have no place because too many overlap; of Perfetto only.
+    /// Slices left out because too many overlap; Perfetto only.
     pub without_place: u64,
-    /// Requests of which no beginning is known, or that were taken back; of arrivals only.
+    /// Requests left out because their beginning is not known, they were cancelled, or they transfer nothing; arrivals
+    /// only.
     pub left_out: u64,
 }
 
-/// A file while it is written. Errors wait for [`Export::finish`].
+/// A file being written. Errors wait for [`Export::finish`].
 pub struct Export<W: Write + Send>(Inner<W>);
 
 enum Inner<W: Write + Send> {
@@ -90,10 +90,10 @@ enum Inner<W: Write + Send> {
 }
 
 impl<W: Write + Send> Export<W> {
-    /// Begins a file of a trace with that head.
+    /// Begins a file for a trace with this head.
     ///
     /// # Errors
-    /// What `out` said; `Unsupported` for Parquet in a program that was built without it.
+    /// The error of `out`; `Unsupported` for Parquet in a program built without it.
     pub fn begin(form: Form, out: W, head: Head) -> io::Result<Export<W>> {
         Ok(Export(match form {
             Form::Csv => Inner::Csv(csv::Csv::begin(out, head)?),
@@ -120,7 +120,7 @@ impl<W: Write + Send> Export<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// The first that there was since the beginning.
+    /// The first error since the beginning.
     pub fn finish(self) -> io::Result<Exported> {
         match self.0 {
             Inner::Csv(csv) => csv.finish(),
@@ -132,7 +132,7 @@ impl<W: Write + Send> Export<W> {
     }
 }
 
-/// A writer that remembers its first error and writes nothing after it: visitors have nobody to tell.
+/// A writer that keeps its first error and writes nothing after it: visitors cannot return errors.
 struct Sticky<W> {
     out: W,
     error: Option<io::Error>,
@@ -177,6 +177,7 @@ impl<W: Write> Lines<W> {
             self.exported.left_out += 1;
             return;
         }
+
         self.last_ns = arrival.queued_ns;
         let zero_ns = *self.zero_ns.get_or_insert(arrival.queued_ns);
         let at_ns = arrival.queued_ns.saturating_sub(zero_ns);
@@ -188,7 +189,7 @@ impl<W: Write> Lines<W> {
 }
 
 impl<W: Write> ArrivalsCsv<W> {
-    /// Times count from the beginning of the trace: files of several classes of one trace fit together.
+    /// Begins the file. Times count from the beginning of the trace, so that files of several classes fit together.
     fn begin(out: W, head: &Head) -> io::Result<ArrivalsCsv<W>> {
         let mut out = Sticky::new(out);
         out.write(format!("{}\n", ARRIVAL_COLUMNS.join(",")).as_bytes());

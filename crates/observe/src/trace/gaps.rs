@@ -1,10 +1,10 @@
 //! Why a queue with work sent nothing: the gaps between dispatches, and what stood in the way.
 //!
-//! **Why.** A disk that is not used while requests wait for it is held back by something above it. One dispatch that
-//! takes 83 us instead of 1 us shows it, if one knows what was waited for.
+//! **Why.** If requests wait for an idle disk, something above the disk holds them back. One dispatch after 83 us
+//! instead of 1 us shows that, if the reason of the wait is known.
 //!
-//! **How.** Each I/O queue (a shard's, to a disk) is followed from event to event. While it has work and sends
-//! nothing it stands still; a standstill ends with the next dispatch and is divided by what stood in the way:
+//! **How.** The analysis follows each I/O queue (one shard's, to one disk) event by event. While a queue has work and
+//! sends nothing, it stands still. A standstill ends with the next dispatch and is divided by what stood in the way:
 //!
 //! ```text
 //!   dispatch        blocked: depth          back     dispatch
@@ -13,25 +13,24 @@
 //!             (the shard's turn)             (the shard's turn)
 //! ```
 //!
-//! Blocked by tokens or a limit it is that until the dispatch; what of it lies after the time at which the queue
-//! meant to look again is also counted as overdue. Of depth and the backend it is until the last piece came back.
-//! Where nobody said that the queue was blocked, the piece's own reason counts, or else nothing that is known: the
-//! shard did not look.
+//! Tokens and limits block until the dispatch; the time after the queue meant to look again also counts as overdue.
+//! Depth and the backend block until the last piece came back. Without a `Blocked` event the reason of the dispatched
+//! piece counts, unless it is fairness; without a reason nothing is known: the shard did not look.
 //!
-//! The *dispatch gap* is the last part of a standstill: from the last event that could have let the queue send (a
-//! request that comes into an empty queue, a dispatch, a piece that is back unless tokens or a limit are missing) to
-//! the dispatch.
+//! The *dispatch gap* is the last part of a standstill, up to the dispatch. It begins with the last event that could
+//! have let the queue send: a request that enters an empty queue, a dispatch, or a piece that comes back, unless tokens
+//! or a limit are missing.
 //!
-//! What has most of the time of a disk's queues is its limiter ([`Limiter`]); tokens that were mostly overdue in most
-//! standstills are the shard's lateness. Where that is tokens, costs and lengths of pieces give the rates of the model
-//! that granted them.
+//! The limiter ([`Limiter`]) is what took most of the time of a disk's queues. If the disk has one queue, and tokens
+//! were overdue for most of most standstills, the limiter is the shard's lateness. For tokens, costs and lengths of the
+//! pieces give the rates of the model that granted them.
 //!
-//! A piece whose dispatch is not in the trace leaves the queue when it is back. One that never goes out counts only if
-//! no later one of its class went out on its queue: then work waits at the end of the trace; else its events are lost.
+//! A piece whose dispatch is not in the trace leaves the queue when it comes back. A piece that never goes out waits at
+//! the end of the trace if no later piece of its class went out on its queue; otherwise its events are lost.
 //!
-//! **Limits.** [`QUEUES_MAX`] queues; further ones are left out and told. Times of the trace must be in order within
-//! [`super::order`]'s bound. In a kernel trace reasons are not known. A token's time that passed may mean that others
-//! took the tokens, or that the shard looked late: only with one shard is it surely the latter.
+//! **Limits.** At most [`QUEUES_MAX`] queues; events of further ones are left out and counted. Times may be out of
+//! order within [`super::order`]'s bound. Kernel traces give no reasons. If a token's time passed, other queues took
+//! the tokens or the shard looked late; only with one shard is it surely the latter.
 //!
 //! **Example.** Queued at 51 us and sent at 134 us, because there were no tokens:
 //! ```
@@ -79,17 +78,17 @@ use super::windows::Windows;
 use queue::{Queue, Standstill};
 use rate::Rates;
 
-/// Most queues that are followed.
+/// Most queues followed.
 pub const QUEUES_MAX: usize = 1024;
 
-/// How many of the longest gaps are kept.
+/// Most standstills in [`GapsReport::longest`].
 pub const LONGEST: usize = 10;
 
-/// What stands in the way: the reasons in their order, then nothing that is known.
+/// Number of things that can stand in the way: the reasons in their order, then "nothing known".
 const WAYS: usize = WaitReason::ALL.len() + 1;
 const NOTHING: usize = WAYS - 1;
 
-/// Name of what stands in the way.
+/// Returns the name of what stands in the way.
 fn way_name(way: usize) -> &'static str {
     WaitReason::ALL.get(way).map_or("nothing known", |reason| reason.name())
 }
@@ -114,7 +113,7 @@ enum What {
     },
     Queued,
     Out(Piece),
-    /// It is back, and when it went out is not in the trace.
+    /// A piece comes back whose dispatch is not in the trace.
     Gone,
     Blocked {
         reason: WaitReason,
@@ -122,14 +121,14 @@ enum What {
     },
 }
 
-/// Order of what has one time: back, queued, out, blocked; a piece that is out and back at once is back after.
+/// Order of events at the same time. A piece dispatched and back at the same time comes back after its dispatch.
 const RANK_BACK: u8 = 0;
 const RANK_QUEUED: u8 = 1;
 const RANK_OUT: u8 = 2;
 const RANK_BACK_AT_ONCE: u8 = 3;
 const RANK_BLOCKED: u8 = 4;
 
-/// A queue's number: disk, shard.
+/// A queue: its disk, then its shard.
 type QueueKey = (u16, u16);
 
 /// Sums of a disk.
@@ -145,19 +144,19 @@ struct Disk {
     end_ns: u64,
 }
 
-/// Sums of what stood in the way.
+/// Sums of one thing that stood in the way.
 #[derive(Default)]
 struct Way {
-    /// Parts of at least the length that was asked for.
+    /// Parts of standstills of at least `longer_than_ns`.
     long: Histogram,
     total_ns: u64,
     overdue_ns: u64,
-    /// Standstills that were mostly this, and those of them that were mostly overdue.
+    /// Standstills that were mostly of this kind; `overdue` counts those of them that were mostly overdue.
     standstills: u64,
     overdue: u64,
 }
 
-/// Waits of pieces of a class, from being handed over to going out.
+/// Waits of a class's pieces from submission to dispatch.
 #[derive(Clone, Copy, Default)]
 struct Waits {
     n: u64,
@@ -165,15 +164,15 @@ struct Waits {
     max_ns: u64,
 }
 
-/// Most pieces of a class on a queue that never went out and are held.
+/// Most pieces held that never went out, for each class and queue.
 const NEVER_OUT_MAX: usize = 1 << 16;
 
-/// A class on a queue: what came after the last piece that went out waits at the end; what came before it is lost.
+/// A class on a queue. Pieces queued after the last one that went out wait at the end; earlier ones are lost.
 #[derive(Default)]
 struct Turn {
-    /// When the last that went out had come.
+    /// When the latest piece that went out was queued.
     last_out_ns: u64,
-    /// When those came that never went out.
+    /// When the pieces that never went out were queued.
     never_out_ns: Vec<u64>,
 }
 
@@ -184,20 +183,20 @@ impl Turn {
         }
     }
 
-    /// Since when a piece waits at the end.
+    /// Returns since when a piece waits at the end.
     fn waits_since_ns(&self) -> Option<u64> {
         self.never_out_ns.iter().copied().filter(|queued_ns| *queued_ns >= self.last_out_ns).min()
     }
 }
 
-/// The analysis while it reads.
+/// The analysis while the trace is read.
 pub struct Gaps {
     longer_than_ns: u64,
     ordered: Ordered<(QueueKey, What)>,
     followed: Followed,
 }
 
-/// What is told in the order of time.
+/// The part of the analysis that takes events in the order of time.
 struct Followed {
     longer_than_ns: u64,
     queues: BTreeMap<QueueKey, Queue>,
@@ -209,7 +208,8 @@ struct Followed {
 }
 
 impl Gaps {
-    /// Gaps of at least `longer_than_ns` are grouped by reason; all count in times and percentiles of the dispatch gap.
+    /// Returns an analysis that counts parts of at least `longer_than_ns` by reason. All parts count in times, and all
+    /// gaps in percentiles.
     #[must_use]
     pub fn new(longer_than_ns: u64) -> Gaps {
         let followed = Followed {
@@ -239,7 +239,7 @@ impl Gaps {
         }
     }
 
-    /// The result.
+    /// Ends the trace and returns the result.
     #[must_use]
     pub fn finish(mut self, trace: &Trace) -> GapsReport {
         let followed = &mut self.followed;
@@ -250,15 +250,17 @@ impl Gaps {
 
     fn visit_span(&mut self, span: &Span) {
         if span.is_cancelled && span.dispatched_ns.is_none() {
-            // When it was taken back is not known, so it was never there.
+            // The trace does not say when the piece was cancelled, so it is treated as never queued.
             return;
         }
+
         let out_ns = span.dispatched_ns.or(span.submitted_ns);
-        // The kernel's queues are not one for each CPU.
+        // The kernel has no queue for each CPU.
         let is_of_kernel = span.dispatched_ns.is_none() && span.submitted_ns.is_some();
         let key = (span.disk, if is_of_kernel { 0 } else { span.shard });
         let ended_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
         let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
+
         if let Some(queued_ns) = queued_ns {
             let turn = self.followed.turns.entry((key, span.class)).or_default();
             if out_ns.or(ended_ns).is_none() {
@@ -273,6 +275,7 @@ impl Gaps {
             }
             return;
         };
+
         let back_ns = span.completed_ns.or(span.reaped_ns).filter(|back_ns| *back_ns >= out_ns);
         let piece = Piece {
             class: span.class,
@@ -299,7 +302,7 @@ impl Gaps {
 }
 
 impl Followed {
-    /// What needs no order: costs, and what the class waited for.
+    /// Adds what needs no order: the cost, and the wait of the class.
     fn note_piece(&mut self, span: &Span, out_ns: u64) {
         if let Some(disk) = self.disk(span.disk) {
             disk.bytes_out = disk.bytes_out.saturating_add(u64::from(span.len_bytes));
@@ -333,6 +336,7 @@ impl Followed {
         let disk = self.disks.entry(key.0).or_default();
         disk.begin_ns = Some(disk.begin_ns.unwrap_or(time_ns));
         disk.end_ns = time_ns;
+
         match what {
             What::Queued => {
                 queue.queued(time_ns);
@@ -352,7 +356,7 @@ impl Followed {
                 if latency_ns.is_some() {
                     disk.levels.take(time_ns, Move::Out { latency_ns, was_queued });
                 } else if was_queued {
-                    // It never comes back: it is in no level from here on.
+                    // The piece never comes back, so it is in no level from here on.
                     disk.levels.take(time_ns, Move::Lost);
                 }
                 if let Some(still) = queue.out(time_ns, was_queued, piece.reason) {
@@ -363,7 +367,7 @@ impl Followed {
         }
     }
 
-    /// Work that waits at the end of the trace.
+    /// Adds the work that waits at the end of the trace.
     fn wait_at_end(&mut self) {
         for ((key, _), turn) in std::mem::take(&mut self.turns) {
             let Some(since_ns) = turn.waits_since_ns() else { continue };

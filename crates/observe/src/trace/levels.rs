@@ -1,17 +1,17 @@
-//! Throughput and latency at each depth: X(N) and R(N) of a disk, out of one trace.
+//! Throughput and latency at each depth: X(N) and R(N) of a disk, from one trace.
 //!
-//! **Why.** Throughput that stays while more is asked for has its limit in the disk if the latency in the disk grows,
-//! and above the disk if it does not. Depth changes within a trace, so one trace can show both.
+//! **Why.** If throughput stays while more is asked for, the limit is in the disk if the latency in the disk grows, and
+//! above the disk otherwise. Depth changes within a trace, so one trace can show both.
 //!
-//! **How.** The depth is followed from event to event. Time, ends, bytes and the depth in the device go to the level of
-//! that moment: X is ends by time. The latency of a piece goes to the level it finds when it goes out, itself included.
-//! There are two scales: what is *offered* (queue and device together), which is the parallelism of a closed loop, and
-//! what is *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
+//! **How.** [`Levels`] follows the depth event by event. Time, ends, bytes and the depth in the device count at the
+//! level of that moment: X is ends by time. A piece's latency counts at the level at which it goes out, itself
+//! included. There are two scales: *offered* (queue and device together), which is the parallelism of a closed loop,
+//! and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
 //!
-//! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown,
+//! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
 //!
-//! **Example.** A piece of 4 KiB that nothing else was beside: 100 us in the device, 10,000 a second.
+//! **Example.** One piece of 4 KiB alone, 100 us in the device: 10,000 per second.
 //! ```
 //! use plimsoll_observe::trace::levels::{Levels, Move};
 //! let mut levels = Levels::default();
@@ -26,32 +26,32 @@
 use plimsoll_figures::verdict::{CurvePoint, Verdict, verdict};
 use serde::Serialize;
 
-/// Levels with fewer ends are not judged.
+/// Fewest ends of a level that is judged.
 pub const ENDS_MIN: u64 = 20;
 
-/// Levels with less of the time are not judged.
+/// Least part of the time of a level that is judged.
 const TIME_PART_MIN: f64 = 0.02;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
 
-/// What happens to a piece.
+/// An event of a piece.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
-    /// It comes into the queue.
+    /// The piece enters the queue.
     Queued,
-    /// It goes to the device.
+    /// The piece goes to the device.
     Out {
-        /// How long it will be there, in ns; `None`: its end is not in the trace.
+        /// The time it will spend there in ns; `None` if its end is not in the trace.
         latency_ns: Option<u64>,
-        /// Whether its coming into the queue is in the trace.
+        /// Whether its entering the queue is in the trace.
         was_queued: bool,
     },
-    /// It leaves the queue, and what becomes of it is not in the trace.
+    /// The piece leaves the queue, and its further course is not in the trace.
     Lost,
-    /// It is back.
+    /// The piece comes back.
     Back {
-        /// Its length in bytes.
+        /// The piece's length in bytes.
         len_bytes: u32,
     },
 }
@@ -71,25 +71,25 @@ struct Sums {
 /// A level of depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
-    /// Lowest depth of it.
+    /// Lowest depth of the level.
     pub depth_min: u64,
-    /// Highest depth of it.
+    /// Highest depth of the level.
     pub depth_max: u64,
-    /// Mean depth while at this level.
+    /// Mean depth during the time at this level.
     pub depth_mean: f64,
     /// Part of the time at this level, 0 to 1.
     pub time_part: f64,
     /// Pieces that came back.
     pub ends: u64,
-    /// Pieces that came back a second: X.
+    /// Pieces that came back per second: X.
     pub ends_per_s: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Mean time in the device of pieces that went out, in ns: R; 0 where none did.
+    /// Mean time in the device of pieces that went out at this level, in ns: R; 0 if none did.
     pub latency_mean_ns: f64,
-    /// Mean number in the device.
+    /// Mean number of pieces in the device.
     pub in_device: f64,
-    /// Whether there is enough of it to be judged.
+    /// Whether the level has enough time and ends to be judged.
     pub is_judged: bool,
 }
 
@@ -103,7 +103,7 @@ pub struct Levels {
     last_ns: Option<u64>,
 }
 
-/// What stands beside a verdict on a trace that is not whole.
+/// Returns the remark for a verdict on a trace with losses.
 pub(super) fn remark_of_lost(lost: &[String]) -> Option<String> {
     let further = match lost.len() {
         0 | 1 => String::new(),
@@ -118,7 +118,7 @@ fn level_of(depth: u64) -> usize {
 }
 
 impl Levels {
-    /// Something has happened at `time_ns`, not before the last.
+    /// Counts an event at `time_ns`, which is no earlier than the last.
     pub fn take(&mut self, time_ns: u64, what: Move) {
         let elapsed_ns = time_ns.saturating_sub(self.last_ns.unwrap_or(time_ns)) as f64;
         self.last_ns = Some(time_ns);
@@ -135,6 +135,7 @@ impl Levels {
             },
             [offered, in_device],
         );
+
         match what {
             Move::Queued => self.queued += 1,
             Move::Out { latency_ns, was_queued } => {
@@ -164,25 +165,25 @@ impl Levels {
         }
     }
 
-    /// Levels of what was offered, those at which anything was.
+    /// Returns the levels of the offered depth that occurred.
     #[must_use]
     pub fn offered(&self) -> Vec<Level> {
         levels(&self.offered)
     }
 
-    /// Levels of what was in the device.
+    /// Returns the levels of the depth in the device that occurred.
     #[must_use]
     pub fn in_device(&self) -> Vec<Level> {
         levels(&self.device)
     }
 
-    /// Who holds throughput back, by the levels of what was offered.
+    /// Judges by the offered levels what holds throughput back.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let offered = self.offered();
         let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
         let point = |level: &Level| CurvePoint {
-            // For a moment there is one less, between an end and what follows it.
+            // Between an end and the request that follows it, the depth is one lower for a moment.
             parallelism: level.depth_mean.round().max(1.0),
             throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
             latency_ns: level.latency_mean_ns,
@@ -203,6 +204,7 @@ impl Levels {
 fn levels(sums: &[Sums; LEVELS]) -> Vec<Level> {
     let total_ns: f64 = sums.iter().map(|sums| sums.time_ns).sum();
     let per_second = |value: f64, time_ns: f64| if time_ns > 0.0 { value * 1e9 / time_ns } else { 0.0 };
+
     let level = |(at, sums): (usize, &Sums)| {
         let depth_max = at.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
         let time_part = if total_ns > 0.0 { sums.time_ns / total_ns } else { 0.0 };
@@ -219,6 +221,7 @@ fn levels(sums: &[Sums; LEVELS]) -> Vec<Level> {
             is_judged: time_part >= TIME_PART_MIN && sums.ends >= ENDS_MIN,
         }
     };
+
     let is_seen = |(at, sums): &(usize, &Sums)| *at > 0 && (sums.ends > 0 || sums.time_ns > 0.0);
     sums.iter().enumerate().filter(is_seen).map(level).collect()
 }
@@ -229,8 +232,8 @@ mod tests {
 
     use super::*;
 
-    /// Phases of a closed loop, each of `rounds` ends with so many requests, of which at most `held` are let into the
-    /// device: the next goes out when one is back, one end each `step_ns`.
+    /// Runs a closed loop in phases of 500 ends each, with `phases` requests at a time and at most `held` of them in
+    /// the device: the next goes out when one is back, one end each `step_ns`.
     fn walk(phases: &[u64], held: u64, step_ns: impl Fn(u64) -> u64) -> Levels {
         let mut levels = Levels::default();
         let mut now_ns = 0;
@@ -263,9 +266,9 @@ mod tests {
         let in_device = limited.in_device();
         let deepest = in_device.iter().filter(|level| level.is_judged).map(|level| level.depth_max).max();
         assert_eq!(deepest, Some(4), "never more than four: {in_device:?}");
-        // All are let in, and it serves one each 122 us.
+        // The device takes all, and serves one each 122 us.
         assert_eq!(walk(&phases, 64, |_| 122_000).verdict().kind, Kind::Saturated);
-        // All are let in, each takes 490 us.
+        // The device takes all, each for 490 us.
         assert_eq!(walk(&phases, 64, |in_device| 490_000 / in_device).verdict().kind, Kind::ScalesLow);
     }
 

@@ -1,21 +1,21 @@
-//! Little's law on a trace: N = X R in the queue and in the device, and who holds throughput back.
+//! Little's law on a trace: N = X R in the queue and in the device, and what holds throughput back.
 //!
-//! **Why.** The mean number somewhere is the rate through it times the time spent in it. Where that does not hold,
-//! events are missing and no other figure can be trusted. Where it does, how rate and time move with depth tells the
+//! **Why.** The mean number in a stage is the rate through it times the time spent in it. If that does not hold, events
+//! are missing and no other figure can be trusted. If it does, the way rate and time change with depth shows the
 //! limiter.
 //!
-//! **How.** N is counted: each piece from its coming to its going, or to the end of the trace where it never goes. X
-//! is what went, R the mean time of pieces of which both ends are known. So they differ by what the trace's ends cut,
-//! and by lost events; those pieces are counted and named. X and R at each depth come from [`super::levels`], and the
-//! verdict is that of sweeps, [`plimsoll_figures::verdict`].
+//! **How.** N is counted: each piece from its arrival to its departure, or to the end of the trace if it never departs.
+//! X is the departures, R the mean time of pieces with both ends known. So N and X R differ by what the ends of the
+//! trace cut, and by lost events; those pieces are counted and named. X and R at each depth come from
+//! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`].
 //!
-//! Levels leave out what never ends; a piece whose dispatch is not in the trace leaves the queue when it is back.
+//! Levels leave out pieces that never end. A piece whose dispatch is not in the trace leaves the queue when it is back.
 //!
-//! **Limits.** [`CLASSES_MAX`] classes and [`DISKS_MAX`] disks; what is beyond is in the totals only. Time windows
-//! are [`super::windows`]: at most 64, and a piece's time counts in R of the window in which it goes. A verdict needs
-//! a trace in which the load doubles.
+//! **Limits.** [`CLASSES_MAX`] classes and [`DISKS_MAX`] disks; further ones count in the totals only. Time windows are
+//! [`super::windows`]: at most 64, and a piece's time counts in R of the window in which it departs. A verdict needs a
+//! trace in which the load doubles.
 //!
-//! **Example.** Two pieces of 1 ms in the device, one after the other: one of two there half of the time is none of it.
+//! **Example.** Two pieces of 1 ms in the device, one after the other, so that there is always one:
 //! ```
 //! use plimsoll_observe::trace::little::Little;
 //! use plimsoll_observe::trace::read_from;
@@ -51,20 +51,20 @@ pub const CLASSES_MAX: usize = 512;
 /// Most disks with levels of their own.
 pub const DISKS_MAX: usize = 64;
 
-/// N and X R agree if they differ by no more than this part of the larger.
+/// Largest difference at which N and X R agree, as a part of the larger.
 pub const AGREES: f64 = 0.05;
 
 /// Pieces of one stage.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    /// Both ends are known.
+    /// Pieces with both ends known.
     through: u64,
     latency_ns: u128,
     latency_max_ns: u64,
-    /// They came, and never went.
+    /// Pieces that arrived and never departed, and the sum of their arrivals.
     not_gone: u64,
     came_ns: u128,
-    /// They went, and never came.
+    /// Pieces that departed and never arrived, and the sum of their departures.
     not_come: u64,
     gone_ns: u128,
 }
@@ -74,32 +74,32 @@ struct Sums {
 pub struct Law {
     /// N, counted.
     pub depth_mean: f64,
-    /// X: pieces that went, a second.
+    /// X: departures per second.
     pub per_s: f64,
-    /// R: mean time of pieces of which both ends are known, in ns.
+    /// R: mean time of pieces with both ends known, in ns.
     pub latency_mean_ns: f64,
     /// X times R.
     pub product: f64,
-    /// Whether it is N, within [`AGREES`].
+    /// Whether the product is N, within [`AGREES`].
     pub agrees: bool,
-    /// Pieces of which both ends are known.
+    /// Pieces with both ends known.
     pub pieces: u64,
-    /// Pieces whose going is not in the trace.
+    /// Pieces whose departure is not in the trace.
     pub without_end: u64,
-    /// Pieces whose coming is not in the trace.
+    /// Pieces whose arrival is not in the trace.
     pub without_begin: u64,
-    /// What is missing, in words; empty where nothing is, or where it agrees.
+    /// What is missing, in words; empty if nothing is, or if N and X R agree.
     pub missing: String,
 }
 
 /// The law for a class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassLaw {
-    /// Its name.
+    /// The class's name.
     pub class: String,
-    /// From being handed over to going out.
+    /// The law from submission to dispatch.
     pub queue: Law,
-    /// From going out to being back.
+    /// The law from dispatch to completion.
     pub device: Law,
 }
 
@@ -108,37 +108,37 @@ pub struct ClassLaw {
 pub struct WindowFigures {
     /// N, counted.
     pub depth_mean: f64,
-    /// X: pieces that went, a second.
+    /// X: departures per second.
     pub per_s: f64,
-    /// R: mean time of those, in ns.
+    /// R: mean time of the pieces that departed, in ns.
     pub latency_mean_ns: f64,
     /// X times R.
     pub product: f64,
 }
 
-/// A part of the time.
+/// N, X and R of both stages in a part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Window {
-    /// When it begins, in ns after the trace's begin.
+    /// Begin of the window, in ns after the begin of the trace.
     pub from_ns: u64,
-    /// How long it is within the trace, in ns.
+    /// Length of the window within the trace, in ns.
     pub length_ns: u64,
-    /// In the queue.
+    /// Figures of the queue.
     pub queue: WindowFigures,
-    /// In the device.
+    /// Figures of the device.
     pub device: WindowFigures,
 }
 
 /// X and R of a disk by depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskLevels {
-    /// Its name.
+    /// The disk's name.
     pub disk: String,
-    /// By what was in queue and device together.
+    /// Levels of queue and device together.
     pub offered: Vec<Level>,
-    /// By what was in the device.
+    /// Levels of the device alone.
     pub in_device: Vec<Level>,
-    /// Who holds throughput back.
+    /// What holds throughput back.
     pub verdict: Verdict,
 }
 
@@ -149,15 +149,15 @@ pub struct LittleReport {
     pub schema: u32,
     /// Version of the program.
     pub plimsoll: &'static str,
-    /// From the first to the last time of any piece, in ns.
+    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
-    /// From being handed over to going out.
+    /// The law from submission to dispatch.
     pub queue: Law,
-    /// From going out to being back.
+    /// The law from dispatch to completion.
     pub device: Law,
     /// Classes by number.
     pub classes: Vec<ClassLaw>,
-    /// Over time.
+    /// The law over time.
     pub windows: Vec<Window>,
     /// Disks by number.
     pub disks: Vec<DiskLevels>,
@@ -165,10 +165,10 @@ pub struct LittleReport {
     pub lost: Vec<String>,
 }
 
-/// The analysis while it reads.
+/// The analysis while the trace is read.
 #[derive(Default)]
 pub struct Little {
-    /// Queue, device.
+    /// Sums of queue and device.
     total: [Sums; 2],
     classes: BTreeMap<u16, [Sums; 2]>,
     windows: [Windows; 2],
@@ -178,7 +178,7 @@ pub struct Little {
     end_ns: u64,
 }
 
-/// What is told in the order of time.
+/// The levels of each disk, which take events in the order of time.
 #[derive(Default)]
 struct Followed(BTreeMap<u16, Box<Levels>>);
 
@@ -196,14 +196,17 @@ impl Little {
         let Item::Span(span) = item else { return };
         let out_ns = span.out_ns();
         if span.is_cancelled && out_ns.is_none() {
-            // When it was taken back is not known.
+            // The trace does not say when the piece was cancelled.
             return;
         }
+
         let Some(begin_ns) = span.begin_ns() else { return };
         let back_ns = span.completed_ns.or(span.reaped_ns);
+
         self.begin_ns = Some(self.begin_ns.map_or(begin_ns, |first_ns| first_ns.min(begin_ns)));
         self.end_ns = self.end_ns.max(back_ns.or(out_ns).unwrap_or(begin_ns));
         let has_room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&span.class);
+
         for (stage, (came_ns, gone_ns)) in [(span.queued_ns, out_ns), (out_ns, back_ns)].into_iter().enumerate() {
             let of_class = has_room.then(|| self.classes.entry(span.class).or_default());
             for sums in [Some(&mut self.total), of_class].into_iter().flatten() {
@@ -216,6 +219,7 @@ impl Little {
                 windows.add(gone_ns.max(came_ns), gone_ns.saturating_sub(came_ns) as f64);
             }
         }
+
         self.follow(span, out_ns, back_ns);
     }
 
@@ -225,9 +229,10 @@ impl Little {
         let latency_ns = back_ns.zip(out_ns).map(|(back_ns, out_ns)| back_ns - out_ns);
         let out = Move::Out { latency_ns, was_queued: queued_ns.is_some() };
         let back = Move::Back { len_bytes: span.len_bytes };
-        // Of one time: back, queued, out, and back of what was there for no time.
+
+        // Order of events at the same time: back, queued, out, and back after no time in the device.
         let rank_of_back = if latency_ns == Some(0) { 3 } else { 0 };
-        // Without an end it would stay there for the rest of the trace.
+        // Without an end the piece would stay in a level for the rest of the trace.
         let gone_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
         let moves = match (out_ns, back_ns) {
             (Some(_), Some(_)) => [(queued_ns, 1, Move::Queued), (out_ns, 2, out), (back_ns, rank_of_back, back)],
@@ -237,6 +242,7 @@ impl Little {
             }
             _ => [(None, 0, back); 3],
         };
+
         let followed = &mut self.followed;
         for (time_ns, rank, what) in moves {
             if let Some(time_ns) = time_ns {
@@ -246,18 +252,20 @@ impl Little {
         }
     }
 
-    /// The result.
+    /// Ends the trace and returns the result.
     #[must_use]
     pub fn finish(mut self, trace: &Trace) -> LittleReport {
         let followed = &mut self.followed;
         self.ordered.finish(&mut |time_ns, (disk, what)| followed.take(disk, time_ns, what));
         let begin_ns = self.begin_ns.unwrap_or(0);
         let range = (begin_ns, self.end_ns.max(begin_ns));
+
         let mut lost = trace.lost.clone();
         if self.ordered.late() > 0 {
             let late = format_count(self.ordered.late());
             lost.push(format!("{late} event(s) too far out of their order: levels of depth are not exact"));
         }
+
         let [queue, device] = laws(&self.total, range);
         let class = |(number, sums): (&u16, &[Sums; 2])| {
             let [queue, device] = laws(sums, range);
@@ -270,6 +278,7 @@ impl Little {
             DiskLevels { disk, offered: levels.offered(), in_device: levels.in_device(), verdict }
         };
         let disks = self.followed.0.into_iter().map(disk).collect();
+
         LittleReport {
             schema: SCHEMA,
             plimsoll: env!("CARGO_PKG_VERSION"),
@@ -305,7 +314,7 @@ impl Sums {
         }
     }
 
-    /// `came` and `gone` name the two events.
+    /// Returns the law for the time from begin to end; `came` and `gone` name the events of arrival and departure.
     fn law(&self, (begin_ns, end_ns): (u64, u64), came: &str, gone: &str) -> Law {
         let duration_ns = (end_ns - begin_ns).max(1) as f64;
         let open_ns = (u128::from(self.not_gone) * u128::from(end_ns)).saturating_sub(self.came_ns) as f64;
@@ -315,11 +324,12 @@ impl Sums {
         let latency_mean_ns = self.latency_ns as f64 / self.through.max(1) as f64;
         let product = per_s * latency_mean_ns / 1e9;
         let agrees = (depth_mean - product).abs() <= AGREES * depth_mean.max(product);
+
         let mut missing = Vec::new();
         let longest_ns = self.latency_max_ns as f64;
         let mut miss = |count: u64, sum_ns: f64, event: &str, edge: &str| {
             if count > 0 && !agrees {
-                // Older than any piece became: the event is lost.
+                // On average these waited longer than any complete piece: events are lost.
                 let is_lost = sum_ns / count as f64 > longest_ns;
                 let why = if is_lost { "events are lost" } else { edge };
                 missing.push(format!("{} piece(s) without `{event}`: {why}", format_count(count)));
@@ -327,6 +337,7 @@ impl Sums {
         };
         miss(self.not_gone, open_ns, gone, "the trace ends before");
         miss(self.not_come, before_ns, came, "the trace begins after");
+
         Law {
             depth_mean,
             per_s,
@@ -345,12 +356,13 @@ fn laws([queue, device]: &[Sums; 2], range: (u64, u64)) -> [Law; 2] {
     [queue.law(range, "queued", "dispatched"), device.law(range, "dispatched", "completed")]
 }
 
-/// Both stages on the grid of the longer parts.
+/// Returns the windows of both stages, on the grid of the longer parts.
 fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window> {
     let [mut queue, mut device] = windows.clone();
     let length_ns = queue.length_ns().max(device.length_ns());
     queue.lengthen(length_ns);
     device.lengthen(length_ns);
+
     let at = |windows: &Windows, from_ns: u64, within_ns: f64| {
         let part = windows.parts().into_iter().find(|(begin_ns, _)| *begin_ns == from_ns).unwrap_or_default().1;
         let per_s = part.count as f64 * 1e9 / within_ns;
@@ -362,9 +374,11 @@ fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window
             product: per_s * latency_mean_ns / 1e9,
         }
     };
+
     let mut begins: Vec<u64> = queue.parts().iter().chain(&device.parts()).map(|(from_ns, _)| *from_ns).collect();
     begins.sort_unstable();
     begins.dedup();
+
     let window = |from_ns: u64| {
         let until_ns = from_ns.saturating_add(length_ns).min(end_ns);
         let within_ns = until_ns.saturating_sub(from_ns.max(begin_ns));
@@ -380,7 +394,7 @@ fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window
 }
 
 impl LittleReport {
-    /// A line for each disk, scale (`offered` or `device`) and level.
+    /// Returns a CSV line for each disk, scale (`offered` or `device`) and level.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = "disk,scale,depth_min,depth_max,depth_mean,time_part,ends,ends_per_s,bytes_per_s,latency_mean_ns,\

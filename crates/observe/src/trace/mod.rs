@@ -1,9 +1,9 @@
 //! Where the time of requests went: traces of programs with this scheduler, and of the kernel's block layer.
 //!
-//! **Why.** A slow request waited somewhere: for its class's turn, for tokens, in the kernel, in the device, or done
-//! and unseen. Only a trace tells which.
+//! **Why.** A slow request waited somewhere: for its class's turn, for tokens, in the kernel, in the device, or
+//! completed but not yet reaped. Only a trace tells which.
 //!
-//! **How.** [`read`] tells the formats apart and hands spans to a visitor; each analysis is a visitor that keeps sums,
+//! **How.** [`read`] recognises the format and hands spans to a visitor. Each analysis is a visitor that keeps sums,
 //! never the spans.
 //!
 //! ```text
@@ -14,9 +14,10 @@
 //!                                                       \> export   text, CSV, Parquet, Perfetto
 //! ```
 //!
-//! **Limits.** One trace is one clock. Memory is bounded by what was under way at one time, not by the file.
+//! **Limits.** All times of a trace are of one clock. Memory is bounded by the requests in flight at one time, not by
+//! the file.
 //!
-//! **Example.** The longest time that a disk had a request:
+//! **Example.** The longest time that a request spent in the device:
 //! ```no_run
 //! use plimsoll_observe::trace;
 //! use plimsoll_observe::trace::span::Item;
@@ -60,7 +61,7 @@ use plimsoll::trace::format::OpenError;
 
 use span::{Item, Trace};
 
-/// Why nothing of a trace can be read. The path is for the caller to name.
+/// Why nothing of a trace can be read. The caller adds the path.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened.
@@ -69,21 +70,21 @@ pub enum TraceError {
     /// Reading failed.
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
-    /// It begins as a program's own trace, and cannot be read as one.
+    /// The file begins as a program's own trace, but cannot be read as one.
     #[error("{0}")]
     Own(#[from] OpenError),
-    /// It is no trace, or one of a form that is not read: a sentence that says what was found and what was expected.
+    /// The file is no trace, or of a form that is not read. The sentence says what was found and what was expected.
     #[error("{0}")]
     Format(String),
 }
 
-/// How much of a file is looked at to tell its format.
+/// Bytes at the beginning of a file in which its format is looked for.
 const HEAD_BYTES: u64 = 1 << 16;
 
-/// How much is read at a time.
+/// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The first bytes of blktrace binary: the magic number without its version, which is the lowest byte.
+/// The first four bytes of blktrace binary as a number: its magic, without the version in the lowest byte.
 const BLKTRACE_MAGIC: u32 = 0x6561_7400;
 
 /// Forms of traces.
@@ -94,10 +95,11 @@ enum Form {
     Blkparse,
 }
 
-/// Hands everything in the trace at `path` (`-`: standard input) to `visit`, whatever its form, and says what it was.
+/// Hands everything in the trace at `path` (`-`: standard input) to `visit`, whatever its form, and returns its
+/// summary.
 ///
 /// # Errors
-/// It cannot be opened or read, or is no trace. What is damaged or missing inside is no error: see [`Trace::lost`].
+/// The file cannot be opened or read, or is no trace. Damaged or missing parts are no error: see [`Trace::lost`].
 pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     if path == Path::new("-") {
         return read_from(io::stdin().lock(), visit);
@@ -109,7 +111,7 @@ pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceErro
     read_from(File::open(path).map_err(TraceError::Open)?, visit)
 }
 
-/// As [`read`], from an open file, a pipe or memory.
+/// Does as [`read`] does, with an open file, a pipe or memory.
 ///
 /// # Errors
 /// As [`read`].
@@ -130,18 +132,22 @@ fn form_of(head: &[u8]) -> Result<Form, TraceError> {
     if head.is_empty() {
         return Err(TraceError::Format("the file is empty; expected a trace".to_owned()));
     }
+
     if head.starts_with(b"PLIMTRCE") {
         return Ok(Form::Own);
     }
+
     if let Some(magic) = head.first_chunk::<4>()
         && [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)].iter().any(|it| it & !0xff == BLKTRACE_MAGIC)
     {
         return Ok(Form::Blktrace);
     }
+
     let is_text = !head.contains(&0);
     if is_text && String::from_utf8_lossy(head).lines().any(is_blkparse) {
         return Ok(Form::Blkparse);
     }
+
     Err(TraceError::Format(
         "this is no trace: expected what --trace FILE wrote (it begins with PLIMTRCE), what blktrace wrote (binary), \
          or what blkparse printed (lines such as `8,0 1 5 0.000105 123 D R 2048 + 8 [name]`)"
@@ -149,7 +155,7 @@ fn form_of(head: &[u8]) -> Result<Form, TraceError> {
     ))
 }
 
-/// Whether a line is an event as blkparse prints it: `major,minor cpu sequence seconds pid action`.
+/// Returns whether a line is an event as blkparse prints it: `major,minor cpu sequence seconds pid action`.
 fn is_blkparse(line: &str) -> bool {
     let mut words = line.split_ascii_whitespace();
     let device = words.next().and_then(|word| word.split_once(','));

@@ -1,11 +1,12 @@
-//! Events in the order of their time, out of a trace that has them nearly so.
+//! Events in the order of their time, from a trace that is nearly in order.
 //!
-//! **Why.** A piece is handed over when it has ended, with all its times at once. Who follows a queue needs its comings
-//! and goings one after the other.
+//! **Why.** Readers hand over a piece when it has ended, with all its times at once. An analysis that follows a queue
+//! needs arrivals and departures one after the other.
 //!
-//! **How.** Entries are held back; when there are too many, they are sorted and the earlier half goes on.
+//! **How.** Entries are held back; when there are too many, they are sorted and the earlier half is handed over.
 //!
-//! **Limits.** An entry that comes later than [`HELD_MAX`] others after it goes on out of its order, and is counted.
+//! **Limits.** At least [`HELD_MAX`] entries are held back. An entry that is earlier than one handed over already
+//! counts as late, and is handed over with that one's time.
 //!
 //! **Example.**
 //! ```
@@ -18,7 +19,7 @@
 //! assert_eq!(seen, ["queued", "out", "back"]);
 //! ```
 
-/// Entries that are held back at least before any goes on.
+/// Fewest entries held back while the trace is read.
 pub const HELD_MAX: usize = 1 << 18;
 
 /// See the module's documentation.
@@ -36,8 +37,8 @@ impl<T> Default for Ordered<T> {
 }
 
 impl<T> Ordered<T> {
-    /// Takes an entry, and hands to `to` what goes on: times never go back. Of one time, the smaller `rank` goes
-    /// first, then what came first.
+    /// Takes an entry, and calls `to` with those that are due; times never decrease. Entries of one time go by `rank`,
+    /// the smallest first, then by arrival.
     pub fn push(&mut self, time_ns: u64, rank: u8, what: T, to: &mut dyn FnMut(u64, T)) {
         self.late += u64::from(time_ns < self.passed_ns);
         self.held.push((time_ns, rank, what));
@@ -51,7 +52,7 @@ impl<T> Ordered<T> {
         self.pass(self.held.len(), to);
     }
 
-    /// Entries that went on out of their order.
+    /// Returns the number of entries that were handed over out of order.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late

@@ -1,21 +1,21 @@
-//! A program's own trace as spans: events of one piece brought together.
+//! A program's own trace as spans: joins the events of one piece.
 //!
-//! **Why.** The file holds events as shards wrote them, and analyses want a piece with all its times. Recording may
-//! have begun in the middle of requests, and events may be missing; what is there must be used, and the rest told.
+//! **Why.** The file holds events as the shards wrote them; analyses want a piece with all its times. Recording may
+//! have begun in the middle of requests, and events may be missing: what exists must be used, and the rest reported.
 //!
 //! **How.** Shards are matched one by one, so it does not matter how their chunks are interleaved. A request is found
-//! by its number on its shard. A piece goes to the visitor when it has been reaped; the piece reaped last waits for the
-//! end of its request, because it carries the time of the callback. A request that begins anew under a number that is
-//! still open (the program was started again, and its files put together) ends the old one as it is.
+//! by its number on its shard. A reaped piece goes to the visitor; the piece reaped last waits for the end of its
+//! request, because it carries the time of the callback. If a request begins under a number that is still open (the
+//! program was restarted and its files concatenated), the old request ends as it is.
 //!
-//! A number of a file or class that is given a different name (numbers of closed files are used again) is another one
-//! from there on, with a free number of its own in spans and names.
+//! A file or class number that gets a different name (numbers of closed files are reused) stands for another file or
+//! class from there on, and gets a free number of its own in spans and names.
 //!
-//! **Limits.** At most [`HELD_MAX`] requests and pieces are held, all shards together; beyond that the oldest of the
-//! shard is handed over as it is and counted. A request that ended and whose callback was not recorded is handed over
-//! after [`ENDED_MAX`] later ends on its shard. The cancelled rest of a request of which pieces went out makes no span.
+//! **Limits.** At most [`HELD_MAX`] requests and pieces are held, all shards together; beyond that the shard's oldest
+//! request is handed over as it is and counted. A request that ended without a recorded callback is handed over after
+//! [`ENDED_MAX`] later ends on its shard. If pieces of a request went out, its cancelled rest makes no span.
 //!
-//! **Example.** Read at 1,000 ns, sent at 1,500 and back at 9,000:
+//! **Example.** A read queued at 1,000 ns, dispatched at 1,500 and reaped at 9,000:
 //! ```
 //! use plimsoll::core::Op;
 //! use plimsoll::core::trace::{Event, EventKind};
@@ -46,19 +46,19 @@ use plimsoll_figures::units::format_count;
 use super::TraceError;
 use super::span::{Item, Origin, Span, Trace};
 
-/// Most requests and pieces that are held at one time.
+/// Most requests and pieces held at one time.
 pub const HELD_MAX: usize = 1 << 19;
 
 /// Most requests of a shard that have ended and wait for their callback.
 pub const ENDED_MAX: usize = 1 << 14;
 
-/// Most pieces of one request that are held under way.
+/// Most pieces held in flight for one request.
 const PIECES_MAX: usize = 4096;
 
 /// Hands the spans and other events of a trace in the `PLIMTRCE` format to `visit`.
 ///
 /// # Errors
-/// The head is that of no trace, or reading fails. Damage after the head is no error: see [`Trace::lost`].
+/// The file has no valid head, or reading fails. Damage after the head is no error: see [`Trace::lost`].
 pub fn read_own(input: &mut dyn Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     read_bounded(input, visit, HELD_MAX)
 }
@@ -70,6 +70,7 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
     let mut names = Renamed::default();
     let mut shards: BTreeMap<u16, Shard> = BTreeMap::new();
     let mut all = All { held_max, ..All::default() };
+
     while let Some(chunk) = reader.next_chunk()? {
         match chunk.body {
             Body::Names(more) => names.take(more),
@@ -83,9 +84,11 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
             }
         }
     }
+
     for (_, shard) in shards {
         shard.end(&mut all, visit);
     }
+
     Ok(Trace {
         origin: Origin::Own,
         names: names.names,
@@ -97,8 +100,7 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
     })
 }
 
-/// Names so far. A number that is given a different name is that of another class or file: from there on its events
-/// have a number that is free.
+/// The names so far. If a number gets a different name, its later events get a free number.
 struct Renamed {
     names: Names,
     classes: Numbers<u16>,
@@ -130,10 +132,10 @@ impl Renamed {
     }
 }
 
-/// Which number stands for one of the file now, where that has been given different names.
+/// The present number of each number in the file.
 struct Numbers<N> {
     now: BTreeMap<N, N>,
-    /// Free ones are sought from here downwards.
+    /// Free numbers are searched from here downwards.
     free: u32,
 }
 
@@ -156,7 +158,7 @@ impl<N: Copy + Ord + TryFrom<u32>> Numbers<N> {
         names.insert(now, name);
     }
 
-    /// `None`: all have been given away, and a name is that of the whole trace.
+    /// Returns a free number. If there is none, returns `None`, and the new name counts for the whole trace.
     fn next_free<T>(&mut self, names: &BTreeMap<N, T>) -> Option<N> {
         while self.free > 0 {
             let number = N::try_from(self.free).ok()?;
@@ -169,7 +171,7 @@ impl<N: Copy + Ord + TryFrom<u32>> Numbers<N> {
     }
 }
 
-/// What concerns all shards.
+/// State shared by all shards.
 #[derive(Default)]
 struct All {
     shard: u16,
@@ -178,7 +180,7 @@ struct All {
     /// Requests and pieces held.
     held: usize,
     held_max: usize,
-    /// Requests numbered by when they were first seen.
+    /// Requests seen so far; a request's count is its birth number.
     born: u64,
     begun_before: u64,
     not_ended: u64,
@@ -194,16 +196,16 @@ impl All {
     }
 }
 
-/// A request that has not been handed over as a whole.
+/// A request that has not been handed over completely.
 struct Request {
     born: u64,
-    /// What its pieces have in common.
+    /// The fields that its pieces have in common.
     base: Span,
-    /// Pieces that are not back.
+    /// Pieces that have not been reaped.
     under_way: Vec<Span>,
-    /// The piece that came back last.
+    /// The piece reaped last.
     done: Option<Span>,
-    /// Whether it has ended; only its callback may follow.
+    /// Whether the request has ended; only its callback may follow.
     has_ended: bool,
 }
 
@@ -211,6 +213,7 @@ impl Request {
     fn new(event: &Event, all: &mut All) -> Request {
         all.born += 1;
         all.held += 1;
+
         let base = Span {
             shard: all.shard,
             disk: event.disk,
@@ -235,10 +238,11 @@ impl Request {
             error: None,
             is_cancelled: false,
         };
+
         Request { born: all.born, base, under_way: Vec::new(), done: None, has_ended: false }
     }
 
-    /// The piece of the event, which may be the first that is seen of it.
+    /// Returns the index of the event's piece, which is added if it is new.
     fn piece(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) -> usize {
         if let Some(at) = self.under_way.iter().position(|piece| piece.piece == event.piece) {
             return at;
@@ -248,13 +252,15 @@ impl Request {
             all.held -= 1;
             all.hand_over(self.under_way.remove(0), visit);
         }
+
         let is_part = self.base.queued_ns.is_some() && event.len_bytes < self.base.len_bytes;
         let is_split = event.piece > 0 || is_part || self.base.is_split;
         if is_split && !self.base.is_split {
-            // Known from the second piece only where the beginning of the request is not in the trace.
+            // If the request's beginning is not in the trace, only its second piece shows that it is split.
             self.base.is_split = true;
             self.under_way.iter_mut().chain(&mut self.done).for_each(|piece| piece.is_split = true);
         }
+
         all.held += 1;
         self.under_way.push(Span {
             piece: event.piece,
@@ -265,10 +271,11 @@ impl Request {
         self.under_way.len() - 1
     }
 
-    /// A piece is at its next station.
+    /// Moves a piece to its next station.
     fn advance(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let at = self.piece(event, all, visit);
         let Some(span) = self.under_way.get_mut(at) else { return };
+
         match event.kind {
             EventKind::Dispatched => {
                 span.dispatched_ns = Some(event.time_ns);
@@ -292,7 +299,7 @@ impl Request {
         }
     }
 
-    /// Hands over all that is held.
+    /// Hands over all pieces held.
     fn hand_over(mut self, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let done = self.done.take();
         let last = done.or_else(|| self.under_way.pop());
@@ -314,9 +321,9 @@ fn error_of(event: &Event) -> Option<i32> {
 #[derive(Default)]
 struct Shard {
     requests: HashMap<u64, Request>,
-    /// Numbers and births of requests in the order of birth, those that are gone included.
+    /// Numbers and births of requests in the order of birth, removed ones included.
     order: VecDeque<(u64, u64)>,
-    /// The same of those that have ended and wait for their callback.
+    /// Numbers and births of requests that have ended and wait for their callback.
     ended: VecDeque<(u64, u64)>,
 }
 
@@ -350,7 +357,7 @@ impl Shard {
         }
     }
 
-    /// A number that begins anew is that of another request.
+    /// Hands over the open request of this number if the event begins another one.
     fn forget_namesake(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
         let Some(request) = self.requests.get(&event.request) else { return };
         let piece = request.under_way.iter().chain(&request.done).find(|piece| piece.piece == event.piece);
@@ -379,7 +386,7 @@ impl Shard {
         }
     }
 
-    /// Takes this request out, if the number has not gone to another.
+    /// Removes this request, unless its number belongs to another by now.
     fn remove(&mut self, number: u64, born: u64) -> Option<Request> {
         self.requests.get(&number).filter(|held| held.born == born)?;
         self.requests.remove(&number)
@@ -399,9 +406,11 @@ impl Shard {
             let last = request.done.as_mut().unwrap_or(&mut request.base);
             last.error = last.error.or(error_of(event));
         }
+
         if !std::mem::replace(&mut request.has_ended, true) {
             self.ended.push_back((event.request, request.born));
         }
+
         if self.ended.len() > ENDED_MAX
             && let Some((number, born)) = self.ended.pop_front()
             && let Some(request) = self.remove(number, born)
@@ -410,7 +419,7 @@ impl Shard {
         }
     }
 
-    /// Hands over what is left, in the order in which it began.
+    /// Hands over the remaining requests in the order of birth.
     fn end(mut self, all: &mut All, visit: &mut dyn FnMut(Item)) {
         while let Some((number, born)) = self.order.pop_front() {
             if let Some(request) = self.remove(number, born) {
@@ -421,7 +430,7 @@ impl Shard {
     }
 }
 
-/// What is missing, a sentence each.
+/// Describes what is missing, one sentence each.
 fn sentences(lost: Lost, all: &All) -> Vec<String> {
     let Lost { bytes, places, at_end, dropped_events, unknown_events } = lost;
     let damage = match (at_end, places) {
@@ -429,6 +438,7 @@ fn sentences(lost: Lost, all: &All) -> Vec<String> {
         (true, _) => format!("in {places} places could not be read, the last at the end: the file is damaged and cut"),
         (false, _) => format!("in {places} place(s) could not be read: the file is damaged"),
     };
+
     let counts = [
         (bytes, format!("bytes {damage}")),
         (dropped_events, "event(s) were dropped while recording: they came faster than they were written".to_owned()),
@@ -445,6 +455,7 @@ fn sentences(lost: Lost, all: &All) -> Vec<String> {
         ),
         (all.ends_of_nothing, "end(s) of requests of which nothing else is in the trace".to_owned()),
     ];
+
     let told = counts.into_iter().filter(|(count, _)| *count > 0);
     told.map(|(count, what)| format!("{} {what}", format_count(count))).collect()
 }

@@ -1,21 +1,21 @@
-//! The time of a trace in parts of equal length that grow with it.
+//! The time of a trace in parts of equal length that grow with the trace.
 //!
-//! **Why.** A trace is read once, in whatever order its events come, and nobody knows before its end how long it is. What is
-//! summed over its time must fit memory all the same.
+//! **Why.** A trace is read once, its events in any order, and its length is known only at the end. Sums over its time
+//! must fit memory all the same.
 //!
-//! **How.** At most `MAX` parts, at first of 1.024 us. When the trace becomes longer, parts are put together in pairs, so a
-//! length is a power of two and the order of what comes does not matter.
+//! **How.** At most `MAX` parts, at first of 1.024 us. When the trace becomes longer, parts are joined in pairs, so
+//! that a length is a power of two and the order of the events does not matter.
 //!
 //! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full.
 //!
 //! **Example.** With 4 parts, times 0 and 5 us need five parts of 1.024 us; so they become three of 2.048 us.
 
-/// Length of a part at the beginning, as a power of two in ns.
+/// Length of a part at first, as a power of two in ns.
 const FIRST_SHIFT: u32 = 10;
 
-/// What a part of the time holds; nothing at first.
+/// The contents of a part; the default is an empty part.
 pub(super) trait Sum: Copy + Default {
-    /// Both together.
+    /// Returns both together.
     fn plus(self, other: Self) -> Self;
 }
 
@@ -35,25 +35,25 @@ impl<T, const MAX: usize> Default for Parts<T, MAX> {
 }
 
 impl<T: Sum, const MAX: usize> Parts<T, MAX> {
-    /// Length of a part in ns.
+    /// Returns the length of a part in ns.
     pub(super) fn length_ns(&self) -> u64 {
         1 << self.shift
     }
 
-    /// The parts with their begin in ns.
+    /// Returns the parts, each with its begin in ns.
     pub(super) fn all(&self) -> Vec<(u64, T)> {
         (self.first..).map(|number| number << self.shift).zip(self.parts.iter().copied()).collect()
     }
 
-    /// The part that `time_ns` lies in.
+    /// Returns the part that contains `time_ns`.
     pub(super) fn at(&mut self, time_ns: u64) -> Option<&mut T> {
         self.reach(time_ns, time_ns);
         let number = self.number(time_ns);
         self.get_mut(number)
     }
 
-    /// Tells `add` each part that the time from `from_ns` to `to_ns` touches, and how much of it lies there, in ns; none where
-    /// it ends before it begins.
+    /// Calls `add` with each part that the time from `from_ns` to `to_ns` touches, and the time within that part in ns.
+    /// If the time ends before it begins, does nothing.
     pub(super) fn spread(&mut self, from_ns: u64, to_ns: u64, mut add: impl FnMut(&mut T, u64)) {
         if to_ns <= from_ns {
             return;
@@ -70,7 +70,7 @@ impl<T: Sum, const MAX: usize> Parts<T, MAX> {
         }
     }
 
-    /// Number of the part that a time lies in.
+    /// Returns the number of the part that contains a time.
     fn number(&self, time_ns: u64) -> u64 {
         time_ns >> self.shift
     }
@@ -79,7 +79,7 @@ impl<T: Sum, const MAX: usize> Parts<T, MAX> {
         self.parts.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Has parts for this range of time.
+    /// Makes parts for this range of time.
     fn reach(&mut self, from_ns: u64, to_ns: u64) {
         if self.parts.is_empty() {
             self.first = self.number(from_ns);
@@ -101,7 +101,7 @@ impl<T: Sum, const MAX: usize> Parts<T, MAX> {
         }
     }
 
-    /// Puts parts together in pairs.
+    /// Joins parts in pairs.
     pub(super) fn halve(&mut self) {
         if self.first % 2 == 1 {
             self.parts.insert(0, T::default());

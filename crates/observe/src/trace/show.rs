@@ -1,13 +1,13 @@
-//! A trace as text: a line for each piece of a request, and for each event that belongs to none.
+//! A trace as text: a line for each piece of a request, and for each event that belongs to no request.
 //!
-//! **Why.** Before anybody trusts an analysis, they look at what it is made of.
+//! **Why.** Before people trust an analysis, they look at its data.
 //!
 //! **How.** [`line()`] makes one line of at most [`COLUMNS`] characters; [`HEAD`] names the columns. Times are seconds
-//! from a moment that the caller chooses, stages are durations: Q2D in the queue, D2C in the disk, C2R done and
-//! unseen. A stage of which an end is not known, or that ran backwards, is `-`. [`Head`] finds that moment and the
-//! names: a trace tells them anywhere, so it is read twice.
+//! from the begin in [`Head`]. Stages are durations: Q2D in the queue, D2C in the disk, C2R completed and not yet
+//! reaped. A stage whose end is not known, or that ran backwards, is `-`. [`Head`] collects begin and names, which may
+//! stand anywhere in a trace, so the trace is read twice.
 //!
-//! **Limits.** Lines come in the order in which the reader hands items over: roughly that of their ends. Long names are
+//! **Limits.** Lines come in the order in which the reader hands items over, roughly that of their ends. Long names are
 //! cut.
 //!
 //! **Example.**
@@ -35,16 +35,16 @@ use super::span::{Item, Span};
 /// Longest line in characters.
 pub const COLUMNS: usize = 100;
 
-/// What stands above the lines.
+/// The heading of the lines.
 pub const HEAD: &str =
     "      time, s  shard class        op          size         offset      Q2D      D2C      C2R remarks";
 
-/// What a whole trace must be read for before its first line can be written.
+/// What the whole trace must be read for before its first line can be written.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// What numbers stand for.
+    /// The names of numbers.
     pub names: Names,
-    /// The earliest time in the trace, in ns on its clock; `None` where there is none.
+    /// The earliest time in the trace, in ns on its clock; `None` if there is none.
     pub begin_ns: Option<u64>,
     /// The latest time in the trace, in ns on its clock.
     pub end_ns: Option<u64>,
@@ -61,32 +61,32 @@ impl Head {
         self.end_ns = self.end_ns.max(end_ns);
     }
 
-    /// Name of a class; `class 3` where it has none.
+    /// Returns the name of a class; `class 3` if it has none.
     #[must_use]
     pub fn class(&self, number: u16) -> String {
         self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
     }
 
-    /// Name of a disk; `disk 0` where it has none.
+    /// Returns the name of a disk; `disk 0` if it has none.
     #[must_use]
     pub fn disk(&self, number: u16) -> String {
         self.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
     }
 }
 
-/// What a caller may ask of items: the class by name, and the time from the beginning of the trace.
+/// A selection of items: the class by name, and the time from the beginning of the trace.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only items of this class; events without one are left out.
+    /// Takes items of this class only; events without a class are left out. `None`: all.
     pub class: Option<String>,
-    /// Only items that end at this time or later, in ns from the beginning of the trace.
+    /// Takes items that end at this time or later, in ns from the beginning of the trace.
     pub from_ns: u64,
-    /// Only items that begin before this time, in ns from the beginning of the trace; `None`: all.
+    /// Takes items that begin before this time, in ns from the beginning of the trace; `None`: all.
     pub to_ns: Option<u64>,
 }
 
 impl Filter {
-    /// Whether the item is asked for.
+    /// Returns whether the filter takes the item.
     #[must_use]
     pub fn takes(&self, item: &Item, head: &Head) -> bool {
         let zero_ns = head.begin_ns.unwrap_or(0);
@@ -105,7 +105,7 @@ impl Filter {
     }
 }
 
-/// The line of an item, without a line feed.
+/// Returns the line of an item, without a line feed.
 #[must_use]
 pub fn line(item: &Item, head: &Head) -> String {
     let text = match item {
@@ -150,16 +150,16 @@ fn event_line(shard: u16, event: &Event, head: &Head) -> String {
     format!("{} {shard:>6} {:<12} {what}", seconds(Some(event.time_ns), head), cut(&class, 12))
 }
 
-/// Seconds from the beginning of the trace, 13 characters or more.
+/// Formats a time as seconds from the beginning of the trace, in 13 characters or more.
 fn seconds(time_ns: Option<u64>, head: &Head) -> String {
     let Some(time_ns) = time_ns else { return format!("{:>13}", "-") };
     let zero_ns = head.begin_ns.unwrap_or(0);
-    // Only a trace that cannot be read twice has an earlier one.
+    // A time before zero occurs only if the trace cannot be read twice.
     let (sign, ns) = if time_ns < zero_ns { ("-", zero_ns - time_ns) } else { ("", time_ns - zero_ns) };
     format!("{:>13}", format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
 }
 
-/// `4 KiB` as `4K`: the column is narrow.
+/// Formats a length for a narrow column: `4 KiB` as `4K`.
 fn size(len_bytes: u32) -> String {
     let text = format_bytes_binary(u64::from(len_bytes));
     text.replace(" KiB", "K").replace(" MiB", "M").replace(" GiB", "G").replace(" B", "")
@@ -188,7 +188,7 @@ fn remarks(span: &Span) -> String {
     remarks.join(" ")
 }
 
-/// The first `columns` characters; control characters, which would move the cursor, become `?`.
+/// Returns the first `columns` characters. Control characters, which would move the cursor, become `?`.
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -273,6 +273,7 @@ mod tests {
         let filter = |class: Option<&str>, from_ns, to_ns| Filter { class: class.map(str::to_owned), from_ns, to_ns };
         let mut head = head();
         head.names.classes.insert(1, ClassName { name: "db".to_owned(), shares: 1 });
+
         // From 1 us to 2 us after the beginning.
         let item = Item::Span(span(2_000, 3_000));
         let cases = [
@@ -284,9 +285,11 @@ mod tests {
             (filter(None, 0, Some(1_000)), false),
             (filter(None, 0, Some(1_001)), true),
         ];
+
         for (filter, expected) in cases {
             assert_eq!(filter.takes(&item, &head), expected, "{filter:?}");
         }
+
         let control = Item::Event(0, Event::of_decision(Decision::Fall, 0, 2_000, 1, 1.0));
         assert!(filter(None, 0, None).takes(&control, &head));
         assert!(!filter(Some("db"), 0, None).takes(&control, &head));

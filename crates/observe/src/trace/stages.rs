@@ -1,24 +1,24 @@
-//! How long requests spent at each stage, and how many there were at one time.
+//! How long requests spent at each stage, and how many were in the queue and the device.
 //!
-//! **Why.** "The disk is slow" may mean that requests wait for tokens, that the disk is slow, or that they lay there
-//! done and nobody looked. Each has another remedy.
+//! **Why.** "The disk is slow" may mean that requests wait for tokens, that the disk is slow, or that completed
+//! requests lay there until the shard looked. Each has another remedy.
 //!
-//! **How.** Each span adds to the histograms of its group (by class, size, operation, disk, shard, as asked):
+//! **How.** Each span adds to the histograms of its group (by class, size, operation, disk, shard, as chosen):
 //!
 //! | stage | from | to |
 //! |---|---|---|
-//! | Q2D | handed over | given to the backend, or by the kernel to the driver |
+//! | Q2D | submitted by the program | given to the backend, or by the kernel to the driver |
 //! | D2C | given to the backend | back, as far as the source sees it |
-//! | late | | part of D2C, at most, in which it was back and nobody looked |
-//! | C2R | back | the scheduler was told |
-//! | R2U | the scheduler was told | the program was told, with the last piece of a request |
-//! | Q2C | handed over | back: Q2D and D2C; shares are parts of this |
+//! | late | | the part of D2C, at most, in which the piece was back and the shard did not look |
+//! | C2R | back | reaped by the scheduler |
+//! | R2U | reaped by the scheduler | reported to the program, with the last piece of a request |
+//! | Q2C | submitted by the program | back: Q2D and D2C; shares are parts of this |
 //!
-//! Classes get a verdict on the time from D to R ([`Verdict`]). Depths and bandwidth over time are kept for each disk
-//! by [`super::depth`].
+//! Classes get a verdict on the time from D to R ([`Verdict`]). [`super::depth`] keeps depths and bandwidth over time
+//! for each disk.
 //!
-//! **Limits.** [`GROUPS_MAX`] groups and [`DISKS_MAX`] disks, what is beyond goes into one more. Counted are pieces,
-//! not requests: a request of four pieces is four in the queue. A stage that ends before it begins (clocks of CPUs that
+//! **Limits.** [`GROUPS_MAX`] groups and [`DISKS_MAX`] disks; further ones share one more. Counts are of pieces, not
+//! requests: a request of four pieces is four in the queue. A stage that ends before it begins (the clocks of CPUs
 //! differ) is left out and counted. Percentiles are within 0.78 %.
 //!
 //! **Example.** 100 us in the queue, 300 us in the disk:
@@ -47,13 +47,13 @@ pub use report::{ClassReport, DiskReport, GroupReport, PICTURES, SCHEMA, StageRe
 use super::depth::{Peak, Timeline};
 use super::span::{Item, Span, Trace};
 
-/// Most groups; spans of further ones share one more.
+/// Most groups; spans of further groups share one more.
 pub const GROUPS_MAX: usize = 512;
 
-/// Most disks with depths of their own; those of further ones are counted together.
+/// Most disks with depths of their own; further disks are counted together.
 pub const DISKS_MAX: usize = 8;
 
-/// What groups are made by.
+/// A property by which groups are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
     /// Class; process in a kernel trace.
@@ -69,10 +69,10 @@ pub enum By {
 }
 
 impl By {
-    /// All of them.
+    /// All properties.
     pub const ALL: [By; 5] = [By::Class, By::Size, By::Op, By::Disk, By::Shard];
 
-    /// Short lower-case name.
+    /// Returns the short lower-case name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,13 +88,13 @@ impl By {
 /// Operations in the order of their numbers in keys.
 const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate];
 
-/// What the spans of a group have in common; 0 where groups are not made by it.
+/// What the spans of a group have in common; 0 for properties by which groups are not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
     class: u16,
     disk: u16,
     shard: u16,
-    /// The smallest power of two that is no less than the length, as its exponent plus 1; 0 for no length.
+    /// The exponent of the smallest power of two of at least the length, plus 1; 0 for no length.
     size: u8,
     op: u8,
 }
@@ -116,7 +116,7 @@ impl Key {
     }
 }
 
-/// Stages, in the order of [`STAGE_NAMES`]; `None` where an end of the stage is not known.
+/// Stages, in the order of [`STAGE_NAMES`]; `None` if an end of the stage is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times([Option<u64>; STAGES]);
 
@@ -129,7 +129,7 @@ const C2R: usize = 3;
 const Q2C: usize = 5;
 
 impl Times {
-    /// The times of a span, and how many of them run backwards.
+    /// Returns the times of a span, and how many of them run backwards.
     fn of(span: &Span) -> (Times, u64) {
         let mut backwards = 0;
         let mut between = |from_ns: Option<u64>, to_ns: Option<u64>| {
@@ -160,7 +160,7 @@ struct Group {
     waits: Waits,
 }
 
-/// Time from Q to D by what the class waited for, in ns; the last is for spans that do not say.
+/// Time from Q to D in ns by what the class waited for; the last entry is for spans without a reason.
 type Waits = [u64; WaitReason::ALL.len() + 1];
 
 /// Sums of one class.
@@ -169,10 +169,10 @@ struct ClassSums {
     spans: u64,
     /// Spans with D, C and R.
     judged: u64,
-    /// Sums of the spans with Q, D and C, in ns.
+    /// Sums over the spans with Q, D and C, in ns.
     q2d_ns: u64,
     d2c_ns: u64,
-    /// Sums of the spans that are judged, in ns.
+    /// Sums over the judged spans, in ns.
     judged_d2c_ns: u64,
     late_ns: u64,
     c2r_ns: u64,
@@ -191,7 +191,7 @@ struct Disk {
     timeline: Timeline,
 }
 
-/// The analysis while it reads.
+/// The analysis while the trace is read.
 pub struct Stages {
     by: Vec<By>,
     groups: HashMap<Key, Box<Group>>,
@@ -207,7 +207,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Groups by all that is in `by`; by nothing: one group.
+    /// Returns an analysis that groups by all properties in `by`; without one, all spans are one group.
     #[must_use]
     pub fn new(by: &[By]) -> Stages {
         Stages {
@@ -239,7 +239,7 @@ impl Stages {
         self.add_to_disk(span, times);
     }
 
-    /// The result.
+    /// Returns the result for the whole trace.
     #[must_use]
     pub fn finish(self, trace: &Trace) -> StagesReport {
         report::of(self, trace)
@@ -285,16 +285,19 @@ impl Stages {
         } else {
             self.other_disks.get_or_insert_default()
         };
+
         if let (Some(from_ns), Some(to_ns), Some(q2d_ns)) = (span.queued_ns, span.out_ns(), times[Q2D]) {
             disk.queue_ns += u128::from(q2d_ns);
             disk.queue.count(from_ns, to_ns);
             disk.timeline.in_queue(from_ns, to_ns);
         }
+
         if let (Some(from_ns), Some(to_ns), Some(d2c_ns)) = (span.out_ns(), span.completed_ns, times[D2C]) {
             disk.device_ns += u128::from(d2c_ns);
             disk.device.count(from_ns, to_ns);
             disk.timeline.in_device(from_ns, to_ns);
         }
+
         if let (Some(completed_ns), true, None) = (span.completed_ns, span.op.is_transfer(), span.error) {
             let sum = if span.op == Op::Read { &mut disk.read_bytes } else { &mut disk.write_bytes };
             *sum = sum.saturating_add(u64::from(span.len_bytes));

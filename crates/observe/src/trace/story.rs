@@ -1,4 +1,4 @@
-//! Traces for tests: a closed loop on one shard in virtual time, with what the scheduler would tell.
+//! Traces for tests: a closed loop on one shard in virtual time, with the events that the scheduler would write.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use plimsoll::trace::format::{ClassName, Clock, Names, Writer};
 
 use super::span::{Item, Trace};
 
-/// A load and what is in its way.
+/// A load, and what stands in its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Story {
-    /// Time between grants of tokens, and what each piece costs, in ns; 0: no model.
+    /// Time between grants of tokens, which is also the cost of each piece, in ns; 0: no model.
     pub(super) token_ns: u64,
     /// Most pieces in the device.
     pub(super) depth: usize,
@@ -29,11 +29,11 @@ impl Story {
     /// 1 MiB on a disk that takes about 488 us for each, any number at a time.
     pub(super) const FREE: Story =
         Story { token_ns: 0, depth: 1000, latency_ns: 473_000, is_serial: false, turn_ns: 1_000, len_bytes: 1 << 20 };
-    /// The same with tokens of 2^33 bytes and 2^24 requests a second: one piece each 122 us.
+    /// The same with tokens of 2^33 bytes and 2^24 requests per second: one piece each 122 us.
     pub(super) const OLD_DEFAULTS: Story = Story { token_ns: 122_130, ..Story::FREE };
 }
 
-/// An event of a piece that is its whole request.
+/// Returns an event of a piece that is its whole request.
 pub(super) fn event(time_ns: u64, request: u64, kind: EventKind) -> Event {
     Event {
         time_ns,
@@ -50,11 +50,12 @@ pub(super) fn event(time_ns: u64, request: u64, kind: EventKind) -> Event {
     }
 }
 
-/// As many requests as each phase has, always; `ends` of them in each phase.
+/// Returns the events of a loop that always has as many requests as each phase gives, with `ends` ends in each phase.
 pub(super) fn events(story: Story, phases: &[usize], ends: u64) -> Vec<Event> {
     let Story { token_ns, depth, latency_ns, is_serial, turn_ns, len_bytes } = story;
     let (mut events, mut now_ns, mut request) = (Vec::new(), 1_000_000, 0);
     let (mut token_at_ns, mut free_at_ns) = (0, 0);
+
     for offered in phases {
         let (mut waiting, mut inside) = (VecDeque::<(u64, u64)>::new(), VecDeque::<(u64, u64)>::new());
         let mut ended = 0;
@@ -82,7 +83,7 @@ pub(super) fn events(story: Story, phases: &[usize], ends: u64) -> Vec<Event> {
                 events.push(Event { detail: token_ns as u32, ..out });
                 events.push(Event { len_bytes, ..event(now_ns, number, EventKind::Submitted) });
                 free_at_ns = if is_serial { free_at_ns.max(now_ns) } else { now_ns } + latency_ns;
-                // No two come back at one time.
+                // No two pieces come back at the same time.
                 let back_ns = if is_serial { free_at_ns } else { free_at_ns + number * 37 % 16 * 2_000 };
                 let at = inside.partition_point(|(other_ns, _)| *other_ns <= back_ns);
                 inside.insert(at, (back_ns, number));
@@ -102,7 +103,8 @@ pub(super) fn events(story: Story, phases: &[usize], ends: u64) -> Vec<Event> {
             }
         }
     }
-    // A reason is told once for each standstill.
+
+    // A reason appears once in each standstill.
     let mut told = None;
     events.retain(|event| match event.kind {
         EventKind::Blocked => std::mem::replace(&mut told, event.reason) != event.reason,
@@ -112,10 +114,11 @@ pub(super) fn events(story: Story, phases: &[usize], ends: u64) -> Vec<Event> {
         }
         _ => true,
     });
+
     events
 }
 
-/// The file of a trace with these events of shard 0.
+/// Returns the file of a trace with these events of shard 0.
 pub(super) fn file(events: &[Event]) -> Vec<u8> {
     let mut names = Names::default();
     names.classes.insert(1, ClassName { name: "large".to_owned(), shares: 100 });

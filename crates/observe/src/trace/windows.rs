@@ -1,8 +1,8 @@
-//! Sums over the time of a trace, in parts of equal length that grow with it.
+//! Sums over the time of a trace, in parts of equal length that grow with the trace.
 //!
-//! **Why.** Whether a figure of a trace is more than chance, and whether it stays the same, shows in its parts only.
+//! **Why.** Only its parts show whether a figure of a trace is more than chance, and whether it stays the same.
 //!
-//! **How.** At most [`PARTS_MAX`] parts (module `parts`), each with the sums of what lies in it.
+//! **How.** At most [`PARTS_MAX`] parts (module `parts`), each with the sums of the values in it.
 //!
 //! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full.
 //!
@@ -22,14 +22,14 @@ use super::parts::{Parts, Sum};
 /// Most parts.
 pub const PARTS_MAX: usize = 64;
 
-/// What one part of the time holds.
+/// The sums of one part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
-    /// Values added.
+    /// Number of values.
     pub count: u64,
-    /// Their sum, in their unit.
+    /// Sum of the values, in their unit.
     pub sum: f64,
-    /// Time spent in it by all that stayed, in ns.
+    /// Time spent in this part by all stays together, in ns.
     pub stay_ns: f64,
 }
 
@@ -46,7 +46,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// A value belongs to `time_ns`.
+    /// Adds a value at `time_ns`.
     pub fn add(&mut self, time_ns: u64, value: f64) {
         if let Some(part) = self.parts.at(time_ns) {
             part.count += 1;
@@ -54,31 +54,31 @@ impl Windows {
         }
     }
 
-    /// Something was there from `from_ns` to `to_ns`; nothing where it ends before it begins.
+    /// Adds a stay from `from_ns` to `to_ns`. If it ends before it begins, does nothing.
     pub fn stay(&mut self, from_ns: u64, to_ns: u64) {
         self.parts.spread(from_ns, to_ns, |part, within_ns| part.stay_ns += within_ns as f64);
     }
 
-    /// Length of a part in ns.
+    /// Returns the length of a part in ns.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         self.parts.length_ns()
     }
 
-    /// Puts parts together until they are at least so long, in ns.
+    /// Joins parts until each is at least `length_ns` long.
     pub fn lengthen(&mut self, length_ns: u64) {
         while self.length_ns() < length_ns {
             self.parts.halve();
         }
     }
 
-    /// Parts with their begin in ns.
+    /// Returns the parts, each with its begin in ns.
     #[must_use]
     pub fn parts(&self) -> Vec<(u64, Part)> {
         self.parts.all()
     }
 
-    /// Means of parts that hold values, in the order of time.
+    /// Returns the means of the parts that hold values, in the order of time.
     #[must_use]
     pub fn means(&self) -> Vec<f64> {
         self.parts().iter().filter(|(_, part)| part.count > 0).map(|(_, part)| part.sum / part.count as f64).collect()

@@ -7,9 +7,9 @@ use plimsoll::trace::format::{Clock, FileName, Names, Writer};
 use super::super::kernel::blktrace::{Head, Order};
 use super::*;
 
-/// A request of ours: number, offset, length, dispatched at; it is queued 10 ns before, and back 1,000 ns after.
+/// A request of ours: number, offset, length, dispatch in ns. It is queued 10 ns before, and back 1,000 ns after.
 type Own = (u64, u64, u32, u64);
-/// A request of the kernel: offset on the disk, length, Q at, C at; D is 5 ns after Q.
+/// A request of the kernel: offset on the disk, length, Q and C in ns; D is 5 ns after Q.
 type Kernel = (u64, u32, u64, u64);
 
 struct Files {
@@ -60,9 +60,11 @@ fn own_trace(requests: &[Own], clock: Clock) -> Vec<u8> {
         events.push(at(EventKind::Reaped, out_ns + 1_020, 0));
         events.push(at(EventKind::Finished, out_ns + 1_021, 0));
     }
+
     events.sort_by_key(|event| event.time_ns);
     let mut names = Names::default();
     names.files.insert(3, FileName { path: "/data/x".to_owned(), disk: 0 });
+
     let mut file = Vec::new();
     let mut writer = Writer::new(&mut file, clock, 0).unwrap();
     writer.names(&names).unwrap();
@@ -89,17 +91,19 @@ fn kernel_trace(requests: &[Kernel]) -> Vec<u8> {
 
 #[test]
 fn requests_are_found_at_the_distance_that_all_have() {
-    // 100 ns apart, so that about ten are under way at a time, in an order without a pattern.
+    // 100 ns apart, so that about ten are in flight at a time, in an order without a pattern.
     let own: Vec<Own> = (0..200).map(|at| (at + 1, (at * 7919 % 200) * 4096, 4096, 10_000 + at * 100)).collect();
     let mut kernel: Vec<Kernel> =
         own.iter().map(|(_, offset, bytes, out)| (offset + (1 << 30), *bytes, out + 20, out + 900)).collect();
-    // Somebody else's, of the same length, in between.
+    // Requests of another program, of the same length, in between.
     kernel.extend((0..50).map(|at| (5 << 30, 4096, 10_030 + at * 400, 10_800 + at * 400)));
+
     let report = Files::new(&own, &kernel).report();
     let found = (report.own_requests, report.matched, report.by_time_alone, report.unmatched, report.foreign);
     assert_eq!(found, (200, 200, 0, 0, 50));
     let shift = Shift { file: "/data/x".to_owned(), disk: "8,0".to_owned(), shift_bytes: 1 << 30, requests: 200 };
     assert_eq!(report.shifts, [shift]);
+
     let means: Vec<(&str, f64)> = report.stages.iter().map(|stage| (stage.name, stage.mean_ns)).collect();
     let expected = [
         ("scheduler", 10.0),
@@ -111,6 +115,7 @@ fn requests_are_found_at_the_distance_that_all_have() {
         ("total", 1030.0),
     ];
     assert_eq!(means, expected);
+
     let shares: f64 = report.stages.iter().filter(|stage| stage.name != "total").map(|stage| stage.share_pct).sum();
     assert!((shares - 100.0).abs() < 1e-9, "{shares}");
     assert!(report.lost.is_empty(), "{:?}", report.lost);

@@ -1,14 +1,14 @@
-//! Requests of the kernel around the end of one of ours.
+//! The kernel's requests around the end of one of ours.
 //!
-//! **Why.** Both traces are longer than memory, and what belongs together ends at nearly the same time.
+//! **Why.** Both traces are longer than memory, and requests that belong together end at nearly the same time.
 //!
 //! **How.** Spans of the kernel's trace come in the order of their ends. [`Window::read_to`] reads them up to the end
-//! of one of ours; they are kept by time, for what is not known yet, and by place, for what is. Pieces of a request
-//! that the kernel split are put together again.
+//! of one of ours. They are kept by time, to search while distances are unknown, and by place. Pieces of a request that
+//! the kernel split are joined.
 //!
 //! **Limits.** Requests are kept for [`KEEP_NS`], and at most [`KEEP_MAX`] of them.
 //!
-//! **Example.** Of a request of ours from 10 us to 90 us, [`Window::within`] is what began and ended between these.
+//! **Example.** For our request from 10 us to 90 us, [`Window::within`] returns those that began and ended in between.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::mpsc::Receiver;
@@ -17,14 +17,14 @@ use plimsoll::core::Op;
 
 use crate::trace::span::Span;
 
-/// How long requests of the kernel are kept after newer ones of ours, in ns, and how many.
+/// How long, and how many, requests of the kernel are kept.
 const KEEP_NS: u64 = 2_000_000_000;
 const KEEP_MAX: usize = 1 << 18;
-/// Requests of the kernel that are looked at for one of ours: those that ended last before it. At one distance, so
-/// many.
+/// Most requests of the kernel examined for one of ours: those that ended last. The second bound is for one distance.
 const LOOK_MAX: usize = 256;
 const LOOK_THERE_MAX: usize = 1024;
 /// A request of the kernel.
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Below {
     pub(super) disk: u16,
@@ -34,30 +34,30 @@ pub(super) struct Below {
     pub(super) queued_ns: u64,
     pub(super) submitted_ns: u64,
     pub(super) completed_ns: u64,
-    /// Of how many pieces it is.
+    /// Pieces that it was joined from.
     pub(super) pieces: u32,
-    /// Number of the request that was split.
+    /// The number of the request that the kernel split.
     pub(super) split: Option<u64>,
     pub(super) is_ours: bool,
 }
 
-/// By time of completion, and a running number.
+/// Time of completion, and a running number.
 pub(super) type Place = (u64, u64);
 
-/// Requests of the kernel that ended lately.
+/// The kernel's requests that ended lately.
 pub(super) struct Window {
     from: Receiver<Vec<Span>>,
     spans: std::vec::IntoIter<Span>,
     pub(super) below: BTreeMap<Place, Below>,
-    /// The same by disk and offset.
+    /// The same requests by disk and offset.
     places: BTreeSet<(u16, u64, Place)>,
-    /// Of requests of which the kernel made several: what is here of them.
+    /// The present joined piece of each request that the kernel split.
     split: HashMap<u64, Place>,
-    /// Longest of them all, in bytes.
+    /// Length of the longest request so far.
     pub(super) longest_bytes: u64,
     read_ns: u64,
     number: u64,
-    /// From our first dispatch to our last completion.
+    /// The time from our first dispatch to our last completion.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     foreign: u64,
@@ -80,7 +80,7 @@ impl Window {
         }
     }
 
-    /// Reads on until requests end later than `time_ns`.
+    /// Reads until a request ends later than `time_ns`, then drops those that are too old.
     pub(super) fn read_to(&mut self, time_ns: u64) {
         while self.read_ns <= time_ns {
             let Some(span) = self.spans.next() else {
@@ -92,6 +92,7 @@ impl Window {
             };
             let (Some(submitted_ns), Some(completed_ns)) = (span.submitted_ns, span.completed_ns) else { continue };
             self.read_ns = self.read_ns.max(completed_ns);
+
             let mut below = Below {
                 disk: span.disk,
                 op: span.op,
@@ -104,7 +105,7 @@ impl Window {
                 split: span.is_split.then_some(span.request),
                 is_ours: false,
             };
-            // What the kernel has split is put together again.
+            // Join what the kernel has split.
             let other = below.split.and_then(|request| self.split.get(&request)).copied();
             if let Some(other) = other.and_then(|place| self.remove(place)) {
                 below = other.with(&below);
@@ -114,6 +115,7 @@ impl Window {
                 self.forget_first();
             }
         }
+
         while self.below.first_key_value().is_some_and(|(place, _)| place.0.saturating_add(KEEP_NS) < time_ns) {
             self.forget_first();
         }
@@ -151,19 +153,19 @@ impl Window {
         while !self.below.is_empty() {
             self.forget_first();
         }
-        // The reader must not wait for room.
+        // Drain the channel, so that the reader does not wait for room.
         while self.from.recv().is_ok() {}
         self.foreign
     }
 
-    /// What may be a part of `span`: the same operation, and within its time; those that ended last.
+    /// Returns the requests that may be part of `span`: of the same operation, within its time, the latest end first.
     pub(super) fn within(&self, span: &Span) -> Vec<(Place, Below)> {
         let Some((begin_ns, end_ns)) = time_of(span) else { return Vec::new() };
         let inside = self.below.range((begin_ns, 0)..=(end_ns, u64::MAX)).rev().take(LOOK_MAX);
         inside.filter(|(_, below)| below.may_be_of(span)).map(|(place, below)| (*place, *below)).collect()
     }
 
-    /// What begins at this place and may be a part of `span`.
+    /// Returns the requests that begin at this place and may be part of `span`.
     pub(super) fn at(&self, span: &Span, disk: u16, begin: u64) -> impl Iterator<Item = (Place, Below)> {
         self.between(span, disk, begin, begin)
     }
@@ -183,7 +185,7 @@ impl Window {
     }
 }
 
-/// From its dispatch to its completion.
+/// Returns the time from a span's dispatch to its completion.
 pub(super) fn time_of(span: &Span) -> Option<(u64, u64)> {
     let (begin_ns, end_ns) = (span.dispatched_ns.or(span.submitted_ns)?, span.completed_ns?);
     (begin_ns <= end_ns).then_some((begin_ns, end_ns))
@@ -199,7 +201,7 @@ impl Below {
         self.op == op && time.is_some_and(is_in_time)
     }
 
-    /// Both as one.
+    /// Returns both as one request.
     pub(super) fn with(&self, other: &Below) -> Below {
         Below {
             offset_bytes: self.offset_bytes.min(other.offset_bytes),

@@ -19,7 +19,7 @@ fn the_pattern_of_seed_000_comes_first() {
     assert!(!found.is_worse, "{:?}", found.figures);
     let back = diff(&fast, &slow);
     assert!(back.is_worse && back.patterns[0].ends_with("longer"), "{:?}", back.patterns);
-    // What is in the disk took the same time on both sides.
+    // The time in the device is the same on both sides.
     let device: Vec<_> = found.figures.iter().filter(|it| it.stage == "D2C").map(|it| it.verdict).collect();
     assert!(!device.is_empty() && device.iter().all(|it| *it == Change::Same), "{:?}", found.figures);
 }
@@ -53,6 +53,7 @@ fn noise_is_no_difference() {
         }
         side(&events)
     };
+
     for seed in 1..10 {
         let found = diff(&noisy(seed), &noisy(seed + 100));
         assert!(found.patterns.is_empty(), "{seed}: {:?}", found.figures);

@@ -1,10 +1,10 @@
 //! A trace as CSV: a line for each piece of a request.
 //!
-//! **Why.** Every spreadsheet and every database reads it.
+//! **Why.** Every spreadsheet and every database reads CSV.
 //!
-//! **How.** [`COLUMNS`] are the fields of [`Span`], units in their names. Times are ns on the clock of the trace.
-//! Classes and disks are names, files are paths; where the trace has no name, as `class 3`. What is not known is
-//! empty. Fields are quoted as RFC 4180 says.
+//! **How.** [`COLUMNS`] are the fields of [`Span`], with units in their names. Times are ns on the clock of the trace.
+//! Classes and disks are names, files are paths; without a name in the trace, `class 3`. Unknown values are empty.
+//! Fields are quoted as RFC 4180 says.
 //!
 //! **Limits.** Events that belong to no request are left out.
 //!
@@ -23,7 +23,7 @@ use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::{Exported, Sticky};
 
-/// The columns.
+/// The columns in their order.
 pub const COLUMNS: [&str; 22] = [
     "shard",
     "disk",
@@ -96,6 +96,7 @@ fn write_line(line: &mut String, span: &Span, head: &Head) {
         span.len_bytes,
         span.merged
     );
+
     number(line, span.cost_ns);
     number(line, span.reason.map(|reason| reason.name()));
     number(line, span.queued_ns);
@@ -110,7 +111,7 @@ fn write_line(line: &mut String, span: &Span, head: &Head) {
     line.push('\n');
 }
 
-/// Path of the file; `file 7` where it has none; nothing in a kernel trace.
+/// Returns the path of the file; `file 7` if it has no name; `None` in a kernel trace.
 pub(super) fn file_name(span: &Span, head: &Head) -> Option<String> {
     let known = head.names.files.get(&span.file).map(|file| file.path.clone());
     known.or_else(|| (span.file > 0).then(|| format!("file {}", span.file)))

@@ -1,9 +1,9 @@
 //! A trace as Parquet: the columns of [`super::csv`], compressed, for data frames.
 //!
-//! **Why.** A hundred million pieces are slow as text and small as columns.
+//! **Why.** A hundred million pieces are slow as text, and small as columns.
 //!
 //! **How.** One row for each piece, in groups of [`GROUP_ROWS`], pages compressed with Snappy. Numbers are unsigned
-//! integers of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns of what may be unknown are
+//! integers of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns with unknown values are
 //! optional.
 //!
 //! **Limits.** A group is held in memory until it is full: about 30 MB. Events that belong to no request are left out.
@@ -30,10 +30,10 @@ use super::super::span::{Item, Span};
 use super::Exported;
 use super::csv::{COLUMNS, file_name};
 
-/// Rows of a group.
+/// Rows in a group.
 pub const GROUP_ROWS: usize = 1 << 17;
 
-/// What is in a column.
+/// Type of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     U16,
@@ -44,7 +44,7 @@ enum Kind {
     Text,
 }
 
-/// Types of [`COLUMNS`], and whether a value may be unknown.
+/// The types of [`COLUMNS`], and whether a value may be unknown.
 const KINDS: [(Kind, bool); COLUMNS.len()] = [
     (Kind::U16, false),
     (Kind::Text, false),
@@ -70,7 +70,7 @@ const KINDS: [(Kind, bool); COLUMNS.len()] = [
     (Kind::Bool, false),
 ];
 
-/// The schema in Parquet's own notation.
+/// Returns the schema in Parquet's own notation.
 #[must_use]
 pub fn schema() -> String {
     let column = |(name, (kind, is_optional)): (&str, (Kind, bool))| {
@@ -99,7 +99,7 @@ enum Values {
 
 struct Column {
     values: Values,
-    /// 1 where there is a value, 0 where there is none; empty for columns that always have one.
+    /// 1 for a value, 0 for an unknown one; empty for columns whose values are always known.
     levels: Vec<i16>,
     is_optional: bool,
 }
@@ -131,6 +131,7 @@ impl Column {
 
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let levels = self.is_optional.then_some(self.levels.as_slice());
+
         match &mut self.values {
             Values::Int(values) => {
                 writer.typed::<Int32Type>().write_batch(values, levels, None)?;
@@ -149,6 +150,7 @@ impl Column {
                 values.clear();
             }
         }
+
         self.levels.clear();
         Ok(())
     }
@@ -159,7 +161,7 @@ enum Value {
     Text(ByteArray),
 }
 
-/// Texts by number, each made once.
+/// Texts by kind and number, each built once.
 #[derive(Default)]
 struct Texts(HashMap<(u8, u32), Option<ByteArray>>);
 
@@ -173,7 +175,7 @@ impl Texts {
 
 /// See the module's documentation.
 pub(super) struct Parquet<W: Write + Send> {
-    /// None after an error.
+    /// `None` after an error.
     writer: Option<SerializedFileWriter<W>>,
     error: Option<ParquetError>,
     head: Head,
@@ -251,6 +253,7 @@ fn write_columns<W: Write + Send>(
 fn row(span: &Span, head: &Head, texts: &mut Texts) -> [Option<Value>; COLUMNS.len()] {
     let number = |value: u64| Some(Value::Number(value));
     let maybe = |value: Option<u64>| value.map(Value::Number);
+
     [
         number(span.shard.into()),
         texts.get(0, span.disk.into(), || Some(head.disk(span.disk))),
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
     use crate::skip::skip;
 
-    /// Two groups: a row without what may be unknown comes first in each.
+    /// Writes two groups, each beginning with a row whose optional values are unknown. Returns the number of rows.
     fn write(path: &std::path::Path) -> u64 {
         let file = std::fs::File::create(path).unwrap();
         let mut parquet = Parquet::begin(file, Head::default()).unwrap();
@@ -321,14 +324,17 @@ mod tests {
         let reader = SerializedFileReader::new(std::fs::File::open(file.path()).unwrap()).unwrap();
         let metadata = reader.metadata().file_metadata();
         assert_eq!((metadata.num_rows() as u64, reader.num_row_groups()), (rows, 2));
+
         let columns: Vec<&str> = metadata.schema().get_fields().iter().map(|field| field.name()).collect();
         assert_eq!(columns, COLUMNS);
+
         let mut all = reader.get_row_iter(None).unwrap().map(Result::unwrap);
         let (first, second) = (all.next().unwrap(), all.next().unwrap());
         assert_eq!(
             second.get_ulong(COLUMNS.iter().position(|name| *name == "completed_ns").unwrap()).unwrap(),
             u64::MAX
         );
+
         let texts = |row: &parquet::record::Row| -> Vec<String> {
             row.get_column_iter().map(|(_, field)| field.to_string().replace('"', "")).collect()
         };
@@ -337,6 +343,7 @@ mod tests {
             ["0", "disk 0", "class 1", "read", "1", "0", "false", "file 1", "8192", "4096", "0", "100", "depth"];
         assert_eq!(second[..13], expected);
         assert_eq!((second[13].as_str(), second[20].as_str(), second[21].as_str()), ("1", "-5", "false"));
+
         for unknown in ["file", "cost_ns", "wait_reason", "queued_ns", "error"] {
             let at = COLUMNS.iter().position(|name| *name == unknown).unwrap();
             assert_eq!(first[at], "null", "{unknown}");

@@ -1,9 +1,8 @@
 //! A trace for ui.perfetto.dev: slices and counters on tracks.
 //!
-//! **Why.** Some things are seen sooner than they are computed: a device that stands still, a queue behind one long
-//! write.
+//! **Why.** Some things are seen sooner than computed: a device that stands still, a queue behind one long write.
 //!
-//! **How.** The protobuf format of Perfetto, its published messages and field numbers. There is one track for each
+//! **How.** Perfetto's protobuf format, with its published messages and field numbers. There is one track for each
 //!
 //! | track | slices | counter below it |
 //! |---|---|---|
@@ -11,18 +10,18 @@
 //! | class | the time in the queue; what its class waited for as argument | pieces in queue |
 //! | disk | the time in the device | pieces in device |
 //!
-//! The three slices of one piece are joined by a flow. Blocked queues and decisions of the closed loop are instants, on
-//! the track of their class or disk.
+//! A flow joins the three slices of one piece. Blocked queues and decisions of the closed loop are instants on the
+//! track of their class or disk.
 //!
-//! Slices of one track of the format must nest, requests overlap. So each group is a track with *lanes* below it, of
-//! one name, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so that
-//! lanes are filled densely; lanes are made as they are needed (`lanes`). A counter needs the order of time:
-//! its changes wait in a window of 524,288.
+//! The format wants the slices of a track to nest, but requests overlap. So each group is a track with *lanes* of one
+//! name below it, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so
+//! that lanes are filled densely; lanes are made as needed (`lanes`). A counter needs the order of time: its changes
+//! wait in a window of 524,288.
 //!
-//! **Limits.** At most 4,096 lanes for each group: slices that find no place are left out and counted. A
-//! change of a counter that comes after the window is drawn when it comes, and counted; from there on the counter is
-//! right again. Slices of which an end is not known are left out: of a piece that has not come back there is what is
-//! known. Stages that run backwards are left out, too.
+//! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. A change of a
+//! counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right again.
+//! Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages that run
+//! backwards are left out, too.
 //!
 //! **Example.** See [`super`]; open the file at <https://ui.perfetto.dev>.
 
@@ -80,12 +79,12 @@ enum Kind {
     Counter = 4,
 }
 
-/// `SEQ_INCREMENTAL_STATE_CLEARED`: nothing before this packet is needed.
+/// `SEQ_INCREMENTAL_STATE_CLEARED`: packets before this one are not needed.
 const STATE_CLEARED: u64 = 1;
-/// All packets are of one sequence.
+/// The sequence of all packets.
 const SEQUENCE_ID: u64 = 1;
 
-/// What a group of lanes is for.
+/// The subject of a group of lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Group {
     Shard(u16),
@@ -94,7 +93,7 @@ enum Group {
 }
 
 impl Group {
-    /// Its track's number; lanes and counters count on from it.
+    /// Returns the number of the group's track; its lanes and counter count on from there.
     fn uuid(self) -> u64 {
         let (kind, number) = match self {
             Group::Shard(number) => (1, number),
@@ -137,7 +136,7 @@ impl Group {
     }
 }
 
-/// `class db`; not `class class 3`.
+/// Returns `class db`, but not `class class 3`.
 fn named(kind: &str, name: String) -> String {
     if name.starts_with(kind) { name } else { format!("{kind} {name}") }
 }
@@ -148,7 +147,7 @@ pub(super) struct Perfetto<W> {
     head: Head,
     groups: HashMap<Group, Lanes>,
     counters: Counters,
-    /// Pieces so far: the number of the flow.
+    /// Pieces so far, which is the number of the latest flow.
     flow: u64,
     exported: Exported,
 }
@@ -180,6 +179,7 @@ impl<W: Write> Perfetto<W> {
         let stages = Stages::of(span);
         let name = format!("{} {}", span.op.name(), format_bytes_binary(u64::from(span.len_bytes)));
         let (shard, class, disk) = (Group::Shard(span.shard), Group::Class(span.class), Group::Disk(span.disk));
+
         if let Some((begin_ns, end_ns)) = stages.whole {
             let inner = stages.named();
             let group = self.head.class(span.class);
@@ -195,7 +195,7 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// A slice, and others inside it one after another.
+    /// Adds a slice, with other slices inside one after another.
     fn slice(
         &mut self,
         group: Group,
@@ -210,15 +210,18 @@ impl<W: Write> Perfetto<W> {
             self.exported.without_place += 1;
             return;
         };
+
         let uuid = group.lane_uuid(lane);
         if is_new {
             self.out.track(uuid, group.lane_name(), Some(group.uuid()), false);
         }
+
         let event = self.out.event(Kind::Begin, uuid);
         event.text(field::EVENT_CATEGORY, group.lane_name()).text(field::EVENT_NAME, name);
         event.fixed(field::EVENT_FLOW_ID, self.flow);
         annotate(event, span);
         self.out.send(begin_ns);
+
         for (name, (begin_ns, end_ns)) in inner {
             let event = self.out.event(Kind::Begin, uuid);
             event.text(field::EVENT_CATEGORY, "stage").text(field::EVENT_NAME, name);
@@ -226,6 +229,7 @@ impl<W: Write> Perfetto<W> {
             self.out.event(Kind::End, uuid);
             self.out.send(*end_ns);
         }
+
         self.out.event(Kind::End, uuid);
         self.out.send(end_ns);
         self.exported.rows += 1;
@@ -250,7 +254,7 @@ impl<W: Write> Perfetto<W> {
         self.out.send(event.time_ns);
     }
 
-    /// Tells of a group before its first event.
+    /// Describes a group before its first event.
     fn describe(&mut self, group: Group) {
         if self.groups.contains_key(&group) {
             return;
@@ -263,7 +267,7 @@ impl<W: Write> Perfetto<W> {
     }
 }
 
-/// Stages of a piece as (begin, end), where both are known and in order.
+/// Begin and end of each stage of a piece, where both are known and in order.
 struct Stages {
     whole: Option<(u64, u64)>,
     queue: Option<(u64, u64)>,
@@ -284,7 +288,7 @@ impl Stages {
         }
     }
 
-    /// Those that follow one another inside the whole; none of a piece whose clock ran backwards.
+    /// Returns the stages inside the whole; none if the piece's clock ran backwards.
     fn named(&self) -> Vec<(&'static str, (u64, u64))> {
         let all = [("queue", self.queue), ("device", self.device), ("unseen", self.unseen), ("callback", self.told)];
         let known: Vec<_> = all.into_iter().filter_map(|(name, stage)| Some((name, stage?))).collect();
@@ -304,6 +308,7 @@ fn annotate(event: &mut Message, span: &Span) {
     number(event, "request", span.request);
     number(event, "offset_bytes", span.offset_bytes);
     number(event, "len_bytes", u64::from(span.len_bytes));
+
     if span.is_split {
         number(event, "piece", u64::from(span.piece));
     }
@@ -316,6 +321,7 @@ fn annotate(event: &mut Message, span: &Span) {
     if span.late_max_ns > 0 {
         number(event, "late_max_ns", u64::from(span.late_max_ns));
     }
+
     if let Some(reason) = span.reason {
         let mut annotation = Message::default();
         annotation.text(field::ANNOTATION_NAME, "waited_for").text(field::ANNOTATION_STRING, reason.name());
@@ -334,7 +340,7 @@ fn number(event: &mut Message, name: &str, value: u64) {
     event.message(field::EVENT_ANNOTATION, &annotation);
 }
 
-/// The file, and the packet that is being made.
+/// The file, and the packet and event being built.
 struct Out<W> {
     sticky: Sticky<W>,
     packet: Message,
@@ -360,7 +366,7 @@ impl<W: Write> Out<W> {
         self.write();
     }
 
-    /// An event to be added to, then sent.
+    /// Begins an event, which is completed by the caller and then sent.
     fn event(&mut self, kind: Kind, track: u64) -> &mut Message {
         self.event.clear();
         self.event.number(field::EVENT_TYPE, kind as u64).number(field::EVENT_TRACK_UUID, track)
@@ -380,20 +386,20 @@ impl<W: Write> Out<W> {
     }
 }
 
-/// Numbers of pieces over time, in the order of time.
+/// Numbers of pieces, as changes in the order of time.
 #[derive(Default)]
 struct Counters {
-    /// Changes that wait.
+    /// Changes that wait for their order.
     held: BTreeMap<(u64, Group), i64>,
     held_max: usize,
     values: HashMap<Group, i64>,
-    /// Of the last change that was written.
+    /// Time of the last change written.
     written_ns: u64,
     unordered: u64,
 }
 
 impl Counters {
-    /// One more from `begin_ns` to `end_ns`.
+    /// Counts one piece from `begin_ns` to `end_ns`.
     fn add<W: Write>(&mut self, group: Group, (begin_ns, end_ns): (u64, u64), out: &mut Out<W>) {
         for (time_ns, change) in [(begin_ns, 1), (end_ns, -1)] {
             self.unordered += u64::from(time_ns < self.written_ns);

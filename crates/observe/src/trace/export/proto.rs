@@ -10,7 +10,7 @@
 //!
 //! **Example.** Field 1 with the number 150 is `08 96 01`; field 2 with the text `hi` is `12 02 68 69`.
 
-/// A message while it is made.
+/// A message being built.
 #[derive(Default)]
 pub(super) struct Message(Vec<u8>);
 
@@ -19,32 +19,32 @@ impl Message {
         &self.0
     }
 
-    /// Makes it empty; its memory is kept.
+    /// Empties the message and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// A number (`uint32`, `uint64`, an enum, or an `int64` as two's complement).
+    /// Adds a number (`uint32`, `uint64`, an enum, or an `int64` as two's complement).
     pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Message {
         self.key(field, 0);
         self.varint(value);
         self
     }
 
-    /// A `fixed64`.
+    /// Adds a `fixed64`.
     pub(super) fn fixed(&mut self, field: u32, value: u64) -> &mut Message {
         self.key(field, 1);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    /// A `string` or `bytes`.
+    /// Adds a `string`.
     pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Message {
         self.delimited(field, text.as_bytes());
         self
     }
 
-    /// A message inside.
+    /// Adds an inner message.
     pub(super) fn message(&mut self, field: u32, inner: &Message) -> &mut Message {
         self.delimited(field, &inner.0);
         self

@@ -1,11 +1,11 @@
-//! One I/O queue from event to event: when it stood still with work, and what stood in the way.
+//! One I/O queue, event by event: when it stood still with work, and what stood in the way.
 //!
-//! **Why.** Only the order of events tells whether a wait was the disk's, the scheduler's or the program's.
+//! **Why.** Only the order of events shows whether a wait was the disk's, the scheduler's or the program's.
 //!
-//! **How.** A standstill begins when a request comes into an empty queue, or with a dispatch that leaves others
-//! waiting; it ends with the next dispatch.
+//! **How.** A standstill begins when a request enters an empty queue, or with a dispatch that leaves others waiting. It
+//! ends with the next dispatch.
 //!
-//! **Limits.** Pieces whose coming is not in the trace begin no standstill.
+//! **Limits.** Pieces whose queueing is not in the trace begin no standstill.
 //!
 //! **Example.** Queued at 0, blocked by depth at 1, back at 90, sent at 92: depth 89, nothing known 3, the gap 2.
 
@@ -17,13 +17,13 @@ use super::{NOTHING, WAYS};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standstill {
     pub(super) from_ns: u64,
-    /// Of the dispatch.
+    /// Time of the dispatch.
     pub(super) until_ns: u64,
-    /// From the last event that could have let it send to the dispatch.
+    /// Time from the last event that could have let the queue send to the dispatch.
     pub(super) gap_ns: u64,
-    /// By what stood in the way.
+    /// The parts, by what stood in the way.
     pub(super) parts_ns: [u64; WAYS],
-    /// After the time at which it was to be looked at again.
+    /// Time after the queue meant to look again.
     pub(super) overdue_ns: u64,
 }
 
@@ -32,14 +32,14 @@ impl Standstill {
         self.until_ns - self.from_ns
     }
 
-    /// What stood in the way for longest.
+    /// Returns what stood in the way for the longest part.
     pub(super) fn longest_way(&self) -> usize {
         let longest = self.parts_ns.iter().enumerate().max_by_key(|(_, part_ns)| **part_ns);
         longest.map_or(NOTHING, |(way, _)| way)
     }
 }
 
-/// What a queue said that it waits for.
+/// The reason that a queue gave for sending nothing.
 #[derive(Clone, Copy, Debug)]
 struct Blocked {
     reason: WaitReason,
@@ -54,7 +54,7 @@ pub(super) struct Queue {
     still_since_ns: Option<u64>,
     back_ns: Option<u64>,
     blocked: Option<Blocked>,
-    /// Since when there is no work.
+    /// Since when the queue has no work.
     empty_since_ns: u64,
     /// Time without work so far.
     pub(super) empty_ns: u64,
@@ -98,7 +98,7 @@ impl Queue {
         self.blocked = Some(Blocked { reason, since_ns: time_ns, until_ns });
     }
 
-    /// A piece goes out; what it ends, if the queue is known to have had work.
+    /// Sends a piece. Returns the standstill that this ends, if the queue is known to have had work.
     pub(super) fn out(&mut self, time_ns: u64, was_queued: bool, reason: Option<WaitReason>) -> Option<Standstill> {
         self.dispatches += 1;
         let still =
@@ -108,18 +108,20 @@ impl Queue {
             self.gap_sum_ns = self.gap_sum_ns.saturating_add(still.gap_ns);
             self.gaps += 1;
         }
+
         let had_work = self.waiting > 0;
         self.waiting -= u64::from(was_queued && had_work);
         self.still_since_ns = Some(time_ns).filter(|_| self.waiting > 0);
         if had_work && self.waiting == 0 {
             self.empty_since_ns = time_ns;
         }
+
         self.blocked = None;
         self.back_ns = None;
         still
     }
 
-    /// A piece is gone, and when it was sent is not known: no standstill ends.
+    /// Removes a piece whose dispatch time is not known; no standstill ends.
     pub(super) fn gone(&mut self, time_ns: u64) {
         if self.waiting == 1 {
             self.still_since_ns = None;
@@ -128,7 +130,7 @@ impl Queue {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// Work that came at `since_ns` waits at the end of the trace.
+    /// Adds work that was queued at `since_ns` and waits at the end of the trace.
     pub(super) fn waits_at_end(&mut self, since_ns: u64) {
         let since_ns = since_ns.max(self.empty_since_ns);
         self.first_ns = self.first_ns.min(since_ns);
@@ -139,13 +141,13 @@ impl Queue {
         if self.gaps == 0 { 0.0 } else { self.gap_sum_ns as f64 / self.gaps as f64 }
     }
 
-    /// Time without work in a trace that ends at `end_ns`; it began for all queues at `begin_ns`.
+    /// Returns the time without work in a trace from `begin_ns` to `end_ns`.
     pub(super) fn empty_of_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
         let tail_ns = if self.waiting == 0 { end_ns.saturating_sub(self.empty_since_ns) } else { 0 };
         self.empty_ns + tail_ns + self.first_ns.saturating_sub(begin_ns)
     }
 
-    /// Work that waits at the end of the trace: since when the queue stands still, and what stands in the way.
+    /// Returns the standstill at the end of the trace, if work waits there.
     pub(super) fn stands_at_end(&self, end_ns: u64) -> Option<Standstill> {
         self.still_since_ns.map(|since_ns| self.standstill(since_ns, end_ns.max(since_ns), None))
     }
@@ -158,6 +160,7 @@ impl Queue {
                 *sum_ns += part_ns;
             }
         };
+
         match self.blocked {
             Some(Blocked { reason, since_ns, until_ns: look_ns }) => {
                 let since_ns = since_ns.clamp(from_ns, until_ns);
@@ -165,17 +168,18 @@ impl Queue {
                 let end_ns = back_ns.filter(|_| ends_with_room).map_or(until_ns, |back_ns| back_ns.max(since_ns));
                 add(NOTHING, (since_ns - from_ns) + (until_ns - end_ns.min(until_ns)));
                 add(reason as usize, end_ns.min(until_ns) - since_ns);
-                // A piece that is back makes room; it brings no tokens.
+                // A piece that comes back makes room but brings no tokens.
                 could_ns = back_ns.filter(|_| ends_with_room);
                 let look_ns = look_ns.filter(|_| !ends_with_room).unwrap_or(until_ns);
                 overdue_ns = until_ns - look_ns.clamp(since_ns, until_ns);
             }
-            // What its class waited for; another class's turn is no reason to send nothing.
+            // The reason of the piece's class. Another class's turn is no reason to send nothing.
             None => match reason.filter(|reason| *reason != WaitReason::Fairness) {
                 Some(reason) => add(reason as usize, until_ns - from_ns),
                 None => add(NOTHING, until_ns - from_ns),
             },
         }
+
         let gap_ns = until_ns - could_ns.unwrap_or(from_ns).min(until_ns);
         Standstill { from_ns, until_ns, gap_ns, parts_ns, overdue_ns }
     }

@@ -1,32 +1,32 @@
 //! The rates of the disk model that granted tokens, from the costs of pieces.
 //!
-//! **Why.** "Tokens" is half an answer: the other half is how fast they come, and whether that is a figure of this
-//! disk at all. Seed 000 was a limit of 2^33 bytes a second that nobody had set.
+//! **Why.** "Tokens" is half an answer. The other half is how fast they come, and whether that is a figure of this disk
+//! at all. Seed 000 was a limit of 2^33 bytes per second that no user had set.
 //!
-//! **How.** A piece of n bytes costs 1 / IOPS + n / bandwidth of device time. A line through costs over lengths has
-//! both (least squares; Welford's way to sum). Where all pieces are of one length there is one rate, for that length.
+//! **How.** A piece of n bytes costs 1 / IOPS + n / bandwidth of device time. A line through costs over lengths gives
+//! both (least squares, summed by Welford's method). If all pieces have one length, there is one rate, for that length.
 //!
-//! **Limits.** Costs are told in whole ns, cut off; half a ns is added. Models in which costs are no line over
-//! lengths get one rate, all bytes by all costs. One rate in 35 is within 1 % of a power of two by chance.
+//! **Limits.** Traces cut costs off to whole ns; half a ns is added. If costs are no line over lengths, there is one
+//! rate, all bytes by all costs. One rate in 35 is within 1 % of a power of two by chance.
 //!
-//! **Example.** 1 MiB for 122,129 ns is 8.586 GB/s, 0.05 % below 2^33 bytes a second.
+//! **Example.** 1 MiB for 122,129 ns is 8.586 GB/s, 0.05 % below 2^33 bytes per second.
 
 use plimsoll::core::Op;
 use serde::Serialize;
 
-/// A rate so near to a power of two, in proportion, looks like one.
+/// Largest relative distance at which a rate looks like a power of two.
 const NEAR: f64 = 0.01;
 
-/// Powers of two below this one are common figures of disks.
+/// Smallest exponent that looks like a default; lower powers of two are common figures of disks.
 const POWER_MIN: f64 = 20.0;
 
-/// From this length on the part of a cost that is for the bytes is nearly all of it.
+/// Mean length from which nearly all of a cost is for the bytes.
 const LONG_BYTES: f64 = 131_072.0;
 
-/// Costs are a line over lengths where it explains so much of their variance.
+/// Least part of the variance that a line over lengths must explain.
 const LINE_MIN: f64 = 0.999;
 
-/// Sums of the costs of one direction.
+/// Means and sums of squared deviations of the costs of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     n: f64,
@@ -44,20 +44,20 @@ pub(super) struct Rates {
     write: Costs,
 }
 
-/// What a disk model grants to one direction.
+/// The rates that a disk model grants to one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Implied {
     /// `read` or `write`.
     pub direction: &'static str,
-    /// Pieces that it is made from.
+    /// Pieces that the rates are computed from.
     pub pieces: u64,
-    /// Bytes a second: of very long requests where `iops` is known, else of requests as they were.
+    /// Bytes per second: of very long requests if `iops` is known, else of the requests in the trace.
     pub bytes_per_s: f64,
-    /// Requests a second, very short ones; `None`: lengths do not differ enough to tell.
+    /// Rate of very short requests, per second; `None` if lengths do not differ enough to compute it.
     pub iops: Option<f64>,
     /// Mean length of the pieces.
     pub len_mean_bytes: f64,
-    /// `2^33 B/s`, if a rate is within 1 % of a power of two.
+    /// Such as `2^33 B/s`, if a rate is within 1 % of a power of two.
     pub looks_like: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Rates {
         }
     }
 
-    /// Of directions in which anything has cost tokens.
+    /// Returns the rates of each direction whose pieces have costs.
     pub(super) fn implied(&self) -> Vec<Implied> {
         [("read", &self.read), ("write", &self.write)].into_iter().filter_map(|(name, it)| it.implied(name)).collect()
     }
@@ -95,6 +95,7 @@ impl Costs {
         if self.n < 1.0 {
             return None;
         }
+
         let explained = self.bytes_cost * self.bytes_cost / (self.bytes_bytes * self.cost_cost);
         let ns_per_byte = self.bytes_cost / self.bytes_bytes;
         let base_ns = self.cost_ns - ns_per_byte * self.bytes;
@@ -104,6 +105,7 @@ impl Costs {
         let of_bytes = Some(bytes_per_s).filter(|_| is_line || self.bytes >= LONG_BYTES).and_then(power_of_two);
         let looks_like = of_bytes.map(|power| format!("2^{power} B/s"));
         let of_iops = || iops.and_then(power_of_two).map(|power| format!("2^{power} IOPS"));
+
         Some(Implied {
             direction,
             pieces: self.n as u64,
@@ -115,7 +117,7 @@ impl Costs {
     }
 }
 
-/// The exponent, if `rate` is nearly a power of two.
+/// Returns the exponent if `rate` is nearly a power of two.
 fn power_of_two(rate: f64) -> Option<u32> {
     let power = rate.log2().round();
     ((POWER_MIN..64.0).contains(&power) && (rate / power.exp2() - 1.0).abs() <= NEAR).then_some(power as u32)
@@ -133,7 +135,7 @@ mod tests {
         implied.remove(0)
     }
 
-    /// Cost in a model of these rates, cut off to whole ns.
+    /// Returns a length and its cost in a model of these rates, cut off to whole ns.
     fn cost_ns(len_bytes: u32, iops: f64, bytes_per_s: f64) -> (u32, u32) {
         (len_bytes, (1e9 / iops + f64::from(len_bytes) * 1e9 / bytes_per_s) as u32)
     }
@@ -142,7 +144,7 @@ mod tests {
     fn rates_of_models_and_which_of_them_look_like_a_default() {
         let (two_24, two_33) = (24_f64.exp2(), 33_f64.exp2());
         let long = [131_072, 262_144, 524_288, 1_048_576];
-        /// Lengths, IOPS, bandwidth; whether IOPS can be told; what it looks like.
+        /// Lengths, IOPS, bandwidth; whether IOPS can be computed; what the rates look like.
         type Case<'a> = (&'a [u32], f64, f64, bool, Option<&'a str>);
         let cases: [Case<'_>; 5] = [
             (&[1 << 20], two_24, two_33, false, Some("2^33 B/s")),
@@ -151,6 +153,7 @@ mod tests {
             (&[4096], two_24, two_33, false, None),
             (&[1 << 20], 500_000.0, 7e9, false, None),
         ];
+
         for (lengths, iops, bytes_per_s, has_iops, looks_like) in cases {
             let found = rates((0..100).flat_map(|_| lengths.iter().map(|bytes| cost_ns(*bytes, iops, bytes_per_s))));
             assert_eq!(found.looks_like.as_deref(), looks_like, "{found:?}");

@@ -16,34 +16,34 @@ use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Waits, way_
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
-/// A class's waits for its turn count from this part of its time in the queue on.
+/// Part of a class's time in the queue, or of the standstills, above which a cause counts as the main one.
 const MOST: f64 = 0.5;
 
-/// From this part of the time that tokens were waited for on, lateness is worth a remark.
+/// Part of the time waited for tokens above which lateness is worth a remark.
 const LATE: f64 = 0.1;
 
-/// From this part of the time on, standstills beside an empty queue are worth a remark.
+/// Part of the time above which standstills beside a mostly empty queue are worth a remark.
 const WITH_WORK: f64 = 0.05;
 
-/// What holds the requests of a disk back.
+/// The thing that holds the requests of a disk back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
     /// The disk model's tokens.
     Tokens,
-    /// Depth or window, and the disk's latency does not say that the disk is full.
+    /// Depth or window, while the disk's latency does not show that the disk is full.
     Depth,
     /// Other classes' turns.
     Fairness,
     /// A limit of a class.
     Limit,
-    /// The backend had no room.
+    /// The backend, which had no room.
     Backend,
-    /// The disk: more in it makes it slower, not faster.
+    /// The disk: more requests in it make it slower, not faster.
     Disk,
-    /// The program offers too little: the queue is empty.
+    /// The program: its queue is empty for most of the time.
     Program,
-    /// The shard: nothing stood in the way, and it did not look.
+    /// The shard: nothing stood in the way, and the shard did not look.
     Turn,
     /// The trace does not say.
     Unknown,
@@ -52,13 +52,13 @@ pub enum Limiter {
 /// Figures of gaps, in ns; percentiles within 0.78 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GapStats {
-    /// How many.
+    /// Number of gaps.
     pub n: u64,
     /// Mean.
     pub mean_ns: f64,
     /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are no longer.
+    /// 99 of 100 gaps are at most this long.
     pub p99_ns: u64,
     /// Longest.
     pub max_ns: u64,
@@ -81,11 +81,11 @@ impl GapStats {
 pub struct ReasonGaps {
     /// `tokens`, `depth`, `backend`, `limit`, `fairness`, or `nothing known`.
     pub reason: &'static str,
-    /// Those at least as long as was asked for.
+    /// Parts of standstills of at least [`GapsReport::longer_than_ns`].
     pub gaps: GapStats,
-    /// Part of the time of the disk's queues, 0 to 1, short ones included.
+    /// Part of the time of the disk's queues, 0 to 1, short parts included.
     pub time_part: f64,
-    /// The same, after the time at which the queue meant to look again.
+    /// Part of the time of the disk's queues that was overdue, 0 to 1: after the queue meant to look again.
     pub overdue_part: f64,
     /// Part of the standstills with this reason that were mostly overdue, 0 to 1.
     pub overdue_standstills: f64,
@@ -98,47 +98,47 @@ pub struct QueueGaps {
     pub shard: u16,
     /// Pieces sent.
     pub dispatches: u64,
-    /// Part of the time in which it had no work, 0 to 1.
+    /// Part of the time in which the queue had no work, 0 to 1.
     pub empty_part: f64,
     /// Mean of its dispatch gaps, in ns.
     pub gap_mean_ns: f64,
-    /// The longest, in ns.
+    /// The longest dispatch gap, in ns.
     pub gap_max_ns: u64,
 }
 
-/// What held a disk's requests back, in words.
+/// What held a disk's requests back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What it is.
+    /// The limiter.
     pub limiter: Limiter,
     /// One sentence, beginning with the limiter.
     pub sentence: String,
-    /// What else is to be known, a sentence each.
+    /// Further remarks, one sentence each.
     pub remarks: Vec<String>,
 }
 
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskGaps {
-    /// Its name.
+    /// The disk's name.
     pub disk: String,
-    /// From its first to its last event, in ns.
+    /// Time from the disk's first to its last event, in ns.
     pub duration_ns: u64,
     /// All dispatch gaps of its queues: from the last event that could have let a queue send to the dispatch.
     pub gap: GapStats,
     /// Part of the time of its queues in which they had no work, 0 to 1.
     pub empty_part: f64,
-    /// What stood in the way, the one with the most time first.
+    /// Standstills by what stood in the way, the one with the most time first.
     pub reasons: Vec<ReasonGaps>,
     /// Rates of the model that granted tokens.
     pub implied: Vec<Implied>,
-    /// Bytes sent to it a second.
+    /// Bytes sent to the disk per second.
     pub sent_bytes_per_s: f64,
-    /// Pieces sent to it a second.
+    /// Pieces sent to the disk per second.
     pub sent_per_s: f64,
-    /// Its queues by shard.
+    /// The disk's queues by shard.
     pub queues: Vec<QueueGaps>,
-    /// Who held its requests back.
+    /// What held the disk's requests back.
     pub verdict: Verdict,
     /// All dispatch gaps.
     #[serde(skip)]
@@ -148,7 +148,7 @@ pub struct DiskGaps {
     pub(in crate::trace) gap_means_ns: Vec<f64>,
 }
 
-/// A histogram that can be compared.
+/// A histogram that implements [`PartialEq`].
 #[derive(Clone, Default)]
 pub(in crate::trace) struct GapHistogram(pub(in crate::trace) Box<Histogram>);
 
@@ -164,14 +164,14 @@ impl PartialEq for GapHistogram {
     }
 }
 
-/// What a class's pieces waited for, from being handed over to going out.
+/// The waits of a class's pieces for one reason, from submission to dispatch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassWait {
-    /// Its name.
+    /// The class's name.
     pub class: String,
-    /// What its pieces waited for most.
+    /// What the class waited for most, or `none`.
     pub reason: &'static str,
-    /// Pieces.
+    /// Pieces with this reason.
     pub n: u64,
     /// Mean wait in ns.
     pub mean_ns: f64,
@@ -184,11 +184,11 @@ pub struct ClassWait {
 /// One of the longest standstills.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LongGap {
-    /// When the piece was sent that ended it, in ns after the disk's first event.
+    /// When the piece that ended it was sent, in ns after the disk's first event.
     pub at_ns: u64,
     /// How long the queue had work and sent nothing, in ns.
     pub length_ns: u64,
-    /// What stood in the way for most of it.
+    /// What stood in the way for the longest part.
     pub reason: &'static str,
     /// Class of the piece.
     pub class: String,
@@ -211,13 +211,13 @@ pub struct GapsReport {
     pub schema: u32,
     /// Version of the program.
     pub plimsoll: &'static str,
-    /// Gaps at least so long are counted by reason, in ns.
+    /// Shortest part that counts in [`ReasonGaps::gaps`], in ns.
     pub longer_than_ns: u64,
     /// Disks by number.
     pub disks: Vec<DiskGaps>,
-    /// Waits of classes, by class and the most time first.
+    /// Waits by class and reason, the reason with the most time first.
     pub classes: Vec<ClassWait>,
-    /// The longest standstills.
+    /// The longest standstills, the longest first.
     pub longest: Vec<LongGap>,
     /// What could not be read, matched or followed.
     pub lost: Vec<String>,
@@ -228,12 +228,14 @@ pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
     if trace.origin == Origin::Kernel {
         followed.queues.retain(|_, queue| queue.dispatches > 0);
     }
+
     let mut lost = trace.lost.clone();
     let told = [
         (ordered.late(), "event(s) too far out of their order to be followed"),
         (followed.events_left_out, "event(s) of further queues, which are left out"),
     ];
     lost.extend(told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", format_count(*n))));
+
     let Followed { queues, mut disks, classes, longest, .. } = followed;
     let classes = class_waits(&classes, trace);
     let longest = longest.iter().map(|it| long_gap(it, &disks, trace)).collect();
@@ -264,11 +266,13 @@ fn disk_gaps(
 ) -> DiskGaps {
     let begin_ns = disk.begin_ns.unwrap_or(0);
     let duration_ns = disk.end_ns.saturating_sub(begin_ns);
+    // Work that waits at the end stands still, but ends with no dispatch: its gap does not count as one.
     for (_, queue) in queues {
         if let Some(still) = queue.stands_at_end(disk.end_ns).filter(|still| still.length_ns() > 0) {
             disk.add(&Standstill { gap_ns: 0, ..still }, longer_than_ns);
         }
     }
+
     let whole_ns = duration_ns as f64 * queues.len() as f64;
     let empty_ns: u64 = queues.iter().map(|(_, queue)| queue.empty_of_ns(begin_ns, disk.end_ns)).sum();
     let reason = |(way, sums): (usize, &super::Way)| ReasonGaps {
@@ -278,9 +282,11 @@ fn disk_gaps(
         overdue_part: part(sums.overdue_ns, whole_ns),
         overdue_standstills: part(sums.overdue, sums.standstills as f64),
     };
+
     let mut reasons: Vec<ReasonGaps> =
         disk.ways.iter().enumerate().filter(|(_, sums)| sums.total_ns > 0).map(reason).collect();
     reasons.sort_by(|a, b| b.time_part.total_cmp(&a.time_part));
+
     let queue = |(key, queue): &(&QueueKey, &Queue)| QueueGaps {
         shard: key.1,
         dispatches: queue.dispatches,
@@ -288,8 +294,10 @@ fn disk_gaps(
         gap_mean_ns: queue.gap_mean_ns(),
         gap_max_ns: queue.gap_max_ns,
     };
+
     let per_second = |value: f64| if duration_ns > 0 { value * 1e9 / duration_ns as f64 } else { 0.0 };
     let dispatches: u64 = queues.iter().map(|(_, queue)| queue.dispatches).sum();
+
     let mut report = DiskGaps {
         disk: name,
         duration_ns,
@@ -308,7 +316,7 @@ fn disk_gaps(
     report
 }
 
-/// Who it is: what has most of the time of the disk's queues.
+/// Judges a disk: the limiter is what took most of the time of its queues.
 fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Origin) -> Verdict {
     let top = disk.reasons.first();
     let is_full = levels.verdict().kind == Kind::Saturated;
@@ -332,6 +340,7 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
             None => Limiter::Turn,
         },
     };
+
     let mut remarks = Vec::new();
     if limiter != Limiter::Fairness
         && let Some(class) = waits_for_turn(classes)
@@ -342,6 +351,7 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
             100.0 * class.part
         ));
     }
+
     if let Some(top) = top.filter(|top| limiter == Limiter::Program && top.time_part > WITH_WORK) {
         let grant = if top.reason == WaitReason::Tokens.name() { format!(". {}", grant(disk)) } else { String::new() };
         let percent = 100.0 * top.time_part;
@@ -350,6 +360,7 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
             top.reason
         ));
     }
+
     if let Some(top) = top.filter(|top| limiter == Limiter::Tokens && top.overdue_part > LATE * top.time_part) {
         remarks.push(format!(
             "{:.0} % of the time was after the queue meant to look again: a shard that looked late, or others took the \
@@ -357,6 +368,7 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
             100.0 * top.overdue_part
         ));
     }
+
     let limited = classes.iter().find(|class| class.reason == WaitReason::Limit.name() && class.part > MOST);
     if let Some(class) = limited.filter(|_| limiter != Limiter::Limit) {
         let percent = 100.0 * class.part;
@@ -372,6 +384,7 @@ fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
 fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
     let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
+
     match limiter {
         Limiter::Tokens => {
             format!("tokens: the disk model holds requests back, not the disk: {stood}. {}", grant(disk))
@@ -401,7 +414,7 @@ fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
     }
 }
 
-/// What the model grants, and whether that is a figure of a disk.
+/// Describes the rates that the model grants, and whether they look like a default.
 fn grant(disk: &DiskGaps) -> String {
     let Some(implied) = disk.implied.iter().max_by_key(|implied| implied.pieces) else {
         return "The trace has no costs".to_owned();
@@ -456,7 +469,7 @@ fn long_gap(gap: &(Standstill, Piece, u16), disks: &BTreeMap<u16, Box<Disk>>, tr
 }
 
 impl GapsReport {
-    /// A line for each disk and reason; the reason `gap` is for all dispatch gaps of the disk.
+    /// Returns a CSV line for each disk and reason; the reason `gap` stands for all dispatch gaps of the disk.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = "disk,limiter,reason,n,mean_ns,p50_ns,p99_ns,max_ns,time_part,overdue_part\n".to_owned();
@@ -478,7 +491,7 @@ impl GapsReport {
 }
 
 impl GapStats {
-    /// For people: number, mean, p50, p99, max.
+    /// Returns the figures for people: number, mean, p50, p99, max.
     #[must_use]
     pub fn cells(&self) -> [String; 5] {
         let ns = format_duration_ns;

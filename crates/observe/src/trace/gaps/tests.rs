@@ -69,7 +69,8 @@ fn a_standstill_is_divided_by_what_stood_in_the_way() {
     };
     let at = |time_us: u64, request, kind| event(time_us * 1000, request, kind);
     use EventKind::{Dispatched, Queued, Reaped};
-    // Between the dispatches of 1 and 2 there are 10 to 110 us; 1 is back at 100 us.
+
+    // Events between the dispatches of pieces 1 and 2, at 10 and 110 us; piece 1 is back at 100 us.
     let cases: [(Vec<Event>, [u64; WAYS], u64, u64); 6] = [
         (vec![], [0, 0, 0, 0, 0, 100], 0, 10),
         (vec![blocked(10, WaitReason::Depth, 0)], [0, 0, 0, 90, 0, 10], 0, 10),
@@ -78,6 +79,7 @@ fn a_standstill_is_divided_by_what_stood_in_the_way() {
         (vec![blocked(30, WaitReason::Tokens, 70)], [0, 80, 0, 0, 0, 20], 40, 100),
         (vec![blocked(10, WaitReason::Limit, 200)], [0, 0, 100, 0, 0, 0], 0, 100),
     ];
+
     for (between, parts_us, overdue_us, gap_us) in cases {
         let mut events = vec![at(5, 1, Queued), at(5, 2, Queued), at(10, 1, Dispatched)];
         events.extend(&between);

@@ -1,6 +1,6 @@
 //! The text that `blkparse` prints, in its standard form.
 //!
-//! **Why.** Traces are passed on as this text: in bug reports, in tickets, from machines that one may not enter.
+//! **Why.** Traces travel as this text: in bug reports, in tickets, from machines without access.
 //!
 //! **How.** A line is an event:
 //!
@@ -12,14 +12,14 @@
 //!   8,16   7     2153 0.999402195 630169  U   N [kworker/u482:0] 14
 //! ```
 //!
-//! The name of the process stands between the first `[` and the last `]`; of a completion, its error number stands
-//! there. Empty lines and the summary at the end are passed over; any other line that is no event is counted. So is one
-//! whose name holds a line feed or another control character.
+//! The process's name stands between the first `[` and the last `]`; a completion has its error number there. Empty
+//! lines and the summary at the end are skipped. Other lines that are no events are counted, also events whose name
+//! holds a line feed or another control character.
 //!
-//! **Limits.** Formats of one's own (`blkparse -f`) are not read. Time stamps count from the beginning of the trace, so
-//! such a trace has no clock in common with another. Lines of at most 64 KiB.
+//! **Limits.** Custom formats (`blkparse -f`) are not read. Time stamps count from the beginning of the trace, so the
+//! trace shares no clock with another. Lines of at most 64 KiB.
 //!
-//! **Example.** See [the room](super).
+//! **Example.** See [the module above](super).
 
 use std::io::{self, BufRead, Read};
 
@@ -29,7 +29,7 @@ use super::{Action, BlockEvent, op_of};
 use crate::trace::TraceError;
 use crate::trace::span::{Item, Trace};
 
-/// Longest line that is read, in bytes.
+/// Longest line that is read as one, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
 /// Hands the spans of a trace that `blkparse` printed to `visit`.
@@ -40,6 +40,7 @@ pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
     let mut intake = Intake::new(visit);
     let mut line = Vec::new();
     let (mut unread, mut is_summary) = (0_u64, false);
+
     while next_line(input, &mut line)? {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim();
@@ -51,6 +52,7 @@ pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
             unread += u64::from(!is_summary && !text.starts_with("Input file "));
         }
     }
+
     if intake.events() == 0 {
         let expected =
             "this is no trace of blkparse: no line is an event, such as `8,0 1 5 0.000105 123 D R 2048 + 8 [name]`";
@@ -59,15 +61,16 @@ pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Re
     if unread > 0 {
         intake.lost.push(sentence(unread, "lines are no events as blkparse prints them"));
     }
+
     Ok(intake.finish(false))
 }
 
-/// Whether all that follows is the summary: `CPU0 (sda):`, `Total (sda):`.
+/// Returns whether the summary follows this line: `CPU0 (sda):`, `Total (sda):`.
 fn is_heading(line: &str) -> bool {
     (line.starts_with("CPU") || line.starts_with("Total (")) && line.ends_with(':')
 }
 
-/// The next line, or the next part of one that is too long; `false` at the end.
+/// Reads the next line, or the next part of one that is too long. Returns `false` at the end.
 fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     Ok(input.take(LINE_BYTES_MAX).read_until(b'\n', line)? > 0)
@@ -81,11 +84,13 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
     let sequence = words.next()?.parse().ok()?;
     let time_ns = seconds_to_ns(words.next()?)?;
     let _pid: u32 = words.next()?.parse().ok()?;
+
     let letters = words.next()?;
     let is_event = letters.len() <= 2 && letters.bytes().all(|letter| letter.is_ascii_alphabetic());
     if !is_event {
         return None;
     }
+
     let rwbs = words.next().unwrap_or("N");
     let [first, second, third] = std::array::from_fn(|_| words.next().unwrap_or(""));
     let sector = first.parse().unwrap_or(0);
@@ -96,6 +101,7 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
     if has_name && !is_whole_name(line, bracket) {
         return None;
     }
+
     let is_flush = rwbs.starts_with('F');
     Some(BlockEvent {
         time_ns,
@@ -111,12 +117,12 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
     })
 }
 
-/// Whether the name, if there is one, ends on its line and has no control characters.
+/// Returns whether the name, if there is one, ends on its line and has no control characters.
 fn is_whole_name(line: &str, name: Option<&str>) -> bool {
     name.map_or(!line.contains('['), |name| !name.contains(char::is_control))
 }
 
-/// The action of these letters; `X` is followed by `/ SECTOR`.
+/// Returns the action of these letters; `X` is followed by `/ SECTOR`.
 fn action_of(letters: &str, slash: Option<&str>, at_sector: Option<&str>) -> Action {
     match letters {
         "Q" => Action::Queue,
@@ -133,13 +139,13 @@ fn action_of(letters: &str, slash: Option<&str>, at_sector: Option<&str>) -> Act
     }
 }
 
-/// Kernels give 16 bits of a negative number.
+/// Returns the error number, of which kernels print 16 bits of a negative number.
 fn error_of(text: &str) -> i32 {
     let number: i32 = text.parse().unwrap_or(0);
     i32::from(number as i16).abs()
 }
 
-/// `0.999400390`, exactly.
+/// Converts a time such as `0.999400390` exactly.
 fn seconds_to_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let is_number = !fraction.is_empty() && fraction.len() <= 9 && fraction.bytes().all(|it| it.is_ascii_digit());

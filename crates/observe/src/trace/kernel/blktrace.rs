@@ -1,25 +1,25 @@
-//! The binary stream of `blktrace`, which the kernel writes through tracefs too.
+//! The binary stream of `blktrace`, which the kernel also writes through tracefs.
 //!
-//! **Why.** It is what the kernel makes, without loss of figures on the way; `blkparse` is not needed to read it.
+//! **Why.** This is the kernel's own form, without loss of figures; reading it does not need `blkparse`.
 //!
-//! **How.** A record is a head of 48 bytes, and further bytes whose number stands at its end. All numbers are those of
-//! the machine that recorded (the first bytes tell the byte order); those of further bytes are big-endian.
+//! **How.** A record is a head of 48 bytes and further bytes, whose number ends the head. Numbers have the byte order
+//! of the machine that recorded, which the first bytes show; those in the further bytes are big-endian.
 //!
 //! ```text
 //! 4 magic 0x65617400 | version 7   4 sequence   8 time, ns   8 sector   4 bytes   4 action | categories << 16
 //! 4 process   4 device: major << 20 | minor   4 CPU   2 error   2 length of what follows
 //! ```
 //!
-//! A file is of one CPU (`sda.blktrace.0`), or all CPUs are one stream (`blktrace -o -`, [`super::record`]). Files of
-//! one trace (`cpu_files`) are read together, always where time is behind.
-//! Notes among the records tell names of processes, the time of day, and messages. The messages of
-//! [`super::record`]: `plimsoll clock NAME`, `plimsoll disk MAJOR,MINOR NAME`, `plimsoll lost N`.
+//! A file holds one CPU (`sda.blktrace.0`), or one stream holds all CPUs (`blktrace -o -`, [`super::record`]). The
+//! files of one trace (`cpu_files`) are read together, always the one whose time is behind. Notes among the records
+//! give names of processes, the time of day, and messages. The messages of [`super::record`] are `plimsoll clock NAME`,
+//! `plimsoll disk MAJOR,MINOR NAME` and `plimsoll lost N`.
 //!
-//! After damage, reading goes on at the next magic number; a record whose length does not lead to one is read
-//! without what follows it.
+//! After damage, reading continues at the next magic number. If a record's length does not lead to a magic number, its
+//! further bytes are not read.
 //!
-//! **Limits.** Version 7, the one that kernels up to 6.18 write; damaged figures inside of a record are not noticed
-//! (there is no checksum). Names of 65,536 processes at a time.
+//! **Limits.** Version 7, which kernels up to 6.18 write. Damaged figures inside a record go unnoticed, because there
+//! is no checksum. Names of 65,536 processes at a time.
 //!
 //! **Example.** [`Head::to_bytes`] writes what [`read_blktrace`] reads; see its test in this file.
 
@@ -41,7 +41,7 @@ pub const HEAD_BYTES: usize = 48;
 /// Magic number and version; constants here are those of `linux/blktrace_api.h`.
 const MAGIC: u32 = 0x6561_7407;
 const VERSION: u32 = 7;
-/// Most that a record has, with the magic number of the next one.
+/// Longest record, with the magic number of the next one.
 const RECORD_BYTES_MAX: usize = HEAD_BYTES + 0xffff + 4;
 const READ_BYTES: usize = 1 << 18;
 const PROCESSES_MAX: usize = 1 << 16;
@@ -51,14 +51,14 @@ const IS_FLUSH: u32 = 1 << 18;
 const IS_COMMAND: u32 = 1 << 25;
 const IS_NOTE: u32 = 1 << 26;
 const IS_DISCARD: u32 = 1 << 29;
-/// Eight bytes of a control group come first in what follows.
+/// The further bytes begin with eight bytes of a control group.
 const HAS_GROUP: u32 = 1 << 8;
 
-/// A note: name of a process.
+/// A note with the name of a process.
 pub(super) const NOTE_PROCESS: u32 = IS_NOTE;
-/// A note: time of day.
+/// A note with the time of day.
 pub(super) const NOTE_TIME: u32 = IS_NOTE | 1;
-/// A note: message.
+/// A note with a message.
 pub(super) const NOTE_MESSAGE: u32 = IS_NOTE | 2;
 
 /// Byte order of a stream.
@@ -70,39 +70,40 @@ pub enum Order {
     Big,
 }
 
-/// The head of a record, as the kernel has it.
+/// The head of a record, in the kernel's form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Number of the record on its CPU for its device, from 1; tracefs gives 0.
+    /// The number of the record on its CPU for its device, from 1; 0 through tracefs.
     pub sequence: u32,
-    /// When, on the clock of the trace.
+    /// Time of the event in ns, on the clock of the trace.
     pub time_ns: u64,
     /// First sector of 512 bytes.
     pub sector: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// What happened, and categories in the upper 16 bits.
+    /// The kind of event, and categories in the upper 16 bits.
     pub action: u32,
-    /// Number of the thread.
+    /// The number of the thread.
     pub process: u32,
     /// Major number << 20 | minor number.
     pub device: u32,
-    /// Number of the CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// Error of a completion.
+    /// The error of a completion.
     pub error: u16,
-    /// How many bytes follow.
+    /// Bytes that follow the head.
     pub more_bytes: u16,
 }
 
 impl Head {
-    /// The head as it stands in a stream.
+    /// Returns the head's bytes in a stream.
     #[must_use]
     pub fn to_bytes(&self, order: Order) -> [u8; HEAD_BYTES] {
         let words = [MAGIC, self.sequence];
         let longs = [self.time_ns, self.sector];
         let tail = [self.bytes, self.action, self.process, self.device, self.cpu];
         let shorts = [self.error, self.more_bytes];
+
         let mut bytes = Vec::with_capacity(HEAD_BYTES);
         match order {
             Order::Little => {
@@ -118,12 +119,13 @@ impl Head {
                 shorts.iter().for_each(|short| bytes.extend(short.to_be_bytes()));
             }
         }
+
         let mut head = [0; HEAD_BYTES];
         head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
         head
     }
 
-    /// The head at the beginning of `bytes`; `None` where there is none, or of another version or byte order.
+    /// Reads the head at the beginning of `bytes`; `None` if there is none, or of another version or byte order.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], order: Order) -> Option<Head> {
         let word = |at: usize| {
@@ -136,6 +138,7 @@ impl Head {
             let bytes: [u8; 2] = bytes.get(at..at + 2)?.try_into().ok()?;
             Some(if order == Order::Little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
         };
+
         word(0).filter(|magic| *magic == MAGIC)?;
         Some(Head {
             sequence: word(4)?,
@@ -152,7 +155,7 @@ impl Head {
     }
 }
 
-/// The files of one trace, one for each CPU: all `NAME.blktrace.N` where `path` is one of them, else `path`.
+/// Returns the files of one trace, one for each CPU: all `NAME.blktrace.N` if `path` is one of them, otherwise `path`.
 #[must_use]
 pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -175,18 +178,18 @@ pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Hands the spans of a trace in `blktrace` binary to `visit`: of one CPU, or of all in one stream.
+/// Hands the spans of a trace in `blktrace` binary to `visit`, from one CPU or from all in one stream.
 ///
 /// # Errors
-/// Reading fails, or it is of another version, or no such stream at all.
+/// Reading fails, or the stream is of another version, or is no such stream.
 pub fn read_blktrace(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     read_streams(vec![Stream::new(Box::new(input))], visit)
 }
 
-/// As [`read_blktrace`], from the files of all CPUs.
+/// Does as [`read_blktrace`] does, with the files of all CPUs.
 ///
 /// # Errors
-/// As [`read_blktrace`], or a file cannot be opened.
+/// The errors of [`read_blktrace`], and a file cannot be opened.
 pub(crate) fn read_blktrace_files(paths: &[PathBuf], visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let open = |path: &PathBuf| {
         let file = File::open(path).map_err(TraceError::Open)?;
@@ -198,9 +201,11 @@ pub(crate) fn read_blktrace_files(paths: &[PathBuf], visit: &mut dyn FnMut(Item)
 fn read_streams(mut streams: Vec<Stream>, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let (intake, processes) = (Intake::new(visit), HashMap::new());
     let mut reader = Records { intake, processes, order: Order::Little, is_monotonic: true };
+
     for stream in &mut streams {
         stream.next()?;
     }
+
     if let Some(version) = streams.iter().find_map(|stream| stream.other_version) {
         return Err(TraceError::Format(format!(
             "blktrace binary of version {version}, and version {VERSION} is read: print it with \
@@ -210,10 +215,12 @@ fn read_streams(mut streams: Vec<Stream>, visit: &mut dyn FnMut(Item)) -> Result
     if streams.iter().all(|stream| stream.head.is_none()) {
         return Err(TraceError::Format("no record of blktrace binary is whole: expected 48 bytes or more".to_owned()));
     }
+
     let behind = |streams: &[Stream]| {
         let times = streams.iter().enumerate().filter_map(|(at, stream)| Some((stream.head?.time_ns, at)));
         times.min().map(|(_, at)| at)
     };
+
     while let Some(stream) = behind(&streams).and_then(|at| streams.get_mut(at)) {
         reader.order = stream.order.unwrap_or(Order::Little);
         if let Some(head) = stream.head {
@@ -221,13 +228,14 @@ fn read_streams(mut streams: Vec<Stream>, visit: &mut dyn FnMut(Item)) -> Result
         }
         stream.next()?;
     }
+
     for stream in &streams {
         reader.intake.lost.extend(stream.lost());
     }
     Ok(reader.intake.finish(reader.is_monotonic))
 }
 
-/// Makes events of records.
+/// Turns records into events.
 struct Records<'v> {
     intake: Intake<'v>,
     /// Numbers of names by numbers of processes.
@@ -243,6 +251,7 @@ impl Records<'_> {
             self.note(head, more);
             return;
         }
+
         let action = action_of(head.action & 0xff, more);
         let sectors = u64::from(head.bytes).div_ceil(SECTOR_BYTES);
         let [is_write, is_flush, is_discard, is_command] =
@@ -260,6 +269,7 @@ impl Records<'_> {
             sequence: head.sequence,
             error: if action == Action::Complete { i32::from(head.error as i16).abs() } else { 0 },
         };
+
         self.intake.event(event);
     }
 
@@ -295,7 +305,7 @@ impl Records<'_> {
         }
     }
 
-    /// What [`super::record`] has to say.
+    /// Takes a message of [`super::record`].
     fn message(&mut self, text: &str) {
         let mut words = text.split(' ');
         match (words.next(), words.next(), words.next()) {
@@ -327,12 +337,12 @@ fn action_of(number: u32, more: &[u8]) -> Action {
         12 => Action::Insert,
         13 => more.first_chunk().map_or(Action::Other, |sector| Action::Split(u64::from_be_bytes(*sector))),
         15 => Action::Remap,
-        // S, P, U, UT, B and what later kernels have.
+        // S, P, U, UT, B, and kinds of later kernels.
         _ => Action::Other,
     }
 }
 
-/// Records of one file.
+/// The records of one file.
 struct Stream<'a> {
     input: Box<dyn Read + 'a>,
     held: Vec<u8>,
@@ -342,7 +352,7 @@ struct Stream<'a> {
     other_version: Option<u8>,
     /// The record at `at`.
     head: Option<Head>,
-    /// Length of that record, with what follows its head as far as it is whole.
+    /// Length of that record: with its further bytes if they are intact, otherwise of its head alone.
     length: usize,
     lost_bytes: u64,
     lost_places: u64,
@@ -366,12 +376,12 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// What follows the head of the record.
+    /// Returns the further bytes of the record.
     fn more(&self) -> &[u8] {
         self.held.get(self.at + HEAD_BYTES..self.at + self.length).unwrap_or(&[])
     }
 
-    /// To the next record; `head` is `None` at the end.
+    /// Moves to the next record; `head` is `None` at the end.
     fn next(&mut self) -> io::Result<()> {
         self.at += self.length;
         self.length = 0;
@@ -390,7 +400,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Whether there is a whole record here.
+    /// Reads the record here. Returns whether there is one.
     fn head_at(&mut self, order: Order) -> bool {
         let rest = self.held.get(self.at..).unwrap_or(&[]);
         let Some(head) = Head::from_bytes(rest, order) else {
@@ -399,11 +409,11 @@ impl<'a> Stream<'a> {
         };
         let whole = HEAD_BYTES + usize::from(head.more_bytes);
         let leads_on = rest.get(whole..).is_some_and(|next| next.is_empty() || is_magic(next, order));
-        // Another record inside of it: the length is damaged.
+        // Another record inside these bytes shows that the length is damaged.
         let inside = rest.get(HEAD_BYTES..whole.min(rest.len())).unwrap_or(&[]);
         let is_intact = find_magic(inside, order).is_none();
         if is_intact && rest.len() < whole {
-            // Cut.
+            // The file was cut.
             return false;
         }
         self.head = Some(head);
@@ -420,11 +430,11 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Past what is no record.
+    /// Skips bytes that are no record.
     fn skip(&mut self, order: Order) {
         let rest = self.held.get(self.at..).unwrap_or(&[]);
         let next = rest.get(1..).and_then(|rest| find_magic(rest, order)).map(|at| at + 1);
-        // A magic number may begin in the last bytes that are there.
+        // A magic number may begin in the last bytes held.
         let end = if self.ended { rest.len() } else { rest.len().saturating_sub(3).max(1) };
         let bytes = next.unwrap_or(end);
         self.at += bytes;
@@ -432,7 +442,7 @@ impl<'a> Stream<'a> {
         self.lost_places += u64::from(!std::mem::replace(&mut self.is_lost_here, true));
     }
 
-    /// Holds a whole record, or all there is.
+    /// Reads until a whole record is held, or the rest of the file.
     fn fill(&mut self) -> io::Result<()> {
         if self.ended || self.held.len() - self.at >= RECORD_BYTES_MAX {
             return Ok(());
@@ -458,7 +468,7 @@ impl<'a> Stream<'a> {
 fn order_of(bytes: &[u8]) -> Order {
     let is_little = bytes.first_chunk().is_some_and(|magic| u32::from_le_bytes(*magic) & !0xff == MAGIC & !0xff);
     let is_big = bytes.first_chunk().is_some_and(|magic| u32::from_be_bytes(*magic) & !0xff == MAGIC & !0xff);
-    // A damaged beginning: the first whole magic number decides.
+    // The beginning is damaged: the first whole magic number decides.
     let first = |order| find_magic(bytes, order).unwrap_or(usize::MAX);
     match (is_little, is_big) {
         (true, _) => Order::Little,

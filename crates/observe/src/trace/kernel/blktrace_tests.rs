@@ -12,7 +12,7 @@ fn push(stream: &mut Vec<u8>, order: Order, head: Head, more: &[u8]) {
     stream.extend(more);
 }
 
-/// A write that is split in two, the second part failing, with notes.
+/// Returns a write that is split in two, the second part failing, with notes.
 fn stream(order: Order) -> Vec<u8> {
     let mut stream = Vec::new();
     let put = |stream: &mut Vec<u8>, head, more: &[u8]| push(stream, order, head, more);
@@ -21,7 +21,7 @@ fn stream(order: Order) -> Vec<u8> {
     put(&mut stream, head(60, NOTE_PROCESS, 0), b"fio\0\0");
     put(&mut stream, head(60, NOTE_MESSAGE, 0), b"plimsoll disk 254,16 vdb");
     put(&mut stream, Head { bytes: 8192, ..head(100, IS_WRITE | 1, 8) }, &[]);
-    // With the eight bytes of a control group.
+    // The further bytes begin with the eight bytes of a control group.
     put(&mut stream, head(110, IS_WRITE | HAS_GROUP | 13, 8), &[[9; 8], 16_u64.to_be_bytes()].concat());
     put(&mut stream, head(120, IS_WRITE | 7, 8), &[]);
     put(&mut stream, head(130, IS_WRITE | 7, 16), &[]);
@@ -114,6 +114,7 @@ fn files_of_all_cpus_are_one_trace() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
     let (mut one, mut two) = (Vec::new(), Vec::new());
+
     push(&mut one, Order::Little, head(100, 7, 8), &[]);
     push(&mut one, Order::Little, head(300, 7, 16), &[]);
     push(&mut two, Order::Little, head(200, 8, 8), &[]);
@@ -121,8 +122,10 @@ fn files_of_all_cpus_are_one_trace() {
     fs::write(file("vda.blktrace.0"), one).unwrap();
     fs::write(file("vda.blktrace.10"), two).unwrap();
     fs::write(file("vdb.blktrace.0"), "another").unwrap();
+
     let files = cpu_files(&file("vda.blktrace.10"));
     assert_eq!(files, [file("vda.blktrace.0"), file("vda.blktrace.10")]);
+
     let mut ends = Vec::new();
     read_blktrace_files(&files, &mut |item| {
         if let Item::Span(span) = item {

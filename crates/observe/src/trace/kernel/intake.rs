@@ -1,16 +1,15 @@
-//! What both readers share: names as numbers, events in order of time, and the sum of what was lost.
+//! The part that both readers share: names as numbers, events in order of time, and a list of losses.
 //!
-//! **Why.** Files hold the events of one CPU after another, and the text of `blkparse` may be put together from
-//! excerpts. Matching needs one order.
+//! **Why.** Files hold the events of one CPU after another, and the text of `blkparse` may consist of excerpts.
+//! Matching needs one order.
 //!
-//! **How.** Events gather until there are two windows of them; they are sorted by time (events of equal time stay in
-//! the order of the file), and the first window goes on. The sort finds runs that are in order already, which is what
-//! files consist of.
+//! **How.** The intake gathers two windows of events, sorts them by time (events of equal time stay in the order of the
+//! file), and hands the first window on. The sort is fast because files consist of sorted runs.
 //!
-//! **Limits.** [`WINDOW_EVENTS`] events of reordering. 65,535 process names and devices; all further ones share the
-//! last.
+//! **Limits.** Events are reordered within [`WINDOW_EVENTS`]. 65,535 process names and as many devices; all further
+//! ones share one number.
 //!
-//! **Example.** Of two CPUs, 1 us and 3 us, then 2 us: what goes on is 1, 2, 3.
+//! **Example.** One CPU has 1 us and 3 us, another 2 us: the intake hands on 1, 2, 3.
 
 use std::collections::HashMap;
 
@@ -20,7 +19,7 @@ use super::matching::{Matcher, sentence};
 use super::{BlockEvent, WINDOW_EVENTS};
 use crate::trace::span::{Item, Origin, Trace};
 
-/// A time stamp further than this from those around it is none: a day, in ns.
+/// Largest plausible distance of a time stamp from those around it: a day, in ns.
 const AWAY_NS: u64 = 86_400_000_000_000;
 
 /// Takes events in the order of a file.
@@ -28,20 +27,20 @@ pub(super) struct Intake<'v> {
     matcher: Matcher<'v>,
     window: Vec<BlockEvent>,
     window_events: usize,
-    /// Time of the last event that went on.
+    /// Time of the last event handed on.
     gone_ns: u64,
     events: u64,
     late: u64,
     away: u64,
-    /// Last sequence number of a device on a CPU.
+    /// Last sequence number of each device on each CPU.
     sequences: HashMap<(u16, u16), u32>,
     missing: u64,
     classes: HashMap<Box<str>, u16>,
     disks: HashMap<u32, u16>,
     names: Names,
-    /// Unix time at time stamp 0, where the file says it.
+    /// Unix time at time stamp 0, if the file has it.
     pub(super) unix_at_zero_ns: Option<u64>,
-    /// Sentences of the reader.
+    /// Losses that the reader found, one sentence each.
     pub(super) lost: Vec<String>,
 }
 
@@ -65,7 +64,7 @@ impl<'v> Intake<'v> {
         }
     }
 
-    /// Number of a process's name.
+    /// Returns the number of a process's name.
     pub(super) fn class(&mut self, name: &str) -> u16 {
         if let Some(number) = self.classes.get(name) {
             return *number;
@@ -78,9 +77,9 @@ impl<'v> Intake<'v> {
         number
     }
 
-    /// Number of a device.
+    /// Returns the number of a device.
     pub(super) fn disk(&mut self, major: u32, minor: u32) -> u16 {
-        // As the kernel packs it: 12 and 20 bits.
+        // The kernel packs a device number into 12 and 20 bits.
         let device = (major & 0xfff) << 20 | minor & 0xf_ffff;
         if let Some(number) = self.disks.get(&device) {
             return *number;
@@ -93,7 +92,7 @@ impl<'v> Intake<'v> {
         number
     }
 
-    /// The device has this name.
+    /// Sets the name of a device.
     pub(super) fn disk_is_called(&mut self, major: u32, minor: u32, name: &str) {
         let number = self.disk(major, minor);
         self.names.disks.insert(number, name.to_owned());
@@ -130,16 +129,17 @@ impl<'v> Intake<'v> {
         }
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// The end of the file.
+    /// Ends the file and returns its summary.
     pub(super) fn finish(mut self, is_monotonic: bool) -> Trace {
         self.sort();
         self.hand_on(usize::MAX);
         let spans = self.matcher.end();
+
         let mut lost = self.lost;
         let counts = [
             (self.late, "events came too late to be put in their place: their time stamps go back too far"),
@@ -148,6 +148,7 @@ impl<'v> Intake<'v> {
         ];
         lost.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)));
         lost.extend(self.matcher.sentences());
+
         Trace {
             origin: Origin::Kernel,
             names: self.names,
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Sectors in the order in which their spans came, and what was lost.
+    /// Returns the sectors in the order of their spans, and the losses.
     fn order(window_events: usize, times_ns: &[u64]) -> (Vec<u64>, Vec<String>) {
         let mut spans = Vec::new();
         let mut visit = |item| {

@@ -1,22 +1,22 @@
-//! Brings the events of one request together.
+//! Joins the events of one request.
 //!
-//! **Why.** The kernel's events carry no number of a request: only the device, the sector and the length tell which
-//! belong together, and all of these change on the way.
+//! **Why.** The kernel's events carry no request number. Only device, sector and length show which belong together, and
+//! all of these change on the way.
 //!
-//! **How.** Requests under way are kept by device and first sector. What happens to them moves, grows, cuts or ends
-//! them; the one that has waited longest is meant where several begin at one sector. What has an end and no beginning,
-//! or the other way round, is counted.
+//! **How.** Requests in flight are kept by device and first sector. Events move, grow, cut or end them; if several
+//! begin at one sector, an event is that of the oldest. Ends without a beginning, and beginnings without an end, are
+//! counted.
 //!
-//! * Merged bios and requests end with the request that took them; it counts them. A merge into a request whose
-//!   beginning is not in the trace is counted when that request goes out over the merged sectors.
-//! * A partial completion leaves the rest under way; the span ends with the last part.
-//! * Several requests to one sector may be at the device at the same time. Completions are given to the oldest; which
-//!   was which changes no sum. A request that was sent more than 30 s before ([`GIVEN_UP_NS`]) is not waited for any
-//!   longer when the sector is used again: the kernel itself gives up by then.
-//! * One flush of the device serves all flushes that wait; the first has the span, and counts the others.
-//! * A device that never has requests (device mapper, md) completes what was queued.
+//! * Merged bios and requests end with the request that took them, which counts them. If the beginning of that request
+//!   is not in the trace, it counts them when it goes out over the merged sectors.
+//! * After a partial completion the rest stays in flight; the span ends with the last part.
+//! * Several requests to one sector may be in the device at once. Completions go to the oldest; the order among them
+//!   changes no sum. If a sector is used again, a request sent more than 30 s before ([`GIVEN_UP_NS`]) is not waited
+//!   for any longer: the kernel itself gives up by then.
+//! * One flush of the device serves all waiting flushes; the first has the span, and counts the others.
+//! * A device that never has requests (device mapper, md) completes queued bios.
 //!
-//! **Limits.** [`OPEN_MAX`] requests; beyond that those sent more than 30 s ago end as they are, or all.
+//! **Limits.** [`OPEN_MAX`] requests; beyond that those sent more than 30 s ago end as they are, or else all.
 //!
 //! **Example.** `Q 0 + 8`, `G`, `Q 8 + 8`, `M 8 + 8`, `D 0 + 16`, `C 0 + 16`: one span of 16 sectors, one merged.
 
@@ -29,32 +29,32 @@ use plimsoll_figures::units::format_count;
 use super::{Action, BlockEvent, OPEN_MAX, SECTOR_BYTES};
 use crate::trace::span::{Item, Span};
 
-/// After this time the kernel's drivers give a request up: the default time-out of SCSI and NVMe.
+/// Time after which the kernel's drivers give a request up: the default time-out of SCSI and NVMe.
 const GIVEN_UP_NS: u64 = 30_000_000_000;
 
-/// Requests at one sector that are looked at.
+/// Most requests at one sector that are examined.
 const LOOK_MAX: usize = 64;
 
-/// Requests below a sector that are looked at for one that ends there.
+/// Most requests below a sector that are examined for one that ends there.
 const LOOK_BACK_MAX: usize = 16;
 
-/// Where flushes stand: they have no sector.
+/// The sector of flushes, which have none.
 const FLUSH_SECTOR: u64 = u64::MAX;
 
-/// Device, first sector, running number.
+/// Device, first sector, and a running number.
 type Key = (u16, u64, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// Handed over.
+    /// Handed to the block layer.
     Bio,
-    /// Has a request structure: may go out.
+    /// Has a request structure and may go out.
     Request,
-    /// At the device.
+    /// In the device.
     Out,
 }
 
-/// Which event says since when it waits; a later one is nearer to the truth.
+/// The event that gives the begin of the wait; later variants are more exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Since {
     Unknown,
@@ -69,9 +69,9 @@ struct Open {
     since: Since,
     begin_ns: u64,
     out_ns: u64,
-    /// What is still to be done, from the sector of the key.
+    /// Sectors still to be done, from the sector of the key.
     sectors: u64,
-    /// What was done of it before, by partial completions.
+    /// Sectors done before, by partial completions.
     done_sectors: u64,
     op: Op,
     class: u16,
@@ -97,7 +97,7 @@ struct Counts {
     requeued_nothing: u64,
 }
 
-/// Takes events in order of time.
+/// Matches events, which come in order of time.
 pub(super) struct Matcher<'v> {
     visit: &'v mut dyn FnMut(Item),
     open: BTreeMap<Key, Open>,
@@ -129,6 +129,7 @@ impl<'v> Matcher<'v> {
         if event.action == Action::Other {
             return;
         }
+
         let Some(op) = event.op else {
             self.counts.no_length += 1;
             return;
@@ -148,7 +149,7 @@ impl<'v> Matcher<'v> {
         }
     }
 
-    /// The oldest that begins at the event's sector and is in one of these states; one of the same length first.
+    /// Finds the oldest request in one of these states at the event's sector, preferably one of the same length.
     fn find(&self, event: &BlockEvent, op: Op, states: RangeInclusive<State>) -> Option<Key> {
         let here = (event.disk, event.sector, 0)..=(event.disk, event.sector, u64::MAX);
         let mut found = None;
@@ -172,6 +173,7 @@ impl<'v> Matcher<'v> {
         if self.open.len() >= self.open_max {
             self.make_room(event.time_ns);
         }
+
         self.number += 1;
         let open = Open {
             state,
@@ -188,12 +190,13 @@ impl<'v> Matcher<'v> {
             piece: 0,
             is_split: false,
         };
+
         let key = (event.disk, event.sector, self.number);
         self.open.insert(key, open);
         key
     }
 
-    /// A bio: remapped to here, or queued. A Q that follows its A is the same bio.
+    /// Begins a bio that is remapped to here, or queued. A Q after its A is the same bio.
     fn begin(&mut self, event: &BlockEvent, op: Op, since: Since) {
         if let Some(key) = self.find_exact(event, op, State::Bio..=State::Bio)
             && let Some(open) = self.open.get_mut(&key)
@@ -205,8 +208,8 @@ impl<'v> Matcher<'v> {
         self.insert(event, op, State::Bio, since);
     }
 
-    /// The bio is cut: its second part begins at `at_sector`. The event is at the first part, or, from older kernels,
-    /// is the whole.
+    /// Cuts a bio whose second part begins at `at_sector`. The event covers the first part or, from older kernels, the
+    /// whole.
     fn split(&mut self, event: &BlockEvent, op: Op, at_sector: u64) {
         let Some(key) = self.find(event, op, State::Bio..=State::Bio) else { return };
         let Some(open) = self.open.get(&key).copied() else { return };
@@ -221,7 +224,7 @@ impl<'v> Matcher<'v> {
         self.open.insert(key, Open { sectors: first_sectors, is_split: true, ..open });
     }
 
-    /// It has a request structure (G), or is in the I/O scheduler (I).
+    /// Moves a bio on: it has a request structure (G), or is in the I/O scheduler (I).
     fn enter(&mut self, event: &BlockEvent, op: Op) {
         self.drivers.insert(event.disk);
         let is_get = event.action == Action::GetRequest;
@@ -236,16 +239,17 @@ impl<'v> Matcher<'v> {
         };
         if let Some(open) = self.open.get_mut(&key) {
             open.state = State::Request;
-            // A remapping does not say for whom.
+            // A remapping does not name the process.
             open.class = if open.since == Since::Remap { event.class } else { open.class };
         }
     }
 
-    /// A bio or a request becomes part of a request that ends where it begins (M), or begins where it ends (F).
+    /// Merges a bio or a request into a request that ends where it begins (M), or begins where it ends (F).
     fn merge(&mut self, event: &BlockEvent, op: Op) {
         self.drivers.insert(event.disk);
         let merged = self.find_exact(event, op, State::Bio..=State::Request).and_then(|key| self.open.remove(&key));
         let count = merged.map_or(0, |open| open.merged).saturating_add(1);
+
         let target = match event.action {
             Action::FrontMerge => {
                 let behind = BlockEvent { sector: event.sector.saturating_add(event.sectors), ..*event };
@@ -260,6 +264,7 @@ impl<'v> Matcher<'v> {
                 near.find(|(key, open)| ends_here(key, open)).map(|(key, _)| *key)
             }
         };
+
         let Some((key, mut open)) = target.and_then(|key| Some((key, self.open.remove(&key)?))) else {
             self.stray(event);
             return;
@@ -278,7 +283,7 @@ impl<'v> Matcher<'v> {
         self.strays.insert((event.disk, event.sector, self.number));
     }
 
-    /// Merged bios in these sectors whose request had not been seen.
+    /// Removes the merges in these sectors whose request had not been seen, and returns their number.
     fn strays_in(&mut self, event: &BlockEvent) -> u16 {
         if self.strays.is_empty() {
             return 0;
@@ -292,7 +297,7 @@ impl<'v> Matcher<'v> {
         u16::try_from(inside.len()).unwrap_or(u16::MAX)
     }
 
-    /// To the driver.
+    /// Sends a request to the driver.
     fn issue(&mut self, event: &BlockEvent, op: Op) {
         self.drivers.insert(event.disk);
         let found = self.find(event, op, State::Bio..=State::Request);
@@ -301,13 +306,13 @@ impl<'v> Matcher<'v> {
         if let Some(open) = self.open.get_mut(&key) {
             open.state = State::Out;
             open.out_ns = event.time_ns;
-            // The kernel knows better than what was seen of merges.
+            // The event's length is more reliable than the merges seen.
             open.sectors = event.sectors;
             open.merged = open.merged.saturating_add(merged);
         }
     }
 
-    /// Takes all other flushes that wait, and says how many there were.
+    /// Removes all other waiting flushes and returns their number.
     fn other_flushes(&mut self, first: Key) -> u16 {
         let here = (first.0, FLUSH_SECTOR, 0)..=(first.0, FLUSH_SECTOR, u64::MAX);
         let waiting = |(key, open): &(&Key, &Open)| **key != first && open.state <= State::Request;
@@ -318,7 +323,7 @@ impl<'v> Matcher<'v> {
         u16::try_from(others.len()).unwrap_or(u16::MAX)
     }
 
-    /// Back from the driver, not done.
+    /// Takes a request back from the driver, unfinished.
     fn requeue(&mut self, event: &BlockEvent, op: Op) {
         match self.find(event, op, State::Out..=State::Out).and_then(|key| self.open.get_mut(&key)) {
             Some(open) => open.state = State::Request,
@@ -342,14 +347,14 @@ impl<'v> Matcher<'v> {
         self.hand_over(key, &open, Some(event));
     }
 
-    /// As [`Matcher::find`], past requests that the kernel must have given up.
+    /// Finds a request as [`Matcher::find`] does, but skips requests that the kernel must have given up.
     fn find_current(&mut self, event: &BlockEvent, op: Op, states: RangeInclusive<State>) -> Option<Key> {
         let mut given_up: Option<(Key, Open)> = None;
         loop {
             let found = self.find(event, op, states.clone());
             let open = found.and_then(|key| self.open.get(&key)).copied();
             match (found, open, given_up) {
-                // Nothing younger: so it was that one after all.
+                // There is no younger one, so the event is that of the old request.
                 (None, _, Some((key, open))) => {
                     self.open.insert(key, open);
                     return Some(key);
@@ -391,6 +396,7 @@ impl<'v> Matcher<'v> {
         let is_out = open.state == State::Out;
         self.counts.since_get += u64::from(open.since == Since::GetRequest);
         self.counts.since_unknown += u64::from(open.since == Since::Unknown);
+
         let first_sector = if open.op == Op::Flush { 0 } else { key.1.saturating_sub(open.done_sectors) };
         let sectors = open.sectors.saturating_add(open.done_sectors);
         self.spans += 1;
@@ -420,7 +426,7 @@ impl<'v> Matcher<'v> {
         }));
     }
 
-    /// Hands over what is still under way; the number of all spans.
+    /// Hands over the requests still in flight and returns the number of all spans.
     pub(super) fn end(&mut self) -> u64 {
         while let Some((key, open)) = self.open.pop_first() {
             match open.state {
@@ -433,7 +439,7 @@ impl<'v> Matcher<'v> {
         self.spans
     }
 
-    /// What did not match.
+    /// Describes the events that did not match, one sentence each.
     pub(super) fn sentences(&self) -> Vec<String> {
         let counts = &self.counts;
         let all = [
@@ -459,7 +465,7 @@ fn is_given_up(open: &Open, now_ns: u64) -> bool {
     open.state == State::Out && now_ns.saturating_sub(open.out_ns) > GIVEN_UP_NS
 }
 
-/// `2,048 events ...`
+/// Returns a sentence such as `2,048 events ...`.
 pub(super) fn sentence(count: u64, what: &str) -> String {
     format!("{} {what}", format_count(count))
 }

@@ -1,12 +1,11 @@
-//! Traces of the kernel's block layer: what became of requests below the program.
+//! Traces of the kernel's block layer: the course of requests below the program.
 //!
-//! **Why.** The scheduler sees a request go and come back. In between the kernel may hold it in a queue of its own,
+//! **Why.** The scheduler sees a request go out and come back. In between the kernel may hold it in a queue of its own,
 //! split it, merge it with others, or send it twice; only the kernel's trace tells that from a slow device.
 //!
-//! **How.** Both forms, the text of `blkparse` and the binary stream of `blktrace` ([`blktrace`]),
-//! become events of one kind. The intake puts those in order of time and hands them to a matcher, which makes one
-//! [`Span`](super::span::Span) of each request that went to a driver. [`record`] makes such a stream without the
-//! `blktrace` command.
+//! **How.** Both forms, the text of `blkparse` and the binary stream of `blktrace` ([`blktrace`]), become events of one
+//! kind. The intake sorts them by time and hands them to a matcher, which makes one [`Span`](super::span::Span) of each
+//! request that went to a driver. [`record`] makes such a stream without the `blktrace` command.
 //!
 //! ```text
 //!  blkparse text --\                 sort window                Q G I D C M F X A R
@@ -16,21 +15,21 @@
 //!
 //! | letter | meaning | in the span |
 //! |---|---|---|
-//! | A | came from another device or a partition | begin, where no Q follows |
+//! | A | came from another device or a partition | begin, if no Q follows |
 //! | Q | handed to the block layer | `queued_ns` |
 //! | X | split in two | `is_split`, `piece` |
-//! | G | has a request structure | begin, where neither Q nor A is there |
+//! | G | has a request structure | begin, without Q or A |
 //! | M, F | added to the end or front of a request | `merged` of that request |
 //! | I | in the I/O scheduler | |
 //! | D | given to the driver | `submitted_ns`, the last one |
 //! | R | taken back from the driver | D comes again |
 //! | C | completed | `completed_ns`, `error` |
 //!
-//! P, U, UT, S, B and messages are counted and have no part.
+//! P, U, UT, S, B and messages count as events and are not used.
 //!
-//! **Limits.** Events are sorted within [`WINDOW_EVENTS`]; one that comes later than that is counted. A time stamp more
-//! than a day away from those around it is that of a broken clock: the event is left out and counted. At most
-//! [`OPEN_MAX`] requests are held. Devices above others (device mapper, md) have spans of their own, without D.
+//! **Limits.** Events are sorted within [`WINDOW_EVENTS`]; later ones are counted. A time stamp more than a day away
+//! from those around it is that of a broken clock: the event is left out and counted. At most [`OPEN_MAX`] requests are
+//! held. Devices above others (device mapper, md) have spans of their own, without D.
 //!
 //! **Example.**
 //! ```
@@ -59,16 +58,16 @@ pub use blkparse::read_blkparse;
 pub use blktrace::read_blktrace;
 pub(crate) use blktrace::{cpu_files, read_blktrace_files};
 
-/// Events that are held to be put in order; twice as many for a moment. 7 MB.
+/// Events held so that they can be sorted; twice as many for a moment. 7 MB.
 pub const WINDOW_EVENTS: usize = 1 << 17;
 
-/// Most requests that are held under way.
+/// Most requests held in flight.
 pub const OPEN_MAX: usize = 1 << 18;
 
-/// Bytes of a sector, whatever the device's own blocks are: the kernel's unit.
+/// Bytes of a sector: the kernel's unit, whatever the blocks of the device are.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What happened, as far as it has a part in matching.
+/// The kinds of events that matching tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Queue,
@@ -82,30 +81,30 @@ enum Action {
     Split(u64),
     Remap,
     Requeue,
-    /// P, U, UT, S, B, messages and what later kernels have.
+    /// P, U, UT, S, B, messages, and kinds of later kernels.
     Other,
 }
 
-/// One event of the block layer, whatever form it was written in. Names are numbers of the intake already.
+/// One event of the block layer, from either form. Names are numbers of the intake already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BlockEvent {
     time_ns: u64,
     sector: u64,
     sectors: u64,
     action: Action,
-    /// `None`: neither a transfer nor a flush nor a discard.
+    /// `None` if the event is neither a transfer nor a flush nor a discard.
     op: Option<Op>,
-    /// Number of the process's name.
+    /// The number of the process's name.
     class: u16,
     disk: u16,
     cpu: u16,
-    /// On this CPU for this device, from 1; 0: not known.
+    /// The number on this CPU for this device, from 1; 0 if not known.
     sequence: u32,
     /// Error number of a completion, 0 without one.
     error: i32,
 }
 
-/// What a request does, by what it says of itself; `None` for what has no length and is no flush.
+/// Returns the operation of a request by its flags; `None` if it has no length and is no flush.
 fn op_of(is_write: bool, is_flush: bool, is_discard: bool, sectors: u64) -> Option<Op> {
     match (sectors, is_flush, is_discard) {
         (0, true, _) => Some(Op::Flush),

@@ -3,21 +3,21 @@
 //! **Why.** `blktrace` is often not installed, and its `ioctl` is refused in many containers and on hardened kernels.
 //! The same events come through tracefs, in the same binary form.
 //!
-//! **How.** The kernel's `blk` tracer writes into a buffer for each CPU, and `per_cpu/cpuN/trace_pipe` hands out what
-//! is in it. [`record`] sets tracefs up, writes whole records of one CPU after another, and puts everything back:
+//! **How.** The kernel's `blk` tracer writes into a buffer for each CPU; `per_cpu/cpuN/trace_pipe` hands out the
+//! buffer's contents. [`record`] sets tracefs up, writes whole records of one CPU after another, and restores all:
 //!
 //! ```text
 //! trace_clock = mono   buffer_size_kb = 4096   current_tracer = blk   options: bin, no context-info
 //! /sys/dev/block/MAJOR:MINOR/trace/enable = 1 ... 0
 //! ```
 //!
-//! Before its first record, a process's name is noted, from `/proc`. Notes at the beginning tell the time of day, the
-//! clock and the name of the disk; one at the end tells how many events did not fit into the buffers.
+//! Before a process's first record comes a note with its name, from `/proc`. Notes at the beginning give the time of
+//! day, the clock and the name of the disk; a note at the end gives the number of events that the buffers lost.
 //!
-//! **Limits.** The `blk` tracer exists once in a system: nothing is recorded while another tracer is in use or other
-//! trace events are enabled. What was in the kernel's trace buffer is lost. A process that is killed (SIGKILL) puts
-//! nothing back: `echo 0 > /sys/block/DEV/trace/enable; echo nop > /sys/kernel/tracing/current_tracer` does, and
-//! the options are `echo 0 > options/bin; echo 1 > options/context-info; echo local > trace_clock`.
+//! **Limits.** A system has one `blk` tracer: [`record`] refuses while another tracer is in use or other trace events
+//! are enabled. The former contents of the kernel's trace buffer are lost. A killed process (SIGKILL) restores nothing;
+//! `echo 0 > /sys/block/DEV/trace/enable; echo nop > /sys/kernel/tracing/current_tracer` does, and for the options
+//! `echo 0 > options/bin; echo 1 > options/context-info; echo local > trace_clock`.
 //!
 //! **Example.**
 //! ```no_run
@@ -43,47 +43,47 @@ use rustix::fs::OFlags;
 
 use super::blktrace::{HEAD_BYTES, Head, NOTE_MESSAGE, NOTE_PROCESS, NOTE_TIME, Order};
 
-/// How long the kernel's buffers fill between two looks.
+/// Time between two reads of the kernel's buffers.
 const LOOK: Duration = Duration::from_millis(20);
-/// Size of the buffer of one CPU, in KiB: 60,000 events. As much as comes in 20 ms at three million a second.
+/// Buffer of one CPU in KiB: 60,000 events, as many as come in 20 ms at three million per second.
 const BUFFER_KIB: u64 = 4096;
-/// What is read of one CPU before the next has its turn, in bytes.
+/// Most bytes read of one CPU before the next has its turn.
 const TURN_BYTES: usize = 4 << 20;
 const READ_BYTES: usize = 1 << 16;
-/// Processes whose names are noted once.
+/// Most processes whose names are known to be noted.
 const PROCESSES_MAX: usize = 1 << 16;
 
-/// Why nothing can be recorded. Each says what to do.
+/// Why recording failed. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// There is no tracefs.
+    /// tracefs is not mounted.
     #[error("tracefs is not mounted: `mount -t tracefs nodev /sys/kernel/tracing` (as root) mounts it")]
     NotMounted,
-    /// Not allowed.
+    /// This user may not use the file.
     #[error(
         "{0}: permission denied; run this as root, or let root give you tracefs and the switch of the device: \
          `mount -o remount,gid=GROUP,mode=770 /sys/kernel/tracing` and `chown USER /sys/block/DEV/trace/*`"
     )]
     Permission(PathBuf),
-    /// The kernel was built without it.
+    /// The kernel was built without the block tracer.
     #[error("this kernel has no block tracer (CONFIG_BLK_DEV_IO_TRACE): {0}")]
     NoTracer(String),
-    /// Somebody else uses the tracer.
+    /// Another tracer is in use.
     #[error("the tracer `{0}` is in use, and there is one for all: end it first (`echo nop > {1}`)")]
     OtherTracer(String, PathBuf),
-    /// Somebody else uses the buffer.
+    /// A trace event is enabled and would share the buffer.
     #[error("the trace event {0} is enabled, and would mix with block events: end its user first, or `echo > {1}`")]
     OtherEvents(String, PathBuf),
-    /// Somebody else traces the device.
+    /// Another program traces the device.
     #[error("{0} is being traced already: end that first (`echo 0 > {1}`)")]
     DeviceBusy(String, PathBuf),
-    /// Somebody else reads.
+    /// Another program reads the pipe.
     #[error("{0}: somebody else reads it, and would take a part of the events")]
     PipeBusy(PathBuf),
-    /// No block device.
+    /// The path has no block device.
     #[error("{0}: {1}; expected a block device (/dev/nvme0n1, or a partition), or a file or directory on one")]
     NoDevice(PathBuf, String),
-    /// Something else of the kernel failed.
+    /// Another operation of the kernel failed.
     #[error("{0}: {1}")]
     Kernel(PathBuf, io::Error),
     /// The trace cannot be written.
@@ -91,7 +91,7 @@ pub enum RecordError {
     Write(io::Error),
 }
 
-/// Where the kernel's files are.
+/// The mount points of the kernel's file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// tracefs.
@@ -103,10 +103,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of this machine.
+    /// Finds those of this machine.
     ///
     /// # Errors
-    /// tracefs is not mounted, or not for this user.
+    /// [`RecordError::NotMounted`], or [`RecordError::Permission`] if this user may not read tracefs.
     pub fn find() -> Result<Place, RecordError> {
         let mut denied = None;
         for tracefs in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from) {
@@ -120,7 +120,7 @@ impl Place {
     }
 }
 
-/// What was recorded.
+/// The counts of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The disk or partition: `nvme0n1p1`.
@@ -129,15 +129,15 @@ pub struct Recorded {
     pub events: u64,
     /// Events that did not fit into the kernel's buffers.
     pub lost_events: u64,
-    /// Whether time stamps are CLOCK_MONOTONIC, as those of our own traces.
+    /// Whether time stamps are CLOCK_MONOTONIC, as in our own traces.
     pub is_monotonic: bool,
 }
 
-/// Records the block events of `device` as a stream of `blktrace` to `out`, for as long as `goes_on` says, which is
-/// asked every 20 ms. Everything is put back as it was before this returns.
+/// Records the block events of `device` to `out` as a stream of `blktrace`, until `goes_on` returns false, which is
+/// asked every 20 ms. Restores all settings before it returns.
 ///
 /// # Errors
-/// See [`RecordError`]. After an error of writing, what was written is whole records.
+/// See [`RecordError`]. If writing fails, `out` may end with a part of a record.
 pub fn record(
     device: &Path,
     place: &Place,
@@ -146,6 +146,7 @@ pub fn record(
 ) -> Result<Recorded, RecordError> {
     let disk = Disk::find(device, place)?;
     check_free(place, &disk)?;
+
     let mut settings = Settings::default();
     let is_monotonic = set_up(place, &mut settings)?;
     let mut pipes = open_pipes(place)?;
@@ -154,16 +155,20 @@ pub fn record(
     writer.begin(&disk, is_monotonic).map_err(RecordError::Write)?;
     let mut switch = Settings::default();
     switch.set(disk.switch.clone(), "1")?;
+
     while goes_on() {
         std::thread::sleep(LOOK);
         drain(&mut pipes, &mut writer)?;
     }
+
     drop(switch);
     drain(&mut pipes, &mut writer)?;
+
     let lost = lost_events(place).saturating_sub(lost_before);
     if lost > 0 {
         writer.message(&format!("plimsoll lost {lost}")).map_err(RecordError::Write)?;
     }
+
     let events = writer.events;
     // The kernel refuses another tracer while a pipe is open.
     drop(pipes);
@@ -171,7 +176,7 @@ pub fn record(
     Ok(Recorded { disk: disk.name, events, lost_events: lost, is_monotonic })
 }
 
-/// The device whose events are wanted.
+/// The device to record.
 struct Disk {
     name: String,
     major: u32,
@@ -203,7 +208,7 @@ impl Disk {
     }
 }
 
-/// Refuses where somebody else is at it.
+/// Fails if another user has the tracer, the buffer or the device.
 fn check_free(place: &Place, disk: &Disk) -> Result<(), RecordError> {
     let tracer_path = place.tracefs.join("current_tracer");
     let tracer = text(&tracer_path)?;
@@ -224,14 +229,14 @@ fn check_free(place: &Place, disk: &Disk) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Sets tracefs up; whether the clock is CLOCK_MONOTONIC.
+/// Sets tracefs up. Returns whether its clock is CLOCK_MONOTONIC.
 fn set_up(place: &Place, settings: &mut Settings) -> Result<bool, RecordError> {
     let at = |name: &str| place.tracefs.join(name);
     let is_monotonic = text(&at("trace_clock"))?.split(' ').any(|clock| clock.trim_matches(['[', ']']) == "mono");
     if is_monotonic {
         settings.set(at("trace_clock"), "mono")?;
     }
-    // `X`: the CPUs have buffers of different sizes, on purpose.
+    // `X`: the user gave the CPUs buffers of different sizes on purpose, so they stay.
     if buffer_kib(&text(&at("buffer_size_kb"))?).is_some_and(|size| size < BUFFER_KIB) {
         settings.set(at("buffer_size_kb"), &BUFFER_KIB.to_string())?;
     }
@@ -246,13 +251,13 @@ fn set_up(place: &Place, settings: &mut Settings) -> Result<bool, RecordError> {
     Ok(is_monotonic)
 }
 
-/// `1408`, or `7 (expanded: 1408)` where the kernel has not made it yet: 1408.
+/// Reads the size: 1408 of `1408`, or of `7 (expanded: 1408)`, which the kernel shows before the buffer is made.
 fn buffer_kib(text: &str) -> Option<u64> {
     let size = text.split_once("(expanded: ").map_or(text, |(_, size)| size.trim_end_matches(')'));
     size.trim().parse().ok()
 }
 
-/// What was set, and is put back in reverse order when this is dropped.
+/// Settings with their former values, which are restored in reverse order when this is dropped.
 #[derive(Default)]
 struct Settings(Vec<(PathBuf, String)>);
 
@@ -274,7 +279,7 @@ impl Settings {
 impl Drop for Settings {
     fn drop(&mut self) {
         for (path, before) in self.0.drain(..).rev() {
-            // Nobody is left to tell, and the others must be put back all the same.
+            // An error cannot be reported here, and the others must be restored all the same.
             let _ = fs::write(path, before);
         }
     }
@@ -296,7 +301,7 @@ fn failure(path: &Path, error: io::Error) -> RecordError {
 struct Pipe {
     path: PathBuf,
     file: File,
-    /// The beginning of a record that was not whole yet.
+    /// The beginning of a record that is not whole yet.
     held: Vec<u8>,
 }
 
@@ -316,7 +321,7 @@ fn open_pipes(place: &Place) -> Result<Vec<Pipe>, RecordError> {
     paths.into_iter().map(open).collect()
 }
 
-/// Events that the kernel has thrown away, all CPUs together.
+/// Returns the events that the kernel has discarded, all CPUs together.
 fn lost_events(place: &Place) -> u64 {
     let of_cpu = |path: PathBuf| {
         let stats = fs::read_to_string(path.join("stats")).unwrap_or_default();
@@ -383,8 +388,8 @@ impl Notes<'_> {
         self.message(&format!("plimsoll disk {},{} {}", disk.major, disk.minor, disk.name))
     }
 
-    /// Writes the whole records at the beginning of `bytes`, and says how many bytes are done with. What is no record
-    /// (the kernel says in words that it lost events) is passed over.
+    /// Writes the whole records at the beginning of `bytes` and returns the bytes used up. Skips bytes that are no
+    /// record: the kernel reports lost events in words.
     fn records(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD_BYTES) {
@@ -401,7 +406,7 @@ impl Notes<'_> {
         Ok(at)
     }
 
-    /// Notes the name of a process that is new.
+    /// Writes a note with the name of a process if it is new.
     fn name(&mut self, process: u32) -> io::Result<()> {
         if self.known.len() >= PROCESSES_MAX {
             self.known.clear();
@@ -409,7 +414,7 @@ impl Notes<'_> {
         if !self.known.insert(process) {
             return Ok(());
         }
-        // It may have ended: then its number has to do.
+        // The process may have ended; then its number must do.
         match fs::read(self.place.proc.join(process.to_string()).join("comm")) {
             Ok(name) => self.note(NOTE_PROCESS, process, name.trim_ascii()),
             Err(_) if process == 0 => self.note(NOTE_PROCESS, 0, b"idle"),

@@ -2,7 +2,7 @@ use super::super::read_blktrace;
 use super::*;
 use crate::trace::span::Item;
 
-/// A place like the kernel's, for the device of the file system that it is on.
+/// A fake of the kernel's places, for the device of the file system that it is on.
 struct Fake {
     dir: tempfile::TempDir,
     place: Place,
@@ -78,11 +78,13 @@ fn it_sets_up_records_and_puts_everything_back() {
     let head = |time_ns, action| {
         Head { time_ns, action, sector: 8, bytes: 4096, process: 7, device: 5, ..Head::default() }.to_bytes(NATIVE)
     };
+
     bytes.extend(head(100, 1));
     bytes.extend(b"CPU:0 [LOST 12 EVENTS]\n");
     bytes.extend(head(200, 7));
     bytes.extend(head(300, 8));
     fake.set("per_cpu/cpu0/trace_pipe", bytes);
+
     let (mut out, mut seen) = (Vec::new(), Vec::new());
     let recorded = fake
         .record(&mut out, &mut || {
@@ -91,10 +93,12 @@ fn it_sets_up_records_and_puts_everything_back() {
         })
         .unwrap();
     assert_eq!(seen, ["blk", "mono", "4096", "1", "0", "1"]);
-    // The clock is chosen by its name; a buffer that was not made yet gets the size it would have had.
+
+    // The clock is restored by its name; a buffer that was not made yet gets the size it would have had.
     assert_eq!(fake.state(), ["nop", "local", "1408", "0", "1", "0"]);
     let expected = Recorded { disk: "vdx".to_owned(), events: 3, lost_events: 12, is_monotonic: true };
     assert_eq!(recorded, expected);
+
     let mut spans = Vec::new();
     let trace = read_blktrace(&mut out.as_slice(), &mut |item| spans.push(item)).unwrap();
     assert!(matches!(spans[..], [Item::Span(span)] if span.submitted_ns == Some(200)), "{spans:?}");
@@ -118,11 +122,13 @@ fn it_refuses_where_somebody_else_is_and_changes_nothing() {
         assert!(error.contains(message), "{error}");
         assert_eq!(fake.state(), before);
     }
+
     let fake = Fake::new();
     fs::write(&fake.switch, "1").unwrap();
     assert!(matches!(fake.record(&mut Vec::new(), &mut || {}), Err(RecordError::DeviceBusy(..))));
     fs::remove_file(&fake.switch).unwrap();
     assert!(matches!(fake.record(&mut Vec::new(), &mut || {}), Err(RecordError::NoTracer(_))));
+
     let error = record(Path::new("/nonexistent"), &fake.place, &mut Vec::new(), &mut || false).unwrap_err();
     assert!(error.to_string().contains("expected a block device"), "{error}");
 }
@@ -147,7 +153,8 @@ fn after_an_error_everything_is_put_back_too() {
         assert!(matches!(error, RecordError::Write(_)), "{error}");
         assert_eq!(fake.state(), ["nop", "local", "1408", "0", "1", "0"]);
     }
-    // An option that cannot be set: what was set before it goes back.
+
+    // If an option cannot be set, the options set before it are restored.
     let fake = Fake::new();
     fs::remove_file(fake.place.tracefs.join("tracing_on")).unwrap();
     assert!(matches!(fake.record(&mut Vec::new(), &mut || {}), Err(RecordError::Kernel(..))));

@@ -39,7 +39,7 @@ fn n_is_x_times_r_and_the_verdicts_are_those_of_sweeps() {
 #[test]
 fn the_plateau_of_seed_000() {
     let found = report(&events(Story::OLD_DEFAULTS, &[16], 400));
-    // 8,188 a second, each 488 us in the disk: four there, and twelve waiting.
+    // 8,188 per second, each 488 us in the disk: four in the disk, and twelve waiting.
     assert!((found.device.depth_mean - 4.0).abs() < 0.1, "{:?}", found.device);
     assert!((found.queue.depth_mean - 12.0).abs() < 0.5, "{:?}", found.queue);
     assert!((found.device.per_s / 8_188.0 - 1.0).abs() < 0.02, "{:?}", found.device);

@@ -19,8 +19,8 @@ fn event(kind: EventKind, request: u64, piece: u16, time_ns: u64) -> Event {
     }
 }
 
-/// `KIND REQUEST PIECE TIME`, one a word group: `Q1@10` queued, `D1.0@20` dispatched, then S, C, R; F, B (callback),
-/// X (cancelled).
+/// Events as words `KIND REQUEST.PIECE @TIME`: `Q1@10` queued, `D1.0@20` dispatched, then S, C, R; F (finished), B
+/// (callback), X (cancelled).
 fn events(text: &str) -> Vec<Event> {
     let one = |word: &str| {
         let (head, time) = word.split_once('@').unwrap();
@@ -63,7 +63,7 @@ fn span_of(item: Item) -> Option<Span> {
     }
 }
 
-/// `request.piece: Q D S C R B`, with `-` for what is not known, and marks: `+` split, `x` cancelled.
+/// Spans as `request.piece: Q D S C R B`, with `-` for unknown times, and marks: `+` split, `x` cancelled.
 fn shown(span: &Span) -> String {
     let time = |time: Option<u64>| time.map_or("-".to_owned(), |time_ns| time_ns.to_string());
     let stations =
@@ -90,7 +90,7 @@ fn stories_of_requests() {
         ("Q1@1 D1@2", &["1.0+: 1 2 - - - -"], &["1 request(s) had not ended"]),
         ("Q1@1", &["1.0: 1 - - - - -"], &["1 request(s) had not ended"]),
         ("Q1@1 D1@2 B1@9", &["1.0+: 1 2 - - - 9"], &[]),
-        // Numbers begin anew.
+        // A number is used again.
         ("Q1@1 D1@2 Q1@11 X1@12", &["1.0+: 1 2 - - - -", "1.0x: 11 - - - - -"], &["ended by another"]),
         (
             "Q1@1 D1@2 D1@12 R1@13 F1@14",
@@ -182,7 +182,7 @@ fn a_number_that_is_used_again_is_another_file_and_class_from_there_on() {
     let mut writer = Writer::new(&mut file, Clock::Monotonic, 77).unwrap();
     for (at, name) in ["a", "b", "b", "a"].into_iter().enumerate() {
         let mut names = Names::default();
-        // Other shares are no other class.
+        // Other shares make no other class.
         names.classes.insert(2, ClassName { name: name.to_owned(), shares: at as u32 });
         names.files.insert(7, FileName { path: format!("/data/{name}"), disk: 1 });
         writer.names(&names).unwrap();

@@ -1,4 +1,4 @@
-//! What the stages of a trace were: figures, verdicts, and their forms as JSON, CSV, pictures and a page.
+//! The stages of a trace as figures, verdicts, JSON, CSV, pictures and a page.
 
 use plimsoll::core::{Histogram, WaitReason};
 use plimsoll_figures::units::{csv_field, format_bytes_binary, format_duration_ns};
@@ -14,26 +14,27 @@ use super::{By, C2R, ClassSums, D2C, Disk, Group, Key, OPS, Q2C, Q2D, STAGE_NAME
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
-/// Names of the pictures of a report.
+/// Names of the pictures of a report, in the order of [`StagesReport::charts`].
 pub const PICTURES: [&str; 2] = ["depth", "bandwidth"];
 
-/// Where the time from D to R went. Lateness is what was spent done and unseen: C2R surely, and of D2C at most what the
-/// shard did not look.
+/// Where the time from D to R went. Lateness is time in which a piece was done and the shard did not look: surely C2R,
+/// and at most `late` of D2C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Lateness is less than half of it, even if every piece was done as early as possible.
+    /// Lateness is less than half of the time, even if every piece was done as early as possible.
     Disk,
-    /// Lateness is half of it or more, where pieces were done in the middle of the time in which nobody looked.
+    /// Lateness is at least half of the time if pieces were done in the middle of the time in which the shard did not
+    /// look.
     Late,
-    /// It may be either: nobody looked often enough to tell.
+    /// Either: the shard did not look often enough to tell.
     Open,
     /// The trace does not say when the program looked.
     Unknown,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -50,7 +51,7 @@ impl Verdict {
 pub struct StageReport {
     /// `Q2D`, `D2C`, `late`, `C2R`, `R2U` or `Q2C`.
     pub stage: &'static str,
-    /// Pieces of which both ends are known, above 0.
+    /// Pieces with both ends of the stage known, above 0.
     pub n: u64,
     /// The shortest.
     pub min_ns: u64,
@@ -58,13 +59,13 @@ pub struct StageReport {
     pub mean_ns: f64,
     /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are no longer.
+    /// 99 of 100 are at most this long.
     pub p99_ns: u64,
-    /// 999 of 1000 are no longer.
+    /// 999 of 1000 are at most this long.
     pub p99_9_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// Sum as a part of the sum of Q2C; stages after C are beyond that. `None` where there is no Q2C.
+    /// Sum as a part of the sum of Q2C; stages after C may exceed it. `None` if there is no Q2C.
     pub share: Option<f64>,
 }
 
@@ -77,12 +78,12 @@ pub struct WaitReport {
     pub share: f64,
 }
 
-/// Spans that have the fields in common that were asked for.
+/// Figures of one group of spans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupReport {
     /// Class, or process.
     pub class: Option<String>,
-    /// The longest of its pieces may be so long, a power of two; the shortest are longer than half of it.
+    /// Highest length of its pieces, a power of two; all are longer than half of it.
     pub size_max_bytes: Option<u64>,
     /// Operation.
     pub op: Option<&'static str>,
@@ -90,20 +91,20 @@ pub struct GroupReport {
     pub disk: Option<String>,
     /// Shard, or CPU.
     pub shard: Option<u16>,
-    /// All groups beyond the most that are kept, together.
+    /// Whether this stands for all groups beyond [`super::GROUPS_MAX`].
     pub is_rest: bool,
     /// Pieces.
     pub spans: u64,
-    /// Their lengths together.
+    /// Sum of their lengths.
     pub bytes: u64,
-    /// Stages of which anything is known.
+    /// Stages with known times.
     pub stages: Vec<StageReport>,
-    /// Reasons with any time.
+    /// Reasons with any time, the longest first.
     pub waits: Vec<WaitReport>,
 }
 
 impl GroupReport {
-    /// What tells it from other groups, for people.
+    /// Returns a name for people that tells the group from others.
     #[must_use]
     pub fn label(&self) -> String {
         if self.is_rest {
@@ -123,13 +124,13 @@ impl GroupReport {
 /// A class and where its time went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
-    /// Its name.
+    /// The class's name.
     pub class: String,
     /// Pieces.
     pub spans: u64,
-    /// Part of the time from Q to C that was before D, 0 to 1; `None` where no piece has Q, D and C.
+    /// Part of the time from Q to C that was before D, 0 to 1; `None` if no piece has Q, D and C.
     pub queue_share: Option<f64>,
-    /// What it waited for, the longest first.
+    /// What its pieces waited for, the longest first.
     pub waits: Vec<WaitReport>,
     /// Mean from D to R of pieces with all of D, C and R, in ns.
     pub out_to_reaped_mean_ns: f64,
@@ -139,16 +140,16 @@ pub struct ClassReport {
     pub late_min: f64,
     /// Part of the time from D to R that was lateness at most.
     pub late_max: f64,
-    /// What to make of it.
+    /// Where the time went.
     pub verdict: Verdict,
-    /// The same in a sentence.
+    /// The verdict and its figures in a sentence.
     pub sentence: String,
 }
 
 /// A disk: depths are of pieces, means over the whole time of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskReport {
-    /// Its name.
+    /// The disk's name.
     pub disk: String,
     /// Mean number in the queue.
     pub queue_depth_mean: f64,
@@ -158,15 +159,15 @@ pub struct DiskReport {
     pub device_depth_mean: f64,
     /// Highest number in the device.
     pub device_depth_max: u64,
-    /// Whether the highest are exact; else they are at least so high.
+    /// Whether the highest numbers are exact; otherwise they may be a little off.
     pub is_max_exact: bool,
-    /// Bytes read a second, over the whole time.
+    /// Bytes read per second, over the whole time.
     pub read_bytes_per_s: f64,
-    /// Bytes written a second.
+    /// Bytes written per second, over the whole time.
     pub write_bytes_per_s: f64,
     /// Length of each part of `series`, in ns.
     pub series_step_ns: u64,
-    /// Over time.
+    /// Depths and bandwidth over time.
     pub series: Vec<TimePoint>,
 }
 
@@ -183,15 +184,15 @@ pub struct StagesReport {
     pub events: u64,
     /// Pieces.
     pub spans: u64,
-    /// From the first to the last time of any piece, in ns.
+    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
     /// Pieces that ended with an error.
     pub errors: u64,
-    /// Pieces taken back before they went out.
+    /// Pieces cancelled before they went out.
     pub cancelled: u64,
-    /// Stages that ended before they began, left out.
+    /// Stages left out because they ended before they began.
     pub backwards: u64,
-    /// What groups are made by.
+    /// The properties by which groups are made.
     pub by: Vec<&'static str>,
     /// Groups, the one with the most time first.
     pub groups: Vec<GroupReport>,
@@ -213,11 +214,13 @@ pub(super) fn of(stages: Stages, trace: &Trace) -> StagesReport {
     if let Some(others) = others {
         groups.push(GroupReport { is_rest: true, ..group_report(Key::default(), &others, &[], trace) });
     }
+
     let mut class_reports: Vec<ClassReport> =
         classes.iter().map(|(number, sums)| class_report(trace.class_name(*number), sums, trace.origin)).collect();
     class_reports.sort_by(|a, b| b.spans.cmp(&a.spans).then_with(|| a.class.cmp(&b.class)));
     let named = disks.into_iter().map(|(number, disk)| (trace.disk_name(number), disk));
     let all = named.chain(other_disks.map(|disk| ("further disks".to_owned(), disk)));
+
     StagesReport {
         schema: SCHEMA,
         plimsoll: env!("CARGO_PKG_VERSION"),
@@ -243,7 +246,7 @@ fn sum_ns(histogram: &Histogram) -> f64 {
     histogram.mean() * histogram.count() as f64
 }
 
-/// What groups are ordered by: the time of their pieces, as far as it is known.
+/// Returns the time of a group's pieces as far as it is known; groups are ordered by it.
 fn time_ns(group: &Group) -> f64 {
     sum_ns(&group.stages[Q2D]) + sum_ns(&group.stages[D2C]) + sum_ns(&group.stages[C2R])
 }
@@ -262,6 +265,7 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
         max_ns: histogram.max(),
         share: total_ns.map(|total_ns| sum_ns(histogram) / total_ns),
     };
+
     let size_max_bytes = key.size.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
     GroupReport {
         class: by.contains(&By::Class).then(|| trace.class_name(key.class)),
@@ -298,12 +302,14 @@ fn class_report(class: String, sums: &ClassSums, origin: Origin) -> ClassReport 
     let out_to_reaped_ns = sums.judged_d2c_ns.saturating_add(sums.c2r_ns);
     let late_min = part(sums.c2r_ns, out_to_reaped_ns);
     let late_max = part(sums.c2r_ns.saturating_add(sums.late_ns), out_to_reaped_ns);
+
     let verdict = match () {
         () if sums.judged == 0 || out_to_reaped_ns == 0 => Verdict::Unknown,
         () if late_max < 0.5 => Verdict::Disk,
         () if f64::midpoint(late_min, late_max) >= 0.5 => Verdict::Late,
         () => Verdict::Open,
     };
+
     let mut report = ClassReport {
         class,
         spans: sums.spans,
@@ -325,6 +331,7 @@ fn class_report(class: String, sums: &ClassSums, origin: Origin) -> ClassReport 
 fn sentence(report: &ClassReport, origin: Origin) -> String {
     let ClassReport { class, late_min, late_max, late_of_d2c_max, verdict, .. } = report;
     let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+
     let mostly = match report.waits.first() {
         Some(wait) if wait.reason != "none" => format!(", mostly for {}", wait.reason),
         _ => String::new(),
@@ -333,6 +340,7 @@ fn sentence(report: &ClassReport, origin: Origin) -> String {
         Some(share) => format!("{class}: {} of the time to C in the queue{mostly}", percent(share)),
         None => format!("{class}: no piece has the times Q, D and C"),
     };
+
     let figures = format!(
         "{} from D to R on average, of it {} surely and {} at most spent done and unseen ({} of D2C at most)",
         format_duration_ns(report.out_to_reaped_mean_ns as u64),
@@ -340,12 +348,13 @@ fn sentence(report: &ClassReport, origin: Origin) -> String {
         percent(*late_max),
         percent(*late_of_d2c_max)
     );
+
     match (verdict, origin) {
         (Verdict::Unknown, Origin::Kernel) => {
             format!("{queue}. A kernel trace does not say when the program looked.")
         }
         (Verdict::Unknown, Origin::Own) => format!("{queue}. No piece has the times D, C and R."),
-        // A disk that has the smaller part of the time is not what is slow.
+        // The disk has the smaller part of the time, so the disk is not what is slow.
         (Verdict::Disk, _) if report.queue_share.is_some_and(|share| share >= 0.5) => {
             format!("{queue}. What came after that was the disk's: {figures}.")
         }
@@ -373,13 +382,14 @@ fn disk_report(name: String, mut disk: Disk, begin_ns: u64, duration_ns: u64) ->
 }
 
 impl StagesReport {
-    /// A line for each group and stage.
+    /// Returns a CSV line for each group and stage.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text =
             "class,size_max_bytes,op,disk,shard,stage,n,min_ns,mean_ns,p50_ns,p99_ns,p99_9_ns,max_ns,share\n"
                 .to_owned();
         let shown = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+
         for group in &self.groups {
             let class = if group.is_rest { Some("further groups") } else { group.class.as_deref() };
             let fields = [
@@ -401,7 +411,7 @@ impl StagesReport {
         text
     }
 
-    /// Depth and bandwidth over time, in the order of [`PICTURES`].
+    /// Returns the pictures of depth and bandwidth over time, in the order of [`PICTURES`].
     #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
         type Value = fn(&TimePoint) -> f64;
@@ -420,23 +430,25 @@ impl StagesReport {
                 note: Some(format!("Means of at most {BINS_MAX} parts of the time.")),
             }
         };
+
         let depths: [(&str, Value); 2] =
             [("in the queue", |point| point.queue_depth), ("in the device", |point| point.device_depth)];
         let rates: [(&str, Value); 2] =
             [("read", |point| point.read_bytes_per_s), ("written", |point| point.write_bytes_per_s)];
+
         vec![
             chart("Depth over time", "pieces", Unit::None, depths),
             chart("Bandwidth over time", "bytes per second", Unit::BytesPerSecond, rates),
         ]
     }
 
-    /// A page with all of it.
+    /// Returns a page with everything.
     #[must_use]
     pub fn page(&self, title: &str) -> String {
         page::html(title, &self.sections())
     }
 
-    /// The sections of the page.
+    /// Returns the sections of the page.
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let verdicts = self.classes.iter().map(|class| Block::Text(class.sentence.clone()));
@@ -459,7 +471,7 @@ impl StagesReport {
 }
 
 impl StageReport {
-    /// For people: name, number, min, mean, p50, p99, p99.9, max, share of Q2C.
+    /// Returns the figures for people: name, number, min, mean, p50, p99, p99.9, max, share of Q2C.
     #[must_use]
     pub fn cells(&self) -> [String; 9] {
         let ns = format_duration_ns;

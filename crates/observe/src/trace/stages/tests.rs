@@ -11,7 +11,7 @@ fn trace(origin: Origin) -> Trace {
     Trace { origin, names, unix_at_zero_ns: None, is_monotonic: false, events: 9, spans: 3, lost }
 }
 
-/// Times of Q, D, C, R and U in us, and how late C may have been seen.
+/// A span with the times Q, D, C, R and U in us, and the longest time that C may have been seen late.
 fn span(times_us: [u64; 5], late_us: u32) -> Span {
     let [queued_ns, submitted_ns, completed_ns, reaped_ns, callback_ns] = times_us.map(|us| Some(us * 1000));
     Span {
@@ -120,17 +120,18 @@ fn too_many_groups_and_disks_share_one() {
 #[test]
 fn a_slow_disk_is_told_from_one_that_is_seen_late() {
     let cases = [
-        // D2C 400 us and looked at every 5 us.
+        // D2C is 400 us, and the shard looked every 5 us.
         ([0, 100, 500, 501, 502], 5, Verdict::Disk, "disk slow"),
-        // Little of the time is the disk's.
+        // The disk has little of the time.
         ([0, 1000, 1100, 1101, 1102], 5, Verdict::Disk, "What came after that was the disk's"),
-        // 400 us, and nobody looked all that time.
+        // D2C is 400 us, and the shard did not look in all that time.
         ([0, 100, 500, 500, 502], 400, Verdict::Late, "seen late"),
-        // Back, and then nobody told the scheduler.
+        // The piece was back long before it was reaped.
         ([0, 100, 150, 550, 551], 0, Verdict::Late, "Look more often"),
-        // 100 to 400 us of the disk's.
+        // The disk has 100 to 400 us.
         ([0, 100, 500, 500, 502], 300, Verdict::Open, "open, disk slow or seen late"),
     ];
+
     for (times_us, late_us, verdict, part) in cases {
         let report = report(&[], &[span(times_us, late_us)]);
         let class = &report.classes[0];
@@ -138,11 +139,13 @@ fn a_slow_disk_is_told_from_one_that_is_seen_late() {
         assert!(class.sentence.contains(part) && class.sentence.contains("mostly for tokens"), "{}", class.sentence);
         assert!(class.late_min <= class.late_max && class.late_max <= 1.0);
     }
+
     let mut stages = Stages::new(&[]);
     stages.visit(&Item::Span(Span { reaped_ns: None, ..span([0, 10, 30, 35, 36], 0) }));
     let report = stages.finish(&trace(Origin::Kernel));
     assert_eq!(report.classes[0].verdict, Verdict::Unknown);
     assert!(report.classes[0].sentence.contains("does not say when the program looked"));
+
     let without_end = Span { completed_ns: None, reaped_ns: None, callback_ns: None, ..span([0, 10, 30, 35, 36], 0) };
     let class = &self::report(&[], &[without_end]).classes[0];
     assert_eq!((class.queue_share, class.verdict), (None, Verdict::Unknown));

@@ -1,12 +1,12 @@
 //! Lanes for slices that overlap.
 //!
-//! **Why.** Slices of one track must nest; requests that are under way at one time do not.
+//! **Why.** Slices of one track must nest; requests in flight at the same time do not.
 //!
-//! **How.** A lane remembers the end of its last slice, and takes a slice that begins no sooner. Of all lanes that
-//! could, the one that became free last takes it.
+//! **How.** A lane keeps the end of its last slice, and takes a slice that begins no sooner. Among the lanes that could
+//! take a slice, the one that became free last does.
 //!
-//! **Limits.** At most [`LANES_MAX`]. Slices that come long after their end make more lanes than there are overlaps: a
-//! gap before the end of a lane is not found again.
+//! **Limits.** At most [`LANES_MAX`] lanes. Slices that arrive long after their end make more lanes than there are
+//! overlaps: a gap before the end of a lane is not found again.
 //!
 //! **Example.** (0, 10), (5, 15), (10, 20) take lanes 0, 1, 0.
 
@@ -18,12 +18,12 @@ pub(super) const LANES_MAX: usize = 4096;
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Lanes {
-    /// (end of its last slice, its number).
+    /// The end of each lane's last slice, and the lane's number.
     free: BTreeSet<(u64, usize)>,
 }
 
 impl Lanes {
-    /// A lane for a slice from `begin_ns` to `end_ns`, and whether it is new; `None` when all are taken.
+    /// Returns a lane for a slice from `begin_ns` to `end_ns`, and whether it is new; `None` if all are taken.
     pub(super) fn take(&mut self, begin_ns: u64, end_ns: u64) -> Option<(usize, bool)> {
         let latest = self.free.range(..=(begin_ns, usize::MAX)).next_back().copied();
         let (lane, is_new) = match latest {

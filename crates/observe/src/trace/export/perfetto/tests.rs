@@ -1,4 +1,4 @@
-//! What was written, decoded with Perfetto's published messages by a decoder that is not ours.
+//! Decodes the output with Perfetto's published messages, by a decoder that is not ours.
 
 use std::collections::BTreeMap;
 
@@ -91,13 +91,14 @@ fn exported(items: &[Item]) -> (Trace, Exported) {
     (Trace::decode(out.as_slice()).unwrap(), exported)
 }
 
-/// A finished slice: (group and lane's name, name, begin, end, depth of nesting).
+/// A finished slice: name of group and lane, name, begin, end, depth of nesting.
 type Slice = (String, String, u64, u64, usize);
 
-/// Checks what the viewer asks for, and answers the slices, and the counters as (track, time, value).
+/// Checks the viewer's demands; returns the slices, and the counters as (track, time, value).
 fn checked(trace: &Trace) -> (Vec<Slice>, Vec<(String, u64, i64)>) {
     assert_eq!(trace.packet[0].sequence_flags, Some(1), "the first packet clears the state");
     assert!(trace.packet.iter().all(|packet| packet.trusted_packet_sequence_id == Some(1)));
+
     let mut tracks: BTreeMap<u64, String> = BTreeMap::new();
     let mut events: Vec<(u64, &TrackEvent)> = Vec::new();
     for packet in &trace.packet {
@@ -111,8 +112,10 @@ fn checked(trace: &Trace) -> (Vec<Slice>, Vec<(String, u64, i64)>) {
             events.push((packet.timestamp(), event));
         }
     }
+
     // The viewer sorts by time and keeps the order of the file among equals.
     events.sort_by_key(|(time, _)| *time);
+
     let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
     let (mut slices, mut counters) = (Vec::new(), Vec::new());
     for (time, event) in events {
@@ -129,6 +132,7 @@ fn checked(trace: &Trace) -> (Vec<Slice>, Vec<(String, u64, i64)>) {
             other => panic!("type {other}"),
         }
     }
+
     assert!(open.values().all(Vec::is_empty), "what begins, ends");
     (slices, counters)
 }
@@ -145,10 +149,12 @@ fn one_request_is_three_slices_with_its_stages_inside_the_first() {
         error: Some(-5),
         ..span(1_000, 0)
     };
+
     let (trace, told) = exported(&[Item::Span(span)]);
     assert_eq!(told, Exported { rows: 3, ..Exported::default() });
     let (mut slices, counters) = checked(&trace);
     slices.sort();
+
     let text = |text: &str| text.to_owned();
     let expected = [
         (text("class db / in queue"), text("read 4 KiB"), 1_000, 1_200, 0),
@@ -160,6 +166,7 @@ fn one_request_is_three_slices_with_its_stages_inside_the_first() {
         (text("shard 0 / requests"), text("unseen"), 5_000, 5_300, 1),
     ];
     assert_eq!(slices, expected);
+
     let expected = [
         (text("class db / pieces in queue"), 1_000, 1),
         (text("class db / pieces in queue"), 1_200, 0),
@@ -167,9 +174,11 @@ fn one_request_is_three_slices_with_its_stages_inside_the_first() {
         (text("disk nvme0n1 / pieces in device"), 5_000, 0),
     ];
     assert_eq!(counters, expected);
+
     let begins: Vec<&TrackEvent> = trace.packet.iter().filter_map(|packet| packet.track_event.as_ref()).collect();
     let flows: Vec<u64> = begins.iter().flat_map(|event| event.flow_ids.clone()).collect();
     assert_eq!(flows, [1, 1, 1], "its three slices are joined");
+
     let argument = |name: &str| begins[0].debug_annotations.iter().find(|found| found.name() == name).cloned().unwrap();
     assert_eq!(argument("offset_bytes").uint_value, Some(8192));
     assert_eq!(argument("waited_for").string_value(), "tokens");
@@ -204,7 +213,7 @@ fn unknown_and_backward_stages_are_left_out() {
     let backwards = Span { queued_ns: Some(3_000), ..span(1_000, 4_000) };
     let (trace, told) = exported(&[Item::Span(open), Item::Span(backwards)]);
     let (slices, _) = checked(&trace);
-    // Of the first its queue; of the second its device and the whole.
+    // The first has its queue; the second its device and the whole.
     assert_eq!((told.rows, slices.iter().filter(|slice| slice.4 == 0).count()), (3, 3), "{slices:?}");
 }
 

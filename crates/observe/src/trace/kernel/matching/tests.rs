@@ -48,7 +48,7 @@ fn text(events: &[&str]) -> String {
     events.iter().map(line).collect()
 }
 
-/// What is traced, its spans, and how the sentences begin that say what did not match.
+/// A name, the traced events, their spans, and the beginnings of the sentences about events that did not match.
 type Case = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
 const CASES: &[Case] = &[
@@ -264,7 +264,7 @@ fn what_the_kernel_has_given_up_takes_no_later_completion() {
     let (found, lost) = spans_of(text);
     assert_eq!(found, ["R 0+8 D1000000000", "R 0+8 D40000000000 C40000100000"]);
     assert!(lost[0].starts_with("1 requests have no completion, and their sectors"), "{lost:?}");
-    // Nothing younger is there: so it took that long.
+    // There is no younger request, so this one took that long.
     let (found, _) = spans_of("8,0 0 0 1.0 7 D R 0 + 8 [x]\n8,0 0 0 41.0 7 C R 0 + 8 [0]\n");
     assert_eq!(found, ["R 0+8 D1000000000 C41000000000"]);
 }
@@ -275,6 +275,7 @@ fn memory_is_bounded_and_what_is_pushed_out_is_told() {
     let mut visit = |_| spans += 1;
     let mut matcher = Matcher::new(&mut visit);
     matcher.open_max = 10;
+
     for at in 0..25 {
         let event = BlockEvent {
             time_ns: at,
@@ -291,6 +292,7 @@ fn memory_is_bounded_and_what_is_pushed_out_is_told() {
         matcher.take(&event);
         assert!(matcher.open.len() <= 10);
     }
+
     assert_eq!(matcher.end(), 25);
     assert!(matcher.sentences()[1].starts_with("20 requests were under way for so long"), "{:?}", matcher.sentences());
     assert_eq!(spans, 25);
