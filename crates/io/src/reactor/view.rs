@@ -1,8 +1,8 @@
-//! What of a reactor may be touched while futures run on it: everything but requests and turns.
+//! A view of a reactor on which futures run: all methods but those for requests and turns.
 //!
 //! # Why
-//! The futures of a shard own the tags of its requests. Whoever submitted or reaped beside them would take their completions, or
-//! give them others'.
+//! The futures of a shard own the tags of its requests. A caller that submitted or reaped beside them would take their
+//! completions, or give them its own.
 //!
 //! # How it works
 //! A borrow of the reactor with the methods that neither begin nor end a request.
@@ -34,7 +34,7 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::topology::Topology;
 
-/// See the module's documentation. Each method is that of the same name of [`Reactor`].
+/// A borrowed [`Reactor`]. Each method is the reactor's of the same name; none begins or ends a request.
 pub struct ReactorView<'a>(RefMut<'a, Reactor>);
 
 impl<'a> ReactorView<'a> {
@@ -69,7 +69,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::make_buffers`].
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// If there is not enough memory.
     pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Buffers> {
         self.0.make_buffers(count, len_bytes)
     }
@@ -77,7 +77,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::open`].
     ///
     /// # Errors
-    /// What the system said.
+    /// The kernel's error.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         self.0.open(file)
     }
@@ -85,7 +85,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::file_len`].
     ///
     /// # Errors
-    /// What the system said.
+    /// The kernel's error.
     pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
         self.0.file_len(file)
     }
@@ -93,7 +93,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::set_file_len`].
     ///
     /// # Errors
-    /// What the system said.
+    /// The kernel's error.
     pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
         self.0.set_file_len(file, len_bytes)
     }
