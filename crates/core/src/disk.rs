@@ -9,7 +9,8 @@
 //! * **Window**: once the device holds this much device time, nothing is added. So the queue forms in the scheduler,
 //!   where it can still be reordered, and not in the device, where it cannot. As soon as the device falls below the
 //!   window, the next request enters even if it exceeds it: a disk never runs dry because the next request is a little
-//!   too long. Only one request alone, or the overdraft of a class that lags, exceeds the bound above the window.
+//!   too long. A second bound, above the window, holds but for a request alone in the device and for the overdraft of a
+//!   class that lags.
 //! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
 //!   linearly (exponent p above 1) or more (below 1): the mix determines the present capacity.
 //! * **Classes**: a class has its shares once, wherever it runs: `classes`, `clock`.
@@ -203,7 +204,7 @@ struct LaneFeedback {
     token_blocks: AtomicU64,
 }
 
-/// The completions and full gates that a queue has seen since its last report.
+/// The completions of a queue since its last report, and how often it found the window full or tokens missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
     /// Growth of the number of pieces in the device, modulo 2^64.
@@ -221,8 +222,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Returns the report with the completed ticks of the first direction filled in. Queues count all ticks, and those
-    /// of the second direction.
+    /// Returns the report with the completed ticks of the first direction. Queues count only the total and the second.
     pub(crate) fn divided(mut self) -> Report {
         let [first, second] = &mut self.lanes;
         first.completed_ticks = self.completed_ticks - second.completed_ticks;
@@ -750,7 +750,7 @@ impl Disk {
         self.aged.0.tat_ticks() / TICKS_PER_NS
     }
 
-    /// Charges a request that overtook others because of its age: for [`AGED_PART`] times its cost no other may.
+    /// Charges a request that overtook others because of its age. For [`AGED_PART`] times its cost, no other may.
     pub(crate) fn charge_aged(&self, now_ns: u64, cost: Cost) {
         let ticks = whole_ticks(cost) as f64 / self.present_rate();
         self.aged.0.take_anyway(now_ns, (ticks * AGED_PART) as u64);

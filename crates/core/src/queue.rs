@@ -69,14 +69,14 @@ pub const DECAY_TAU_NS: u64 = 100_000_000;
 /// Cost of one unit of weight on an unlimited disk, for fairness alone: there a request costs no device time.
 const NOMINAL_WEIGHT_COST: Cost = Cost::from_ns(1_000);
 
-/// What holds requests back.
+/// The rule by which a queue holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The disk model: tokens, and a window of device time.
     #[default]
     Scheduled,
-    /// The pieces of this queue in flight, at most this many (0 counts as 1), as in Scylla's first scheduler; shares
-    /// by decaying accumulators of weights 1 + len/16 KiB.
+    /// A bound on the queue's pieces in flight (0 counts as 1), as in Scylla's first scheduler; shares by decaying
+    /// accumulators of weights 1 + len/16 KiB.
     Depth(u32),
     /// Nothing: all queued requests are submitted at once, in the order of the classes. Shows what the disk itself
     /// can do.
@@ -86,7 +86,7 @@ pub enum Mode {
 /// The configuration of an [`IoQueue`].
 #[derive(Clone, Copy, Debug)]
 pub struct QueueConfig {
-    /// What holds requests back.
+    /// The rule by which the queue holds requests back.
     pub mode: Mode,
     /// Most requests in the queue, those in the device included.
     pub max_requests: u32,
@@ -189,9 +189,9 @@ pub struct IoQueue {
     /// Time of this queue's pieces in the device: a moving mean, and the shortest.
     usual_device_ns: u64,
     unloaded: Unloaded,
-    /// Whether the last piece at the last gates found no room in the device, or no tokens.
+    /// Whether the last attempt to dispatch found the device full, or no tokens.
     found_full: bool,
-    /// The disk's queues with work when that piece came.
+    /// Number of the disk's queues with work at that attempt.
     queues_at_dispatch: u32,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
@@ -240,6 +240,7 @@ impl IoQueue {
             overtime_ns: 0,
             overtime_mean: 0,
         };
+
         let mut queue = IoQueue {
             lanes: (0..lanes).map(lane).collect(),
             first_lane: 0,
@@ -270,6 +271,7 @@ impl IoQueue {
             disk,
             config,
         };
+
         queue.follow();
         queue
     }

@@ -188,6 +188,7 @@ mod tests {
         #[test]
         fn a_fifo_keeps_its_order_wherever_requests_leave_it(steps in prop::collection::vec(0usize..8, 0..200)) {
             let (mut slots, mut fifo, mut expected) = (Slots::new(1_000), Fifo::default(), Vec::new());
+
             for (number, step) in steps.into_iter().enumerate() {
                 let leaves = match step {
                     0..4 => None,

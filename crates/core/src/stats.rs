@@ -8,7 +8,7 @@
 //! # How it works
 //! For each reason, a queue keeps a running total of the time in which *no class* could dispatch. When a class
 //! dispatches, the growth of those totals since its last dispatch is the part of the wait due to tokens, depth or the
-//! backend; the rest was fairness: others were served. That costs a few additions per request, and no timestamps.
+//! backend; the rest was fairness: others were served. That costs a few additions per request, and no list of times.
 //!
 //! # Limits
 //! The wait is that of the class (its oldest request), not the sum over its requests, which is in the queue-time
@@ -222,7 +222,7 @@ impl BlockedTime {
         }
     }
 
-    /// Returns whether the queue has never been blocked since `since_ns`.
+    /// Returns whether nothing has blocked the queue since `since_ns`.
     fn is_none_since(&self, since_ns: u64) -> bool {
         self.now.is_none() && self.ended_ns <= since_ns
     }

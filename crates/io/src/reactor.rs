@@ -330,7 +330,7 @@ impl Reactor {
     /// shows errors early.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The system's error.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         Ok(self.file(file)?.1)
     }
@@ -362,7 +362,7 @@ impl Reactor {
     /// Returns the length of `file` in bytes now.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The system's error.
     pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
         let (id, _) = self.file(file)?;
         self.backend.file_len(id)
@@ -371,7 +371,7 @@ impl Reactor {
     /// Sets the length of `file`. May block.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The system's error.
     pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
         let (id, _) = self.file(file)?;
         self.backend.set_file_len(id, len_bytes)

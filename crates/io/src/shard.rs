@@ -255,7 +255,7 @@ impl Shard {
     /// Makes completed writes durable: the data, and unless `data_only` the file's metadata.
     ///
     /// # Errors
-    /// The kernel's error, or a refusal.
+    /// The system's error, or a refusal.
     pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
         self.request(file, class, RequestKind::Sync { data_only }, 0, Data::None).await.0.map(|_| ())
     }
@@ -263,7 +263,7 @@ impl Shard {
     /// Gives a range back to the disk; it reads as zeros afterwards.
     ///
     /// # Errors
-    /// The kernel's error, or a refusal.
+    /// The system's error, or a refusal.
     pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.request(file, class, RequestKind::Discard { len_bytes }, offset, Data::None).await.0.map(|_| ())
     }
@@ -271,7 +271,7 @@ impl Shard {
     /// Reserves space for a range; extends the file unless `keep_size`.
     ///
     /// # Errors
-    /// The kernel's error, or a refusal.
+    /// The system's error, or a refusal.
     pub async fn allocate(
         &self,
         file: &Arc<SharedFile>,
@@ -287,7 +287,7 @@ impl Shard {
     /// Sets the length of the file: cuts off data beyond it, or adds zeros.
     ///
     /// # Errors
-    /// The kernel's error, or a refusal.
+    /// The system's error, or a refusal.
     pub async fn set_len(&self, file: &Arc<SharedFile>, class: Class, len_bytes: u64) -> io::Result<()> {
         self.request(file, class, RequestKind::SetLen { len_bytes }, 0, Data::None).await.0.map(|_| ())
     }

@@ -22,8 +22,8 @@ impl IoQueue {
 
     /// Completes a piece for a caller that polls only now and then: the piece may have been back for up to `late_ns`.
     ///
-    /// Half of `late_ns`, its mean, does not count as device time, and the closed loop calls a disk slow only as far as
-    /// that is certain. Otherwise a caller that computes for long between two polls would look like a slow disk.
+    /// Half of `late_ns`, the mean delay, does not count as device time, and the closed loop calls a disk slow only as
+    /// far as that is certain. Otherwise a caller that computes for long between two polls would look like a slow disk.
     pub fn complete_late(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         let (class, direction) = (piece.class as usize, piece.op.direction() as usize);
         let seen_ns = now_ns.saturating_sub(piece.dispatched_ns);

@@ -16,13 +16,13 @@ const FULL_DEVICE_RETRY_NS: u64 = 50_000;
 const SLOW_DEVICE_RETRY_NS: u64 = 2_000_000;
 /// Longest such wait of a queue far from its turn, unless a slow device makes the wait longer.
 const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
-/// Such a wait of a queue whose turn it is, and which has no piece in the device whose completion would poll it.
+/// Such a wait of a queue at its turn without a piece in the device: no completion of its own will poll it.
 const FULL_DEVICE_TURN_NS: u64 = 20_000;
 /// Time after which the queues ahead count as absent, if the device has room and no clock of the disk moves although
 /// all queues could have polled.
 const PATIENCE_NS: u64 = 20_000;
 
-/// The part (1/4) of the work in the device from which on a full window counts as holding a direction back.
+/// The part (1/4) of the work in the device that a direction must have for a full window to count against it.
 const DIRECTION_PART: u64 = 4;
 
 impl IoQueue {
@@ -34,7 +34,7 @@ impl IoQueue {
             return Err((WaitReason::Fairness, Some(now_ns.saturating_add(PATIENCE_NS))));
         };
 
-        // Room for all ahead and for the longest piece: nobody waits because of this one.
+        // With room for all ahead and for the longest piece, no queue ahead waits because of this piece.
         let long_ticks = self.disk.long_piece_ticks();
         let ahead_ticks = whole_ticks(ahead);
         let all_ticks = ahead_ticks.saturating_add(long_ticks);
@@ -181,8 +181,8 @@ impl IoQueue {
         self.disk.overdraft_ticks(ticks, lag_ticks, whole_ticks(lag.in_class))
     }
 
-    /// Notes that the window is full for work of `lane`. On a duplex disk that holds a direction back only if enough of
-    /// the work in the device is of that direction.
+    /// Notes that the window is full for work of `lane`. On a duplex disk that counts against a direction only if
+    /// enough of the work in the device is of that direction.
     fn note_full_window(&mut self, lane: usize) {
         self.unreported.window_blocks += 1;
         let has_part = self.lanes[lane].in_flight_ticks.saturating_mul(DIRECTION_PART) >= self.in_flight_ticks;
@@ -203,8 +203,8 @@ impl IoQueue {
     /// Returns the wait before the next look at a full device: a sixth of the time that a piece stays there.
     ///
     /// Shorter waits find room for one piece at a time, and each wakes a thread; with a quarter, a disk of eight
-    /// independent channels lost 0.5 % of its rate. With limits the wait is short: limits over several queues are only
-    /// as exact as the queues look often.
+    /// independent channels lost 0.5 % of its rate. If any node has limits, the wait is the shortest, because limits
+    /// over several queues are only as exact as the queues look often.
     fn look_again_ns(&self) -> u64 {
         if self.any_limits {
             return FULL_DEVICE_RETRY_NS;

@@ -1,7 +1,7 @@
 //! Changes of the mode while the queue runs.
 //!
 //! # Why
-//! "Is it the disk or the scheduler?" A program that must not stop finds out if the queue drains for a moment.
+//! "Is it the disk or the scheduler?" To find out in a program that must not stop, the queue drains for a moment.
 //!
 //! # How it works
 //! A mode determines three things: the last gates, which check it for each piece; the longest piece; and the clocks of

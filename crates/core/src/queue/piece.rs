@@ -119,7 +119,7 @@ pub enum Progress {
 pub struct Stopped {
     /// The `user_data` of [`IoQueue::enqueue`](crate::IoQueue::enqueue).
     pub user_data: u64,
-    /// Bytes of its prefix that had been moved before; a cancelled write may have written these.
+    /// Bytes of its prefix moved before; a cancelled write has written these.
     pub moved_bytes: u32,
 }
 

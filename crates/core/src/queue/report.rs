@@ -11,8 +11,8 @@ use crate::snapshot::{ClassSnapshot, Snapshot};
 use crate::stats::{ClassStats, Latencies, WaitReason};
 use crate::tree::ROOT;
 
-/// Completions in a report to the controller, divided by the number of queues with work; and the longest time between
-/// two reports of a queue with completions.
+/// Completions after which a queue reports to the controller, divided by the number of queues with work; and the time
+/// after which it reports at its next completion anyway.
 const REPORT_COMPLETIONS: u64 = 32;
 const REPORT_NS: u64 = 1_000_000;
 /// Time between two checks of the backlogs.

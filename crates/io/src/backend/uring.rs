@@ -336,6 +336,7 @@ const FLAGS: [RingFlags; 3] = [RingFlags::Deferred, RingFlags::Cooperative, Ring
 fn set_up(entries: u32, flags: &[RingFlags]) -> io::Result<IoUring> {
     // At most `entries` operations are under way, so their completions, and the ring's own, always have room.
     let completions = entries.saturating_mul(4).min(2 * ENTRIES_MAX);
+
     let mut last = None;
     for level in flags {
         let mut builder = IoUring::builder();

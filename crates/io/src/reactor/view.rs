@@ -77,7 +77,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::open`].
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The system's error.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         self.0.open(file)
     }
@@ -85,7 +85,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::file_len`].
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The system's error.
     pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
         self.0.file_len(file)
     }
@@ -93,7 +93,7 @@ impl<'a> ReactorView<'a> {
     /// See [`Reactor::set_file_len`].
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The system's error.
     pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
         self.0.set_file_len(file, len_bytes)
     }
