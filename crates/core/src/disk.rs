@@ -146,7 +146,7 @@ pub struct Disk {
     flow: Flow,
     /// Holds the time from which on an old request may overtake others again.
     aged: OwnBucket,
-    /// By lane: turns of one direction say nothing about the other's.
+    /// By lane, because turns of one direction say nothing about the other's.
     sleepers: [Sleepers; 2],
     write_share_bits: OwnLine,
     settings: Settings,
@@ -211,13 +211,13 @@ pub(crate) struct Report {
     pub(crate) in_device: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
-    /// See [`crate::control::unloaded_work`].
+    /// The sum of [`crate::control::unloaded_work`].
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) lanes: [LaneTotals; 2],
-    /// See [`crate::control::Totals`].
+    /// The queue's part of [`crate::control::Totals::outstanding_cap_ns`].
     pub(crate) outstanding_cap_ns: Option<u64>,
 }
 

@@ -17,7 +17,7 @@
 
 use crate::hist::Histogram;
 
-/// Why queued work was not dispatched.
+/// The reason why queued work was not dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitReason {
     /// Other classes were served, as their shares demand.

@@ -182,7 +182,7 @@ impl IoQueue {
     /// returns the new length. If no part of the request is in the device, or none is queued, changes nothing and
     /// returns `None`.
     ///
-    /// For a caller that executes a request in one go: it does the part that may go now, and requests the rest anew.
+    /// A caller that executes a request in one go does the part that may go now, and requests the rest anew.
     pub fn cut(&mut self, id: RequestId) -> Option<u32> {
         let at = self.slots.find(id)?;
         let Slot { queued, outstanding, dispatched_bytes, .. } = *self.slots.get(at);

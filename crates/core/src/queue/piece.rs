@@ -95,11 +95,11 @@ pub struct Failure {
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// What the caller gave to `enqueue`.
+    /// The `user_data` of [`IoQueue::enqueue`](crate::IoQueue::enqueue).
     pub user_data: u64,
     /// Bytes moved: all that were asked for, or fewer at the end of the file. An error before that makes it a failure.
     pub result: Result<u32, Failure>,
-    /// From enqueue to the end.
+    /// Time from enqueue to the end.
     pub total_ns: u64,
 }
 

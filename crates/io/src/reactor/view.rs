@@ -42,31 +42,31 @@ impl<'a> ReactorView<'a> {
         ReactorView(reactor)
     }
 
-    /// See [`Reactor::shard`].
+    /// Returns the number of the shard, as [`Reactor::shard`].
     #[must_use]
     pub fn shard(&self) -> u16 {
         self.0.shard()
     }
 
-    /// See [`Reactor::topology`].
+    /// Returns the topology, as [`Reactor::topology`].
     #[must_use]
     pub fn topology(&self) -> &Topology {
         self.0.topology()
     }
 
-    /// See [`Reactor::under_way`].
+    /// Returns the number of requests under way, as [`Reactor::under_way`].
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.under_way()
     }
 
-    /// See [`Reactor::in_backend`].
+    /// Returns the number of pieces in the backend, as [`Reactor::in_backend`].
     #[must_use]
     pub fn in_backend(&self) -> usize {
         self.0.in_backend()
     }
 
-    /// See [`Reactor::make_buffers`].
+    /// Returns buffers for I/O, registered if possible, as [`Reactor::make_buffers`].
     ///
     /// # Errors
     /// If there is not enough memory.
@@ -74,7 +74,7 @@ impl<'a> ReactorView<'a> {
         self.0.make_buffers(count, len_bytes)
     }
 
-    /// See [`Reactor::open`].
+    /// Opens a file on this shard, as [`Reactor::open`].
     ///
     /// # Errors
     /// The system's error.
@@ -82,7 +82,7 @@ impl<'a> ReactorView<'a> {
         self.0.open(file)
     }
 
-    /// See [`Reactor::file_len`].
+    /// Returns the length of a file in bytes, as [`Reactor::file_len`].
     ///
     /// # Errors
     /// The system's error.
@@ -90,7 +90,7 @@ impl<'a> ReactorView<'a> {
         self.0.file_len(file)
     }
 
-    /// See [`Reactor::set_file_len`].
+    /// Sets the length of a file, as [`Reactor::set_file_len`].
     ///
     /// # Errors
     /// The system's error.
@@ -98,24 +98,24 @@ impl<'a> ReactorView<'a> {
         self.0.set_file_len(file, len_bytes)
     }
 
-    /// See [`Reactor::snapshot`].
+    /// Returns the state of this shard's queue of `disk`, as [`Reactor::snapshot`].
     #[must_use]
     pub fn snapshot(&self, disk: u16) -> Option<Snapshot> {
         self.0.snapshot(disk)
     }
 
-    /// See [`Reactor::class_stats`].
+    /// Returns the counters of a class, as [`Reactor::class_stats`].
     #[must_use]
     pub fn class_stats(&self, disk: u16, class: Class) -> Option<ClassStats> {
         self.0.class_stats(disk, class)
     }
 
-    /// See [`Reactor::class_latencies`].
+    /// Calls `visit` with the latencies of a class, as [`Reactor::class_latencies`].
     pub fn class_latencies(&self, disk: u16, class: Class, visit: &mut dyn FnMut(&Latencies)) {
         self.0.class_latencies(disk, class, visit);
     }
 
-    /// See [`Reactor::reset_stats`].
+    /// Clears all counters and histograms, as [`Reactor::reset_stats`].
     pub fn reset_stats(&mut self) {
         self.0.reset_stats();
     }
