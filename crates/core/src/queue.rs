@@ -464,7 +464,7 @@ impl IoQueue {
     fn poll_lane(&mut self, now_ns: u64, lane: usize) -> Result<Option<Dispatch>, Stop> {
         let at = &mut self.lanes[lane];
         if at.overtime_ns > 0 && at.tree.clock(ROOT).mean() != at.overtime_mean {
-            // Another queue has been served: the others are back.
+            // The disk's clock has moved: the others are back.
             at.overtime_ns = 0;
             at.tree.set_overtime(Cost::ZERO);
         }
