@@ -140,7 +140,7 @@ const MENDED_AT_ONCE: usize = 64;
 /// The progress of [`Classes::mend_means`].
 #[derive(Debug, Default)]
 struct Mending {
-    /// The table's epoch at the begin.
+    /// The table's epoch at the start.
     epoch: u64,
     lane: usize,
     next: usize,

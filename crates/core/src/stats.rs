@@ -248,7 +248,7 @@ impl BlockedTime {
     }
 }
 
-/// The totals at the begin of a class's wait.
+/// The totals at the start of a class's wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitMark {

@@ -14,9 +14,9 @@
 //!
 //! # Limits
 //! The number of messages is bounded, so an answer always has room. Each request and its answer hold a place in the
-//! bounded table of the shard that asked. Each job of a handle holds a [`JobPlace`], of which a shard has as many as
-//! requests under way (without one the job is refused, and counted). A question is asked once until it is answered; a
-//! file is closed once. In a turn, a shard reads at most the messages that are there at the begin.
+//! bounded table of the shard that asked. Each job or request of a handle holds a [`JobPlace`], of which a shard has as
+//! many as requests under way (without one it is refused, and counted). A question is asked once until it is answered;
+//! a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -62,7 +62,7 @@ enum Reach {
     /// The shard has not been started yet; its mail waits.
     #[default]
     NotYet,
-    /// The shard reads its mail after a wake.
+    /// The shard reads its mail; this handle wakes it.
     Open(WakeHandle),
     /// A gate, which reads no mail, has the shard's place.
     Gate,

@@ -223,7 +223,7 @@ pub struct Reactor {
     now_ns: u64,
     /// The earliest time of a completion that has not been seen: the last look, or the end of the last sleep.
     looked_ns: u64,
-    /// The begin of this turn: the last reap, or the end of the last sleep.
+    /// The start of this turn: the last reap, or the end of the last sleep.
     turned_ns: u64,
 }
 
@@ -589,7 +589,7 @@ impl Reactor {
         self.heed(waited)
     }
 
-    /// Returns whether there is work without a sleep: ended requests, completions, jobs or messages.
+    /// Returns whether there is work already: ended requests, completions, jobs or messages.
     fn has_something(&self) -> bool {
         !self.finished.is_empty()
             || !self.reaped.is_empty()
@@ -597,7 +597,7 @@ impl Reactor {
             || self.topology.mailboxes().has_mail(self.shard)
     }
 
-    /// Follows the begin or the end of a trace.
+    /// Follows the start or the end of a trace.
     fn follow_trace(&mut self) {
         if let Some(after) = self.tracer.follow() {
             self.number = self.number.max(after);
