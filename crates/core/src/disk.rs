@@ -568,7 +568,7 @@ impl Disk {
     /// Adds a group with `shares` (at least 1; 0 is taken as 1) to `parent`.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such parent.
+    /// [`QueueError::Unknown`] if there is no such parent.
     pub fn add_group(&self, parent: GroupId, shares: u32) -> Result<GroupId, QueueError> {
         let (node, generation) = self.classes.add(parent, shares, Kind::Group)?;
         Ok(GroupId { node, generation })
@@ -577,7 +577,7 @@ impl Disk {
     /// Adds a class with `shares` (at least 1; 0 is taken as 1) to `parent`, for all queues of the disk.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such parent.
+    /// [`QueueError::Unknown`] if there is no such parent.
     pub fn add_class(&self, parent: GroupId, shares: u32) -> Result<ClassId, QueueError> {
         let (node, generation) = self.classes.add(parent, shares, Kind::Class)?;
         Ok(ClassId { node, generation })
@@ -586,7 +586,7 @@ impl Disk {
     /// Changes the shares of a class or group; each queue follows at its next poll.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn set_shares(&self, node: impl Into<NodeId>, shares: u32) -> Result<(), QueueError> {
         self.classes.set_shares(node.into(), shares)
     }
@@ -594,7 +594,7 @@ impl Disk {
     /// Returns the shares of a class or group.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn shares(&self, node: impl Into<NodeId>) -> Result<u32, QueueError> {
         self.classes.get(node.into(), |row| row.shares)
     }
@@ -602,7 +602,7 @@ impl Disk {
     /// Changes the quality of service of a class or group; each queue follows at its next poll.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn set_qos(&self, node: impl Into<NodeId>, qos: Qos) -> Result<(), QueueError> {
         let node = node.into();
         if self.classes.get(node, |row| row.qos.latency_target)? != qos.latency_target {
@@ -615,7 +615,7 @@ impl Disk {
     /// Returns the quality of service of a class or group.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn qos(&self, node: impl Into<NodeId>) -> Result<Qos, QueueError> {
         self.classes.get(node.into(), |row| *row.qos)
     }

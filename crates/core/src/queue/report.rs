@@ -95,7 +95,7 @@ impl IoQueue {
     /// and in the class's present part of the disk, and the time that the limits of the class and its groups need.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
+    /// [`QueueError::Unknown`] if there is no such class, or none that this queue has followed yet.
     pub fn expected_delay_ns(&self, now_ns: u64, class: ClassId) -> Result<u64, QueueError> {
         Ok(self.expected_delay_of(now_ns, self.class_node(class)?, None))
     }
