@@ -1,16 +1,16 @@
 //! The classes and groups of a disk: one table for all its queues.
 //!
 //! # Why
-//! A class has its shares once on a disk, however many shards use it, and its limits and reservation hold for all of them
-//! together. So classes belong to the disk; queues follow.
+//! A class has its shares once on a disk, however many shards use it, and its limits and reservation hold for all
+//! shards together. So classes belong to the disk, and queues follow it.
 //!
 //! # How it works
-//! A table behind a lock that is taken only to change it and to read it again after a change. Each change raises the epoch;
-//! a queue compares it with the one it has seen (one read of a line that nobody writes), and reads the table when it is new.
-//! What a request touches, clocks and tags, is in the table by reference, and atomic.
+//! A table behind a lock that is taken only to change the table and to read it after a change. Each change raises the
+//! epoch. A queue compares the epoch with the last it has seen (one read of a cache line that is rarely written), and
+//! reads the table if it differs. Clocks and tags, which requests touch, are in the table by reference, and atomic.
 //!
 //! # Limits
-//! A removed class's number is used again when no queue knows it any more. Shares are 1 to 2^32 - 1.
+//! A removed class's number is reused once no queue knows it any more. Shares are 1 to 2^32 - 1.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -38,7 +38,7 @@ impl GroupId {
     pub const ROOT: GroupId = GroupId { node: ROOT, generation: 0 };
 }
 
-/// A class or a group, where both will do: each has shares and a quality of service.
+/// A class or a group: each has shares and a quality of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeId {
     /// A class.
@@ -59,17 +59,17 @@ impl From<GroupId> for NodeId {
     }
 }
 
-/// Why a call was refused. Nothing has changed then.
+/// The error of a refused call, which has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// No such class or group (any more) on this disk.
+    /// The disk has no such class or group, or no longer.
     Unknown,
-    /// [`QueueConfig::max_requests`](crate::QueueConfig) are in the queue already: wait for completions, or shed load.
+    /// The queue holds [`QueueConfig::max_requests`](crate::QueueConfig) already: wait for completions, or shed load.
     Full,
     /// The request would wait longer than [`Qos::max_delay_ns`].
     Overloaded {
-        /// How long it would be expected to wait.
+        /// The expected wait.
         expected_ns: u64,
     },
     /// The group still has members.
@@ -107,12 +107,12 @@ pub(crate) struct Row {
     pub(crate) generation: u32,
     pub(crate) parent: u32,
     pub(crate) shares: u32,
-    /// What the controller of latency targets multiplies the shares by, 1 to 8.
+    /// The factor of the shares that the controller of latency targets sets, 1 to 8.
     pub(crate) boost: u32,
     /// Shared with the queues, and by all classes that ask for the same.
     pub(crate) qos: Arc<Qos>,
     members: u32,
-    /// One for each lane.
+    /// A clock for each lane.
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) tags: Option<Arc<Tags>>,
 }
@@ -123,41 +123,42 @@ impl Row {
         Row { kind, generation, parent, shares: shares.max(1), boost: 1, qos, members: 0, clocks, tags: None }
     }
 
-    /// Shares as they count now.
+    /// Returns the shares with the boost.
     pub(crate) fn effective_shares(&self) -> u32 {
         self.shares.saturating_mul(self.boost)
     }
 
-    /// Removed, and no queue refers to it any more.
+    /// Returns whether the row is removed, and no queue refers to it any more.
     fn is_free(&self) -> bool {
         self.kind == Kind::Removed && Arc::strong_count(&self.clocks) == 1
     }
 }
 
-/// Rows that one call of [`Classes::mend_means`] looks at, as it is somebody's completion that pays for it.
+/// Rows per call of [`Classes::mend_means`]: few, because the call delays a completion.
 const MENDED_AT_ONCE: usize = 64;
 
-/// How far [`Classes::mend_means`] has got.
+/// The progress of [`Classes::mend_means`].
 #[derive(Debug, Default)]
 struct Mending {
-    /// The table's, as of which it began.
+    /// The table's epoch at the start.
     epoch: u64,
     lane: usize,
     next: usize,
-    /// Of each group.
+    /// By row; counted for groups.
     offsets: Vec<Offset>,
 }
 
 impl Mending {
-    /// There is a row `at`: nothing is allocated for it later.
+    /// Reserves memory for row `at`, so that no later call allocates.
     fn make_room(&mut self, at: u32) {
         let missing = (at as usize + 1).saturating_sub(self.offsets.len());
         self.offsets.reserve(missing);
     }
 
+    /// Counts the next rows, and after the last corrects the means of the lane. Returns whether all lanes are done.
     fn go_on(&mut self, rows: &[Row], lanes: usize, epoch: u64) -> bool {
         if self.epoch != epoch {
-            // Rows may be others than they were.
+            // A row may hold another node than before.
             (self.epoch, self.lane, self.next) = (epoch, 0, 0);
         }
         if self.next == 0 {
@@ -183,8 +184,8 @@ impl Mending {
     }
 }
 
-/// How far the clocks of a group's members are from its mean: the sum, weighted by shares, and the sum of shares. Each difference
-/// is taken at one moment, so members may be looked at one after the other.
+/// The distance of the clocks of a group's members from its mean: the sum, weighted by shares, and the sum of shares.
+/// Each difference is taken at one moment, so members may be read one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offset {
     moment: f64,
@@ -205,12 +206,12 @@ impl Offset {
     }
 }
 
-/// See the module's documentation.
+/// The table of a disk's classes and groups.
 #[derive(Debug)]
 pub(crate) struct Classes {
     epoch: AtomicU64,
     rows: RwLock<Vec<Row>>,
-    /// The quality of service of those that ask for nothing.
+    /// The default quality of service.
     plain: Arc<Qos>,
     mending: Mutex<Mending>,
 }
@@ -230,13 +231,14 @@ impl Classes {
         look(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Goes on putting the mean of each group where the clocks of its active members say it is, at most [`MENDED_AT_ONCE`] rows of
-    /// one lane further than the last call. Returns whether all means are done; the next call begins anew.
+    /// Sets the mean of each group to the weighted mean of its active members' clocks, at most [`MENDED_AT_ONCE`] rows
+    /// of one lane in a call. Returns whether all means are done; then the next call begins anew.
     pub(crate) fn mend_means(&self, lanes: usize) -> bool {
         let Ok(mut mending) = self.mending.try_lock() else { return true };
         self.read(|rows| mending.go_on(rows, lanes, self.epoch()))
     }
 
+    /// Changes the table, and raises the epoch unless `change` fails.
     fn change<R>(&self, change: impl FnOnce(&mut Vec<Row>) -> Result<R, QueueError>) -> Result<R, QueueError> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut rows)?;
@@ -244,6 +246,7 @@ impl Classes {
         Ok(changed)
     }
 
+    /// Adds a row and returns its number and generation.
     pub(crate) fn add(&self, parent: GroupId, shares: u32, kind: Kind) -> Result<(u32, u32), QueueError> {
         self.change(|rows| {
             let parent = find(rows, parent.into())?;
@@ -270,7 +273,7 @@ impl Classes {
         })
     }
 
-    /// Shares count once again.
+    /// Sets all boosts to 1.
     pub(crate) fn reset_boosts(&self) {
         let boosted = self.read(|rows| (0..rows.len()).filter(|at| rows[*at].boost > 1).collect::<Vec<_>>());
         boosted.into_iter().for_each(|at| self.set_boost(at as u32, 1));
@@ -288,7 +291,7 @@ impl Classes {
     pub(crate) fn set_qos(&self, node: NodeId, qos: Qos) -> Result<(), QueueError> {
         self.change(|rows| {
             let at = find(rows, node)?;
-            // Many classes ask for the same: it stands once.
+            // Many classes have equal values, which share one allocation.
             let same = rows.iter().map(|row| &row.qos).chain([&self.plain]).find(|of| ***of == qos);
             let shared = same.map_or_else(|| Arc::new(qos), Arc::clone);
             let row = &mut rows[at];
@@ -334,7 +337,7 @@ fn find(rows: &[Row], node: NodeId) -> Result<usize, QueueError> {
     }
 }
 
-/// The shares of an active node have changed: its parents' weights follow.
+/// Applies changed shares to the clocks of a node, and to the weights in its parent's clocks.
 fn recount(rows: &[Row], at: usize) {
     if at == ROOT as usize {
         return;
@@ -369,7 +372,7 @@ mod tests {
             }
         });
 
-        // 1021 rows, 64 a call.
+        // 1021 rows, 64 per call.
         let calls = 1 + (0..100).take_while(|_| !classes.mend_means(1)).count();
         assert_eq!(calls, 16);
         classes.read(|rows| {

@@ -1,29 +1,28 @@
 //! One disk, as all its I/O queues see it: the model, and the little state that they share.
 //!
 //! # Why
-//! A disk (or array, or mount point) has one capacity, however many shards use it. What must be known together, the
-//! tokens given out and the work in the device, stands here; everything else belongs to a queue alone.
+//! A disk (or array, or mount point) has one capacity, however many shards use it. The state that all shards must know,
+//! the tokens given out and the work in the device, stands here; all other state belongs to one queue.
 //!
 //! # How it works
 //! * **Tokens**: one bucket (two with `duplex`), `bucket`.
-//! * **Window**: while the requests in the device are worth so much device time nothing is added, so that the queue
-//!   forms in the scheduler, where it can still be reordered, and not in the device, where it cannot. A narrow window is
-//!   refilled as soon as the device falls below it, even by a request that exceeds it: a disk never runs dry because the
-//!   next request is a little too long. A bound above the window is exceeded by a single request alone in the device, or by
-//!   what a class that lags is let in beyond it, a quarter at the most.
+//! * **Window**: once the device holds this much device time, nothing is added. So the queue forms in the scheduler,
+//!   where it can still be reordered, and not in the device, where it cannot. As soon as the device falls below the
+//!   window, the next request enters even if it exceeds it: a disk never runs dry because the next request is a little
+//!   too long. A second bound, above the window, holds but for a request alone in the device and for the overdraft of a
+//!   class that lags.
 //! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
-//!   linearly (exponent p above 1) or more (below 1): the mix decides how much capacity there is now.
-//!
+//!   linearly (exponent p above 1) or more (below 1): the mix determines the present capacity.
 //! * **Classes**: a class has its shares once, wherever it runs: `classes`, `clock`.
-//! * **Disk groups**: queues of different NUMA nodes can have buckets of their own, each with its part of the rate, so that
-//!   no cache line travels between nodes while all are busy; a group whose bucket is empty borrows from one that is more than
+//! * **Disk groups**: queues of different NUMA nodes can have buckets of their own, each with its part of the rate. So
+//!   no cache line travels between nodes while all are busy. A group whose bucket is empty borrows from one more than
 //!   half full.
 //!
 //! An unlimited disk touches none of the shared lines.
 //!
 //! # Limits
-//! The configuration is fixed for the life of the disk; window and capacity scale move with the disk (`control`: queues report
-//! what comes back, whoever reports next turns the controller, if nobody else is at it), classes as you like.
+//! The configuration is fixed for the life of the disk. Window and capacity scale follow the disk (`control`: queues
+//! report completions, and each report steps the controller unless another queue is at it). Classes change at any time.
 //!
 //! # Example
 //! ```
@@ -60,59 +59,58 @@ use ceilings::Ceilings;
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
 
-/// So many of the longest pieces fit into a full device, if such short ones are not too dear: one long request does not fill it
-/// alone.
+/// The number of longest pieces that fit into a full device, so that one long request does not fill it alone. Pieces
+/// are longer if such short ones cost too much.
 const PIECES_IN_BOUND: u64 = 4;
 
-/// Old requests of all classes together go first for at most this part of the disk's time.
+/// The part (1/8) of the disk's time for which old requests of all classes together may overtake others.
 const AGED_PART: f64 = 8.0;
 
-/// Over how much dispatched device time the share of writes is smoothed: 20 ms.
+/// The dispatched device time over which the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
-/// How often the means of clocks are mended: every 10 ms.
+/// Time between two corrections of the clocks' means: 10 ms.
 const MEND_NS: u64 = 10_000_000;
 
-/// In each report the memory of the longest piece fades by this part.
+/// The part (1/64) by which the longest piece remembered shrinks with each report.
 const LONG_PIECE_MEMORY: u64 = 64;
 
-/// The part of the bound (or one request) by which a class that lags behind the others may exceed the window.
+/// The part (1/4) of the bound by which a class that lags may exceed the window; one request if that is more.
 const OVERDRAFT_PART: u64 = 4;
 
-/// The part of the bound by which a queue may that lags behind the other queues of its class.
+/// The part (1/8) of the bound by which a queue that lags behind the other queues of its class may exceed the window.
 const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 
-/// Whether, and down to what, long requests are split.
+/// Whether long requests are split, and into which pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyGoal {
-    /// Depth of the token bucket, and no piece may take longer than this much device time (raised when one 64 KiB piece needs
-    /// more), nor than a quarter of [`Disk::bound_ns`] where that costs little (see [`CostModel::piece_limits`]).
+    /// Depth of the token bucket, and longest device time of a piece (more if a 64 KiB piece needs more). A piece also
+    /// takes at most a quarter of [`Disk::bound_ns`] if that costs little (see [`CostModel::piece_limits`]).
     Ns(u64),
-    /// Requests go to the disk as they come.
+    /// Requests are not split.
     NoSplit,
 }
 
-/// What makes a [`Disk`].
+/// The configuration of a [`Disk`].
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
-    /// What requests cost.
+    /// The cost of requests.
     pub model: CostModel,
     /// How reads and writes share the capacity. Unused with `duplex`.
     pub mix: MixExponent,
-    /// Reads and writes do not disturb each other at all: two buckets, and shares that hold for each direction.
+    /// Whether reads and writes do not disturb each other: two buckets, and shares that hold for each direction.
     pub duplex: bool,
-    /// Depth of the token bucket, and how long a piece may take.
+    /// Depth of the token bucket, and longest device time of a piece.
     pub latency_goal: LatencyGoal,
-    /// Nothing more is sent while the device holds this much device time or more; `None`: the closed loop finds it. At most
-    /// the bound that the device never holds more than: the larger of the effective latency goal and 3 times
-    /// `unloaded_latency_ns`. With the closed loop, latencies raise that bound on a disk that is farther away than this says:
-    /// [`Disk::bound_ns`].
+    /// Device time in the device from which on nothing is added; `None`: the closed loop finds it. At most the bound:
+    /// the larger of the effective latency goal and 3 times `unloaded_latency_ns`. The closed loop raises that bound if
+    /// measured latencies show that the disk is farther away: [`Disk::bound_ns`].
     pub window_ns: Option<u64>,
     /// The closed loop: follows the disk when it is slower (or, if `scale_max` allows, faster) than its model.
     pub control: ControlConfig,
-    /// How long a small request takes on the idle disk, 0 where unknown. A disk far away needs more in flight.
+    /// Latency of a small request on the idle disk, 0 if unknown. A disk far away needs more in flight.
     pub unloaded_latency_ns: u64,
-    /// Disk groups, at least 1: as many as NUMA nodes with shards. Each has its part of the token rate.
+    /// Disk groups (0 counts as 1): one for each NUMA node with shards. Each has its part of the token rate.
     pub groups: u16,
 }
 
@@ -131,22 +129,24 @@ impl Default for DiskConfig {
     }
 }
 
-/// See the module's documentation. Shared by reference between the queues of all shards.
+/// A disk: its classes, and the state that the queues of all shards share.
+///
+/// Add classes to it, and make an [`IoQueue`](crate::IoQueue) for each shard.
 #[derive(Debug)]
 pub struct Disk {
     config: DiskConfig,
     pieces: PieceLimits,
     window_ticks: OwnLine,
-    /// The mix changes the capacity.
+    /// Whether the mix changes the capacity.
     has_mix: bool,
     classes: Classes,
-    /// Disk groups, and their buckets beyond those of the first: two a group.
+    /// Number of disk groups, and the buckets of all but the first: two per group.
     groups: usize,
     more_buckets: Box<[OwnBucket]>,
     flow: Flow,
-    /// When old requests may go first again.
+    /// Holds the time from which on an old request may overtake others again.
     aged: OwnBucket,
-    /// By lane: turns of one direction say nothing about the other's.
+    /// By lane, because turns of one direction say nothing about the other's.
     sleepers: [Sleepers; 2],
     write_share_bits: OwnLine,
     settings: Settings,
@@ -156,16 +156,16 @@ pub struct Disk {
     targets: Targets,
 }
 
-/// What each dispatch writes, whichever shard it is on: one line that travels, not two.
+/// The fields that each dispatch of any shard writes: one cache line travels between shards, not two.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Flow {
     in_flight_ticks: AtomicU64,
-    /// Of the first disk group: of both directions or reads, of writes.
+    /// The buckets of the first disk group: for both directions, or (duplex) for reads and for writes.
     buckets: [TokenBucket; 2],
 }
 
-/// What the controller decides beside the window; read by everybody, written rarely.
+/// Decisions of the controller other than the window: read by all shards, written rarely.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Settings {
@@ -176,14 +176,14 @@ struct Settings {
     long_piece_ticks: AtomicU64,
     /// By how much the time of reservations is behind the clock.
     reserved_slip_ticks: AtomicU64,
-    /// When the controller wants to look at the latest, and when the means of clocks were mended.
+    /// The latest time of the controller's next step, and the last time the clocks' means were corrected.
     next_step_ns: AtomicU64,
     mended_ns: AtomicU64,
-    /// Queues of this disk.
+    /// Number of queues of this disk.
     queues: AtomicU64,
 }
 
-/// Running totals of what the queues have reported.
+/// Running totals of the queues' reports.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Feedback {
@@ -204,25 +204,25 @@ struct LaneFeedback {
     token_blocks: AtomicU64,
 }
 
-/// What a queue has seen since it reported last.
+/// The completions of a queue since its last report, and how often it found the window full or tokens missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
-    /// By how many pieces more there are in the device, modulo 2^64.
+    /// Growth of the number of pieces in the device, modulo 2^64.
     pub(crate) in_device: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
-    /// See [`crate::control::unloaded_work`].
+    /// The sum of [`crate::control::unloaded_work`].
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) lanes: [LaneTotals; 2],
-    /// See [`crate::control::Totals`].
+    /// The queue's part of [`crate::control::Totals::outstanding_cap_ns`].
     pub(crate) outstanding_cap_ns: Option<u64>,
 }
 
 impl Report {
-    /// Returns it with what is not of the second direction in the first: queues count only the second apart.
+    /// Returns the report with the completed ticks of the first direction. Queues count only the total and the second.
     pub(crate) fn divided(mut self) -> Report {
         let [first, second] = &mut self.lanes;
         first.completed_ticks = self.completed_ticks - second.completed_ticks;
@@ -247,6 +247,7 @@ impl Feedback {
                 total.fetch_add(more, Ordering::Relaxed);
             }
         };
+
         let totals = [
             (&self.in_device, report.in_device),
             (&self.completions, report.completions),
@@ -257,6 +258,7 @@ impl Feedback {
             (&self.window_blocks, report.window_blocks),
         ];
         totals.into_iter().for_each(add);
+
         for (total, more) in self.lanes.iter().zip(&report.lanes) {
             add((&total.completed_ticks, more.completed_ticks));
             add((&total.window_blocks, more.window_blocks));
@@ -265,12 +267,12 @@ impl Feedback {
     }
 }
 
-/// Why nothing can go out.
+/// The reason why nothing can be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     /// The window is full.
     Device,
-    /// No tokens until then.
+    /// There are no tokens before this time, in nanoseconds.
     Tokens(u64),
 }
 
@@ -279,13 +281,13 @@ pub(crate) enum NoRoom {
 #[derive(Debug)]
 struct OwnLine(AtomicU64);
 
-/// Queues of one lane that sleep, and are not absent.
+/// The times at which sleeping queues of one lane poll again; until then they are not absent.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Sleepers {
-    /// Until when somebody whose turn it is, and who found no room, will have looked again.
+    /// When the last queue that found no room at its turn polls again.
     claimed_until_ns: AtomicU64,
-    /// Until when everybody who waits for its turn before a full device will have looked again.
+    /// When the last queue that sleeps past its turn before a full device polls again.
     looked_until_ns: AtomicU64,
 }
 
@@ -294,7 +296,7 @@ struct Sleepers {
 #[derive(Debug, Default)]
 struct OwnBucket(TokenBucket);
 
-/// Writes only what is later: most of the time another queue has said so already.
+/// Raises a time to at least `ns`. Usually another queue has done so already, so reads before it writes.
 fn raise(until: &AtomicU64, ns: u64) {
     if until.load(Ordering::Relaxed) < ns {
         until.fetch_max(ns, Ordering::Relaxed);
@@ -308,7 +310,7 @@ impl OwnLine {
 }
 
 impl Disk {
-    /// A disk with nothing in flight and full buckets.
+    /// Returns a disk with nothing in flight and full buckets.
     #[must_use]
     pub fn new(config: DiskConfig) -> Disk {
         let goal_ns = match config.latency_goal {
@@ -321,11 +323,13 @@ impl Disk {
             Some(_) => config.model.shorten(pieces, bound_ns / PIECES_IN_BOUND),
             None => pieces,
         };
+
         let limits = ControlLimits { bound_ns, min_window_ns: 0, unloaded_latency_ns: config.unloaded_latency_ns };
         let control = ControlConfig { enabled: config.control.enabled && config.window_ns.is_none(), ..config.control };
         let controller = Controller::new(control, limits);
         let begin_ns = if control.enabled { controller.window_ns() } else { bound_ns };
         let window_ns = config.window_ns.unwrap_or(begin_ns).min(bound_ns);
+
         Disk {
             window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
@@ -355,26 +359,27 @@ impl Disk {
         }
     }
 
-    /// What the disk was made from.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &DiskConfig {
         &self.config
     }
 
-    /// Depth of the token bucket in nanoseconds: the latency goal, or the dearer cost of 64 KiB where that is more.
+    /// Returns the depth of the token bucket in nanoseconds: the latency goal, or the dearer cost of 64 KiB if that is
+    /// more.
     #[must_use]
     pub fn effective_goal_ns(&self) -> u64 {
         self.pieces.effective_goal_ns
     }
 
-    /// From how much device time in the device on nothing is added, in nanoseconds.
+    /// Returns the device time in the device from which on nothing is added, in nanoseconds.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.window_ticks() / TICKS_PER_NS
     }
 
-    /// Returns how much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags
-    /// adds). It rises where the shortest latencies say that the disk needs more to be busy.
+    /// Returns the most device time that the device holds, in nanoseconds (more with one request alone, or with the
+    /// overdraft of a class that lags). It rises if the shortest latencies show that the disk needs more to be busy.
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
         self.bound_ticks() / TICKS_PER_NS
@@ -384,7 +389,8 @@ impl Disk {
         self.settings.bound_ticks.load(Ordering::Relaxed)
     }
 
-    /// The rate of the disk over that of its model, as the closed loop sees it now; of a duplex disk that of the slower direction.
+    /// Returns the rate of the disk over that of its model, as the closed loop sees it now; on a duplex disk that of
+    /// the slower direction.
     #[must_use]
     pub fn capacity_scale(&self) -> f64 {
         if self.config.duplex { self.scale_of(0).min(self.scale_of(1)) } else { self.scale_of(0) }
@@ -395,17 +401,18 @@ impl Disk {
     }
 
     fn closed_loop(&self) -> MutexGuard<'_, Controller> {
-        // A panic elsewhere leaves figures that are at worst a step old.
+        // A panic of another holder leaves figures that are at worst one step old.
         self.controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the closed loop has decided, and why: the events kept (the last [`crate::EVENTS_KEPT`]) with a number above `seq`.
+    /// Returns the decisions of the closed loop, with their reasons: of the last [`crate::EVENTS_KEPT`] events, those
+    /// numbered above `seq`.
     #[must_use]
     pub fn events_since(&self, seq: u64) -> Vec<ControlEvent> {
         self.closed_loop().events_since(seq).copied().collect()
     }
 
-    /// What the disk allows now.
+    /// Returns what the disk allows now.
     #[must_use]
     pub fn snapshot(&self) -> DiskSnapshot {
         DiskSnapshot {
@@ -418,8 +425,8 @@ impl Disk {
         }
     }
 
-    /// Device time for which there are tokens at `now_ns`, in nanoseconds, in the emptiest bucket: at most
-    /// [`Disk::effective_goal_ns`]; below 0 where somebody has taken ahead. `None`: the disk is unlimited, and needs none.
+    /// Returns the device time for which the emptiest bucket has tokens at `now_ns`, in nanoseconds: at most
+    /// [`Disk::effective_goal_ns`], below 0 after an overdraft. `None`: the disk is unlimited, and needs no tokens.
     #[must_use]
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };
@@ -434,33 +441,35 @@ impl Disk {
         &self.targets
     }
 
-    /// A request of a class with a latency target has ended.
+    /// Records a finished request of a class with a latency target.
     pub(crate) fn note_target(&self, now_ns: u64, level: u8, target: LatencyTarget, experience: Experience) {
         if let Some((kind, from, to, reason)) = self.targets.note(now_ns, level, target, experience, &self.classes) {
             self.closed_loop().note(now_ns, kind, from, to, reason);
         }
     }
 
-    /// The part of the device's time that classes may use which yield to the tightest latency target; 1 when they need not.
+    /// Returns the part of the device's time left to classes that yield to the tightest latency target; 1 if they need
+    /// not yield.
     #[must_use]
     pub fn yielding_share(&self) -> f64 {
         self.targets.allowance(0)
     }
 
-    /// Latencies above this count as this.
+    /// Returns the longest latency that counts; longer ones count as this.
     pub(crate) fn latency_clip_ns(&self) -> u64 {
         self.settings.latency_clip_ns.load(Ordering::Relaxed)
     }
 
-    /// A queue that has nothing in the device any more says by how many pieces less there are.
+    /// Adds the change in a queue's pieces in the device, modulo 2^64, outside of a report.
     pub(crate) fn count_left(&self, in_device: u64) {
         self.feedback.in_device.fetch_add(in_device, Ordering::Relaxed);
     }
 
-    /// The queue at place `queue` tells what it has seen; if nobody else is at it, the controller takes a step.
+    /// Adds the report of the queue at place `queue`, and steps the controller unless another queue is at it.
     pub(crate) fn report(&self, now_ns: u64, queue: usize, report: &Report) {
         self.feedback.add(report);
         let Ok(mut controller) = self.controller.try_lock() else { return };
+
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let completions = total(&self.feedback.completions);
         let outstanding_cap_ns = self.ceilings().least(now_ns, queue, report.outstanding_cap_ns);
@@ -481,6 +490,8 @@ impl Disk {
             outstanding_cap_ns,
         };
         controller.step(now_ns, &totals);
+
+        // Writes only changes: all shards read these lines.
         let change = |of: &AtomicU64, to: u64| {
             if of.load(Ordering::Relaxed) != to {
                 of.store(to, Ordering::Relaxed);
@@ -498,17 +509,19 @@ impl Disk {
         if control.enabled {
             change(&self.settings.next_step_ns, controller.next_step_ns());
         }
+
         if now_ns.saturating_sub(self.settings.mended_ns.load(Ordering::Relaxed)) >= MEND_NS {
-            // The next report goes on if there are many classes.
+            // If there are many classes, the next report continues.
             if self.classes.mend_means(if self.config.duplex { 2 } else { 1 }) {
                 change(&self.settings.mended_ns, now_ns);
             }
         }
+
         let long_ticks = self.long_piece_ticks();
         change(&self.settings.long_piece_ticks, long_ticks - long_ticks / LONG_PIECE_MEMORY);
     }
 
-    /// Device time in the device now, in nanoseconds.
+    /// Returns the device time in the device now, in nanoseconds.
     #[must_use]
     pub fn in_flight_ns(&self) -> u64 {
         self.in_flight_ticks() / TICKS_PER_NS
@@ -522,7 +535,7 @@ impl Disk {
         self.flow.in_flight_ticks.load(Ordering::Relaxed)
     }
 
-    /// The longest piece of a request, in bytes; longer ones are split.
+    /// Returns the longest piece in bytes; longer requests are split.
     #[must_use]
     pub fn piece_max_bytes(&self, direction: Direction) -> u32 {
         match direction {
@@ -531,19 +544,19 @@ impl Disk {
         }
     }
 
-    /// Whether nothing is ever throttled.
+    /// Returns whether the model has no limits, so that nothing is ever throttled.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.config.model.is_unlimited()
     }
 
-    /// Device time of one piece alone, before the mix.
+    /// Returns the device time of one piece alone, before the mix.
     #[must_use]
     pub fn cost(&self, op: Op, len_bytes: u32) -> Cost {
         self.config.model.cost(op, len_bytes)
     }
 
-    /// Which bucket (and clock) a direction uses.
+    /// Returns the lane of a direction: the bucket and the clocks that it uses.
     pub(crate) fn lane(&self, direction: Direction) -> usize {
         usize::from(self.config.duplex && direction == Direction::Write)
     }
@@ -555,16 +568,16 @@ impl Disk {
     /// Adds a group with `shares` (at least 1; 0 is taken as 1) to `parent`.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such parent.
+    /// [`QueueError::Unknown`] if there is no such parent.
     pub fn add_group(&self, parent: GroupId, shares: u32) -> Result<GroupId, QueueError> {
         let (node, generation) = self.classes.add(parent, shares, Kind::Group)?;
         Ok(GroupId { node, generation })
     }
 
-    /// Adds a class with `shares` (at least 1; 0 is taken as 1) to `parent`. All queues of the disk know it from then on.
+    /// Adds a class with `shares` (at least 1; 0 is taken as 1) to `parent`, for all queues of the disk.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such parent.
+    /// [`QueueError::Unknown`] if there is no such parent.
     pub fn add_class(&self, parent: GroupId, shares: u32) -> Result<ClassId, QueueError> {
         let (node, generation) = self.classes.add(parent, shares, Kind::Class)?;
         Ok(ClassId { node, generation })
@@ -573,15 +586,15 @@ impl Disk {
     /// Changes the shares of a class or group; each queue follows at its next poll.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn set_shares(&self, node: impl Into<NodeId>, shares: u32) -> Result<(), QueueError> {
         self.classes.set_shares(node.into(), shares)
     }
 
-    /// The shares of a class or group.
+    /// Returns the shares of a class or group.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn shares(&self, node: impl Into<NodeId>) -> Result<u32, QueueError> {
         self.classes.get(node.into(), |row| row.shares)
     }
@@ -589,7 +602,7 @@ impl Disk {
     /// Changes the quality of service of a class or group; each queue follows at its next poll.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn set_qos(&self, node: impl Into<NodeId>, qos: Qos) -> Result<(), QueueError> {
         let node = node.into();
         if self.classes.get(node, |row| row.qos.latency_target)? != qos.latency_target {
@@ -599,20 +612,20 @@ impl Disk {
         self.classes.set_qos(node, qos)
     }
 
-    /// The quality of service of a class or group.
+    /// Returns the quality of service of a class or group.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group.
+    /// [`QueueError::Unknown`] if there is no such class or group.
     pub fn qos(&self, node: impl Into<NodeId>) -> Result<Qos, QueueError> {
         self.classes.get(node.into(), |row| *row.qos)
     }
 
-    /// Removes a class, or a group without members. What a class has queued ends as cancelled when its queue looks next
-    /// ([`IoQueue::follow_classes`](crate::IoQueue::follow_classes)); what is in the device comes back as always.
+    /// Removes a class, or a group without members. Queued requests of the class end as cancelled when their queue
+    /// follows ([`IoQueue::follow_classes`](crate::IoQueue::follow_classes)); pieces in the device come back as always.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class or group (the root cannot be removed), [`QueueError::NotEmpty`]
-    /// when a group has members.
+    /// [`QueueError::Unknown`] if there is no such class or group, or it is the root; [`QueueError::NotEmpty`] if a
+    /// group has members.
     pub fn remove(&self, node: impl Into<NodeId>) -> Result<(), QueueError> {
         let node = node.into();
         let had_target = self.classes.get(node, |row| row.qos.latency_target.is_some())?;
@@ -624,9 +637,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another group's that
-    /// is more than half full. Which bucket it was and how many ticks it gave, or when to ask again. `overdraft_ticks`: how much
-    /// deeper the bucket is for whoever lags behind; asked only when its depth does not do.
+    /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another
+    /// group's that is more than half full. Returns the bucket and the ticks taken, or when to ask again.
+    /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
+    /// suffice.
     pub(crate) fn take_tokens(
         &self,
         now_ns: u64,
@@ -653,46 +667,47 @@ impl Disk {
         self.flow.buckets.get(at).unwrap_or_else(|| &self.more_buckets[at - self.flow.buckets.len()].0)
     }
 
-    /// The bucket of `lane` in disk group `group`.
+    /// Returns the index of the bucket of `lane` in disk group `group`.
     fn bucket_of(&self, group: u16, lane: usize) -> usize {
         // Most disks have one group, and a division takes as long as the rest of this.
         let group = if self.groups == 1 { 0 } else { usize::from(group) % self.groups };
         group * 2 + lane
     }
 
-    /// What a cost takes from a bucket: the disk may be slower than its model, and a group has its part of the rate only.
+    /// Returns the tokens that a cost takes from a bucket: more if the disk is slower than its model, and a multiple if
+    /// groups divide the rate.
     pub(crate) fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
         let ticks = cost_ticks.saturating_mul(self.groups as u64);
         let scale = self.scale_of(lane);
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
-    /// Somebody whose turn it is in `lane` found no room, and looks again at `until_ns`: nobody may take it to be absent before.
+    /// Notes that a queue found no room at its turn in `lane`, and polls again at `until_ns`: it is not absent before.
     pub(crate) fn claim(&self, lane: usize, until_ns: u64) {
         raise(&self.sleepers[lane].claimed_until_ns, until_ns);
     }
 
-    /// See [`Disk::claim`].
+    /// Returns until when a queue that found no room at its turn counts as present; see [`Disk::claim`].
     pub(crate) fn claimed_until_ns(&self, lane: usize) -> u64 {
         self.sleepers[lane].claimed_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Somebody who will be half way to its turn in `lane` at `half_way_ns` looks again at `until_ns`. If its turn comes before,
-    /// it is not absent: it sleeps.
+    /// Notes that a queue half way to its turn in `lane` at `half_way_ns` sleeps until `until_ns`. If its turn comes
+    /// before, it is not absent.
     pub(crate) fn sleeps_past(&self, lane: usize, half_way_ns: u64, until_ns: u64) {
         if half_way_ns < until_ns {
             raise(&self.sleepers[lane].looked_until_ns, until_ns);
         }
     }
 
-    /// Until when somebody may be asleep though its turn in `lane` has come: it found no room, or it was not its turn when it
-    /// looked.
+    /// Returns until when a queue may sleep although its turn in `lane` has come: because it found no room, or because
+    /// its turn had not come at its last poll.
     pub(crate) fn all_looked_ns(&self, lane: usize) -> u64 {
         self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
     }
 
-    /// Whether requests of `ticks` of device time in all could go out now. The device holds one whatever its length, and a bucket
-    /// that is full holds all that it ever will.
+    /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
+    /// request of any length, and a full bucket suffices for any cost.
     pub(crate) fn has_room(&self, now_ns: u64, lane: usize, group: u16, ticks: u64) -> Result<(), NoRoom> {
         let in_flight_ticks = self.in_flight_ticks();
         if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
@@ -702,7 +717,7 @@ impl Disk {
         bucket.available(now_ns, self.token_ticks(lane, ticks), self.effective_goal_ns()).map_err(NoRoom::Tokens)
     }
 
-    /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.
+    /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.
     pub(crate) fn next_step_ns(&self) -> u64 {
         self.settings.next_step_ns.load(Ordering::Relaxed)
     }
@@ -717,7 +732,7 @@ impl Disk {
         self.ceilings().add()
     }
 
-    /// The queue at place `queue` goes, with `report` still to tell and `in_flight_ticks` in the device.
+    /// Removes the queue at place `queue`, adds its last report, and takes its `in_flight_ticks` out of the device.
     pub(crate) fn remove_queue(&self, queue: usize, report: &Report, in_flight_ticks: u64) {
         self.feedback.add(report);
         self.leave(in_flight_ticks);
@@ -725,17 +740,17 @@ impl Disk {
         self.settings.queues.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether other queues may wait for the same limits.
+    /// Returns whether other queues may wait for the same limits.
     pub(crate) fn has_several_queues(&self) -> bool {
         self.settings.queues.load(Ordering::Relaxed) > 1
     }
 
-    /// Before this no request goes first because of its age.
+    /// Returns the time before which no request may overtake others because of its age.
     pub(crate) fn aged_again_ns(&self) -> u64 {
         self.aged.0.tat_ticks() / TICKS_PER_NS
     }
 
-    /// A request went first because of its age, and takes `cost`: the disk's time until then is for the others.
+    /// Charges a request that overtook others because of its age. For [`AGED_PART`] times its cost, no other may.
     pub(crate) fn charge_aged(&self, now_ns: u64, cost: Cost) {
         let ticks = whole_ticks(cost) as f64 / self.present_rate();
         self.aged.0.take_anyway(now_ns, (ticks * AGED_PART) as u64);
@@ -747,24 +762,24 @@ impl Disk {
         self.capacity_scale() * capacity
     }
 
-    /// The time of reservations.
+    /// Returns the time of reservations.
     pub(crate) fn reserved_time(&self, now_ns: u64) -> ReservedTime<'_> {
         ReservedTime { now_ns, slip: &self.settings.reserved_slip_ticks }
     }
 
-    /// The longest piece of late, in ticks.
+    /// Returns the longest recent piece, in ticks.
     pub(crate) fn long_piece_ticks(&self) -> u64 {
         self.settings.long_piece_ticks.load(Ordering::Relaxed)
     }
 
-    /// A piece goes out: remembers the longest for a while (until [`Disk::report`] has been called some tens of times).
+    /// Remembers a dispatched piece if it is the longest recent one. Each [`Disk::report`] shrinks that a little.
     pub(crate) fn note_piece(&self, ticks: u64) {
         if ticks > self.long_piece_ticks() {
             self.settings.long_piece_ticks.store(ticks, Ordering::Relaxed);
         }
     }
 
-    /// What `cost` takes from the bucket in the present mix.
+    /// Returns `cost` in the present mix: what it takes from the bucket.
     pub(crate) fn cost_in_mix(&self, cost: Cost) -> Cost {
         if !self.has_mix {
             return cost;
@@ -777,7 +792,7 @@ impl Disk {
         f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed))
     }
 
-    /// Tells the mix what has been dispatched. Concurrent updates may lose one another: it is an estimate.
+    /// Adds a dispatched piece to the mix. Concurrent updates may lose one another: the mix is an estimate.
     pub(crate) fn note_mix(&self, direction: Direction, cost: Cost) {
         if !self.has_mix || cost.is_zero() {
             return;
@@ -789,14 +804,14 @@ impl Disk {
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 
-    /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`, and its queue in the class
-    /// by `in_class_ticks`.
+    /// Returns by how much a request of `ticks` may exceed window and tokens if its class lags by `lag_ticks`, and its
+    /// queue lags by `in_class_ticks` in the class.
     pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64) -> u64 {
         let of_class = lag_ticks.min(self.most_overdraft_ticks(ticks));
         of_class.max(in_class_ticks.min(self.bound_ticks() / OVERDRAFT_IN_CLASS_PART))
     }
 
-    /// The same for a request that must go before its turn: it finds room even when others have used theirs.
+    /// Returns the same for a request due before its turn: it finds room even if others have used their overdraft.
     pub(crate) fn urgent_overdraft_ticks(&self, ticks: u64) -> u64 {
         let most_ticks = self.most_overdraft_ticks(ticks);
         most_ticks + most_ticks.max(self.long_piece_ticks())
@@ -806,12 +821,13 @@ impl Disk {
         ticks.max(self.bound_ticks() / OVERDRAFT_PART)
     }
 
-    /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
-    /// go beyond the window by its overdraft: that is how a small request of a class that wakes up goes straight to the disk.
+    /// Adds work of `ticks` to the device if there is room, and returns whether there was. An empty device takes any
+    /// request. A class that lags may exceed the window by its overdraft, so a small request of a class that wakes up
+    /// enters at once. `overdraft_ticks` is called only if there is no room without it.
     ///
-    /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other. Who expects a full
-    /// device (`looks_first`) sees it without writing to the line that all shards share; who does not gets that line once, to
-    /// write it, instead of twice. `overdraft_ticks` is asked only when there is no room without it.
+    /// Adds first and takes back if there was no room: of two shards that ask at once, one sees the other. A caller
+    /// that expects a full device sets `looks_first`, which reads the shared cache line before writing it. One that
+    /// expects room only writes, so the line travels once instead of twice.
     pub(crate) fn try_enter(&self, ticks: u64, looks_first: bool, overdraft_ticks: impl Fn() -> u64) -> bool {
         let has_room_with = |in_flight: u64, overdraft_ticks: u64| {
             in_flight == 0
@@ -829,7 +845,7 @@ impl Disk {
         entered
     }
 
-    /// Work that is in the device already, whatever the room.
+    /// Adds work that is in the device already, whatever the room.
     pub(crate) fn enter(&self, ticks: u64) {
         if ticks > 0 {
             self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed);

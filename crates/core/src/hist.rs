@@ -11,10 +11,10 @@
 //! so its midpoint is off by at most 1/128 = 0.78 %. Recording is a count of leading zeros, a shift and four
 //! additions.
 //!
-//! A count is written in digits to the base 256, each in an array of its own that reaches from the lowest to the highest
-//! power of two that has such a digit. So a histogram takes 64 bytes for each power of two that its durations span, and
-//! as much again where more than 255 (65 535, ...) of them share a bucket. Memory is taken when a duration is outside of
-//! all before it: at most 35 times for each digit.
+//! A count is written in digits to the base 256, each in an array of its own that reaches from the lowest to the
+//! highest power of two that has such a digit. So a histogram takes 64 bytes for each power of two that its durations
+//! span, and as much again where more than 255 (65 535, ...) of them share a bucket. Memory is taken when a duration is
+//! outside of the range of all before it: at most 35 times for each digit.
 //!
 //! # Limits
 //! One histogram takes 80 bytes and its digits, at most about 9 KB ([`Histogram::memory_bytes`]). Durations from
@@ -35,16 +35,16 @@
 //! assert_eq!((latencies.count(), latencies.min(), latencies.max()), (1000, 1_000, 1_000_000));
 //! ```
 
-/// Bits of a value that tell the buckets of one power of two apart.
+/// Bits of a duration that select its bucket within a power of two.
 const SUB_BITS: u32 = 6;
 /// Buckets in a power of two.
 const SUB_BUCKETS: u64 = 1 << SUB_BITS;
-/// Durations are below 2^40 ns.
+/// Bits of the durations that have buckets of their own: below 2^40 ns.
 const LIMIT_BITS: u32 = 40;
-/// Digits of a count beside the lowest.
+/// Digits of a count above the lowest.
 const HIGHER_DIGITS: usize = 3;
 
-/// See the module's documentation.
+/// A log-linear histogram of durations in nanoseconds, with percentiles within 0.78 %.
 #[derive(Clone)]
 pub struct Histogram {
     count: u64,
@@ -81,7 +81,7 @@ impl Digits {
         &mut self.digits[bucket - self.first]
     }
 
-    /// Makes room for the power of two that `bucket` is in, and for those between.
+    /// Extends the range to the power of two of `bucket`.
     #[cold]
     fn reach(&mut self, bucket: usize) {
         let begin = bucket / SUB_BUCKETS as usize * SUB_BUCKETS as usize;
@@ -105,7 +105,7 @@ impl Digits {
         *digit == 0
     }
 
-    /// Writes a digit; a 0 that stands nowhere yet needs no place.
+    /// Sets a digit. A 0 outside the range takes no memory.
     fn set(&mut self, bucket: usize, digit: u8) {
         if digit != self.get(bucket) {
             *self.get_mut(bucket) = digit;
@@ -117,13 +117,13 @@ impl Histogram {
     /// Durations from here on, in nanoseconds, share the last bucket: 2^40, about 18.3 minutes.
     pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
 
-    /// An empty histogram.
+    /// Returns an empty histogram.
     #[must_use]
     pub const fn new() -> Histogram {
         Histogram { count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0, lowest: Digits::new(), higher: None }
     }
 
-    /// Returns the memory that it takes now, in bytes.
+    /// Returns the memory that the histogram takes now, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let higher_bytes = self.higher.as_ref().map_or(0, |_| size_of::<[Digits; HIGHER_DIGITS]>());
@@ -138,13 +138,14 @@ impl Histogram {
         self.sum_ns += u128::from(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
+
         let bucket = bucket_of(ns);
         if self.lowest.increment(bucket) {
             self.carry(bucket);
         }
     }
 
-    /// The lowest digit of a bucket has gone from 255 to 0.
+    /// Carries into the higher digits after the lowest digit of a bucket has gone from 255 to 0.
     #[cold]
     fn carry(&mut self, bucket: usize) {
         let higher = self.higher.get_or_insert_with(Box::default);
@@ -153,7 +154,7 @@ impl Histogram {
         }
     }
 
-    /// The digits of the counts, the lowest first.
+    /// Returns the digits of the counts, the lowest first.
     fn digits(&self) -> impl Iterator<Item = &Digits> {
         std::iter::once(&self.lowest).chain(self.higher.iter().flat_map(|higher| higher.iter()))
     }
@@ -167,7 +168,7 @@ impl Histogram {
         higher.iter().rev().fold(0, |count, digits| (count + u32::from(digits.get(bucket))) << 8)
     }
 
-    /// Adds a count, which ends at the most that there is.
+    /// Adds to the count of a bucket, which saturates.
     fn add(&mut self, bucket: usize, count: u32) {
         let lowest = self.lowest.get_mut(bucket);
         match u8::try_from(count).ok().and_then(|count| lowest.checked_add(count)) {
@@ -178,7 +179,7 @@ impl Histogram {
 
     fn set(&mut self, bucket: usize, count: u32) {
         let [lowest, higher @ ..] = count.to_le_bytes();
-        // Also a 0: where something was counted is in the range of the lowest digits.
+        // Even if 0: the range of the lowest digits must include every bucket with a count.
         *self.lowest.get_mut(bucket) = lowest;
         if self.higher.is_some() || higher != [0; HIGHER_DIGITS] {
             let digits = self.higher.get_or_insert_with(Box::default);
@@ -186,15 +187,15 @@ impl Histogram {
         }
     }
 
-    /// The buckets that counted something, and their counts.
+    /// Returns the buckets that are not empty, with their counts.
     fn counts(&self) -> impl Iterator<Item = (usize, u32)> {
-        // The range of the lowest digits holds all that was ever counted.
+        // The range of the lowest digits includes every bucket with a count.
         let numbered = (self.lowest.first..).zip(&self.lowest.digits);
         let counts = numbered.map(|(bucket, lowest)| (bucket, u32::from(*lowest) + self.beyond_lowest(bucket)));
         counts.filter(|(_, count)| *count > 0)
     }
 
-    /// Adds everything that `other` has counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
@@ -205,54 +206,53 @@ impl Histogram {
         }
     }
 
-    /// Forgets everything, but keeps its memory for what comes.
+    /// Clears all counts, and keeps the memory.
     pub fn clear(&mut self) {
         self.lowest.digits.fill(0);
         self.higher.iter_mut().flat_map(|higher| higher.iter_mut()).for_each(|digits| digits.digits.fill(0));
         (self.count, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
     }
 
-    /// How many durations were recorded.
+    /// Returns the number of durations recorded.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether nothing was recorded.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The sum of all durations in nanoseconds, exact.
+    /// Returns the exact sum of all durations in nanoseconds.
     #[must_use]
     pub const fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// The shortest duration in nanoseconds, exact; 0 where there is none.
+    /// Returns the exact shortest duration in nanoseconds; 0 if the histogram is empty.
     #[must_use]
     pub const fn min(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min_ns }
     }
 
-    /// The longest duration in nanoseconds, exact; 0 where there is none.
+    /// Returns the exact longest duration in nanoseconds; 0 if the histogram is empty.
     #[must_use]
     pub const fn max(&self) -> u64 {
         self.max_ns
     }
 
-    /// The mean in nanoseconds, exact but for the rounding of `f64`; 0 where there is none.
+    /// Returns the mean in nanoseconds, exact but for the rounding of `f64`; 0 if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
-    /// The duration in nanoseconds that `percent` per cent of all durations do not exceed (nearest rank), within 0.78
-    /// %.
+    /// Returns the duration in nanoseconds that `percent` per cent of all durations do not exceed (nearest rank),
+    /// within 0.78 %; 0 if the histogram is empty.
     ///
-    /// `percent` runs from 0 (the minimum) to 100 (the maximum); outside it is clamped, NaN counts as 0. 0 where
-    /// nothing was recorded.
+    /// `percent` runs from 0 (the minimum) to 100 (the maximum); outside it is clamped, NaN counts as 0.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> u64 {
         let total: u64 = self.counts().map(|(_, count)| u64::from(count)).sum();
@@ -264,6 +264,7 @@ impl Histogram {
         if rank == total {
             return self.max_ns;
         }
+
         let mut seen = 0;
         for (index, count) in self.counts() {
             seen += u64::from(count);
@@ -275,15 +276,15 @@ impl Histogram {
         self.max_ns
     }
 
-    /// How many nanoseconds the bucket that holds a duration of `duration_ns` covers: 1 below 128, then a 64th of the power
-    /// of two that it is in.
+    /// Returns the width in nanoseconds of the bucket that holds `duration_ns`: 1 below 128, then a 64th of its power
+    /// of two.
     #[must_use]
     pub const fn bucket_width_ns(duration_ns: u64) -> u64 {
         if duration_ns < 2 * SUB_BUCKETS { 1 } else { (1 << duration_ns.ilog2()) / SUB_BUCKETS }
     }
 
-    /// The buckets that counted something, in rising order: the longest duration in nanoseconds that the bucket holds
-    /// (inclusive; what is beyond [`Histogram::LIMIT_NS`] is in the last one, too), and its count.
+    /// Returns the buckets that are not empty, in rising order: the longest duration in nanoseconds that the bucket
+    /// holds (inclusive; the last also holds those beyond [`Histogram::LIMIT_NS`]), and its count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.counts().map(|(index, count)| {
             let (low_ns, width_ns) = range_of(index);
@@ -292,7 +293,7 @@ impl Histogram {
     }
 }
 
-/// The same durations were recorded, whatever the order.
+/// Two histograms are equal if they recorded the same durations in any order.
 impl PartialEq for Histogram {
     fn eq(&self, other: &Histogram) -> bool {
         (self.count, self.sum_ns, self.min_ns, self.max_ns) == (other.count, other.sum_ns, other.min_ns, other.max_ns)
@@ -326,18 +327,18 @@ impl core::fmt::Debug for Histogram {
     }
 }
 
-/// Number of the bucket that counts `ns`.
+/// Returns the number of the bucket that counts `ns`.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.min(Histogram::LIMIT_NS - 1);
-    // Number of the highest bit; everything below 128 falls into the groups 0 and 1, whose buckets are 1 ns wide.
+    // The highest bit. Durations below 128 fall into the groups 0 and 1, whose buckets are 1 ns wide.
     let top_bit = (ns | SUB_BUCKETS).ilog2();
     let shift = top_bit - SUB_BITS;
-    // The leading 1 of the shifted value counts as one group itself.
+    // The leading 1 of the shifted value adds one group.
     (u64::from(shift) * SUB_BUCKETS + (ns >> shift)) as usize
 }
 
-/// The shortest duration that bucket `index` holds, and the bucket's width, both in nanoseconds.
+/// Returns the shortest duration that bucket `index` holds, and the bucket's width, both in nanoseconds.
 fn range_of(index: usize) -> (u64, u64) {
     let index = index as u64;
     let shift = (index / SUB_BUCKETS).saturating_sub(1);

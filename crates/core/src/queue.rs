@@ -6,17 +6,18 @@
 //!
 //! # How it works
 //! A pure state machine. The caller brings the time and carries requests and results back and forth:
-//! [`IoQueue::enqueue`] takes a request, [`IoQueue::poll_dispatch`] says what goes to the device now,
-//! [`IoQueue::complete`] takes what came back, [`IoQueue::next_wakeup`] says when to poll again if nothing happens
-//! before. A dispatch passes four gates: it is its class's turn on the whole disk (`tree`, `clock`; or a reservation is
-//! due, `qos`), no limit holds the class back (then the others go on), the device has room (depth or window), and the disk's
-//! bucket holds its tokens (`bucket`). At the last two the head of the line waits; nobody passes it.
+//! [`IoQueue::enqueue`] takes a request, [`IoQueue::poll_dispatch`] returns the next piece to submit,
+//! [`IoQueue::complete`] takes its result, [`IoQueue::next_wakeup`] returns when to poll again if nothing happens
+//! before. A piece passes four gates: it is its class's turn on the whole disk (`tree`, `clock`; or a reservation is
+//! due, `qos`), no limit holds the class back (if one does, other classes proceed), the device has room (depth or
+//! window), and the disk's bucket holds its tokens (`bucket`). At the last two the head of the line waits, and no
+//! other piece overtakes it.
 //!
-//! A long request is not copied into pieces: each dispatch cuts the next piece off it, so one request takes one slot
+//! A long request is not copied into pieces: each dispatch cuts the next piece off, so one request takes one slot
 //! whatever its length. Pieces come back in any order; the result is the longest prefix that succeeded.
 //!
 //! # Limits
-//! One thread. Requests are at most 4 GiB - 1 long. At most [`QueueConfig::max_requests`] are in the queue, those in
+//! One thread. A request is at most 4 GiB - 1 long. At most [`QueueConfig::max_requests`] are in the queue, those in
 //! the device included; more are refused with an error. Nothing is allocated per request.
 //!
 //! # Example
@@ -65,33 +66,33 @@ use unloaded::Unloaded;
 /// Time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
 pub const DECAY_TAU_NS: u64 = 100_000_000;
 
-/// Stands for the cost of a request on an unlimited disk, for fairness alone: 1 us for each 16 KiB begun.
+/// Cost of one unit of weight on an unlimited disk, for fairness alone: there a request costs no device time.
 const NOMINAL_WEIGHT_COST: Cost = Cost::from_ns(1_000);
 
-/// What holds requests back.
+/// The rule by which a queue holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The disk model: tokens, and a window of device time.
     #[default]
     Scheduled,
-    /// So many pieces in flight in this queue (at least 1), as Scylla's first scheduler; shares by decaying
+    /// A bound on the queue's pieces in flight (0 counts as 1), as in Scylla's first scheduler; shares by decaying
     /// accumulators of weights 1 + len/16 KiB.
     Depth(u32),
-    /// Nothing: whatever is queued goes out at once, in the order of the classes. For finding out what the disk
-    /// itself can do.
+    /// Nothing: all queued requests are submitted at once, in the order of the classes. Shows what the disk itself
+    /// can do.
     Drain,
 }
 
-/// What makes an [`IoQueue`].
+/// The configuration of an [`IoQueue`].
 #[derive(Clone, Copy, Debug)]
 pub struct QueueConfig {
-    /// What holds requests back.
+    /// The rule by which the queue holds requests back.
     pub mode: Mode,
-    /// Requests in the queue at the most, those in the device included.
+    /// Most requests in the queue, those in the device included.
     pub max_requests: u32,
-    /// Device time that a class which wakes up may use before the others; `None` takes the effective latency goal.
+    /// Device time that a class may use before the others when it wakes up; `None`: the effective latency goal.
     pub wakeup_credit_ns: Option<u64>,
-    /// Which disk group it belongs to: the NUMA node of its shard, in a disk with [`DiskConfig::groups`] of them.
+    /// The disk group of the queue: the NUMA node of its shard, if the disk has [`DiskConfig::groups`] of them.
     ///
     /// [`DiskConfig::groups`]: crate::DiskConfig::groups
     pub group: u16,
@@ -103,41 +104,41 @@ impl Default for QueueConfig {
     }
 }
 
-/// What the queue knows of a class or group beside its place in the tree. In this order, each request touches three lines of a
-/// cache: with a thousand classes they come from afar.
+/// A class or group as the queue knows it, apart from its place in the tree. In this order of fields a request touches
+/// three cache lines: with a thousand classes each of them is a cache miss.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Member {
     generation: u32,
     kind: Kind,
-    /// To how many of the disk's latency targets it yields, and its level among them, if it has one.
+    /// The number of the disk's latency targets to which the class yields, and the level of its own target.
     yields: u8,
     level: Option<u8>,
-    /// The table's.
+    /// Shared with the disk's table of classes.
     qos: Arc<Qos>,
     /// By direction, from its first request on.
     latencies: [Option<Box<Latencies>>; 2],
-    /// Since when nothing is in the device; of meaning while work is queued.
+    /// Since when no piece of the class is in the device; meaningful only while work is queued.
     starved_since_ns: u64,
     mark: WaitMark,
-    /// What of the queued are writes; the rest are reads.
+    /// The writes among the queued requests; the rest are reads.
     queued_writes: Waiting,
     tags: Option<Arc<Tags>>,
-    /// Keeps the row of the disk's table from being used again.
+    /// Keeps the row of the disk's table from being reused.
     held: Option<Arc<Clocks>>,
-    /// Since when it is at a limit now, and the time spent at limits before.
+    /// Since when a limit holds the node back; `limited_ns` is the time of earlier waits for limits.
     parked_since_ns: Option<u64>,
     stats: ClassStats,
     limited_ns: u64,
-    /// What is booked at its limits and not used, by direction.
+    /// Booked at the limits and not used yet, by direction.
     credit: [Credit; 2],
     /// When it last came back from a limit, and when it could have.
     came_back: CameBack,
-    /// Activations when the backlog was looked at last: as many now, and it has had work all the time.
+    /// `activations` at the last check of the backlog. If unchanged, the class has had work all the time since.
     backlogged_since: u64,
 }
 
-/// A node that waited for a limit was polled at `at_ns`, and could have gone at `due_ns`.
+/// The end of a node's wait for a limit: it was polled at `at_ns`, and could have been dispatched at `due_ns`.
 #[derive(Clone, Copy, Debug, Default)]
 struct CameBack {
     at_ns: u64,
@@ -153,12 +154,15 @@ enum Kind {
     Leaving,
 }
 
-/// See the module's documentation.
+/// The requests of one shard for one disk, in the order in which the disk gets them.
+///
+/// Call [`IoQueue::poll_dispatch`] until it returns `None`: after each call that changes the queue, and at the time of
+/// [`IoQueue::next_wakeup`]. Give each piece back to [`IoQueue::complete`] or [`IoQueue::refuse`].
 #[derive(Debug)]
 pub struct IoQueue {
     disk: Arc<Disk>,
     config: QueueConfig,
-    /// By which it reports to the disk.
+    /// The queue's place among those that report to the disk.
     place: usize,
     lanes: Vec<Lane>,
     first_lane: usize,
@@ -169,48 +173,49 @@ pub struct IoQueue {
     urgent: Vec<u32>,
     any_limits: bool,
     any_targets: bool,
-    /// Until when classes wait that yield to a latency target, and what this queue has booked for them and not used.
+    /// Until when classes that yield to a latency target wait, and the ticks booked for them and not used yet.
     yield_until_ns: u64,
     yield_credit_ticks: u64,
-    /// Nodes at a limit: until when, lane, node.
+    /// Nodes at a limit: end of the wait, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
     /// Requests that ended because their class was removed.
     cancelled: Vec<Stopped>,
     slots: Slots,
     queued: u32,
     in_flight: u32,
-    /// Device time of this queue's pieces in the device, and how many of them take some.
+    /// Device time of this queue's pieces in the device, and the number of pieces that take device time.
     in_flight_ticks: u64,
     in_device: u32,
-    /// How long pieces of this queue are in the device: a moving mean, and the least.
+    /// Time of this queue's pieces in the device: a moving mean, and the shortest.
     usual_device_ns: u64,
     unloaded: Unloaded,
-    /// The last piece that wanted to go found no room in the device, or no tokens.
+    /// Whether the last attempt to dispatch found the device full, or no tokens.
     found_full: bool,
-    /// How many queues had work then.
+    /// Number of the disk's queues with work at that attempt.
     queues_at_dispatch: u32,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
-    /// What the disk's controller has not been told yet, and since when.
+    /// Not yet reported to the disk's controller, and the time of the last report.
     unreported: Report,
     reported_ns: u64,
     looked_at_backlog_ns: u64,
 }
 
-/// The classes' order for one bucket: reads and writes together, or (duplex) each alone.
+/// The order of the classes for one bucket: reads and writes together, or (duplex) each alone.
 #[derive(Debug)]
 struct Lane {
     tree: Tree,
     carry_fs: u64,
     in_flight_ticks: u64,
-    /// Since when nobody here is eligible and the disk's clock stands at this.
+    /// Since when no class here is eligible while the disk's clock stands still, and the reading of that clock.
     standstill: Option<(u64, u64)>,
-    /// How much this queue may use out of turn since it was left alone, and where the disk's clock stood after its last turn.
+    /// Device time that this queue may use out of turn while the others are absent, and the disk's clock after the
+    /// queue's last turn.
     overtime_ns: u64,
     overtime_mean: u64,
 }
 
-/// What a piece took at the last gates: nothing where there are none.
+/// The window's and the bucket's ticks that a piece took at the last gates; 0 in modes without these gates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     ticks: u64,
@@ -218,11 +223,11 @@ struct Passed {
     token_ticks: u64,
 }
 
-/// What stopped a dispatch, and when to ask again (`None`: when a completion or request comes).
+/// The reason that stopped a dispatch, and when to try again (`None`: after the next completion or request).
 type Stop = (WaitReason, Option<u64>);
 
 impl IoQueue {
-    /// A queue for `disk`, with the classes of the disk.
+    /// Returns an empty queue for `disk`, with the disk's classes.
     #[must_use]
     pub fn new(disk: Arc<Disk>, config: QueueConfig) -> IoQueue {
         let fairness = fairness(&config, &disk);
@@ -235,6 +240,7 @@ impl IoQueue {
             overtime_ns: 0,
             overtime_mean: 0,
         };
+
         let mut queue = IoQueue {
             lanes: (0..lanes).map(lane).collect(),
             first_lane: 0,
@@ -265,6 +271,7 @@ impl IoQueue {
             disk,
             config,
         };
+
         queue.follow();
         queue
     }
@@ -273,29 +280,29 @@ impl IoQueue {
         fairness(&self.config, &self.disk)
     }
 
-    /// Whether clocks are shared with the other queues: not where nothing is scarce, and not in the other modes.
+    /// Returns whether this queue uses the disk's clocks: only in scheduled mode, and only if device time is scarce.
     fn shares_clocks(&self) -> bool {
         self.config.mode == Mode::Scheduled && !self.disk.is_unlimited()
     }
 
-    /// The disk this queue is for.
+    /// Returns the disk that this queue feeds.
     #[must_use]
     pub fn disk(&self) -> &Arc<Disk> {
         &self.disk
     }
 
-    /// What the queue was made from.
+    /// Returns the configuration, with the mode that [`IoQueue::set_mode`] has set.
     #[must_use]
     pub fn config(&self) -> &QueueConfig {
         &self.config
     }
 
-    /// Queues a request of `class`: `len_bytes` to move (of flush, discard and allocate: ignored). `user_data` comes
+    /// Queues a request of `class` that moves `len_bytes` (ignored for flush, discard and allocate). `user_data` comes
     /// back with every piece and with the result.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class, [`QueueError::Full`] at the bound, and
-    /// [`QueueError::Overloaded`] when it would wait longer than its class allows (both are counted as refused).
+    /// [`QueueError::Unknown`] if there is no such class, [`QueueError::Full`] at [`QueueConfig::max_requests`], and
+    /// [`QueueError::Overloaded`] if it would wait longer than its class allows. The last two are counted as refused.
     pub fn enqueue(
         &mut self,
         now_ns: u64,
@@ -312,6 +319,7 @@ impl IoQueue {
                 return Err(QueueError::Overloaded { expected_ns });
             }
         }
+
         let len_bytes = if op.is_transfer() { len_bytes } else { 0 };
         let rest_fs = self.whole_cost(op, len_bytes).as_fs();
         let slot = Slot {
@@ -336,6 +344,7 @@ impl IoQueue {
             self.members[node as usize].stats.refused += 1;
             return Err(QueueError::Full);
         };
+
         let lane = self.disk.lane(op.direction());
         let tree = &mut self.lanes[lane].tree;
         let was_idle = tree.fifo(node).head == NONE;
@@ -344,6 +353,7 @@ impl IoQueue {
             tree.settle(node);
             self.has_woken(now_ns, node);
         }
+
         let member = &mut self.members[node as usize];
         member.latencies[op.direction() as usize].get_or_insert_default();
         if member.stats.queued == 0 {
@@ -355,11 +365,13 @@ impl IoQueue {
         if op.direction() == Direction::Write {
             member.queued_writes.add(1, len_bytes);
         }
+
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
     }
 
+    /// Counts a wake-up of `node`, and begins its wait if nothing else of it is queued.
     fn has_woken(&mut self, now_ns: u64, node: u32) {
         let limited_ns = self.limited_ns(node, now_ns);
         let member = &mut self.members[node as usize];
@@ -373,12 +385,13 @@ impl IoQueue {
         }
     }
 
-    /// Device time of a whole request, in the pieces in which it will go out.
+    /// Returns the device time of a whole request: the sum over the pieces into which it will be split.
     fn whole_cost(&self, op: Op, len_bytes: u32) -> Cost {
         let most = self.piece_max_bytes(op);
         if len_bytes <= most {
             return self.disk.cost(op, len_bytes);
         }
+
         let whole_fs = u64::from(len_bytes / most).saturating_mul(self.disk.cost(op, most).as_fs());
         let rest_bytes = len_bytes % most;
         let rest_fs = if rest_bytes > 0 { self.disk.cost(op, rest_bytes).as_fs() } else { 0 };
@@ -392,26 +405,30 @@ impl IoQueue {
         }
     }
 
-    /// What goes to the device now; `None` when nothing may. Call it until it says `None`.
+    /// Returns the next piece to submit, or `None` if nothing may go now. Call it until it returns `None`.
     pub fn poll_dispatch(&mut self, now_ns: u64) -> Option<Dispatch> {
         if self.epoch != self.disk.classes().epoch() {
             self.follow();
         }
-        // Also of classes whose requests were cancelled meanwhile: who comes next is to find them back in their places.
+
+        // Unparks classes whose requests were cancelled meanwhile, too: their next request must not find them parked.
         self.unpark_due(now_ns);
         if self.queued == 0 {
             self.blocked.unblock(now_ns);
             self.wakeup_ns = None;
             return None;
         }
+
         let mut stopped_by: Option<Stop> = None;
-        // Lanes share the window: the one with less device time in the device goes first, or by turns where there is no such time.
+        // Lanes share the window: the one with less device time in the device comes first. Modes without a window
+        // alternate.
         let first = match &self.lanes[..] {
             [reads, writes] if self.config.mode == Mode::Scheduled => {
                 usize::from(reads.in_flight_ticks > writes.in_flight_ticks)
             }
             _ => self.first_lane,
         };
+
         for turn in 0..self.lanes.len() {
             let lane = if self.lanes.len() == 1 { 0 } else { (first + turn) % 2 };
             match self.poll_lane(now_ns, lane) {
@@ -425,29 +442,33 @@ impl IoQueue {
                 Err(stop) => stopped_by = Some(stopped_by.map_or(stop, |other| sooner(other, stop))),
             }
         }
+
         match stopped_by {
             Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),
             Some((reason, _)) => self.blocked.block(reason, now_ns),
         }
+
         let step_ns = Some(self.disk.next_step_ns()).filter(|step_ns| *step_ns < u64::MAX && self.in_flight > 0);
         if step_ns.is_some_and(|step_ns| step_ns <= now_ns) {
             self.report_now(now_ns);
         }
         let step_ns = step_ns.filter(|step_ns| *step_ns > now_ns);
+
         let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
         let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
         self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
         None
     }
 
-    /// The next piece of `lane`; nothing when it has no work that may run; or what stops it.
+    /// Returns the next piece of `lane`, `None` if its work is all parked or there is none, or what stops the lane.
     fn poll_lane(&mut self, now_ns: u64, lane: usize) -> Result<Option<Dispatch>, Stop> {
         let at = &mut self.lanes[lane];
         if at.overtime_ns > 0 && at.tree.clock(ROOT).mean() != at.overtime_mean {
-            // The others are back.
+            // The disk's clock has moved: the others are back.
             at.overtime_ns = 0;
             at.tree.set_overtime(Cost::ZERO);
         }
+
         loop {
             let urgent = if self.urgent.is_empty() { None } else { self.urgent_pick(now_ns, lane) };
             let pick = match urgent {
@@ -461,13 +482,14 @@ impl IoQueue {
                     },
                 },
             };
+
             if !(self.any_limits || self.any_targets) || !self.park_at_limit(now_ns, lane, pick) {
                 return self.admit(now_ns, lane, pick).map(Some);
             }
         }
     }
 
-    /// Until when the class waits because others have tighter latency targets. What is reserved does not.
+    /// Returns until when the class waits because others have tighter latency targets. A reserved piece never waits.
     fn gives_way_until(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Option<u64> {
         let yields = self.members[pick.class as usize].yields;
         if yields == 0 || matches!(pick.turn, Turn::Reserved { .. }) {
@@ -476,21 +498,24 @@ impl IoQueue {
         if self.yield_until_ns > now_ns {
             return Some(self.yield_until_ns);
         }
+
         let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
         let cost = self.disk.cost(slot.op, slot.len_bytes.min(self.piece_max_bytes(slot.op)));
         let missing_ticks = whole_ticks(self.disk.cost_in_mix(cost)).saturating_sub(self.yield_credit_ticks);
         if missing_ticks == 0 {
             return None;
         }
+
         let until_ns = self.disk.targets().book(yields, missing_ticks, now_ns)?;
         self.yield_credit_ticks += missing_ticks;
         self.yield_until_ns = until_ns;
         Some(until_ns)
     }
 
-    /// Everything is granted: moves the piece from the queue into the device's account.
+    /// Moves a piece that has passed all gates from the queue's account to the device's.
     fn commit(&mut self, now_ns: u64, lane: usize, pick: Pick, mut piece: Dispatch) -> Dispatch {
         let (class, at) = (pick.class, piece.slot);
+
         let slot = self.slots.get_mut(at);
         let first = slot.dispatched_bytes == 0;
         slot.dispatched_bytes += piece.len_bytes;
@@ -507,6 +532,7 @@ impl IoQueue {
         if first && let Some(latencies) = &mut member.latencies[piece.op.direction() as usize] {
             latencies.queue.record(queued_ns);
         }
+
         let stats = &mut member.stats;
         if stats.in_flight == 0 {
             let starved_ns = now_ns.saturating_sub(member.starved_since_ns);
@@ -528,6 +554,7 @@ impl IoQueue {
             stats.aged += u64::from(pick.turn == Turn::Aged);
             stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
         }
+
         self.in_flight += 1;
         if self.any_limits || self.any_targets || !self.urgent.is_empty() {
             self.charge_qos(now_ns, pick, &piece, u32::from(first));
@@ -539,6 +566,7 @@ impl IoQueue {
         tree.charge(class, fair_cost(piece.cost, weight), weight, now_ns, pick.turn);
         tree.set_will_rest(class, false);
         *overtime_mean = tree.clock(ROOT).mean();
+
         if last {
             self.queued -= 1;
             self.slots.unlink(tree.fifo_mut(class), at);
@@ -549,7 +577,7 @@ impl IoQueue {
         piece
     }
 
-    /// Charges the limits of `class` and of the groups above it for `amount`, as if it had gone at `from_ns`.
+    /// Charges the limits of `class` and of the groups above it for `amount`, as if dispatched at `from_ns`.
     fn charge_limits(&mut self, from_ns: u64, class: u32, lane: usize, amount: Amount) {
         let mut at = class;
         loop {
@@ -565,7 +593,7 @@ impl IoQueue {
         }
     }
 
-    /// Tells the queue that the backend took nothing more: waiting is due to it until the next dispatch.
+    /// Notes that the backend takes nothing more: until the next dispatch, waits are put down to the backend.
     pub fn backend_is_busy(&mut self, now_ns: u64) {
         if self.queued > 0 {
             self.blocked.block(WaitReason::Backend, now_ns);
@@ -573,7 +601,8 @@ impl IoQueue {
         }
     }
 
-    /// What queued work waits for, as of the last [`IoQueue::poll_dispatch`] that gave nothing; `None` when nothing is queued.
+    /// Returns the reason for which queued work waits, as of the last [`IoQueue::poll_dispatch`] that returned `None`;
+    /// `None` if nothing is queued.
     #[must_use]
     pub fn blocked_on(&self) -> Option<WaitReason> {
         if self.queued == 0 {
@@ -583,34 +612,35 @@ impl IoQueue {
         Some(self.blocked.reason().unwrap_or(otherwise))
     }
 
-    /// When to call [`IoQueue::poll_dispatch`] again if nothing else happens before: at once when the answer is in the
-    /// past, never when `None` (then only a completion or a new request changes anything). Poll also after each
-    /// enqueue, completion, cancellation, refusal and change of shares: the answer is that of the last poll.
+    /// Returns when to call [`IoQueue::poll_dispatch`] again if nothing else happens before: at once if that time is
+    /// past, never if `None` (only a completion or a new request changes anything then). The answer is that of the last
+    /// poll, so poll also after each enqueue, completion, cancellation, refusal and change of shares.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<u64> {
         self.wakeup_ns.filter(|_| self.queued > 0)
     }
 
-    /// Requests that wait, partly dispatched ones included.
+    /// Returns the number of queued requests, partly dispatched ones included.
     #[must_use]
     pub fn queued(&self) -> u32 {
         self.queued
     }
 
-    /// Pieces in the device.
+    /// Returns the number of pieces in the device.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Requests in the queue or the device.
+    /// Returns the number of requests in the queue or the device.
     #[must_use]
     pub fn requests(&self) -> u32 {
         self.slots.live()
     }
 }
 
-/// What is queued is lost, and pieces in the device count no more: neither may hold back the disk's other queues.
+/// Discards queued requests and stops counting the pieces in the device, so that neither holds back the disk's other
+/// queues.
 impl Drop for IoQueue {
     fn drop(&mut self) {
         for lane in &mut self.lanes {
@@ -645,7 +675,7 @@ impl Member {
     }
 }
 
-/// How the clocks of a queue run.
+/// Returns how the clocks of a queue advance.
 fn fairness(config: &QueueConfig, disk: &Disk) -> Fairness {
     match config.mode {
         Mode::Depth(_) => Fairness::Decaying { tau_ns: DECAY_TAU_NS },
@@ -655,7 +685,7 @@ fn fairness(config: &QueueConfig, disk: &Disk) -> Fairness {
     }
 }
 
-/// Of two lanes that were stopped, the one that can go on first.
+/// Returns the stop that ends first.
 fn sooner(one: Stop, other: Stop) -> Stop {
     match (one.1, other.1) {
         (Some(one_ns), Some(other_ns)) if one_ns <= other_ns => one,
@@ -664,19 +694,19 @@ fn sooner(one: Stop, other: Stop) -> Stop {
     }
 }
 
-/// Weight of a piece in depth mode: 1 + len/16 KiB, as in Scylla 1.0.
+/// Returns the weight of a piece in depth mode: 1 + len/16 KiB, as in Scylla 1.0.
 fn weight(len_bytes: u32) -> u32 {
     1 + len_bytes / (16 * 1024)
 }
 
-/// What a piece costs its class: its device time, or on an unlimited disk something that grows with its length.
+/// Returns the cost of a piece for fairness: its device time, or its nominal cost by weight if that is zero.
 fn fair_cost(cost: Cost, weight: u32) -> Cost {
     if cost.is_zero() { Cost::from_fs(NOMINAL_WEIGHT_COST.as_fs() * u64::from(weight)) } else { cost }
 }
 
-/// How many of `max_io_requests` in flight the queue with number `queue` of `num_io_queues` may have: an even share,
-/// and 1 at the least. Below 4 a queue cannot use its disk's parallelism, and with more queues than requests the sum
-/// exceeds `max_io_requests` (Scylla's rule: choose so many queues that each has at least 4).
+/// Returns the even share of queue number `queue`, of `num_io_queues`, in `max_io_requests` in flight; at least 1.
+/// Below 4 a queue cannot use its disk's parallelism, and with more queues than requests the sum exceeds
+/// `max_io_requests` (Scylla's rule: choose the number of queues such that each has at least 4).
 #[must_use]
 pub fn depth_of_queue(max_io_requests: u32, num_io_queues: u32, queue: u32) -> u32 {
     let queues = num_io_queues.max(1);

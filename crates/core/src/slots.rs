@@ -1,8 +1,7 @@
-//! The requests of a queue: a bounded slab of slots, threaded into one FIFO list a class.
+//! The requests of a queue: a bounded slab of slots, threaded into one FIFO list per class.
 //!
-//! A slot lives from `enqueue` until the last piece of its request has come back. Its memory is reused, never freed:
-//! after the busiest moment so far nothing is allocated. Slots carry a generation, so that an old
-//! [`RequestId`] is recognised.
+//! A slot lives from `enqueue` until the last piece of its request has come back. Its memory is reused, never freed: no
+//! more is allocated than at the busiest moment. Slots carry a generation, so that an old [`RequestId`] is recognised.
 
 use std::num::NonZeroI32;
 
@@ -10,24 +9,24 @@ use crate::request::Op;
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A request that has been enqueued. Remains valid as a name (never as another request's) after the request has ended.
+/// The name of an enqueued request. After the request has ended, the name never means another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// One line of a cache.
+/// A request in the slab.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
     pub(crate) live: bool,
-    /// In the FIFO of its class: something of it is still to be dispatched.
+    /// Whether the request is in the FIFO of its class: a part of it is still to be dispatched.
     pub(crate) queued: bool,
     pub(crate) op: Op,
     pub(crate) class: u32,
-    /// Previous (of any but the first) and next in the class's FIFO; `next` also threads the free list.
+    /// Neighbours in the class's FIFO; the first has no valid `prev`. `next` also threads the free list.
     pub(crate) prev: u32,
     pub(crate) next: u32,
     pub(crate) len_bytes: u32,
@@ -35,19 +34,19 @@ pub(crate) struct Slot {
     pub(crate) dispatched_bytes: u32,
     /// Length of the longest prefix that can still succeed.
     pub(crate) prefix_bytes: u32,
-    /// Device time of what has not been dispatched.
+    /// Device time of the undispatched rest.
     pub(crate) rest_fs: u64,
     /// Pieces in the device.
     pub(crate) outstanding: u32,
     /// Error of the piece at the end of the prefix.
     pub(crate) error: Option<NonZeroI32>,
-    /// That error is that the rest was cancelled.
+    /// Whether that error is the cancellation of the rest.
     pub(crate) cancelled: bool,
     pub(crate) enqueued_ns: u64,
     pub(crate) user_data: u64,
 }
 
-/// First and last of a class's FIFO.
+/// The first and the last slot of a class's FIFO.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fifo {
     pub(crate) head: u32,
@@ -60,7 +59,7 @@ impl Default for Fifo {
     }
 }
 
-/// See the module's documentation.
+/// The slab of a queue's requests, with its free list.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
@@ -78,7 +77,7 @@ impl Slots {
         self.live
     }
 
-    /// Takes a free slot for `new`; `None` at the limit.
+    /// Puts `new` into a free slot and returns its index; `None` at the limit.
     pub(crate) fn insert(&mut self, mut new: Slot) -> Option<u32> {
         if self.live >= self.limit {
             return None;
@@ -88,6 +87,7 @@ impl Slots {
             self.slots.push(new);
             return Some(self.slots.len() as u32 - 1);
         }
+
         let at = self.free;
         let slot = &mut self.slots[at as usize];
         self.free = slot.next;
@@ -115,7 +115,7 @@ impl Slots {
         &mut self.slots[at as usize]
     }
 
-    /// The slot of `id` if its request has not ended.
+    /// Returns the slot of `id` if its request has not ended.
     pub(crate) fn find(&self, id: RequestId) -> Option<u32> {
         let slot = self.slots.get(id.slot as usize)?;
         (slot.live && slot.generation == id.generation).then_some(id.slot)
@@ -133,14 +133,14 @@ impl Slots {
         fifo.tail = at;
     }
 
-    /// Whether a FIFO holds one request.
+    /// Returns whether a FIFO holds at most one request.
     pub(crate) fn is_alone(&self, fifo: &Fifo) -> bool {
         fifo.head == fifo.tail
     }
 
     pub(crate) fn unlink(&mut self, fifo: &mut Fifo, at: u32) {
         let Slot { prev, next, .. } = self.slots[at as usize];
-        // Whoever comes to the head keeps its `prev`: its line of the cache may be far away, and nobody asks.
+        // The new head keeps its stale `prev`, which is never read: writing it would touch a far cache line.
         let is_head = fifo.head == at;
         match next {
             NONE if is_head => fifo.tail = NONE,
@@ -184,10 +184,11 @@ mod tests {
     }
 
     proptest! {
-        /// From the head, as dispatches take them, from the tail, and from between, as cancellations do.
+        /// Requests leave from the head, as by dispatch, and from the tail and between, as by cancellation.
         #[test]
         fn a_fifo_keeps_its_order_wherever_requests_leave_it(steps in prop::collection::vec(0usize..8, 0..200)) {
             let (mut slots, mut fifo, mut expected) = (Slots::new(1_000), Fifo::default(), Vec::new());
+
             for (number, step) in steps.into_iter().enumerate() {
                 let leaves = match step {
                     0..4 => None,

@@ -1,32 +1,32 @@
-//! What happened to the requests of a class: counters, reasons of waiting, latency histograms.
+//! The statistics of a class: counters, reasons of waiting, latency histograms.
 //!
 //! # Why
 //! An operator asks three things: what did this class get, how long did it wait, and *why*. Counters and histograms
-//! answer the first two. For the third every nanosecond in which a class had work and nothing of it was dispatched is
-//! put under one [`WaitReason`].
+//! answer the first two. For the third, every nanosecond in which a class had work and dispatched nothing is put down
+//! to one [`WaitReason`].
 //!
 //! # How it works
-//! A queue keeps one running total a reason of the time in which *nobody* could dispatch. When a class dispatches, the
-//! growth of those totals since its last dispatch says how much of the wait was due to tokens, depth or the backend;
-//! the rest was fairness: others were served. That costs a few additions a request and no list of timestamps.
+//! For each reason, a queue keeps a running total of the time in which *no class* could dispatch. When a class
+//! dispatches, the growth of those totals since its last dispatch is the part of the wait due to tokens, depth or the
+//! backend; the rest was fairness: others were served. That costs a few additions per request, and no list of times.
 //!
 //! # Limits
-//! The wait is that of the class (its oldest request), not the sum over its requests; for the latter there is the
-//! queue-time histogram. Histograms are made at the first request of each direction, so an idle class stays
-//! small, and one that only reads has no histograms of writes.
+//! The wait is that of the class (its oldest request), not the sum over its requests, which is in the queue-time
+//! histogram. Histograms are made at the first request of each direction, so an idle class stays small, and one that
+//! only reads has no histograms of writes.
 
 use crate::hist::Histogram;
 
-/// Why queued work was not dispatched.
+/// The reason why queued work was not dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitReason {
     /// Other classes were served, as their shares demand.
     Fairness = 0,
     /// The disk model's tokens were used up: the class asked for more than the model allows.
     Tokens = 1,
-    /// A limit of the class, or of a group above it.
+    /// A limit of the class or of a group above it was reached, or it yielded to a latency target.
     Limit = 2,
-    /// Enough work was in the device already (depth, or the window of device time).
+    /// The device held enough work already (depth, or the window of device time).
     Depth = 3,
     /// The backend had no room.
     Backend = 4,
@@ -37,7 +37,7 @@ impl WaitReason {
     pub const ALL: [WaitReason; 5] =
         [WaitReason::Fairness, WaitReason::Tokens, WaitReason::Limit, WaitReason::Depth, WaitReason::Backend];
 
-    /// Short lower-case name, as in tables and metrics.
+    /// Returns a short lower-case name, as in tables and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,9 +53,9 @@ impl WaitReason {
 /// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionStats {
-    /// Requests that came back, with success or not.
+    /// Requests that ended, with success or not.
     pub requests: u64,
-    /// Bytes moved by them (the longest successful prefix of each).
+    /// Bytes that they moved (the longest successful prefix of each).
     pub bytes: u64,
 }
 
@@ -71,14 +71,14 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Adds everything that `other` has counted: the other direction, or the same class in another queue.
+    /// Adds the counts of `other`: the other direction, or the same class in another queue.
     pub fn merge(&mut self, other: &Latencies) {
         self.queue.merge(&other.queue);
         self.device.merge(&other.device);
         self.total.merge(&other.total);
     }
 
-    /// Forgets everything, but keeps its memory for what comes.
+    /// Clears all counts, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.device.clear();
@@ -86,9 +86,9 @@ impl Latencies {
     }
 }
 
-/// What one class has done and waited for. All counters start at zero and only grow, but the first four.
+/// The counters of one class. All start at zero; all but the first four only grow.
 ///
-/// In this order, what each request writes is on the first two lines of a cache.
+/// In this order, the fields that each request writes are in the first two cache lines.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
@@ -104,14 +104,14 @@ pub struct ClassStats {
     pub consumed_fs: u128,
     /// Pieces dispatched.
     pub dispatched: u64,
-    /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
-    /// "starvation". A wait that goes on while counters are reset counts whole at its end.
+    /// Nanoseconds in which work was queued and none of the class was in the device, up to the last dispatch: Seastar's
+    /// "starvation". A wait during which counters are reset counts in full at its end.
     pub starved_ns: u64,
-    /// Reads that came back.
+    /// Reads that ended.
     pub read: DirectionStats,
-    /// Writes, flushes, discards and allocations that came back.
+    /// Writes, flushes, discards and allocations that ended.
     pub write: DirectionStats,
-    /// Nanoseconds waited with work queued, by [`WaitReason`].
+    /// Nanoseconds of waiting with work queued, by [`WaitReason`].
     pub waited_ns: [u64; 5],
     /// Requests that were split into more than one piece.
     pub split: u64,
@@ -127,12 +127,12 @@ pub struct ClassStats {
     pub reserved: u64,
     /// Pieces dispatched because they had waited as long as the class allows.
     pub aged: u64,
-    /// How often the class woke up from idleness.
+    /// Wake-ups of the class from idleness.
     pub activations: u64,
 }
 
 impl ClassStats {
-    /// Nothing done, nothing waited for.
+    /// All counters at zero.
     pub(crate) const ZERO: ClassStats = ClassStats {
         queued: 0,
         in_flight: 0,
@@ -154,7 +154,7 @@ impl ClassStats {
         starved_ns: 0,
     };
 
-    /// Both together: one class in two queues.
+    /// Returns the sum of both: one class in two queues.
     #[must_use]
     pub fn plus(self, other: ClassStats) -> ClassStats {
         let sum = |a: DirectionStats, b: DirectionStats| DirectionStats {
@@ -163,6 +163,7 @@ impl ClassStats {
         };
         let mut waited_ns = self.waited_ns;
         waited_ns.iter_mut().zip(other.waited_ns).for_each(|(total, more)| *total = total.saturating_add(more));
+
         ClassStats {
             queued: self.queued + other.queued,
             in_flight: self.in_flight + other.in_flight,
@@ -185,14 +186,14 @@ impl ClassStats {
         }
     }
 
-    /// Nanoseconds waited for `reason`.
+    /// Returns the nanoseconds of waiting for `reason`.
     #[must_use]
     pub fn waited_for_ns(&self, reason: WaitReason) -> u64 {
         self.waited_ns[reason as usize]
     }
 }
 
-/// What can stop a whole queue.
+/// The reasons that can stop a whole queue.
 const BLOCKING: [WaitReason; 3] = [WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend];
 
 /// Running totals of the time in which a queue could dispatch nothing.
@@ -204,7 +205,7 @@ pub(crate) struct BlockedTime {
 }
 
 impl BlockedTime {
-    /// From `now_ns` on nothing can be dispatched, because of `reason`.
+    /// Notes that from `now_ns` on nothing can be dispatched, because of `reason`.
     pub(crate) fn block(&mut self, reason: WaitReason, now_ns: u64) {
         if self.now.is_none_or(|(old, _)| old != reason) {
             self.unblock(now_ns);
@@ -212,7 +213,7 @@ impl BlockedTime {
         }
     }
 
-    /// Something can be dispatched again.
+    /// Notes that pieces can be dispatched again.
     pub(crate) fn unblock(&mut self, now_ns: u64) {
         if let Some((reason, since_ns)) = self.now.take() {
             let total_ns = &mut self.total_ns[reason as usize];
@@ -221,7 +222,7 @@ impl BlockedTime {
         }
     }
 
-    /// Nothing has been blocked since `since_ns`.
+    /// Returns whether nothing has blocked the queue since `since_ns`.
     fn is_none_since(&self, since_ns: u64) -> bool {
         self.now.is_none() && self.ended_ns <= since_ns
     }
@@ -230,7 +231,7 @@ impl BlockedTime {
         self.now.map(|(reason, _)| reason)
     }
 
-    /// Totals of [`BLOCKING`] up to `now_ns`, whatever is going on included.
+    /// Returns the totals of [`BLOCKING`] up to `now_ns`, a wait in progress included.
     #[inline]
     fn totals(&self, now_ns: u64) -> [u64; BLOCKING.len()] {
         if self.now.is_none() {
@@ -247,7 +248,7 @@ impl BlockedTime {
     }
 }
 
-/// Where a class stood when its wait began.
+/// The totals at the start of a class's wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitMark {
@@ -257,13 +258,13 @@ pub(crate) struct WaitMark {
 }
 
 impl WaitMark {
-    /// `limited_ns`: how long the class and the groups above it have been parked at limits so far.
+    /// Begins a wait. `limited_ns`: how long the class and the groups above it have been parked at limits so far.
     pub(crate) fn start(blocked: &BlockedTime, limited_ns: u64, now_ns: u64) -> WaitMark {
         WaitMark { since_ns: now_ns, blocked_ns: blocked.totals(now_ns), limited_ns }
     }
 
-    /// Ends the wait at `now_ns`, begins the next, adds to `total_ns` for what was waited, and says for what most. What a class
-    /// waited for its own limits comes first, then what stopped everybody, and the rest was others' turn.
+    /// Ends the wait at `now_ns`, begins the next, adds the wait to `total_ns` by reason, and returns the main reason.
+    /// The class's own limits count first, then the reasons that stopped the whole queue; the rest is fairness.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -275,7 +276,7 @@ impl WaitMark {
         if !blocked.is_none_since(self.since_ns) || limited_ns != self.limited_ns {
             return self.take_blocked(blocked, limited_ns, now_ns, total_ns);
         }
-        // The usual case: nothing stood still, others were served.
+        // The usual case: nothing was blocked, others were served.
         let waited_ns = now_ns.saturating_sub(std::mem::replace(&mut self.since_ns, now_ns));
         let fairness_ns = &mut total_ns[WaitReason::Fairness as usize];
         *fairness_ns = fairness_ns.saturating_add(waited_ns);
@@ -292,6 +293,7 @@ impl WaitMark {
     ) -> Option<WaitReason> {
         let next = WaitMark::start(blocked, limited_ns, now_ns);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
+
         let mut by_reason = [0_u64; 5];
         let mut rest_ns = waited_ns;
         let mut give = |reason: WaitReason, ns: u64| {
@@ -305,6 +307,7 @@ impl WaitMark {
             give(reason, after_ns.saturating_sub(before_ns));
         }
         give(WaitReason::Fairness, u64::MAX);
+
         *self = next;
         total_ns.iter_mut().zip(by_reason).for_each(|(total, waited)| *total = total.saturating_add(waited));
         let most = WaitReason::ALL.into_iter().max_by_key(|r| by_reason[*r as usize]);
@@ -332,6 +335,7 @@ mod tests {
         let (waited, most) = take(&blocked, 7, 200);
         assert_eq!(waited, [65, 30, 0, 5, 0]);
         assert_eq!(most, Some(WaitReason::Fairness));
+
         blocked.block(WaitReason::Backend, 200);
         let (waited, most) = take(&blocked, 7, 210);
         assert_eq!(waited, [0, 0, 0, 0, 10]);

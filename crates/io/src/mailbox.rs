@@ -1,22 +1,22 @@
 //! Messages between shards.
 //!
 //! # Why
-//! Shards share nothing but the disk's token count. Everything else that must cross, a request for an I/O queue on
-//! another shard, its answer, a task to run there, is a message.
+//! Shards share only the state of a disk ([`plimsoll_core::Disk`]). All else that one shard wants of another is a
+//! message: a request for its I/O queue, the answer, a job to run there.
 //!
 //! # How it works
-//! One lock-free queue a shard, many writers, one reader. A writer pushes and then wakes the reader; there is no system
-//! call when the reader is awake. The reader is reached under a read lock, so that a shard which ends can shut its door:
-//! what comes later, and what still lay there, goes back to its sender with an error or is dropped (a dropped task breaks
-//! the channel of whoever waits for it). Nobody waits for a shard that is gone.
+//! Each shard has one lock-free queue with many writers and one reader. A writer pushes and then wakes the reader; if
+//! the reader is awake, that takes no system call. A writer holds a read lock, so that a shard that ends can close its
+//! mailbox: later messages, and those still in it, go back to their senders with an error or are dropped (a dropped
+//! job breaks the channel of its waiter). So no sender waits for a shard that has ended.
 //!
-//! Requests of handles lie in a list of their own ([`Inbox`]), in slots from a pool.
+//! Requests of handles are in a list of their own ([`Inbox`]), in slots from a pool.
 //!
 //! # Limits
-//! What goes into a mailbox is bounded, so that what comes back always finds room: every request and every answer holds
-//! a place in the bounded table of the shard that asked; every job of a handle a [`JobPlace`], of which a shard has as many
-//! as requests may be under way there (whoever gets none is refused, and counted); a question is asked once until it is
-//! answered; a file is closed once. A shard takes at most what lay there when it began to read.
+//! The number of messages is bounded, so an answer always has room. Each request and its answer hold a place in the
+//! bounded table of the shard that asked. Each job or request of a handle holds a [`JobPlace`], of which a shard has as
+//! many as requests under way (without one it is refused, and counted). A question is asked once until it is answered;
+//! a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,18 +28,18 @@ use crate::request::{Done, Request, RequestError};
 use crate::shard::Job;
 use crate::slot::{Inbox, JobPlace, POOLED_MAX, Slot, Taken};
 
-/// What can be said to a shard.
+/// A message to a shard.
 pub(crate) enum Message {
-    /// Shard `from` asks for I/O through a queue here.
+    /// A request of shard `from` for a queue of this shard.
     Request { from: u16, serial: u64, request: Request },
-    /// The answer to the request of this serial: the reactor that asked may be gone, and another in its place.
+    /// The answer to the request with this serial; another reactor may have replaced the one that asked.
     Done { serial: u64, done: Done },
-    /// Something to run on the shard's thread.
+    /// A job to run on the shard's thread.
     Run(Job),
-    /// Somebody wants to see what is going on in the engine itself, which need not run futures.
+    /// A question to the engine itself, which need not run futures.
     #[cfg(feature = "metrics")]
     Look(Box<dyn FnOnce(&crate::Reactor) + Send>),
-    /// Nobody holds the file of this number and serial any more.
+    /// The order to close the file with this number and serial, which has no owner any more.
     Close { number: u32, uid: u64 },
 }
 
@@ -47,26 +47,26 @@ struct Peer {
     messages: SegQueue<Message>,
     /// Requests of handles.
     inbox: Inbox,
-    /// Slots that carry none.
+    /// Slots without a request.
     pool: ArrayQueue<Arc<Slot>>,
     reach: RwLock<Reach>,
-    /// Jobs and requests of handles that were not started yet.
+    /// Jobs and requests of handles that have not been started yet.
     jobs: Arc<AtomicUsize>,
-    /// Jobs that were refused because too many waited.
+    /// Jobs refused because too many waited.
     refused_jobs: AtomicU64,
 }
 
 /// Whether a shard reads its mail.
 #[derive(Default)]
 enum Reach {
-    /// It is being started and will.
+    /// The shard has not been started yet; its mail waits.
     #[default]
     NotYet,
-    /// It does; wake it.
+    /// The shard reads its mail; this handle wakes it.
     Open(WakeHandle),
-    /// A gate has its place, which has no mail.
+    /// A gate, which reads no mail, has the shard's place.
     Gate,
-    /// It is gone.
+    /// The shard has ended.
     Closed,
 }
 
@@ -74,7 +74,7 @@ enum Reach {
 #[derive(Clone)]
 pub(crate) struct Mailboxes {
     peers: Arc<[Peer]>,
-    /// Jobs of handles that may wait for one shard.
+    /// Most jobs and requests of handles that wait for one shard.
     max_jobs: usize,
 }
 
@@ -91,10 +91,10 @@ impl Mailboxes {
         Mailboxes { peers: (0..shards).map(peer).collect(), max_jobs }
     }
 
-    /// Takes room for a job in the mailbox of `shard`; `None` where as many wait as may.
+    /// Takes room for a job in the mailbox of `shard`; `None` if too many wait.
     pub(crate) fn reserve_job(&self, shard: u16) -> Option<JobPlace> {
         let peer = self.peers.get(usize::from(shard))?;
-        // From here on the place gives back what was added.
+        // From now on `place` gives back what was added.
         let before = peer.jobs.fetch_add(1, Relaxed);
         let place = JobPlace(Arc::clone(&peer.jobs));
         if before >= self.max_jobs {
@@ -104,21 +104,21 @@ impl Mailboxes {
         Some(place)
     }
 
-    /// Takes a slot from the pool of `shard`; `None` when all are in use.
+    /// Takes a slot from the pool of `shard`; `None` if the pool is empty.
     pub(crate) fn slot(&self, shard: u16) -> Option<Arc<Slot>> {
         self.peers.get(usize::from(shard))?.pool.pop()
     }
 
-    /// Gives a slot back whose end was taken.
+    /// Gives a slot whose result was taken back to the pool.
     pub(crate) fn give_back(&self, shard: u16, slot: Arc<Slot>) {
         if let Some(peer) = self.peers.get(usize::from(shard)) {
-            // Dropped where the pool is full.
+            // If the pool is full, drops the slot.
             let _ = peer.pool.push(slot);
         }
     }
 
-    /// Sends a slot to `shard`, and wakes it unless it has others to look at. Returns `false`, and drops it unanswered, when
-    /// nobody will look.
+    /// Sends a slot to `shard`, and wakes the shard unless the inbox had others. If the shard reads no mail, drops the
+    /// slot unanswered, and returns `false`.
     pub(crate) fn submit(&self, shard: u16, slot: Arc<Slot>) -> bool {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
         let reach = peer.reach.read().unwrap_or_else(PoisonError::into_inner);
@@ -135,18 +135,18 @@ impl Mailboxes {
         true
     }
 
-    /// Takes what was submitted to `shard`, in order.
+    /// Takes the slots submitted to `shard`, in order.
     pub(crate) fn submitted(&self, shard: u16) -> Option<Taken> {
         self.peers.get(usize::from(shard)).map(|peer| peer.inbox.take())
     }
 
-    /// Jobs of handles refused so far, for all shards.
+    /// Returns the jobs of handles refused so far, for all shards.
     pub(crate) fn refused_jobs(&self) -> u64 {
         self.peers.iter().map(|peer| peer.refused_jobs.load(Relaxed)).sum()
     }
 
-    /// From now on `shard` reads its mail, and this wakes it. Said by the shard itself, before it can sleep. `false` when it
-    /// does so already: somebody else is that shard.
+    /// Opens the mailbox of `shard`, whose reactor `wake` wakes. Called by the reactor before it can sleep. Returns
+    /// `false` if the shard has a reactor or a gate already.
     pub(crate) fn open(&self, shard: u16, wake: WakeHandle) -> bool {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +157,7 @@ impl Mailboxes {
         is_free
     }
 
-    /// From now on a gate is in the place of `shard`, until it is closed. `false` when somebody is.
+    /// Puts a gate in the place of `shard`, until it is closed. Returns `false` if the shard has a reactor or a gate.
     pub(crate) fn open_gate(&self, shard: u16) -> bool {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
         {
@@ -167,7 +167,8 @@ impl Mailboxes {
             }
             *reach = Reach::Gate;
         }
-        // What came while a shard was expected here.
+
+        // Messages that came while a shard was expected here.
         drop(peer.inbox.take());
         while let Some(message) = peer.messages.pop() {
             self.bounce(message);
@@ -175,20 +176,22 @@ impl Mailboxes {
         true
     }
 
-    /// `shard` reads no mail any more, until it is opened again.
+    /// Closes the mailbox of `shard` until it is opened again. Answers or drops the messages in it.
     pub(crate) fn close(&self, shard: u16) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
         *reach = Reach::Closed;
-        // Before anybody can open the shard again: what comes then is not this reactor's.
+        // Under the lock: once the shard is opened again, new messages are another reactor's.
         let left: Vec<Message> = std::iter::from_fn(|| peer.messages.pop()).collect();
         let submitted = peer.inbox.take();
         drop(reach);
-        // Each is answered that the shard is gone.
+
+        // Dropping answers each slot: the shard has ended.
         drop(submitted);
         left.into_iter().for_each(|message| self.bounce(message));
     }
 
+    /// Sends a message to `shard`, and wakes it. If the shard reads no mail, answers the message for it.
     pub(crate) fn send(&self, shard: u16, message: Message) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         let reach = peer.reach.read().unwrap_or_else(PoisonError::into_inner);
@@ -205,8 +208,7 @@ impl Mailboxes {
         }
     }
 
-    /// Nobody will read `message`: a request is answered as a handle's would be, with the error number of a broken pipe;
-    /// everything else is dropped.
+    /// Answers a request that no shard will read with `EPIPE`, as a handle's; drops every other message.
     fn bounce(&self, message: Message) {
         if let Message::Request { from, serial, request } = message {
             let Request { tag, data, .. } = request;
@@ -219,7 +221,7 @@ impl Mailboxes {
         self.peers.get(usize::from(shard))?.messages.pop()
     }
 
-    /// How many messages lie in the mailbox of `shard`.
+    /// Returns the number of messages in the mailbox of `shard`, without slots.
     pub(crate) fn waiting(&self, shard: u16) -> usize {
         self.peers.get(usize::from(shard)).map_or(0, |peer| peer.messages.len())
     }
@@ -237,7 +239,7 @@ mod tests {
     use crate::backend::choose::BackendKind;
     use crate::{Classes, DiskSetup, Reactor, Topology};
 
-    /// A message that, when it is read, sends another of its kind.
+    /// Returns a message that, when it is read, sends another of its kind, `left` times.
     fn echo(left: u32, read: &Arc<AtomicU32>) -> Message {
         let read = Arc::clone(read);
         Message::Look(Box::new(move |reactor| {

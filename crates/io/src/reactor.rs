@@ -1,18 +1,18 @@
-//! The engine of one shard, without futures: I/O queues, a backend, and the table of what is in flight.
+//! The engine of one shard, without futures: I/O queues, a backend, and the table of requests under way.
 //!
 //! # Why
-//! Everything that every request passes is here and nowhere else, so that it can be fast (no allocation, one clock
-//! read a turn, one system call for many requests) and be checked once: every completion is looked at, short transfers are
-//! continued, memory stays where the kernel may still write until the completion has been reaped.
+//! The path of every request is here and nowhere else, so that it can be fast (no allocation, one system call for many
+//! requests) and be checked once: every completion is checked, short transfers are continued, and memory stays in place
+//! until the completion of the last operation that may use it has been reaped.
 //!
 //! # How it works
 //! The owner of a reactor turns it:
 //! ```text
 //!   submit*  ->  park  =  dispatch (gates, backend.submit)  +  flush and sleep until something happens
-//!   reap     ->  what has ended, as a list of `Done`: of much that has come back at once a part, the rest in the next turns
+//!   reap     ->  the requests that have ended, as a list of `Done`; many completions take several turns
 //! ```
-//! A request moves its buffer in and gets it back in its [`Done`]. Between shards there are only messages: where a disk has
-//! fewer I/O queues than shards, a request goes to the queue's coordinator as a message and comes back as one.
+//! A request moves its buffer in and gets it back in its [`Done`]. Between shards there are only messages: if a disk
+//! has fewer I/O queues than shards, a request goes to the queue's coordinator as a message and comes back as one.
 //!
 //! # Limits
 //! One thread. At most [`ReactorConfig::max_requests`] requests of a shard exist at a time; more are refused.
@@ -65,7 +65,7 @@ use crate::topology::Topology;
 use crate::trace::Tracer;
 pub use view::ReactorView;
 
-/// Name of a request under way, for [`Reactor::cancel`].
+/// The name of a request under way, for [`Reactor::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     key: u32,
@@ -75,7 +75,8 @@ pub struct Ticket {
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorConfig {
-    /// Requests under way at the most, remote ones included; and jobs of [`Handle`](crate::Handle)s that wait to be started.
+    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
+    /// [`Handle`](crate::Handle)s that wait to be started there.
     pub max_requests: u32,
 }
 
@@ -85,19 +86,19 @@ impl Default for ReactorConfig {
     }
 }
 
-/// Why a reactor could not be made.
+/// The error of [`Reactor::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReactorError {
     /// The topology has fewer shards.
     NoSuchShard {
-        /// The number asked for.
+        /// The shard asked for.
         shard: u16,
-        /// How many there are.
+        /// The number of shards.
         shards: u16,
     },
-    /// The shard has a reactor, and can have another when that is dropped.
+    /// The shard has a reactor already, which must be dropped first.
     IsOpen {
-        /// The number asked for.
+        /// The shard asked for.
         shard: u16,
     },
 }
@@ -127,10 +128,10 @@ impl From<ReactorError> for io::Error {
     }
 }
 
-/// While requests wait for a time, the classes are looked at so often.
+/// Longest sleep while requests wait for a time: changes of classes, such as a lifted limit, are seen after it.
 const CLASSES_LOOK_NS: u64 = 100_000_000;
 
-/// How long to wait before a backend that has nothing in flight and yet took nothing is asked again.
+/// Sleep before a disk without operations in flight retries a backend that took none although it has room.
 const BUSY_RETRY_NS: u64 = 100_000;
 
 /// A request of this shard's table.
@@ -141,14 +142,14 @@ struct Pending {
     /// Pieces dispatched so far.
     pieces: u16,
     at: Place,
-    /// Whose it is: none for this shard's own.
+    /// The shard that sent the request; `None` for this shard's own.
     from: Option<Sender>,
-    /// Of a discard: how much of it has been done, and how long that took from the request's beginning.
+    /// The finished parts of a discard: their length, and their time.
     discarded_bytes: u64,
     discarded_ns: u64,
 }
 
-/// Another shard, and its number for the request.
+/// The shard that sent a request, and its number for the request.
 #[derive(Clone, Copy)]
 struct Sender {
     shard: u16,
@@ -161,7 +162,7 @@ enum Place {
     Remote,
 }
 
-/// A file that this shard has open, in the place of its number.
+/// A file that this shard has open, in the table by file number.
 #[derive(Clone, Copy)]
 struct OpenFile {
     uid: u64,
@@ -173,25 +174,26 @@ struct OpenFile {
 struct Piece {
     dispatch: Dispatch,
     disk: u16,
-    /// Counts the pieces of its request.
+    /// Its number among the pieces of its request.
     number: u16,
-    /// The backend has taken it, and its completion comes out of `reap`.
+    /// Whether the backend has taken it; then `Backend::reap` returns its completion.
     is_in_backend: bool,
-    /// The pieces of memory of a vectored transfer; the kernel reads the list while the piece is in flight.
+    /// The list of buffers of a vectored transfer, which the kernel reads while the piece is in flight.
     iov: Option<Box<[libc::iovec]>>,
 }
 
-/// A piece that has come back: not before `since_ns`.
+/// A completion that came back at `since_ns` or later.
 struct Back {
     completion: Completion,
     since_ns: u64,
 }
 
-/// See the module's documentation.
+/// The engine of one shard. Its owner calls [`Reactor::submit`], [`Reactor::park`] and [`Reactor::reap`] in a loop, on
+/// one thread.
 pub struct Reactor {
-    // First, so that it is dropped first: a backend waits for its operations, and only then may their memory go.
+    // Dropped first: the drop of a backend waits for its operations, whose memory must live until then.
     backend: Box<dyn Backend>,
-    /// Set when the backend broke down, for good: its error number.
+    /// The error number of a backend that broke down, for good.
     broken: Option<i32>,
     /// Memory that a broken backend may still use.
     kept: Vec<Data>,
@@ -202,14 +204,14 @@ pub struct Reactor {
     files: Vec<Option<OpenFile>>,
     pending: Slab<Pending>,
     pieces: Slab<Piece>,
-    /// By disk, pieces that are to go before anything queued: the backend had no room for them, or they are the rest of a
-    /// short transfer.
+    /// By disk, pieces to submit before queued ones: the backend had no room for them, or they are the rest of a short
+    /// transfer.
     stalled: Vec<VecDeque<usize>>,
     places: Places,
-    /// The disk that is served first in the next turn.
+    /// The disk that was served first in this turn.
     first_disk: usize,
     finished: Vec<Done>,
-    /// What has come back from the backend and was not seen to its end yet, oldest first.
+    /// Completions of the backend that have not been handled yet, oldest first.
     reaped: VecDeque<Back>,
     /// Pieces that the backend took since it was last flushed.
     unflushed: u32,
@@ -219,18 +221,18 @@ pub struct Reactor {
     number: u64,
     tracer: Tracer,
     now_ns: u64,
-    /// Until when nothing had come back unseen: the last look, or the end of the last sleep.
+    /// The earliest time of a completion that has not been seen: the last look, or the end of the last sleep.
     looked_ns: u64,
-    /// When this turn began: the last reap, or the end of the last sleep.
+    /// The start of this turn: the last reap, or the end of the last sleep.
     turned_ns: u64,
 }
 
 impl Reactor {
-    /// The reactor of shard number `shard` of `topology`. Call it on the thread that will turn it. A shard has one reactor at
-    /// a time; when it is dropped, what others want of it ends with `EPIPE`.
+    /// Returns the reactor of shard number `shard` of `topology`. Call this on the thread that will turn it. A shard
+    /// has one reactor at a time; when it is dropped, requests from other shards end with `EPIPE`.
     ///
     /// # Errors
-    /// See [`ReactorError`].
+    /// [`ReactorError`] if there is no such shard, or it has a reactor.
     pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Result<Reactor, ReactorError> {
         if shard >= topology.shards() {
             return Err(ReactorError::NoSuchShard { shard, shards: topology.shards() });
@@ -238,6 +240,7 @@ impl Reactor {
         if !topology.mailboxes().open(shard, backend.wake_handle()) {
             return Err(ReactorError::IsOpen { shard });
         }
+
         let now_ns = backend.now_ns();
         let queues = topology.queues_of(shard);
         let is_mine: Vec<bool> = queues.iter().map(Option::is_some).collect();
@@ -266,67 +269,68 @@ impl Reactor {
             looked_ns: now_ns,
             turned_ns: now_ns,
         };
+
         reactor.follow_classes();
         reactor.follow_trace();
         Ok(reactor)
     }
 
-    /// Number of the shard.
+    /// Returns the number of the shard.
     #[must_use]
     pub fn shard(&self) -> u16 {
         self.shard
     }
 
-    /// What the shards of this program have in common.
+    /// Returns the topology that all shards of this program share.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// A handle that wakes this reactor out of [`Reactor::park`] from any thread.
+    /// Returns a handle that wakes this reactor out of [`Reactor::park`] from any thread.
     #[must_use]
     pub fn wake_handle(&self) -> WakeHandle {
         self.backend.wake_handle()
     }
 
-    /// Time of this turn, as last read from the backend.
+    /// Returns the time of this turn, as last read from the backend.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Reads the backend's clock; [`Reactor::now_ns`] is as old as the turn.
+    /// Reads the backend's clock. [`Reactor::now_ns`] is as old as the turn.
     pub(crate) fn clock_ns(&self) -> u64 {
         self.backend.now_ns()
     }
 
-    /// Requests of this shard and of others that are under way here.
+    /// Returns the number of requests under way here: this shard's, and those of others.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.pending.len()
     }
 
-    /// Pieces in the backend.
+    /// Returns the number of pieces in the backend.
     #[must_use]
     pub fn in_backend(&self) -> usize {
         self.backend.in_flight()
     }
 
-    /// Makes `count` buffers of `len_bytes` that are registered with the backend where that makes I/O cheaper;
-    /// [`Buffers::not_registered`] says why they are not.
+    /// Returns `count` buffers of `len_bytes`, registered with the backend if that makes I/O cheaper. If they are not,
+    /// [`Buffers::not_registered`] returns the reason.
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// If there is not enough memory.
     pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Buffers> {
         Ok(AlignedBuf::registered(count, len_bytes, self.backend.as_mut())?)
     }
 
-    /// Makes `file` usable on this shard, if it is not yet, and says what is known of it. May block where no shard has
-    /// opened it before. Reads and writes do this by themselves; opening before keeps the first one fast and brings
-    /// errors early.
+    /// Opens `file` on this shard unless it is open there, and returns its properties. If no shard has opened the file
+    /// before, may block. Reads and writes open their file themselves; opening it before keeps the first one fast, and
+    /// shows errors early.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         Ok(self.file(file)?.1)
     }
@@ -335,6 +339,7 @@ impl Reactor {
         if let Some(known) = self.known_file(file) {
             return Ok(known);
         }
+
         let at = file.number() as usize;
         if self.files.len() <= at {
             self.files.resize(at + 1, None);
@@ -342,21 +347,22 @@ impl Reactor {
         if let Some(stale) = self.files[at].take() {
             self.backend.close(stale.id);
         }
+
         let (id, info) = file.attach_on(self.shard, self.backend.as_mut())?;
         self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
         Ok((id, info))
     }
 
-    /// The file, if it is open here.
+    /// Returns the file if it is open here.
     fn known_file(&self, file: &SharedFile) -> Option<(FileId, FileInfo)> {
         let open = self.files.get(file.number() as usize)?.as_ref()?;
         (open.uid == file.uid()).then_some((open.id, open.info))
     }
 
-    /// Length of `file` in bytes now.
+    /// Returns the length of `file` in bytes now.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
         let (id, _) = self.file(file)?;
         self.backend.file_len(id)
@@ -365,16 +371,16 @@ impl Reactor {
     /// Sets the length of `file`. May block.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
         let (id, _) = self.file(file)?;
         self.backend.set_file_len(id, len_bytes)
     }
 
-    /// Queues a request. Its end comes out of [`Reactor::reap`].
+    /// Queues a request. [`Reactor::reap`] returns its result.
     ///
     /// # Errors
-    /// [`Refused`], with the request.
+    /// [`Refused`], with the reason and the request.
     pub fn submit(&mut self, request: Request) -> Result<Ticket, Box<Refused>> {
         self.submit_from(request, None)
     }
@@ -399,19 +405,22 @@ impl Reactor {
         if self.pending.len() >= self.config.max_requests as usize {
             return refuse(RefusedReason::Full, request);
         }
+
         self.number = self.number.wrapping_add(1);
         let source = from.map_or(self.shard, |from| from.shard);
         let mut queued = self.enqueue(&request, source);
         if queued == Err(QueueError::Unknown) && self.follow_classes() {
-            // The class was made since this shard last looked.
+            // The class is newer than this shard's last look.
             queued = self.enqueue(&request, source);
         }
+
         let disk = request.file.disk();
         let at = match queued {
             Ok(Some(id)) => Place::Here { disk, id },
             Ok(None) => return Ok(self.send_to_coordinator(disk, request)),
             Err(error) => return refuse(reason_of(error), request),
         };
+
         let key = self.pending.insert(Pending {
             request,
             number: self.number,
@@ -427,7 +436,7 @@ impl Reactor {
         Ok(self.ticket(key))
     }
 
-    /// Puts a request into its queue, under the key that it will have; `None` when the queue is on another shard.
+    /// Puts a request into its queue, under the key that it will get; `None` if the queue is on another shard.
     fn enqueue(&mut self, request: &Request, source: u16) -> Result<Option<RequestId>, QueueError> {
         let key = self.pending.vacant_key() as u64;
         let Some(Some(queue)) = self.queues.get_mut(usize::from(request.file.disk())) else { return Ok(None) };
@@ -435,7 +444,7 @@ impl Reactor {
         queue.enqueue(self.now_ns, request.class, source, op, len_bytes, key).map(Some)
     }
 
-    /// The queue of `disk` is on another shard: the request travels there; a stand-in remembers its tag.
+    /// Sends a request to the shard that has the queue of `disk`, and puts a stand-in with its tag into the table.
     fn send_to_coordinator(&mut self, disk: u16, mut request: Request) -> Ticket {
         let stand_in = stand_in_of(&request);
         let serial = self.number;
@@ -448,25 +457,28 @@ impl Reactor {
             discarded_bytes: 0,
             discarded_ns: 0,
         });
+
         request.tag = key as u64;
         let coordinator = self.topology.coordinator(disk, self.shard);
         self.topology.mailboxes().send(coordinator, Message::Request { from: self.shard, serial, request });
         self.ticket(key)
     }
 
-    /// Of the request that came last.
+    /// Returns the ticket of the request under `key`, which must be the newest.
     fn ticket(&self, key: usize) -> Ticket {
         Ticket { key: key as u32, serial: self.number as u32 }
     }
 
-    /// Cancels what is still queued of a request. If nothing of it had gone out it ends with `ECANCELED`; what is in the
-    /// device ends as always. A request that was sent to another shard's queue is not cancelled.
+    /// Cancels the queued rest of a request, and returns whether there was any. The request ends with `ECANCELED`, at
+    /// once or when its pieces in the device are back, unless one of them fails or meets the end of the file. A request
+    /// that was sent to another shard's queue is not cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.number as u32 == ticket.serial) else {
             return false;
         };
         let Place::Here { disk, id } = pending.at else { return false };
         let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
+
         let cancel = queue.cancel(id);
         if self.tracer.is_on() && !matches!(cancel, Cancel::TooLate) {
             self.note_cancelled(ticket.key as usize);
@@ -481,16 +493,20 @@ impl Reactor {
         }
     }
 
-    /// Collects what has come back, and gives what has ended to `done`. Does not block. Of much that has come back at once some is
-    /// left to the next calls, so that what may go now can be sent before; [`Reactor::park`] does not sleep then. Who computes for
-    /// long between two calls gets all.
+    /// Handles completions and messages, and appends the requests that have ended to `done`. Does not block.
+    ///
+    /// Handles only some of many completions in a call, so that pieces that may go now are submitted before the rest is
+    /// handled; [`Reactor::park`] does not sleep then. If the caller has computed for long since the last call, handles
+    /// all.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
         self.look();
         let is_long_turn = self.now_ns.saturating_sub(self.turned_ns) > LONG_TURN_NS;
         self.turned_ns = self.now_ns;
         self.see_to(if is_long_turn { usize::MAX } else { REAP_MAX });
+
         self.read_mail();
         self.follow_classes();
+
         if self.tracer.is_on() {
             self.note_callbacks();
         }
@@ -501,19 +517,20 @@ impl Reactor {
         }
     }
 
-    /// The shard has slept until now, by the backend's clock: what comes back next is seen as it comes.
+    /// Notes that the shard has slept until now: no completion has waited to be seen.
     pub(crate) fn has_slept(&mut self) {
         self.looked_ns = self.backend.now_ns();
         self.turned_ns = self.looked_ns;
     }
 
-    /// Sends to the backend what may go now, of each disk in turn. Does not block.
+    /// Submits the pieces that may go now to the backend, one disk after the other. Does not block.
     pub fn dispatch(&mut self) {
         if self.broken.is_some() {
             return;
         }
-        // What the shard has computed since it looked is not the device's time.
+        // The time that the shard has computed since the last look must not count as the device's.
         self.now_ns = self.backend.now_ns();
+
         let disks = self.queues.len();
         self.first_disk = (self.first_disk + 1) % disks;
         for turn in 0..disks {
@@ -522,10 +539,10 @@ impl Reactor {
         }
     }
 
-    /// Hands everything dispatched to the system. Does not block.
+    /// Hands all dispatched pieces to the kernel. Does not block.
     ///
     /// # Errors
-    /// When the backend is broken.
+    /// If the backend is broken; see [`Reactor::park`].
     pub fn flush(&mut self) -> io::Result<()> {
         self.check_broken()?;
         self.unflushed = 0;
@@ -534,40 +551,45 @@ impl Reactor {
     }
 
     /// Dispatches, flushes, and sleeps until a completion, a message, the time at which queued work may go, or
-    /// `deadline_ns`; returns at once when something has ended already.
+    /// `deadline_ns`. If requests or completions wait to be reaped, does not sleep.
     ///
     /// # Errors
-    /// When the backend is broken. All requests under way in it end with the error then, those of other shards too, and more
-    /// are refused; [`Reactor::reap`] hands out what has ended.
+    /// If the backend is broken. Then all requests in this shard's queues, those of other shards too, end with the
+    /// error, and more are refused; [`Reactor::reap`] returns those that have ended.
     pub fn park(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         self.check_broken()?;
         self.dispatch();
-        // What has come back by now has waited for this look; what comes during the sleep wakes us.
+
+        // Completions until now have waited for this look; later ones end the sleep.
         if !self.has_something() {
             self.look();
         }
         if self.has_something() {
             return self.flush();
         }
-        // Not for longer than this, however far away the wake-up is: a limit that is lifted must be felt.
+
+        // However far away the wake-up is, sleep no longer than this: a lifted limit must take effect.
         let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
         let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup).map(|at_ns| at_ns.min(latest_ns));
-        // A disk without anything in flight hears of nothing that would tell it that a busy backend has room again.
+
+        // A disk with stalled pieces and none in the backend gets no completion at which it would retry.
         let in_flight = self.backend.in_flight();
         let is_left_out = |disk: usize| !self.stalled[disk].is_empty() && self.places.is_left_out(disk, in_flight);
         let is_stuck = (0..self.stalled.len()).any(is_left_out);
         let retry_ns = is_stuck.then(|| self.now_ns.saturating_add(BUSY_RETRY_NS));
+
         let wakeup_ns = wakeups.chain(retry_ns).chain(deadline_ns).min();
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
             return self.flush();
         }
+
         self.unflushed = 0;
         let waited = self.backend.wait(wakeup_ns);
         self.has_slept();
         self.heed(waited)
     }
 
-    /// Whether there is something to do before anything comes back from the backend.
+    /// Returns whether there is work already: ended requests, completions, jobs or messages.
     fn has_something(&self) -> bool {
         !self.finished.is_empty()
             || !self.reaped.is_empty()
@@ -575,33 +597,34 @@ impl Reactor {
             || self.topology.mailboxes().has_mail(self.shard)
     }
 
-    /// Sees whether a record has begun or ended.
+    /// Follows the start or the end of a trace.
     fn follow_trace(&mut self) {
         if let Some(after) = self.tracer.follow() {
             self.number = self.number.max(after);
         }
     }
 
-    /// Tasks that came by mail since the last call, in order.
+    /// Returns the next job that came by mail, in order.
     pub(crate) fn next_job(&mut self) -> Option<crate::shard::Job> {
         self.jobs.pop_front()
     }
 
-    /// What is going on in this shard's queue of disk number `disk`; `None` when its queue is on another shard. The classes are
-    /// those of the disk, named by [`Snapshot`]'s own numbers.
+    /// Returns the state of this shard's queue of disk number `disk`; `None` if the queue is on another shard. The
+    /// classes are those of the disk, under the disk's own numbers.
     #[must_use]
     pub fn snapshot(&self, disk: u16) -> Option<Snapshot> {
         let queue = self.queues.get(usize::from(disk))?.as_ref()?;
         Some(queue.snapshot(self.now_ns))
     }
 
-    /// Brings the queues up to the registry of classes and the modes of the disks; whether anything had changed.
+    /// Applies changes of the classes' registry and of the disks' modes to the queues. Returns whether there were any.
     fn follow_classes(&mut self) -> bool {
         let epoch = self.topology.classes().epoch();
         if epoch == self.classes_epoch {
             return false;
         }
         self.classes_epoch = epoch;
+
         let table = self.topology.classes().list();
         let mut cancelled = Vec::new();
         for (disk, queue) in self.queues.iter_mut().enumerate() {
@@ -610,6 +633,7 @@ impl Reactor {
                 queue.set_mode(self.now_ns, self.topology.queue_mode(disk as u16, self.shard));
             }
         }
+
         for stopped in cancelled {
             if self.tracer.is_on() {
                 self.note_cancelled(stopped.user_data as usize);
@@ -619,28 +643,29 @@ impl Reactor {
         true
     }
 
-    /// What `class` has done in the queue that this shard coordinates for `disk`; `None` where there is no such queue here.
+    /// Returns the counters of `class` in this shard's queue of `disk`; `None` if the queue is on another shard, or
+    /// does not know the class.
     #[must_use]
     pub fn class_stats(&self, disk: u16, class: Class) -> Option<ClassStats> {
         self.queues.get(usize::from(disk))?.as_ref()?.class_stats(class)
     }
 
-    /// Hands the latency histograms of `class` in this shard's queue for `disk` to `visit`: one for each shard that uses it, and
-    /// each direction in which it does.
+    /// Calls `visit` with the latency histograms of `class` in this shard's queue of `disk`: one for each direction and
+    /// each shard that uses the queue.
     pub fn class_latencies(&self, disk: u16, class: Class, visit: &mut dyn FnMut(&Latencies)) {
         if let Some(Some(queue)) = self.queues.get(usize::from(disk)) {
             queue.class_latencies(class, &mut |_, latencies| visit(latencies));
         }
     }
 
-    /// The classes in this shard's queue of disk number `disk`; none when that is on another shard.
+    /// Returns the classes in this shard's queue of `disk`; none if the queue is on another shard.
     #[cfg(feature = "metrics")]
     pub(crate) fn class_views(&self, disk: u16) -> Vec<crate::queues::ClassView> {
         let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
         queue.map_or(Vec::new(), |queue| queue.class_views(self.now_ns))
     }
 
-    /// Starts all counters and histograms anew.
+    /// Clears all counters and histograms.
     pub fn reset_stats(&mut self) {
         self.queues.iter_mut().flatten().for_each(DiskQueue::reset_stats);
     }

@@ -56,7 +56,7 @@ impl RequestKind {
             RequestKind::Write { .. } => Op::Write,
             RequestKind::Sync { .. } => Op::Flush,
             RequestKind::Discard { .. } => Op::Discard,
-            // To the scheduler both change where a file lies.
+            // For the scheduler they are alike: both change the file's extents.
             RequestKind::Allocate { .. } | RequestKind::SetLen { .. } => Op::Allocate,
         }
     }
@@ -123,7 +123,7 @@ pub struct Done {
     pub total_ns: u64,
 }
 
-/// Why a request did not do all that was asked.
+/// The error of a request that did not do all that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
     /// It failed or was cancelled, possibly after moving some bytes.
@@ -195,7 +195,7 @@ pub struct Refused {
     pub request: Request,
 }
 
-/// Why a request was refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {

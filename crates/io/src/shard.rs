@@ -1,21 +1,21 @@
 //! A shard: one thread that runs futures and does their I/O.
 //!
 //! # Why
-//! Thread-per-core programs want to write `shard.read_at(...).await` and have everything, executor, timers, scheduler,
-//! ring, on the same core, without locks and without a second thread.
+//! Thread-per-core programs want to write `shard.read_at(...).await` and have executor, timers, scheduler and ring on
+//! the same core, without locks and without a second thread.
 //!
 //! # How it works
-//! The loop: reap completions and wake their tasks; run tasks that came by mail; poll ready tasks; fire timers; then
-//! dispatch, hand everything to the system and sleep, all in one call ([`Reactor::park`]). A shard with nothing to do sleeps
-//! without a timeout and costs nothing. Tasks may be woken from other threads: the executor's own waker then rings the shard.
+//! A turn of the loop: reap completions and wake their tasks; start requests and jobs that came by mail; fire timers;
+//! poll ready tasks; then dispatch, flush and sleep in one call ([`Reactor::park`]). A shard with nothing to do sleeps
+//! without a timeout and costs nothing. If another thread wakes a task, the executor's waker wakes the shard.
 //!
 //! # Cancellation
-//! Dropping a future cancels what is still queued of its request. What is in the device stays there: its buffer remains
-//! the reactor's until the completion has been reaped, and is freed then.
+//! Dropping a future cancels the queued rest of its request. Pieces in the device stay there: the reactor owns the
+//! buffer until their completions have been reaped, and frees it then.
 //!
 //! # Limits
-//! Everything but [`Handle`](crate::Handle) stays on the thread (`!Send`). A task that holds a clone of its shard keeps it
-//! alive, reactor and files included: [`Shard::run`] drops the tasks that are left when it returns; after
+//! All but [`Handle`](crate::Handle) stays on the thread (`!Send`). A task that holds a clone of its shard keeps it
+//! alive, reactor and files included: [`Shard::run`] drops the remaining tasks when it returns; after
 //! [`Shard::block_on`], [`Shard::drop_tasks`] does.
 //!
 //! # Example
@@ -65,10 +65,10 @@ use crate::reactor::{Reactor, ReactorView, Ticket};
 use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
 use crate::slot::{Order, Submission};
 
-/// Something to run on a shard's thread.
+/// A function to run on a shard's thread.
 pub type Job = Box<dyn FnOnce(&Shard) + Send>;
 
-/// How many ready tasks are polled before completions are looked at again.
+/// Ready tasks polled, and jobs started, in a turn, so that completions do not wait long.
 const TASKS_PER_TURN: usize = 256;
 
 struct Inner {
@@ -80,13 +80,13 @@ struct Inner {
     stopping: Cell<bool>,
 }
 
-/// What the shard knows of a request that a future waits for.
+/// The state of a request under way, by its waiter.
 enum Operation {
     Waiting(Waker),
     Done(Done),
-    /// The future is gone; the request goes on alone.
+    /// The future was dropped; the request has not ended yet.
     Abandoned,
-    /// Somebody outside waits for it.
+    /// A task outside of the shard waits for the request.
     Submitted(Submission),
 }
 
@@ -97,30 +97,30 @@ struct Timers {
     wakers: BTreeMap<(u64, u64), Waker>,
 }
 
-/// See the module's documentation. Clones are the same shard.
+/// A thread's executor and reactor. Drive it with [`Shard::run`] or [`Shard::block_on`]. Clones are the same shard.
 #[derive(Clone)]
 pub struct Shard(Rc<Inner>);
 
-/// Says that a task (or the main future) was woken, from this thread or another; rings the backend only when it sleeps.
+/// The waker of the tasks and of the main future, from any thread. Wakes the backend only while the shard sleeps.
 struct Bell {
     state: AtomicU8,
     backend: WakeHandle,
 }
 
-/// Nobody has rung since the tasks were last polled.
+/// No task has been woken since the tasks were last polled.
 const QUIET: u8 = 0;
-/// As quiet, and the shard sleeps in its backend (or is about to).
+/// Quiet, and the shard sleeps in its backend or is about to.
 const ASLEEP: u8 = 1;
-/// There is something to poll.
+/// A task has been woken.
 const RUNG: u8 = 2;
 
 impl Bell {
-    /// Everything is polled after this, so what was rung for before is seen.
+    /// Forgets earlier wakes. Call it before polling all tasks.
     fn quiet(&self) {
         self.state.swap(QUIET, SeqCst);
     }
 
-    /// Whether the shard may sleep. Whoever rings afterwards wakes the backend.
+    /// Returns whether the shard may sleep. From then on a wake also wakes the backend.
     fn may_sleep(&self) -> bool {
         self.state.compare_exchange(QUIET, ASLEEP, SeqCst, SeqCst).is_ok()
     }
@@ -139,7 +139,7 @@ impl TaskWake for Bell {
 }
 
 impl Shard {
-    /// A shard around `reactor`. Call it on the thread that will run it.
+    /// Returns a shard around `reactor`. Call this on the thread that will run the shard.
     #[must_use]
     pub fn new(reactor: Reactor) -> Shard {
         let wake = reactor.wake_handle();
@@ -153,49 +153,50 @@ impl Shard {
         }))
     }
 
-    /// Number of the shard.
+    /// Returns the number of the shard.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.0.reactor.borrow().shard()
     }
 
-    /// A way to this shard from other threads.
+    /// Returns a handle to this shard for other threads.
     #[must_use]
     pub fn handle(&self) -> Handle {
         let reactor = self.0.reactor.borrow();
         Handle::new(reactor.topology(), reactor.shard())
     }
 
-    /// The engine below, for what is not a request: statistics, opening, buffers. Do not hold it across an `await`.
+    /// Borrows the reactor for statistics, opening files and making buffers. Do not hold the view across an `await`.
     ///
     /// # Panics
-    /// When it is borrowed already.
+    /// If the reactor is borrowed already.
     #[must_use]
     pub fn reactor(&self) -> ReactorView<'_> {
         ReactorView::new(self.0.reactor.borrow_mut())
     }
 
-    /// Time by the backend's clock, in nanoseconds, as of this turn.
+    /// Returns the time of this turn by the backend's clock, in nanoseconds.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.0.reactor.borrow().now_ns()
     }
 
-    /// Runs `future` on this shard. Dropping the task cancels it; `detach` lets it go on.
+    /// Spawns `future` on this shard. Dropping the task cancels it; `detach` lets it run on.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
         self.0.executor.borrow().spawn(future)
     }
 
-    /// Drops all tasks, as if each had been cancelled. Call it when the shard will not run any more: a task that holds a
-    /// clone of the shard would keep it, and whoever waits for the task, for ever.
+    /// Drops all tasks, as if each had been cancelled. Call it when the shard will not run any more: a task that holds
+    /// a clone of the shard would keep the shard, and the waiters of the task, for ever.
     pub fn drop_tasks(&self) {
         let executor = self.0.executor.take();
-        // Outside of the borrow: a task may spawn another as it is dropped.
+        // Outside of the borrow: a task may spawn another in its drop.
         drop(executor);
     }
 
-    /// Reads `buffer.len()` bytes at `offset`. Fewer are read only at the end of the file; an error anywhere is an error
-    /// ([`io::Error::raw_os_error`] has the system's number; a refusal holds a [`RefusedReason`](crate::RefusedReason)).
+    /// Reads `buffer.len()` bytes at `offset`, fewer only at the end of the file. Returns the bytes read or the error,
+    /// and the buffer. An error of the kernel has its number ([`io::Error::raw_os_error`]); a refusal holds a
+    /// [`RefusedReason`](crate::RefusedReason).
     pub async fn read_at(
         &self,
         file: &Arc<SharedFile>,
@@ -209,7 +210,7 @@ impl Shard {
         (result.map(|n| n as usize), one(data))
     }
 
-    /// Writes `buffer` at `offset`, all of it or an error.
+    /// Writes all of `buffer` at `offset`, or returns an error.
     pub async fn write_at(
         &self,
         file: &Arc<SharedFile>,
@@ -223,7 +224,7 @@ impl Shard {
         (result.and_then(|n| all_written(n, len_bytes)), one(data))
     }
 
-    /// Reads into `buffers` one after the other (at most 1024), beginning at `offset`.
+    /// Reads at `offset` into `buffers` (at most 1024), one after the other.
     pub async fn read_vectored(
         &self,
         file: &Arc<SharedFile>,
@@ -237,7 +238,7 @@ impl Shard {
         (result.map(|n| n as usize), many(data))
     }
 
-    /// Writes `buffers` one after the other (at most 1024), beginning at `offset`, all of them or an error.
+    /// Writes all of `buffers` (at most 1024), one after the other, at `offset`, or returns an error.
     pub async fn write_vectored(
         &self,
         file: &Arc<SharedFile>,
@@ -251,10 +252,10 @@ impl Shard {
         (result.and_then(|n| all_written(n, len_bytes)), many(data))
     }
 
-    /// Makes what was written durable: the data, and unless `data_only` everything about the file.
+    /// Makes completed writes durable: the data, and unless `data_only` the file's metadata.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error, or a refusal.
     pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
         self.request(file, class, RequestKind::Sync { data_only }, 0, Data::None).await.0.map(|_| ())
     }
@@ -262,15 +263,15 @@ impl Shard {
     /// Gives a range back to the disk; it reads as zeros afterwards.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error, or a refusal.
     pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.request(file, class, RequestKind::Discard { len_bytes }, offset, Data::None).await.0.map(|_| ())
     }
 
-    /// Reserves space for a range, growing the file unless `keep_size`.
+    /// Reserves space for a range; extends the file unless `keep_size`.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error, or a refusal.
     pub async fn allocate(
         &self,
         file: &Arc<SharedFile>,
@@ -283,10 +284,10 @@ impl Shard {
         self.request(file, class, kind, offset, Data::None).await.0.map(|_| ())
     }
 
-    /// Sets the length of the file: what is beyond is gone, what is added reads as zeros.
+    /// Sets the length of the file: cuts off data beyond it, or adds zeros.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error, or a refusal.
     pub async fn set_len(&self, file: &Arc<SharedFile>, class: Class, len_bytes: u64) -> io::Result<()> {
         self.request(file, class, RequestKind::SetLen { len_bytes }, 0, Data::None).await.0.map(|_| ())
     }
@@ -304,8 +305,8 @@ impl Shard {
         (result.map_err(io::Error::from), data)
     }
 
-    /// Sleeps by the backend's clock, for `how_long` from this call (not from the beginning of the turn, nor from the
-    /// first poll).
+    /// Sleeps for `how_long` by the backend's clock, counted from this call (not from the beginning of the turn, nor
+    /// from the first poll).
     pub fn sleep(&self, how_long: Duration) -> impl Future<Output = ()> + '_ {
         let nanos = u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX);
         let now_ns = self.0.reactor.borrow().clock_ns();
@@ -317,18 +318,18 @@ impl Shard {
         Sleep { shard: self, at_ns, timer: None }.await;
     }
 
-    /// Lets [`Shard::run`] return at the end of its turn.
+    /// Makes [`Shard::run`] return in its next turn.
     pub fn stop(&self) {
         self.0.stopping.set(true);
         self.0.wake.wake();
     }
 
-    /// Runs the shard until [`Shard::stop`] is called on it, then drops the tasks that are left.
+    /// Runs the shard until [`Shard::stop`] is called on it, then drops the remaining tasks.
     ///
     /// # Errors
-    /// When the backend is broken.
+    /// If the backend is broken.
     pub fn run(&self) -> io::Result<()> {
-        // Also when a task panics.
+        // Drops the tasks even if one panics.
         let _tasks = DropTasks(self);
         self.block_on(std::future::poll_fn(|_| if self.0.stopping.get() { Poll::Ready(()) } else { Poll::Pending }))
     }
@@ -336,7 +337,7 @@ impl Shard {
     /// Runs the shard until `future` is ready.
     ///
     /// # Errors
-    /// When the backend is broken.
+    /// If the backend is broken.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let mut future = pin!(future);
         let mut turns = Turns::new(self);
@@ -347,7 +348,7 @@ impl Shard {
         }
     }
 
-    /// Wakes the tasks whose requests have ended, and starts what came from outside.
+    /// Wakes the tasks whose requests have ended, and starts requests and jobs from outside.
     fn reap(&self, done: &mut Vec<Done>) {
         self.0.reactor.borrow_mut().reap(done);
         for end in done.drain(..) {
@@ -362,7 +363,7 @@ impl Shard {
             self.start(submission);
         }
 
-        // No more than tasks are polled in a turn: the rest keep their places, so that the bound on waiting jobs is felt.
+        // Bounded as tasks are: the rest keep their places, so that the bound on waiting jobs takes effect.
         for _ in 0..TASKS_PER_TURN {
             let job = self.0.reactor.borrow_mut().next_job();
             let Some(job) = job else { break };
@@ -370,7 +371,7 @@ impl Shard {
         }
     }
 
-    /// Wakes whoever waits for a request that has ended.
+    /// Gives the end of a request to its waiter.
     fn is_done(&self, end: Done) {
         let key = end.tag as usize;
         let mut operations = self.0.operations.borrow_mut();
@@ -393,7 +394,7 @@ impl Shard {
         }
     }
 
-    /// Does what somebody outside asks for: a request, or its cancelling.
+    /// Executes an order from outside: starts or cancels a request.
     fn start(&self, submission: Submission) {
         let mut request = match submission.open() {
             Order::Start(request) => request,
@@ -403,6 +404,7 @@ impl Shard {
             }
             Order::Nothing => return,
         };
+
         let mut operations = self.0.operations.borrow_mut();
         let place = operations.vacant_entry();
         request.tag = place.key() as u64;
@@ -434,8 +436,8 @@ impl Shard {
 /// The loop of a shard, one turn at a time.
 pub(crate) struct Turns<'a> {
     shard: &'a Shard,
-    /// Lives as long as the loop: while it is pending the executor has our waker, and rings for wakes from other
-    /// threads.
+    /// The future that polls the tasks. While it is pending, the executor holds `waker`, and calls it for wakes from
+    /// other threads.
     tasks: Pin<Box<dyn Future<Output = ()>>>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -450,21 +452,23 @@ impl<'a> Turns<'a> {
         Turns { shard, tasks, waker: Waker::from(Arc::clone(&bell)), bell, done: Vec::new() }
     }
 
-    /// One turn: what has come back, timers, the main future by `poll`, tasks; then everything is sent, and the backend
-    /// waits if there is nothing else to do. Ready when the main future is.
+    /// Runs one turn: reaps, fires timers, polls the main future by `poll`, then the tasks, dispatches, and sleeps in
+    /// the backend if no task has been woken. If the main future is ready, returns its value at once.
     ///
     /// # Errors
-    /// When the backend is broken.
+    /// If the backend is broken.
     pub(crate) fn turn<T>(&mut self, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> io::Result<Poll<T>> {
         let inner = &self.shard.0;
         let mut context = Context::from_waker(&self.waker);
         self.shard.reap(&mut self.done);
         self.shard.fire_timers();
+
         self.bell.quiet();
         if let Poll::Ready(value) = poll(&mut context) {
             return Ok(Poll::Ready(value));
         }
         let _: Poll<()> = self.tasks.as_mut().poll(&mut context);
+
         let mut reactor = inner.reactor.borrow_mut();
         if self.bell.may_sleep() {
             let deadline_ns = inner.timers.borrow().wakers.keys().next().map(|(at_ns, _)| *at_ns);
@@ -477,7 +481,7 @@ impl<'a> Turns<'a> {
         Ok(Poll::Pending)
     }
 
-    /// Whether a task was woken since the last turn.
+    /// Returns whether a task was woken since the last turn.
     #[cfg(feature = "sim")]
     pub(crate) fn is_rung(&self) -> bool {
         self.bell.state.load(SeqCst) == RUNG
@@ -485,14 +489,14 @@ impl<'a> Turns<'a> {
 }
 
 impl Shard {
-    /// The shard has slept until now, by a clock that does not move while it computes.
+    /// Notes that the shard has slept until now, by a clock that does not move while it computes.
     #[cfg(feature = "sim")]
     pub(crate) fn has_slept(&self) {
         self.0.reactor.borrow_mut().has_slept();
     }
 }
 
-/// Drops a shard's tasks when it goes.
+/// A guard that drops a shard's tasks.
 struct DropTasks<'a>(&'a Shard);
 
 impl Drop for DropTasks<'_> {
@@ -501,12 +505,14 @@ impl Drop for DropTasks<'_> {
     }
 }
 
-/// Polls ready tasks for ever, so many a turn.
+/// Polls ready tasks for ever, [`TASKS_PER_TURN`] in a turn.
 async fn run_tasks(executor: &LocalExecutor<'static>) {
     loop {
         for _ in 0..TASKS_PER_TURN {
             executor.tick().await;
         }
+
+        // Yields to the loop of the shard.
         let mut is_over = false;
         std::future::poll_fn(|context| {
             if std::mem::replace(&mut is_over, true) {
@@ -629,7 +635,7 @@ impl Drop for InFlight<'_> {
 struct Sleep<'a> {
     shard: &'a Shard,
     at_ns: u64,
-    /// Serial number of its timer, once set.
+    /// Serial number of the timer, once set.
     timer: Option<u64>,
 }
 

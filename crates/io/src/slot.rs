@@ -1,31 +1,31 @@
-//! Requests that come from outside of the shards, and their answers: no allocation for each, and one wake-up.
+//! Requests from outside of the shards, and their answers: without an allocation for each, and with one wake-up.
 //!
 //! # Why
-//! A task of Tokio that reads 4 KiB must not pay for a boxed job, a channel and a task on the shard; and when it is dropped
-//! (a timeout, a `select!`) what it asked for must not stay in the queue.
+//! A task of Tokio that reads 4 KiB must not pay for a boxed job, a channel and a task on the shard. If the task is
+//! dropped (a timeout, a `select!`), its request must not stay in the queue.
 //!
 //! # How it works
-//! A [`Slot`] carries a request to its shard and the end back. It lies in a pool between two requests. The asking future
-//! (`submission.rs`) fills it and pushes it into the shard's [`Inbox`], an intrusive list: a push is one compare-and-swap,
-//! and only a push into an empty inbox wakes the shard. The shard takes the whole list at once, and keeps each slot as a
-//! [`Submission`] in its table of operations, without a task. At the end it fills the slot and wakes the future.
+//! A [`Slot`] carries a request to its shard and the end back. Between two requests it is in a pool. A future
+//! (`submission.rs`) fills it and pushes it into the shard's [`Inbox`], an intrusive list: a push is one
+//! compare-and-swap, and only a push into an empty inbox wakes the shard. The shard takes the whole list at once, and
+//! keeps each slot as a [`Submission`] in its table of operations, without a task. At the end the shard fills the slot
+//! and wakes the future.
 //!
-//! Who may touch the contents is said by one word:
+//! One word, the state, determines which side may touch the contents:
 //! ```text
 //! QUEUED --the shard takes it--> TAKEN --it has ended--> DONE --the future takes the end--> back into the pool
 //!    |                             |
 //!    +---the future is dropped-----+--> ABANDONED   (from TAKEN: pushed once more, so that the shard cancels it)
 //! ```
-//! So the lock around the contents is never waited for, and a task that the system has taken off its processor never holds
-//! up a shard.
+//! So no side waits for the lock around the contents, and a preempted task never holds up a shard.
 //!
 //! # Limits
-//! The pool of a shard keeps at most [`POOLED_MAX`] slots; beyond so many requests at once slots are made and freed. A slot
-//! whose future was dropped is not used again. The shard's own tasks do not come this way: see [`Shard`](crate::Shard).
+//! The pool of a shard keeps at most [`POOLED_MAX`] slots; with more requests at once, slots are allocated and freed. A
+//! slot whose future was dropped is not reused. The shard's own tasks use no slots: see [`Shard`](crate::Shard).
 //!
 //! # Example
-//! A future asks while the shard sleeps: the inbox was empty, so the shard is woken; until it looks, others push without a
-//! system call. It takes three slots, submits three requests, and each end wakes its own future.
+//! A future pushes while the shard sleeps: the inbox was empty, so the push wakes the shard. Until the shard takes the
+//! list, others push without a system call. It takes three slots, submits three requests, and each end wakes a future.
 
 use std::io;
 use std::ptr;
@@ -41,7 +41,7 @@ use atomic_waker::AtomicWaker;
 use crate::reactor::Ticket;
 use crate::request::{Data, Request};
 
-/// Most slots that wait in a shard's pool. More requests than this at once, and some allocate.
+/// Most slots in a shard's pool. With more requests at once, some allocate.
 pub(crate) const POOLED_MAX: usize = 4096;
 
 const QUEUED: u8 = 0;
@@ -49,13 +49,13 @@ const TAKEN: u8 = 1;
 const DONE: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// What the shard answers when it has stopped.
+/// The error message of a request or job whose shard has stopped.
 pub(crate) const GONE: &str = "the shard has stopped, or what it was to run has panicked";
 
-/// How a request ended, and its memory.
+/// The result of a request, and its memory.
 pub(crate) type End = (io::Result<u32>, Data);
 
-/// Room for one job or request of a handle, taken until it is started or dropped: it holds this.
+/// Room for one job or request of a handle, which holds this until it is started or dropped.
 pub(crate) struct JobPlace(pub(crate) Arc<AtomicUsize>);
 
 impl Drop for JobPlace {
@@ -64,9 +64,9 @@ impl Drop for JobPlace {
     }
 }
 
-/// Carries a request to a shard and its end back.
+/// The carrier of a request to a shard, and of its end back.
 pub(crate) struct Slot {
-    /// The slot that was pushed before this one, while both lie in an inbox.
+    /// The slot pushed before this one, while both are in an inbox.
     next: AtomicPtr<Slot>,
     state: AtomicU8,
     waker: AtomicWaker,
@@ -95,7 +95,7 @@ impl Slot {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a request in, for the task of `waker`. The slot is new, or from the pool.
+    /// Puts a request of the task of `waker` into a slot that is new or from the pool.
     pub(crate) fn fill(&self, request: Request, place: JobPlace, waker: &Waker) {
         *self.contents() = Contents { request: Some(request), place: Some(place), ticket: None, end: None };
         self.state.store(QUEUED, Release);
@@ -108,20 +108,23 @@ impl Slot {
         request.map_or(Data::None, |request| request.data)
     }
 
-    /// Returns the end if there is one, else wakes the task of `context` when there is.
+    /// Takes the end if there is one; otherwise registers the task of `context` to be woken at the end.
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Option<End> {
         if self.state.load(Acquire) != DONE {
             self.waker.register(context.waker());
         }
+        // Once more: the end may have come before the registration.
         if self.state.load(Acquire) != DONE {
             return None;
         }
-        // It may have been set after the shard looked; nobody else would drop it.
+
+        // The waker may have been registered after the shard had taken it, and would stay in the pooled slot.
         drop(self.waker.take());
         let end = self.contents().end.take();
         Some(end.unwrap_or((Err(io::ErrorKind::BrokenPipe.into()), Data::None)))
     }
 
+    /// Fills in the end, and wakes the future unless it was dropped.
     fn answer(&self, end: End) {
         self.contents().end = Some(end);
         if self.state.swap(DONE, AcqRel) != ABANDONED {
@@ -129,26 +132,26 @@ impl Slot {
         }
     }
 
-    /// Nobody waits for the end any more. Returns whether the shard must be told, by pushing the slot once more.
+    /// Gives up waiting for the end. Returns whether the caller must push the slot once more, to tell the shard.
     pub(crate) fn abandon(&self) -> bool {
         self.state.swap(ABANDONED, AcqRel) == TAKEN
     }
 }
 
-/// The slots that were pushed to a shard and not taken yet, newest first.
+/// The slots pushed to a shard and not taken yet, newest first.
 #[derive(Default)]
 pub(crate) struct Inbox {
     newest: AtomicPtr<Slot>,
 }
 
 impl Inbox {
-    /// Adds a slot that lies in no inbox. Returns whether there was none before, so that the shard may not know of any.
+    /// Adds a slot that is in no inbox. Returns whether the inbox was empty, so that the shard may have to be woken.
     pub(crate) fn push(&self, slot: Arc<Slot>) -> bool {
         // The inbox owns this reference until `take`.
         let pushed = Arc::into_raw(slot).cast_mut();
         let mut newest = self.newest.load(Relaxed);
         loop {
-            // SAFETY: `pushed` came from an `Arc` whose count is still ours; nobody takes it before the swap below.
+            // SAFETY: `pushed` came from an `Arc` whose count this function owns until the exchange below succeeds.
             unsafe { &*pushed }.next.store(newest, Relaxed);
             match self.newest.compare_exchange_weak(newest, pushed, SeqCst, Relaxed) {
                 Ok(_) => return newest.is_null(),
@@ -161,13 +164,13 @@ impl Inbox {
         self.newest.load(SeqCst).is_null()
     }
 
-    /// Takes all slots there are, in the order in which they were pushed.
+    /// Takes all slots, in the order in which they were pushed.
     pub(crate) fn take(&self) -> Taken {
         let mut newest = if self.is_empty() { ptr::null_mut() } else { self.newest.swap(ptr::null_mut(), SeqCst) };
         let mut oldest = ptr::null_mut();
-        // Newest first is how they lie: turn the list round.
+        // The list is newest first: reverse it.
         while !newest.is_null() {
-            // SAFETY: from the swap on the list is ours alone, and holds a count of each of its slots.
+            // SAFETY: since the swap, this function alone owns the list, which holds a count of each of its slots.
             let slot = unsafe { &*newest };
             let before = slot.next.swap(oldest, Relaxed);
             (oldest, newest) = (newest, before);
@@ -182,12 +185,12 @@ impl Drop for Inbox {
     }
 }
 
-/// Slots that were taken out of an inbox, oldest first. Those that nobody asks for are answered that the shard is gone.
+/// The slots taken out of an inbox, oldest first. Those not iterated over are answered with a broken pipe.
 pub(crate) struct Taken {
     oldest: *mut Slot,
 }
 
-// SAFETY: the list is owned as a vector of `Arc<Slot>` would be, and slots may be used and dropped on any thread.
+// SAFETY: `Taken` owns its list as a vector of `Arc<Slot>`, and slots may be used and dropped on any thread.
 unsafe impl Send for Taken {}
 
 impl Iterator for Taken {
@@ -197,7 +200,8 @@ impl Iterator for Taken {
         if self.oldest.is_null() {
             return None;
         }
-        // SAFETY: made by `Arc::into_raw` in `push`; the list owned this count and gives it up here, once.
+        // SAFETY: the pointer came from `Arc::into_raw` in `push`. The list owns this count until here, and gives it up
+        // once, because `oldest` moves on.
         let slot = unsafe { Arc::from_raw(self.oldest) };
         self.oldest = slot.next.swap(ptr::null_mut(), Relaxed);
         Some(Submission { slot, is_answered: false })
@@ -210,28 +214,28 @@ impl Drop for Taken {
     }
 }
 
-/// What a shard is to do about a slot.
+/// The order to a shard in a slot.
 pub(crate) enum Order {
-    /// Carry out the request.
+    /// Start the request.
     Start(Request),
-    /// Cancel what is still queued of the request with this ticket: nobody waits for it any more.
+    /// Cancel the queued rest of the request with this ticket: its future was dropped.
     Cancel(Ticket),
-    /// Nothing: nobody waited before it began, or it ended meanwhile.
+    /// Do nothing: the future was dropped before the request began, or the request has ended.
     Nothing,
 }
 
-/// A slot in the shard's hands. Dropped before the end, it answers that the shard is gone.
+/// A slot that a shard has taken. Dropped before the end, it answers with a broken pipe.
 pub(crate) struct Submission {
     slot: Arc<Slot>,
     is_answered: bool,
 }
 
 impl Submission {
-    /// Says what is to be done, and takes the request out if it is to be carried out.
+    /// Returns the order, and takes the request out of the slot.
     pub(crate) fn open(&self) -> Order {
         let before = self.slot.state.compare_exchange(QUEUED, TAKEN, AcqRel, Acquire);
         let mut contents = self.slot.contents();
-        // It waits no longer.
+        // The request no longer waits to be started.
         let place = contents.place.take();
         let (request, ticket) = (contents.request.take(), contents.ticket.take());
         drop(contents);
@@ -243,14 +247,14 @@ impl Submission {
         }
     }
 
-    /// The request has been queued under this ticket.
+    /// Stores the ticket of the started request, for [`Order::Cancel`].
     pub(crate) fn is_queued(&self, ticket: Ticket) {
         self.slot.contents().ticket = Some(ticket);
     }
 
-    /// Gives the end to whoever waits for it.
+    /// Gives the end to the future.
     pub(crate) fn finish(mut self, end: End) {
-        // The slot may carry another request as soon as the end is seen: it is not to be looked at again.
+        // First: once the future has seen the end, the slot may carry another request, which the drop must not answer.
         self.is_answered = true;
         self.slot.answer(end);
     }
@@ -259,8 +263,8 @@ impl Submission {
 impl Drop for Submission {
     fn drop(&mut self) {
         if !self.is_answered && matches!(self.slot.state.load(Acquire), QUEUED | TAKEN) {
-            // The memory of a request that was never taken out goes back. Left in the slot, the request would keep its file, the
-            // file the topology, and the topology the pool in which the slot lies.
+            // Gives back the memory of a request that was never taken out. In the slot, the request would keep its file
+            // alive, the file the topology, and the topology the pool with this slot.
             let data = self.slot.empty();
             self.slot.answer((Err(io::Error::new(io::ErrorKind::BrokenPipe, GONE)), data));
         }
@@ -278,7 +282,7 @@ mod tests {
     fn numbered(number: u32) -> Arc<Slot> {
         let slot = Slot::new();
         slot.contents().end = Some((Ok(number), Data::None));
-        // No answer is owed when the test drops it.
+        // The test must be able to drop the slot without an answer.
         slot.state.store(DONE, Release);
         slot
     }
@@ -295,6 +299,7 @@ mod tests {
         assert!(!inbox.is_empty());
         assert_eq!(numbers(&inbox), [1, 2, 3]);
         assert!(inbox.is_empty() && inbox.push(numbered(4)));
+
         let left = numbered(5);
         inbox.push(Arc::clone(&left));
         drop(inbox);
@@ -308,6 +313,7 @@ mod tests {
         let data = Data::One(AlignedBuf::new(4096).unwrap());
         let kind = RequestKind::Read { len_bytes: 4096 };
         let request = Request { file: Arc::clone(&file), class: Class::DEFAULT, kind, offset: 0, data, tag: 0 };
+
         let (slot, jobs) = (Slot::new(), Arc::new(AtomicUsize::new(1)));
         slot.fill(request, JobPlace(Arc::clone(&jobs)), Waker::noop());
         let inbox = Inbox::default();

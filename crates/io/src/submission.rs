@@ -1,15 +1,15 @@
 //! A request on its way to a shard and back, as a future.
 //!
 //! # Why
-//! Whoever is no shard waits for the end of a request in a task of any executor, and may stop waiting.
+//! A task of any executor, outside of the shards, waits for the end of a request, and may stop waiting.
 //!
 //! # How it works
-//! The first poll takes a place in the shard's mailbox and a [`Slot`] from its pool, and sends it. The poll after the end
-//! takes the end and gives the slot back. Dropped in between, the future abandons the slot: what is still queued of the
-//! request is cancelled; what is in the device ends as always, with its memory kept by the shard.
+//! The first poll takes a place in the shard's mailbox and a [`Slot`] from its pool, and sends the slot. The poll after
+//! the end takes the end and gives the slot back. Dropped in between, the future abandons the slot: the queued rest of
+//! the request is cancelled; pieces in the device end as always, and the shard keeps their memory until then.
 //!
 //! # Limits
-//! A request that is refused, or finds the shard stopped, ends at the first poll with its memory.
+//! If too many requests wait, or the shard has stopped, the request ends at the first poll, with its memory.
 //!
 //! # Example
 //! See [`File`](crate::File).
@@ -25,10 +25,10 @@ use crate::mailbox::Mailboxes;
 use crate::request::Request;
 use crate::slot::{End, GONE, Slot};
 
-/// What is answered instead of waiting without a bound.
+/// The error message if too many jobs wait: waiting without a bound is refused.
 pub(crate) const FULL: &str = "as many jobs wait for the shard as may: wait for some to end, or shed load";
 
-/// A request on its way to a shard and back, as a future. It is sent by the first poll.
+/// A request on its way to a shard and back, as a future. The first poll sends it.
 pub(crate) struct Submitted<'a> {
     mailboxes: &'a Mailboxes,
     shard: u16,
@@ -46,6 +46,7 @@ impl Submitted<'_> {
         Submitted { mailboxes, shard, stage: Stage::New(request) }
     }
 
+    /// Sends the request, or ends it with an error.
     fn send(&mut self, request: Request, context: &mut Context<'_>) -> Poll<End> {
         let Some(place) = self.mailboxes.reserve_job(self.shard) else {
             return Poll::Ready((Err(explained(libc::EAGAIN, FULL.to_owned())), request.data));

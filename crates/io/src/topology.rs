@@ -34,14 +34,14 @@ use crate::trace::{Recorder, Tracing};
 /// The rule by which a disk holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskMode {
-    /// By the disk model.
+    /// The disk model.
     Scheduled,
-    /// By depth: a fixed number of requests in flight, divided over the I/O queues.
+    /// A fixed number of requests in flight, divided over the I/O queues.
     Depth {
         /// Requests in flight over all queues; each queue gets its part, at least 1.
         max_io_requests: u32,
     },
-    /// Not at all.
+    /// None: requests are dispatched at once.
     Drain,
 }
 
@@ -56,7 +56,7 @@ pub struct DiskSetup {
     pub num_io_queues: Option<u16>,
     /// Most requests in one I/O queue.
     pub max_requests: u32,
-    /// See [`QueueConfig::wakeup_credit_ns`].
+    /// Device time that a class may use before the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
     /// Directories on the disk, or device nodes, by which [`Topology::disk_of`] finds it. If empty, no path leads to
     /// it, unless it is the only disk.
@@ -80,7 +80,7 @@ impl DiskSetup {
     }
 }
 
-/// Why a topology was refused.
+/// The error of a topology that is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyError {
@@ -164,7 +164,7 @@ impl Topology {
     /// Returns a topology of `shards` shards that use `disks`, with the classes of `classes`.
     ///
     /// # Errors
-    /// See [`TopologyError`].
+    /// [`TopologyError`] if there is no shard or disk, or a disk's number of I/O queues does not fit the shards.
     pub fn new(shards: u16, classes: Classes, disks: Vec<DiskSetup>) -> Result<Topology, TopologyError> {
         Topology::with_config(shards, classes, disks, ReactorConfig::default())
     }
@@ -172,7 +172,7 @@ impl Topology {
     /// Returns a topology as [`Topology::new`], with limits for the reactors.
     ///
     /// # Errors
-    /// See [`TopologyError`].
+    /// As [`Topology::new`].
     pub fn with_config(
         shards: u16,
         classes: Classes,

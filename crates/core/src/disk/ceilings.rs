@@ -1,22 +1,23 @@
-//! The ceiling of what may be in the device, from what each queue has outstanding.
+//! The ceiling of the work in the device: the least of the caps that the queues report.
 //!
 //! # Why
-//! A class that sends a new request for each that ends holds its share only while the device holds less than its requests are
-//! worth. Each queue knows its own classes; the ceiling of the disk is the least that any of them says.
+//! A class that sends a new request for each that ends holds its share only while the device holds less than its
+//! requests are worth. Each queue knows its own classes; the disk's ceiling is the least cap of all queues.
 //!
 //! # How it works
-//! Each queue has a place, and reports what it has found with everything else. What a queue has not repeated for a while is
-//! forgotten: it has no work. The least is looked for when a queue says something new, and else now and then.
+//! Each queue has a place, and sends its cap with its reports. A cap that a queue has not repeated for a while is
+//! forgotten: the queue has no work. The least is computed when a cap changes, and otherwise at an interval.
 //!
 //! # Example
-//! One queue says 400 us, another 100 us, a third nothing: 100 us, whoever reported last.
+//! One queue reports 400 us, another 100 us, a third none: the ceiling is 100 us, whichever reported last.
 
-/// A queue with work reports at least every millisecond in which something completes; for a slow disk that is longer.
+/// Time after which a cap is forgotten. A queue with work reports at least every millisecond in which a piece
+/// completes; on a slow disk completions are farther apart.
 const FORGET_NS: u64 = 100_000_000;
-/// How often the least is looked for when nobody says anything new.
+/// Time between two computations of the least if no cap changes.
 const LOOK_NS: u64 = 10_000_000;
 
-/// What one queue has said; `u64::MAX`: nothing.
+/// The cap that one queue has reported, and when; `u64::MAX`: none.
 #[derive(Clone, Copy, Debug)]
 struct Ceiling {
     is_used: bool,
@@ -24,7 +25,7 @@ struct Ceiling {
     said_ns: u64,
 }
 
-/// See the module's documentation.
+/// The caps of all queues of a disk, and the least of them.
 #[derive(Debug, Default)]
 pub(super) struct Ceilings {
     queues: Vec<Ceiling>,
@@ -45,13 +46,13 @@ impl Ceilings {
         at
     }
 
-    /// Removes the queue at a place, and what it has said.
+    /// Removes the queue at a place, and its cap.
     pub(super) fn remove(&mut self, at: usize) {
         self.queues[at] = Ceiling { is_used: false, cap_ns: u64::MAX, said_ns: 0 };
         self.look(self.looked_ns);
     }
 
-    /// Takes what the queue at `at` says now, and returns the least of what all say.
+    /// Sets the cap of the queue at `at`, and returns the least of all.
     pub(super) fn least(&mut self, now_ns: u64, at: usize, cap_ns: Option<u64>) -> Option<u64> {
         let cap_ns = cap_ns.unwrap_or(u64::MAX);
         let queue = &mut self.queues[at];
@@ -63,6 +64,7 @@ impl Ceilings {
         self.least_ns
     }
 
+    /// Computes the least of the caps that are not forgotten.
     fn look(&mut self, now_ns: u64) {
         self.looked_ns = now_ns;
         let recent = self.queues.iter().filter(|queue| now_ns.saturating_sub(queue.said_ns) < FORGET_NS);

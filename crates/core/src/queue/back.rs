@@ -1,4 +1,4 @@
-//! What comes back from the device, and what is taken out of the queue: completion, continuation, refusal, cancelling, cutting.
+//! How pieces come back and requests end: completion, continuation, refusal, cancellation, cutting.
 
 use std::num::NonZeroI32;
 
@@ -11,45 +11,51 @@ use crate::slots::{RequestId, Slot};
 use crate::target::Experience;
 use crate::tree::Turn;
 
-/// The number of an error that has none: Linux's `EIO`.
+/// The error number that stands for 0, which is none: Linux's `EIO`.
 const UNNAMED: NonZeroI32 = NonZeroI32::new(5).expect("it is not 0");
 
 impl IoQueue {
-    /// A piece has come back from the device.
+    /// Takes back a piece that the device has done, and returns what that means for its request.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.complete_late(now_ns, 0, piece, outcome)
     }
 
-    /// As [`IoQueue::complete`], for a caller that looks only now and then: the piece may have been back for up to `late_ns`.
-    /// Half of that, what it is on average, is not counted as the device's time; and the closed loop takes a disk for slow only
-    /// as far as that is certain. Else a caller that computes for long between two looks would be taken for a slow disk.
+    /// Completes a piece for a caller that polls only now and then: the piece may have been back for up to `late_ns`.
+    ///
+    /// Half of `late_ns`, the mean delay, does not count as device time, and the closed loop calls a disk slow only as
+    /// far as that is certain. Otherwise a caller that computes for long between two polls would look like a slow disk.
     pub fn complete_late(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         let (class, direction) = (piece.class as usize, piece.op.direction() as usize);
         let seen_ns = now_ns.saturating_sub(piece.dispatched_ns);
         let late_ns = late_ns.min(seen_ns);
         let device_ns = seen_ns - late_ns / 2;
+
         self.leave_device(&piece);
         if piece.ticks > 0 {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
             self.tell_controller(now_ns, &piece, seen_ns, late_ns);
         }
+
         let progress = match outcome {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
                 Progress::Continue(self.continue_short(now_ns, piece, moved))
             }
             _ => self.settle(now_ns, device_ns, &piece, outcome),
         };
-        // Last, right after the latency of the whole request: with many classes both miss the cache, at least together.
+
+        // Last, right after the latency of the whole request: with many classes both miss the cache, so together.
         if let Some(latencies) = &mut self.members[class].latencies[direction] {
             latencies.device.record(device_ns);
         }
         progress
     }
 
-    /// The rest of a short transfer goes out at once: it is older than anything queued. It is charged like any other.
+    /// Returns the rest of a short transfer, to be submitted at once because it is older than its class's queued work.
+    /// It is charged as any other piece.
     pub(super) fn continue_short(&mut self, now_ns: u64, piece: Dispatch, moved_bytes: u32) -> Dispatch {
         let len_bytes = piece.len_bytes - moved_bytes;
         let cost = self.disk.cost(piece.op, len_bytes);
+
         let mut ticks = 0;
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
             let lane = &mut self.lanes[usize::from(piece.lane)];
@@ -63,6 +69,7 @@ impl IoQueue {
             self.count_in_device(ticks);
         }
         let token_ticks = self.disk.token_ticks(usize::from(piece.lane), ticks);
+
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
@@ -71,6 +78,7 @@ impl IoQueue {
         }
         member.stats.continued += 1;
         member.stats.consumed_fs += u128::from(cost.as_fs());
+
         Dispatch {
             offset_bytes: piece.offset_bytes + moved_bytes,
             len_bytes,
@@ -82,31 +90,34 @@ impl IoQueue {
         }
     }
 
-    /// The piece is done with: what it means for its request.
+    /// Records the outcome of a piece in its request, and returns what it means for the request.
     pub(super) fn settle(&mut self, now_ns: u64, device_ns: u64, piece: &Dispatch, outcome: Outcome) -> Progress {
         self.in_flight -= 1;
         let member = &mut self.members[piece.class as usize];
         member.stats.in_flight -= 1;
-        // Where nothing is queued, the next request says it again.
+        // If nothing is queued, the next request sets this again.
         member.starved_since_ns = now_ns;
+
         let (good_bytes, error) = match outcome {
             Outcome::Moved(moved) | Outcome::End(moved) => (moved.min(piece.len_bytes), None),
             Outcome::Failed(code) => (0, Some(NonZeroI32::new(code).unwrap_or(UNNAMED))),
         };
+
         let slot = self.slots.get_mut(piece.slot);
         slot.outstanding -= 1;
         let whole = error.is_none() && (good_bytes == piece.len_bytes || !piece.op.is_transfer());
         let good_until = piece.offset_bytes + good_bytes;
-        // A piece that ends early ends the prefix there; `<=` lets the error of an operation without length count.
+        // A piece that ends early ends the prefix there. `<=` also records the error of an operation without length.
         if !whole && good_until <= slot.prefix_bytes {
             slot.prefix_bytes = good_until;
             slot.error = error;
             slot.cancelled = false;
         }
         if slot.queued && !whole {
-            // What follows cannot lengthen the prefix any more.
+            // Later pieces can no longer lengthen the prefix.
             self.unqueue(piece.slot);
         }
+
         let slot = self.slots.get(piece.slot);
         if slot.outstanding > 0 || slot.queued {
             return Progress::Pending;
@@ -116,12 +127,14 @@ impl IoQueue {
         Progress::Finished(finished)
     }
 
+    /// Ends the request in slot `at`, frees the slot, and returns the result.
     pub(super) fn finish(&mut self, now_ns: u64, at: u32) -> Finished {
         self.slots.release(at);
         let slot = self.slots.get(at);
         let moved_bytes = slot.prefix_bytes;
         let result = slot.error.map_or(Ok(moved_bytes), |errno| Err(Failure { errno: errno.get(), moved_bytes }));
         let total_ns = now_ns.saturating_sub(slot.enqueued_ns);
+
         let member = &mut self.members[slot.class as usize];
         if let Some(latencies) = &mut member.latencies[slot.op.direction() as usize] {
             latencies.total.record(total_ns);
@@ -136,6 +149,7 @@ impl IoQueue {
         };
         direction.requests += 1;
         direction.bytes += u64::from(slot.prefix_bytes);
+
         let (class, user_data) = (slot.class, slot.user_data);
         if member.kind == Kind::Leaving {
             self.free_if_left(class);
@@ -143,8 +157,8 @@ impl IoQueue {
         Finished { user_data, result, total_ns }
     }
 
-    /// The backend refused the piece before the device saw it: the tokens taken for it are given back, and its request
-    /// goes on as if the piece had failed with `error`.
+    /// Takes back a piece that the backend refused before the device saw it: returns its tokens to the bucket, and
+    /// treats the piece as failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
         self.leave_device(&piece);
         self.disk.bucket(usize::from(piece.bucket)).refund(piece.token_ticks);
@@ -152,7 +166,7 @@ impl IoQueue {
         self.settle(now_ns, device_ns, &piece, Outcome::Failed(error))
     }
 
-    /// Cancels what is still queued of a request. What is in the device stays there until it comes back.
+    /// Cancels the queued rest of a request. Its pieces in the device stay there until they come back.
     pub fn cancel(&mut self, id: RequestId) -> Cancel {
         let Some(at) = self.slots.find(id) else { return Cancel::TooLate };
         if !self.slots.get(at).queued {
@@ -164,10 +178,11 @@ impl IoQueue {
         }
     }
 
-    /// Makes a request end where its last dispatched piece ends: the rest is taken out of the queue, and no failure. Its length
-    /// from then on; `None`, and nothing has changed, where nothing of it is in the device or nothing of it is queued.
+    /// Ends a request where its last dispatched piece ends: removes the rest from the queue, without a failure, and
+    /// returns the new length. If no part of the request is in the device, or none is queued, changes nothing and
+    /// returns `None`.
     ///
-    /// For a caller that carries a request out in one go: it does what may go now, and asks again for what is left.
+    /// A caller that executes a request in one go does the part that may go now, and requests the rest anew.
     pub fn cut(&mut self, id: RequestId) -> Option<u32> {
         let at = self.slots.find(id)?;
         let Slot { queued, outstanding, dispatched_bytes, .. } = *self.slots.get(at);
@@ -179,15 +194,16 @@ impl IoQueue {
         Some(dispatched_bytes)
     }
 
-    /// Takes the rest of a queued request out of the queue. What it was, if it has ended by that.
+    /// Cancels the queued rest of a request. Returns the request if that ends it.
     pub(super) fn stop_queued(&mut self, at: u32) -> Option<Stopped> {
         self.unqueue(at);
         let slot = self.slots.get_mut(at);
-        // A piece in the device may yet fail, or find the end of the file, before this.
+        // A piece in the device may still fail, or find the end of the file, at an earlier offset.
         slot.error = NonZeroI32::new(CANCELLED);
         slot.cancelled = true;
         let (class, outstanding) = (slot.class, slot.outstanding);
         let stopped = Stopped { user_data: slot.user_data, moved_bytes: slot.prefix_bytes };
+
         self.members[class as usize].stats.cancelled += 1;
         if outstanding > 0 {
             return None;
@@ -196,16 +212,18 @@ impl IoQueue {
         Some(stopped)
     }
 
-    /// Nothing more of a queued request will be dispatched.
+    /// Removes a request from its class's FIFO: no more pieces of it will be dispatched.
     pub(super) fn unqueue(&mut self, at: u32) {
         let slot = self.slots.get_mut(at);
         let (class, op) = (slot.class, slot.op);
         let undispatched_bytes = slot.len_bytes - slot.dispatched_bytes;
         slot.prefix_bytes = slot.prefix_bytes.min(slot.dispatched_bytes);
         let rest_fs = std::mem::take(&mut slot.rest_fs);
+
         let tree = &mut self.lanes[self.disk.lane(op.direction())].tree;
         self.slots.unlink(tree.fifo_mut(class), at);
         tree.settle(class);
+
         self.queued -= 1;
         let member = &mut self.members[class as usize];
         if op.direction() == Direction::Write {
@@ -217,6 +235,7 @@ impl IoQueue {
         stats.queued_bytes -= u64::from(undispatched_bytes);
     }
 
+    /// Reports a finished request to the disk if its class has a latency target.
     pub(super) fn note_target(&mut self, now_ns: u64, piece: &Dispatch, experience: Experience) {
         let member = &self.members[piece.class as usize];
         if let (Some(level), Some(target)) = (member.level, member.qos.latency_target) {

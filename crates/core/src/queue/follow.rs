@@ -1,7 +1,7 @@
-//! The queue follows the disk's table of classes: what is new, changed and gone.
+//! How a queue follows the disk's table of classes: new, changed and removed rows.
 //!
-//! A removed class's queued requests end as cancelled; its place is kept until its last piece is back, and its row in the
-//! disk's table (`held`) with it, so a number never means two classes at once.
+//! A removed class's queued requests end as cancelled. Its place, and by `held` its row in the disk's table, are kept
+//! until its last piece is back, so a number never means two classes at once.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,9 +14,10 @@ use crate::target;
 use crate::tree::ROOT;
 
 impl IoQueue {
-    /// Follows what has changed in the disk's classes since the queue last looked (every poll does). What removed classes had
-    /// queued ends as cancelled and is named to `on_cancelled`; what is in the device comes back through
-    /// [`IoQueue::complete`] as always. Whether anything had changed.
+    /// Applies changes of the disk's classes, as every poll does, and returns whether there were any.
+    ///
+    /// Queued requests of removed classes end as cancelled; `on_cancelled` gets each of them. Pieces in the device come
+    /// back through [`IoQueue::complete`] as always.
     pub fn follow_classes(&mut self, on_cancelled: impl FnMut(Stopped)) -> bool {
         let is_new = self.epoch != self.disk.classes().epoch();
         if is_new {
@@ -26,12 +27,15 @@ impl IoQueue {
         is_new
     }
 
+    /// Reads the disk's table of classes and applies it.
     pub(super) fn follow(&mut self) {
         let disk = Arc::clone(&self.disk);
         self.epoch = disk.classes().epoch();
+
         while let Some(Reverse((_, lane, node))) = self.parked.pop() {
             self.unpark(usize::from(lane), node, None);
         }
+
         disk.classes().read(|rows| {
             let is_gone = |member: &Member, row: &Row| {
                 matches!(member.kind, Kind::Class | Kind::Group)
@@ -39,9 +43,10 @@ impl IoQueue {
             };
             let members = self.members.iter().zip(rows).enumerate();
             let gone: Vec<u32> = members.filter(|(_, (m, row))| is_gone(m, row)).map(|(at, _)| at as u32).collect();
-            // A group goes when nothing below it has work any more.
+            // All requests first: a group can be forgotten only when no class below it has work.
             gone.iter().for_each(|at| self.stop_all_queued(*at));
             gone.iter().for_each(|at| self.forget(*at));
+
             let mut new = Vec::new();
             for (at, row) in rows.iter().enumerate() {
                 self.follow_row(at as u32, row, &mut new);
@@ -49,6 +54,7 @@ impl IoQueue {
             for lane in &mut self.lanes {
                 new.iter().for_each(|at| lane.tree.attach(*at));
             }
+
             let levels = target::levels(rows);
             for member in self.members.iter_mut().filter(|member| member.kind == Kind::Class) {
                 (member.level, member.yields) = target::place(&levels, member.qos.latency_target);
@@ -56,16 +62,19 @@ impl IoQueue {
             self.any_targets = !levels.is_empty();
             (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
         });
+
         let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);
         self.urgent = members().filter(|(_, m)| m.qos.may_be_urgent()).map(|(at, _)| at as u32).collect();
         self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
     }
 
+    /// Applies one row, and appends its number to `new` if the queue had no such node.
     pub(super) fn follow_row(&mut self, at: u32, row: &Row, new: &mut Vec<u32>) {
         if at as usize == self.members.len() {
             self.members.push(Member::new(Kind::Free, 0, Arc::clone(&row.qos)));
             self.lanes.iter_mut().for_each(|lane| lane.tree.put_nothing());
         }
+
         let kind = match row.kind {
             classes::Kind::Removed => return,
             classes::Kind::Group => Kind::Group,
@@ -85,6 +94,7 @@ impl IoQueue {
                 new.push(at);
             }
         }
+
         self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(at, row.effective_shares(), shares_clocks));
         if member.qos.limits != row.qos.limits {
             member.credit = Default::default();
@@ -93,6 +103,7 @@ impl IoQueue {
         member.tags.clone_from(&row.tags);
     }
 
+    /// Cancels all queued requests of a class.
     pub(super) fn stop_all_queued(&mut self, node: u32) {
         for lane in 0..self.lanes.len() {
             loop {
@@ -107,7 +118,7 @@ impl IoQueue {
         }
     }
 
-    /// A class or group without work was removed from the disk.
+    /// Removes a class or group without queued work that the disk has removed.
     pub(super) fn forget(&mut self, node: u32) {
         self.lanes.iter_mut().for_each(|lane| lane.tree.take_out(node));
         self.members[node as usize].kind = Kind::Leaving;
@@ -121,7 +132,7 @@ impl IoQueue {
         }
     }
 
-    /// As [`IoQueue::class_node`], and looks again when the class may be new.
+    /// Returns the node of `class`; follows the disk's table first if the class may be new.
     pub(super) fn class_node_now(&mut self, class: ClassId) -> Result<u32, QueueError> {
         let known = self.class_node(class);
         if known.is_err() && self.epoch != self.disk.classes().epoch() {
@@ -131,7 +142,7 @@ impl IoQueue {
         known
     }
 
-    /// A removed class whose last piece is back gives its place and its histograms away.
+    /// Frees the place and the histograms of a removed class if its last piece is back.
     pub(super) fn free_if_left(&mut self, node: u32) {
         let member = &mut self.members[node as usize];
         if member.kind == Kind::Leaving && member.stats.in_flight == 0 {

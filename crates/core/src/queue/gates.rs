@@ -1,7 +1,7 @@
-//! The gates of a dispatch after the order of classes: whose turn it is on the whole disk, room in the device, tokens.
+//! The gates of a dispatch after the order of classes: the turns of the whole disk, room in the device, tokens.
 //!
-//! At these the head of the line waits, and nobody passes it; a queue whose turn it is not may go if there is room for all
-//! before it, or when those whose turn it is do not come (overtime).
+//! At these the head of the line waits, and no other piece overtakes it. A queue may dispatch before its turn if there
+//! is room for all queues ahead as well, or if the queues ahead stay absent (overtime).
 
 use super::{Dispatch, IoQueue, Mode, Passed, Stop};
 use crate::bucket::{ticks_with_carry, whole_ticks};
@@ -10,29 +10,31 @@ use crate::stats::WaitReason;
 use crate::tree::{Pick, ROOT, Turn};
 use crate::units::Cost;
 
-/// How often to look again when another shard's work fills the device, at least: nobody tells this queue when it leaves.
+/// Shortest wait before a queue retries a full device. Completions of other shards do not wake the queue.
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
-/// The same for a slow device, at the most.
+/// Longest such wait on a slow device.
 const SLOW_DEVICE_RETRY_NS: u64 = 2_000_000;
-/// The same for a queue that is far from its turn, at the most; a slow device's is longer.
+/// Longest such wait of a queue far from its turn, unless a slow device makes the wait longer.
 const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
-/// The same for a queue whose turn it is, and which has nothing in the device that would bring it back here.
+/// Such a wait of a queue at its turn without a piece in the device: no completion of its own will poll it.
 const FULL_DEVICE_TURN_NS: u64 = 20_000;
-/// With room in the device, and no clock of the disk moving for so long after all had time to look, those whose turn it is are
-/// taken to be absent.
+/// Time after which the queues ahead count as absent, if the device has room and no clock of the disk moves although
+/// all queues could have polled.
 const PATIENCE_NS: u64 = 20_000;
 
-/// A direction that has less than this part of what is in the device is not held back by it.
+/// The part (1/4) of the work in the device that a direction must have for a full window to count against it.
 const DIRECTION_PART: u64 = 4;
 
 impl IoQueue {
-    /// It is the turn of classes of other queues. This queue goes nevertheless if there is room for all who are before it as well
-    /// (the class is returned), or if they do not come although there is room (nothing is returned: pick again).
+    /// Decides whether this queue dispatches although it is the turn of other queues' classes. Returns the class if
+    /// there is room for all those ahead too, `None` if those ahead are absent (pick again then), otherwise the stop.
     #[cold]
     pub(super) fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<Option<Pick>, Stop> {
         let Some((first, ahead)) = self.lanes[lane].tree.first_in_line() else {
             return Err((WaitReason::Fairness, Some(now_ns.saturating_add(PATIENCE_NS))));
         };
+
+        // With room for all ahead and for the longest piece, no queue ahead waits because of this piece.
         let long_ticks = self.disk.long_piece_ticks();
         let ahead_ticks = whole_ticks(ahead);
         let all_ticks = ahead_ticks.saturating_add(long_ticks);
@@ -40,12 +42,14 @@ impl IoQueue {
         if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks).is_ok() {
             return Ok(Some(first));
         }
+
         let mean = self.lanes[lane].tree.clock(ROOT).mean();
         let since_ns = match self.lanes[lane].standstill {
             Some((since_ns, seen)) if seen == mean => since_ns,
             _ => now_ns,
         };
         self.lanes[lane].standstill = Some((since_ns, mean));
+
         match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
             Err(NoRoom::Device) => {
                 self.note_full_window(lane);
@@ -63,12 +67,14 @@ impl IoQueue {
             }
             Ok(()) => {}
         }
-        // Who waits for room is not absent.
+
+        // A queue that waits for room is not absent.
         let since_ns = since_ns.max(self.disk.all_looked_ns(lane));
         let waited_ns = now_ns.saturating_sub(since_ns);
         if waited_ns < PATIENCE_NS {
             return Err((WaitReason::Fairness, Some(since_ns.saturating_add(PATIENCE_NS))));
         }
+
         let at = &mut self.lanes[lane];
         at.standstill = None;
         at.overtime_ns = waited_ns.max(at.overtime_ns.saturating_mul(2)).min(self.disk.bound_ns());
@@ -77,7 +83,7 @@ impl IoQueue {
         Ok(None)
     }
 
-    /// Takes the next piece of the picked class through the last gates, or says what stopped it and when to ask again.
+    /// Takes the next piece of the picked class through the last gates, or returns what stopped it.
     pub(super) fn admit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Result<Dispatch, Stop> {
         let at = self.lanes[lane].tree.fifo(pick.class).head;
         let slot = self.slots.get(at);
@@ -86,8 +92,10 @@ impl IoQueue {
         let len_bytes = rest_bytes.min(self.piece_max_bytes(op));
         let cost =
             if len_bytes == slot.len_bytes { Cost::from_fs(slot.rest_fs) } else { self.disk.cost(op, len_bytes) };
+
         let Passed { ticks, bucket, token_ticks } = self.pass_gates(now_ns, lane, pick, cost)?;
         self.disk.note_mix(op.direction(), cost);
+
         let piece = Dispatch {
             slot: at,
             class: pick.class,
@@ -106,7 +114,7 @@ impl IoQueue {
         Ok(self.commit(now_ns, lane, pick, piece))
     }
 
-    /// The gates after fairness and limits: depth or window, then tokens.
+    /// Passes the gates after fairness and limits: depth or window, then tokens.
     pub(super) fn pass_gates(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
         match self.config.mode {
             Mode::Drain => Ok(Passed::default()),
@@ -117,10 +125,12 @@ impl IoQueue {
         }
     }
 
+    /// Takes room in the device, then tokens. Without tokens, gives the room back.
     pub(super) fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         self.queues_at_dispatch = self.lanes[lane].tree.clock(ROOT).queues();
         let alone = self.queues_at_dispatch <= 1;
+
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
         if !self.disk.try_enter(ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
             self.note_full_window(lane);
@@ -131,7 +141,8 @@ impl IoQueue {
             }
             return Err((WaitReason::Depth, retry_ns));
         }
-        // Alone, the order of this queue decides who gets the next token; among several only who is deeper in the bucket.
+
+        // If this queue is alone, its order decides who gets the next token. Among several, only a deeper bucket does.
         let is_deeper = !alone || pick.turn != Turn::Picked;
         let deeper_ticks = || if is_deeper { self.overdraft_ticks(lane, pick, ticks) } else { 0 };
         match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
@@ -155,7 +166,7 @@ impl IoQueue {
         }
     }
 
-    /// By how much the picked class may exceed window and tokens with a piece of `ticks`.
+    /// Returns by how much the picked class may exceed window and tokens with a piece of `ticks`.
     fn overdraft_ticks(&self, lane: usize, pick: Pick, ticks: u64) -> u64 {
         if pick.turn != Turn::Picked {
             return self.disk.urgent_overdraft_ticks(ticks);
@@ -163,21 +174,23 @@ impl IoQueue {
         if pick.is_early {
             return 0;
         }
+
         let lag = self.lanes[lane].tree.lag(pick.class);
-        // Being behind by a part of a request is nothing; there the order decides.
+        // A lag of less than one request does not count: the order of the queue makes up for it.
         let lag_ticks = whole_ticks(lag.of_class).saturating_sub(ticks);
         self.disk.overdraft_ticks(ticks, lag_ticks, whole_ticks(lag.in_class))
     }
 
-    /// The window is full for work of `lane`. That says something about a direction of a duplex disk only if it has its part of
-    /// what is in the device.
+    /// Notes that the window is full for work of `lane`. On a duplex disk that counts against a direction only if
+    /// enough of the work in the device is of that direction.
     fn note_full_window(&mut self, lane: usize) {
         self.unreported.window_blocks += 1;
         let has_part = self.lanes[lane].in_flight_ticks.saturating_mul(DIRECTION_PART) >= self.in_flight_ticks;
         self.unreported.lanes[lane].window_blocks += u64::from(has_part);
     }
 
-    /// It is this queue's turn, and the device is full. In how long to look again: nobody tells it when work of others leaves.
+    /// Returns the wait before this queue, at its turn, retries a full device; `None` if a completion of its own will
+    /// poll it. Completions of other queues do not.
     pub(super) fn retry_full_ns(&self) -> Option<u64> {
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
         match (self.in_flight, others_ticks) {
@@ -187,9 +200,11 @@ impl IoQueue {
         }
     }
 
-    /// How long to leave a full device alone: a sixth of what a piece stays in it. Looking more often finds one place at a time,
-    /// and each look wakes a thread; with a quarter a disk of eight independent channels lost half a per cent of its rate. Limits
-    /// over several queues are as exact as the queues look often.
+    /// Returns the wait before the next look at a full device: a sixth of the time that a piece stays there.
+    ///
+    /// Shorter waits find room for one piece at a time, and each wakes a thread; with a quarter, a disk of eight
+    /// independent channels lost 0.5 % of its rate. If any node has limits, the wait is the shortest, because limits
+    /// over several queues are only as exact as the queues look often.
     fn look_again_ns(&self) -> u64 {
         if self.any_limits {
             return FULL_DEVICE_RETRY_NS;
@@ -197,7 +212,7 @@ impl IoQueue {
         (self.usual_device_ns / 6).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
     }
 
-    /// Takes a piece out of the device's account.
+    /// Removes a piece from the device's account.
     pub(super) fn leave_device(&mut self, piece: &Dispatch) {
         self.disk.leave(piece.ticks);
         self.in_flight_ticks -= piece.ticks;
@@ -208,7 +223,7 @@ impl IoQueue {
         }
     }
 
-    /// A piece of `ticks` is in the device.
+    /// Counts a piece of `ticks` as in the device if it takes device time.
     pub(super) fn count_in_device(&mut self, ticks: u64) {
         if ticks > 0 {
             self.in_device += 1;

@@ -1,17 +1,17 @@
-//! Another mode while the queue runs.
+//! Changes of the mode while the queue runs.
 //!
 //! # Why
-//! "Is it the disk or the scheduler?" is answered by letting everything out for a moment, in a program that must not stop.
+//! "Is it the disk or the scheduler?" To find out in a program that must not stop, the queue drains for a moment.
 //!
 //! # How it works
-//! A mode is three things: the last gates, which look at it anew for each piece; how long a piece may be; and the clocks of
-//! the classes, which are the disk's, the queue's own, or decaying totals. Where other clocks are needed the trees are made
-//! anew: each class keeps its line of requests as it is, and begins as one that has just woken up. What is in the device
-//! carries with it what it took there, and gives it back whatever the mode is then. Nothing is done for each request.
+//! A mode determines three things: the last gates, which check it for each piece; the longest piece; and the clocks of
+//! the classes, which are the disk's, the queue's own, or decaying totals. If the clocks change, the trees are rebuilt:
+//! each class keeps its queued requests, and begins as one that has just woken up. A piece in the device carries what
+//! it took, and gives that back whatever the mode is then. The cost does not depend on the number of requests.
 //!
 //! # Limits
-//! What went out in another mode does not count in the window of device time: after a change to the disk model the device
-//! holds more than the window until it has come back.
+//! Pieces dispatched in another mode do not count in the window of device time: after a change to [`Mode::Scheduled`]
+//! the device may hold more than the window until they have come back.
 //!
 //! # Example
 //! ```
@@ -41,8 +41,8 @@ use crate::tree::{ROOT, Tree};
 use crate::units::Cost;
 
 impl IoQueue {
-    /// Lets `mode` hold requests back from now on. Nothing queued is lost, and the requests of a class keep their order. Poll
-    /// afterwards: more may go now.
+    /// Switches to `mode`. Queued requests stay, and those of a class keep their order. Poll afterwards: more of them
+    /// may go now.
     pub fn set_mode(&mut self, now_ns: u64, mode: Mode) {
         if mode == self.config.mode {
             return;
@@ -55,15 +55,16 @@ impl IoQueue {
         self.wakeup_ns = Some(0);
     }
 
-    /// Makes the trees anew, with the clocks of the present mode.
+    /// Rebuilds the trees with the clocks of the present mode.
     fn replant(&mut self, now_ns: u64) {
         while let Some(Reverse((_, lane, node))) = self.parked.pop() {
             self.unpark(usize::from(lane), node, Some(now_ns));
         }
         (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
+
         let (fairness, shares_clocks) = (self.fairness(), self.shares_clocks());
         for (number, lane) in self.lanes.iter_mut().enumerate() {
-            // The old clocks hear that the queue has no work any more.
+            // Also settles the old tree, so that the old clocks no longer count this queue as one with work.
             let fifos = take_fifos(&mut lane.tree, self.members.len() as u32);
             let old = std::mem::replace(&mut lane.tree, Tree::new(fairness, number));
             for (at, member) in self.members.iter().enumerate() {
@@ -72,15 +73,18 @@ impl IoQueue {
                 let at = at as u32;
                 lane.tree.put(at, old.parent(at), old.shares(at), member.kind == Kind::Group, clocks);
             }
-            // A group may have a higher number than its members.
+
+            // Only now: a group may have a higher number than its members.
             let present = self.members.iter().enumerate().filter(|(_, member)| is_present(member));
             for at in present.map(|(at, _)| at as u32).filter(|at| *at != ROOT) {
                 lane.tree.attach(at);
             }
+
             for (at, fifo) in fifos {
                 *lane.tree.fifo_mut(at) = fifo;
                 lane.tree.settle(at);
             }
+
             lane.standstill = None;
             (lane.overtime_ns, lane.overtime_mean) = (0, 0);
             lane.tree.set_overtime(Cost::ZERO);
@@ -92,7 +96,7 @@ fn is_present(member: &Member) -> bool {
     matches!(member.kind, Kind::Group | Kind::Class)
 }
 
-/// The lines of requests of the classes that have some.
+/// Takes the non-empty FIFOs out of `tree`, each with its class.
 pub(super) fn take_fifos(tree: &mut Tree, nodes: u32) -> Vec<(u32, Fifo)> {
     let mut fifos = Vec::new();
     for at in (0..nodes).filter(|at| *at != ROOT) {
@@ -104,7 +108,7 @@ pub(super) fn take_fifos(tree: &mut Tree, nodes: u32) -> Vec<(u32, Fifo)> {
     fifos
 }
 
-/// The clocks of a class or group; none for what has been removed.
+/// Returns the clocks of a class or group, or `None` if it has been removed.
 fn clocks_for(member: &Member, shares: u32, is_shared: bool) -> Option<Arc<Clocks>> {
     if !is_present(member) {
         return None;
@@ -147,13 +151,14 @@ mod tests {
         classes
     }
 
-    /// The requests, by class, in the order in which their first pieces went out, and how many ended; two queues, whose modes
-    /// change all the time.
+    /// Runs requests through two queues whose modes change all the time. Returns the requests by queue and class in the
+    /// order of their first dispatch, and the number of requests that ended.
     fn run(disk: &Arc<Disk>, classes: [ClassId; 3], requests: u64) -> (Vec<Vec<u64>>, u64) {
         let mut queues = [0, 1].map(|_| IoQueue::new(disk.clone(), QueueConfig::default()));
         let (mut went, mut ended, mut now_ns) = (vec![Vec::new(); 6], 0, 0);
         let mut device: Vec<(usize, Dispatch)> = Vec::new();
         let mut enqueued = 0;
+
         while ended < requests && now_ns < 100_000_000_000 {
             now_ns += 50_000;
             let turn = (now_ns / 50_000) as usize;
@@ -163,6 +168,7 @@ mod tests {
                 queues[at].enqueue(now_ns, classes[class], Op::Read, len_bytes, enqueued).unwrap();
                 enqueued += 1;
             }
+
             for (at, queue) in queues.iter_mut().enumerate() {
                 if turn % 7 == at {
                     queue.set_mode(now_ns, MODES[turn / 7 % MODES.len()]);
@@ -175,11 +181,13 @@ mod tests {
                     device.push((at, piece));
                 }
             }
+
             for (at, piece) in device.drain(..device.len().min(2)) {
                 let moved = Outcome::Moved(piece.len_bytes());
                 ended += u64::from(matches!(queues[at].complete(now_ns, piece, moved), Progress::Finished(_)));
             }
         }
+
         for queue in &queues {
             assert_eq!((queue.queued(), queue.in_flight()), (0, 0));
             assert!(queue.lanes.iter().all(|lane| lane.tree.clock(ROOT).queues() == 0 && lane.in_flight_ticks == 0));
@@ -213,6 +221,7 @@ mod tests {
         for mode in [Mode::Depth(1), Mode::Drain, Mode::Scheduled] {
             queue.set_mode(0, mode);
         }
+
         let (mut now_ns, mut of_other) = (0, 0);
         let mut dispatched = 0;
         while dispatched < 200 {
@@ -224,7 +233,8 @@ mod tests {
                 queue.complete(now_ns, piece, moved);
             }
         }
-        // 3 of 4, but for the wake-up credit of each (7 requests) and one request more.
+
+        // Three of four, give or take the wake-up credit of each class (7 requests) and one request more.
         assert!((140..=160).contains(&of_other), "{of_other}");
     }
 }

@@ -1,10 +1,10 @@
-//! What goes back and forth between a queue and its caller: pieces on their way, what became of them, what it means.
+//! The values that pass between a queue and its caller: pieces to submit, their outcomes, and the requests' progress.
 
 use crate::request::Op;
 use crate::stats::WaitReason;
 use crate::units::Cost;
 
-/// A piece of a request on its way to the device. Give it back to [`IoQueue::complete`](crate::IoQueue::complete), exactly once, or to
+/// A piece of a request on its way to the device. Give it back to [`IoQueue::complete`](crate::IoQueue::complete) or
 /// [`IoQueue::refuse`](crate::IoQueue::refuse): until then its device time counts as in flight.
 #[must_use = "a dispatch must reach the device and come back, or be refused"]
 #[derive(Debug)]
@@ -19,74 +19,74 @@ pub struct Dispatch {
     pub(super) user_data: u64,
     pub(super) cost: Cost,
     pub(super) ticks: u64,
-    /// Which bucket its tokens came from, and how many.
+    /// The bucket that its tokens came from, and the number of tokens.
     pub(super) bucket: u16,
     pub(super) token_ticks: u64,
     pub(super) dispatched_ns: u64,
 }
 
 impl Dispatch {
-    /// What to do.
+    /// Returns the operation.
     #[must_use]
     pub fn op(&self) -> Op {
         self.op
     }
 
-    /// Where in the request the piece begins.
+    /// Returns the piece's offset in the request.
     #[must_use]
     pub fn offset_bytes(&self) -> u32 {
         self.offset_bytes
     }
 
-    /// Length of the piece.
+    /// Returns the length of the piece; 0 for flush, discard and allocate.
     #[must_use]
     pub fn len_bytes(&self) -> u32 {
         self.len_bytes
     }
 
-    /// What the caller gave to `enqueue`.
+    /// Returns the `user_data` of [`IoQueue::enqueue`](crate::IoQueue::enqueue).
     #[must_use]
     pub fn user_data(&self) -> u64 {
         self.user_data
     }
 
-    /// Its cost in the disk model: device time.
+    /// Returns the cost in the disk model: device time.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// What its class waited for most before this dispatch; `None` when it did not wait.
+    /// Returns the main reason for which the class waited before this dispatch; `None` if it did not wait.
     #[must_use]
     pub fn waited_for(&self) -> Option<WaitReason> {
         self.reason
     }
 
-    /// When it was dispatched.
+    /// Returns the time of the dispatch.
     #[must_use]
     pub fn dispatched_ns(&self) -> u64 {
         self.dispatched_ns
     }
 }
 
-/// What became of a piece.
+/// The result of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many bytes were moved. Fewer than asked: the rest is sent again at once, and charged.
+    /// Bytes moved. If fewer than asked but not 0, the rest is submitted at once, and charged.
     Moved(u32),
-    /// So many bytes were moved, and there is no more (end of file).
+    /// Bytes moved before the end of the file.
     End(u32),
-    /// The device or the system said no: its error number; 0, which is none, counts as 5 (`EIO`).
+    /// The error number of the device or the kernel; 0, which is none, counts as 5 (`EIO`).
     Failed(i32),
 }
 
-/// The error number of what was cancelled: Linux's `ECANCELED`.
+/// The error number of cancelled requests: Linux's `ECANCELED`.
 pub const CANCELLED: i32 = 125;
 
-/// Why a request did not do all that was asked, and how far it came. Where a read meets the end of the file nothing failed.
+/// The error of a request, and the bytes moved before it. A read that meets the end of the file has not failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
-    /// The error number of the piece at the end of the prefix; [`CANCELLED`] where the rest was taken out of the queue.
+    /// The error number of the piece at the end of the prefix; [`CANCELLED`] if the rest was cancelled.
     pub errno: i32,
     /// Bytes of the longest prefix that succeeded.
     pub moved_bytes: u32,
@@ -95,42 +95,41 @@ pub struct Failure {
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// What the caller gave to `enqueue`.
+    /// The `user_data` of [`IoQueue::enqueue`](crate::IoQueue::enqueue).
     pub user_data: u64,
-    /// Bytes that were moved: all that was asked for, or fewer where there are no more (end of file). An error at any
-    /// place makes it a failure.
+    /// Bytes moved: all that were asked for, or fewer at the end of the file. An error before that makes it a failure.
     pub result: Result<u32, Failure>,
-    /// From enqueue to now.
+    /// Time from enqueue to the end.
     pub total_ns: u64,
 }
 
-/// What a completed piece means for its request.
+/// The state of a request after one of its pieces has come back.
 #[derive(Debug)]
 pub enum Progress {
     /// The request has ended.
     Finished(Finished),
-    /// Other pieces are still to come.
+    /// Other pieces are still to come back.
     Pending,
-    /// The piece was short: send this rest now.
+    /// The piece was short: submit this rest now.
     Continue(Dispatch),
 }
 
-/// A request that was taken out of the queue, with nothing of it in the device.
+/// A request that ended by cancellation, with none of its pieces in the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// What the caller gave to `enqueue`.
+    /// The `user_data` of [`IoQueue::enqueue`](crate::IoQueue::enqueue).
     pub user_data: u64,
-    /// Bytes of its prefix that had been to the device and back: what was written is written.
+    /// Bytes of its prefix moved before; a cancelled write has written these.
     pub moved_bytes: u32,
 }
 
-/// What became of a cancelled request.
+/// The result of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// Nothing of it is in the device: it has ended. For what had not been dispatched no tokens were taken.
+    /// The request has ended: none of its pieces was in the device. Its undispatched rest has taken no tokens.
     Cancelled(Stopped),
-    /// Pieces are in the device; no more will follow, and the request ends when they are back.
+    /// Pieces are in the device. No more will follow, and the request ends when they are back.
     Stopping,
-    /// It has ended already, or everything of it is in the device.
+    /// The request has ended already, or all of it is in the device.
     TooLate,
 }

@@ -1,4 +1,4 @@
-//! What a queue tells: to the disk's controller, and to whoever asks (snapshot, counters, expected delay).
+//! Reports of a queue to the disk's controller, and its answers to callers: snapshot, counters, expected delay.
 
 use super::{Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
@@ -11,16 +11,18 @@ use crate::snapshot::{ClassSnapshot, Snapshot};
 use crate::stats::{ClassStats, Latencies, WaitReason};
 use crate::tree::ROOT;
 
-/// The controller is told of so many completions at once, or after so long.
+/// Completions after which a queue reports to the controller, divided by the number of queues with work; and the time
+/// after which it reports at its next completion anyway.
 const REPORT_COMPLETIONS: u64 = 32;
 const REPORT_NS: u64 = 1_000_000;
-/// How often backlogs are looked at.
+/// Time between two checks of the backlogs.
 const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 
 impl IoQueue {
-    /// The disk's controller learns from what comes back: in portions, because all shards tell it.
+    /// Adds a completion to the report to the disk's controller, and sends the report if it is due. One report covers
+    /// several completions, because all shards write to the controller.
     pub(super) fn tell_controller(&mut self, now_ns: u64, piece: &Dispatch, seen_ns: u64, late_ns: u64) {
-        // However late this queue looks, the least of what it sees is near the truth.
+        // However late this queue polls, the shortest time that it sees is near the truth.
         let clip_ns = self.disk.latency_clip_ns();
         let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
@@ -33,19 +35,21 @@ impl IoQueue {
         report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
         report.latency_ns = report.latency_ns.saturating_add(seen_ns.min(clip_ns));
         report.late_ns = report.late_ns.saturating_add(late_ns.min(clip_ns));
+
         if self.unreported.outstanding_cap_ns.is_some() && self.in_device == 0 && self.queued() == 0 {
-            // What the classes of this queue lack bounds the window no longer: it has no work.
+            // Without work, the classes of this queue no longer bound the window.
             self.unreported.outstanding_cap_ns = None;
             self.report_now(now_ns);
             return;
         }
-        // Several queues' reports must not look like a jump of the rate when they happen to come together.
+
+        // Reports are smaller if there are more queues: reports that coincide must not look like a jump of the rate.
         let queues = u64::from(self.queues_at_dispatch).max(1);
         if (self.unreported.completions + 1) * queues <= REPORT_COMPLETIONS
             && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
         {
             if self.in_device == 0 && self.unreported.in_device != 0 && self.disk.has_several_queues() {
-                // It may be long until the next report, and what is in the device is counted over all queues.
+                // The next report may be far off, and the pieces in the device are counted over all queues.
                 self.disk.count_left(std::mem::take(&mut self.unreported.in_device));
             }
             return;
@@ -53,6 +57,7 @@ impl IoQueue {
         self.report_now(now_ns);
     }
 
+    /// Sends the report to the disk's controller.
     pub(super) fn report_now(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.looked_at_backlog_ns) >= BACKLOG_PERIOD_NS {
             self.looked_at_backlog_ns = now_ns;
@@ -63,8 +68,9 @@ impl IoQueue {
         self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
     }
 
-    /// How much may be in the device so that a class that sends a new request for each that ends can still hold its share: of
-    /// the classes that always had work since this was looked at last, the least (outstanding / part of the disk), by 0.75.
+    /// Returns how much device time may be in the device such that a class that sends a new request for each that ends
+    /// still holds its share: 0.75 times the least (outstanding / part of the disk) of the classes that have had work
+    /// all the time since the last check.
     pub(super) fn outstanding_cap_ns(&mut self) -> Option<u64> {
         let lane = &self.lanes[0].tree;
         let mut least: Option<f64> = None;
@@ -75,6 +81,7 @@ impl IoQueue {
             if stats.queued == 0 || stats.dispatched == 0 || !was_backlogged {
                 continue;
             }
+
             let mean_fs = stats.consumed_fs as f64 / stats.dispatched as f64;
             let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
             let cap_fs = outstanding_fs / lane.part_of(at as u32, ROOT);
@@ -83,17 +90,18 @@ impl IoQueue {
         least.map(|fs| (0.75 * fs / crate::units::FS_PER_NS as f64) as u64)
     }
 
-    /// Estimates how long a request of `class` that came now would wait in this queue before it is dispatched, in nanoseconds: the
-    /// longer of what the disk needs for what is queued before it, at its present rate and in the class's present part of the disk,
-    /// and of what the limits of the class and of the groups above it need.
+    /// Estimates how long a request of `class` enqueued now would wait in this queue before its dispatch, in
+    /// nanoseconds: the longer of the time that the disk needs for the requests queued before it, at its present rate
+    /// and in the class's present part of the disk, and the time that the limits of the class and its groups need.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
+    /// [`QueueError::Unknown`] if there is no such class, or none that this queue has followed yet.
     pub fn expected_delay_ns(&self, now_ns: u64, class: ClassId) -> Result<u64, QueueError> {
         Ok(self.expected_delay_of(now_ns, self.class_node(class)?, None))
     }
 
-    /// `direction` of the request; `None` counts the limits of those directions that have something queued.
+    /// Estimates as [`IoQueue::expected_delay_ns`] does. `direction` is that of the request; `None` counts the limits
+    /// of the directions that have queued requests.
     pub(super) fn expected_delay_of(&self, now_ns: u64, node: u32, direction: Option<Direction>) -> u64 {
         let backlog_ns = self.members[node as usize].stats.queued_fs as f64 / crate::units::FS_PER_NS as f64;
         let rate = if self.config.mode == Mode::Scheduled { self.disk.present_rate() } else { 1.0 };
@@ -101,17 +109,19 @@ impl IoQueue {
         disk_ns.max(self.delay_at_limits(now_ns, node, direction))
     }
 
+    /// Returns the longest delay at the limits of a class and the groups above it.
     fn delay_at_limits(&self, now_ns: u64, node: u32, direction: Option<Direction>) -> u64 {
         if !self.any_limits || self.config.mode == Mode::Drain {
             return 0;
         }
+
         let waiting = self.waiting(node);
         let mut longest_ns = 0;
         let mut at = node;
         loop {
             let member = &self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
-                // What is booked already is in the tags.
+                // Booked amounts are in the tags already.
                 let waiting = [0, 1].map(|of| waiting[of].beyond(member.credit[of]));
                 let part = self.part_of(node, at);
                 let delay_ns = tags.delay_ns(&member.qos.limits, waiting, direction, part, now_ns);
@@ -124,7 +134,8 @@ impl IoQueue {
         }
     }
 
-    /// Returns what waits of a class, by direction, as limits count it: a request of which a piece has gone counts no more.
+    /// Returns the queued work of a class by direction, as limits count it: a partly dispatched request counts only its
+    /// bytes.
     fn waiting(&self, node: u32) -> [Waiting; 2] {
         let Member { stats, queued_writes: writes, .. } = &self.members[node as usize];
         let requests = u64::from(stats.queued) - writes.requests;
@@ -136,12 +147,12 @@ impl IoQueue {
         waiting
     }
 
-    /// Which part of the group `above` the class `node` has in this queue now, or would have if it had work.
+    /// Returns the part of the group `above` that class `node` has in this queue now, or would have if it had work.
     fn part_of(&self, node: u32, above: u32) -> f64 {
         self.lanes.iter().map(|lane| lane.tree.part_of(node, above)).fold(1.0, f64::min)
     }
 
-    /// What is going on, for all classes.
+    /// Returns the state of all classes and of the disk.
     #[must_use]
     pub fn snapshot(&self, now_ns: u64) -> Snapshot {
         let classes = self.members.iter().enumerate().filter(|(_, member)| member.kind == Kind::Class);
@@ -169,10 +180,10 @@ impl IoQueue {
         }
     }
 
-    /// What a class has done so far.
+    /// Returns the counters of a class in this queue.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
+    /// [`QueueError::Unknown`] if there is no such class.
     pub fn class_stats(&self, class: ClassId) -> Result<&ClassStats, QueueError> {
         static NONE_YET: ClassStats = ClassStats::ZERO;
         match self.class_node(class) {
@@ -181,19 +192,20 @@ impl IoQueue {
         }
     }
 
-    /// Latencies of a class in one direction; `None` before its first request of that direction.
+    /// Returns the latencies of a class in one direction; `None` before its first request of that direction.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
+    /// [`QueueError::Unknown`] if there is no such class, or none that this queue has followed yet.
     pub fn class_latencies(&self, class: ClassId, direction: Direction) -> Result<Option<&Latencies>, QueueError> {
         let node = self.class_node(class)?;
         Ok(self.members[node as usize].latencies[direction as usize].as_deref())
     }
 
-    /// Starts the counters and latencies of a class anew, so that a measurement has a beginning.
+    /// Clears the counters and latencies of a class, so that a measurement has a beginning. Counters of the present
+    /// (queued, in flight) stay.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
+    /// [`QueueError::Unknown`] if there is no such class, or none that this queue has followed yet.
     pub fn reset_class_stats(&mut self, class: ClassId) -> Result<(), QueueError> {
         let node = self.class_node(class)?;
         let member = &mut self.members[node as usize];

@@ -1,23 +1,24 @@
-//! How long a piece takes on this disk when it waits for no other: the shortest latencies.
+//! The unloaded latencies of a disk: how long a piece takes if it waits for no other.
 //!
 //! # Why
-//! By Little's law a disk works at its full rate only with rate x unloaded latency in it. A bound below that throttles the
-//! disk, whatever the latency goal; so the disk's bound follows what this table says.
+//! By Little's law a disk works at its full rate only with rate x unloaded latency in it. A bound below that throttles
+//! the disk, whatever the latency goal; so the disk's bound follows this table.
 //!
 //! # How it works
-//! For each direction and each power of two of lengths, the least latency ever seen. It is never forgotten: on a disk that
-//! always has work, what is least in any later period contains a queue, and a bound that follows a queue makes it longer.
+//! For each direction and each power of two of lengths, the table keeps the shortest latency ever seen. It is never
+//! forgotten: on a disk that always has work, the shortest latency of a later period contains a queue, and a bound that
+//! follows a queue makes it longer.
 //!
 //! # Limits
-//! Each queue has its own table. A disk that becomes farther away keeps the bound of before.
+//! Each queue has its own table. If a disk's latency rises for good, its bound does not.
 //!
 //! # Example
-//! Reads of 128 KiB on a network volume: 2.1 ms at the least, of which the model accounts for 0.5. At the full rate four
-//! are under way, so a bound of 0.75 ms, which holds one, would leave three quarters of the volume unused.
+//! Reads of 128 KiB on a network volume take at least 2.1 ms, of which the model accounts for 0.5. At the full rate
+//! four are under way, so a bound of 0.75 ms, which holds one, would leave three quarters of the volume unused.
 
 use crate::request::Direction;
 
-/// Lengths below 1 KiB, below 2 KiB, ... and the rest from 16 MiB on.
+/// Ranges of length: below 1 KiB, below 2 KiB, ..., from 16 MiB on.
 const SIZES: usize = 16;
 
 /// The table of one queue.
@@ -32,7 +33,7 @@ impl Unloaded {
         Unloaded { least_ns: [[u64::MAX; SIZES]; 2] }
     }
 
-    /// Notes that a piece took `device_ns`, and returns how long such a piece takes at the least.
+    /// Records that a piece took `device_ns`, and returns the shortest time of such a piece.
     pub(super) fn note(&mut self, direction: Direction, len_bytes: u32, device_ns: u64) -> u64 {
         let size = (len_bytes.max(512).ilog2() as usize - 9).min(SIZES - 1);
         let least_ns = &mut self.least_ns[direction as usize][size];

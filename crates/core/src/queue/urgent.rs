@@ -1,7 +1,7 @@
-//! Quality of service in a queue: who must go before its turn (reservation, age), and who must wait (limits, latency
-//! targets of others). Tags are the disk's (`qos`, `target`); here they are asked and charged.
+//! Quality of service in a queue: classes that overtake others (reservation, age), and classes that wait (limits,
+//! latency targets of others). The tags belong to the disk (`qos`, `target`); this module reads and charges them.
 //!
-//! Most classes ask for nothing of this, so whoever handles a request looks first whether any does, and none of it is inlined there.
+//! Most classes use none of this. So the path of a request first checks whether any class does, and inlines none of it.
 
 use std::cmp::Reverse;
 
@@ -11,11 +11,11 @@ use crate::qos::Amount;
 use crate::slots::NONE;
 use crate::tree::{Pick, ROOT, Turn};
 
-/// How late a poll may be so that nothing of a limit is lost: what the limit allows in this time may go at once.
+/// Longest delay of a poll that loses nothing of a limit: what the limit allows in that time may be dispatched at once.
 const CATCH_UP_NS: u64 = 1_000_000;
 
 impl IoQueue {
-    /// A class whose reservation is due, or whose oldest request has waited as long as it may.
+    /// Returns the class that is due the longest, by its reservation or by the age of its oldest request.
     #[inline(never)]
     pub(super) fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
         if self.config.mode == Mode::Drain {
@@ -32,7 +32,7 @@ impl IoQueue {
         Some(Pick { class, turn, is_early: false })
     }
 
-    /// Since when `class` should go first, and whether because of its age.
+    /// Returns since when `class` is due before its turn, and whether because of its age.
     pub(super) fn due_since_ticks(&self, class: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
         let member = &self.members[class as usize];
         let reserved = member
@@ -48,7 +48,7 @@ impl IoQueue {
         }
     }
 
-    /// When the oldest request of `class` will have waited as long as it may.
+    /// Returns when the oldest request of `class` has waited for the class's longest wait.
     pub(super) fn aged_at_ns(&self, class: u32, lane: usize) -> Option<u64> {
         let member = &self.members[class as usize];
         let head = self.lanes[lane].tree.fifo(class).head;
@@ -56,7 +56,7 @@ impl IoQueue {
         Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns))
     }
 
-    /// When `class` may have to go before its turn, if that is still to come.
+    /// Returns when `class` is due before its turn, if that is after `now_ns`.
     pub(super) fn urgent_at_ns(&self, class: u32, now_ns: u64) -> Option<u64> {
         let member = &self.members[class as usize];
         if member.stats.queued == 0 {
@@ -69,7 +69,8 @@ impl IoQueue {
         [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
     }
 
-    /// Parks the class, or the group above it, that is at its limit; `false` when none is.
+    /// Parks the picked class if it yields to latency targets, or the class or group above it that is at its limit.
+    /// Returns whether it parked a node.
     #[inline(never)]
     pub(super) fn park_at_limit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> bool {
         if self.config.mode == Mode::Drain {
@@ -79,6 +80,7 @@ impl IoQueue {
             self.park(now_ns, lane, pick.class, until_ns);
             return true;
         }
+
         if !self.any_limits {
             return false;
         }
@@ -107,6 +109,7 @@ impl IoQueue {
         }
     }
 
+    /// Parks a node in one lane until `until_ns`.
     pub(super) fn park(&mut self, now_ns: u64, lane: usize, node: u32, until_ns: u64) {
         let member = &mut self.members[node as usize];
         member.parked_since_ns = member.parked_since_ns.or(Some(now_ns));
@@ -114,6 +117,7 @@ impl IoQueue {
         self.parked.push(Reverse((until_ns, lane as u8, node)));
     }
 
+    /// Returns the amount that the limits count for the next piece of `class`.
     pub(super) fn next_amount(&self, lane: usize, class: u32) -> Amount {
         let slot = self.slots.get(self.lanes[lane].tree.fifo(class).head);
         let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
@@ -124,6 +128,7 @@ impl IoQueue {
         }
     }
 
+    /// Unparks the nodes whose wait has ended.
     pub(super) fn unpark_due(&mut self, now_ns: u64) {
         while let Some(Reverse((until_ns, lane, node))) = self.parked.peek().copied()
             && until_ns <= now_ns
@@ -134,7 +139,8 @@ impl IoQueue {
         }
     }
 
-    /// `now_ns` is not known where the limits themselves have changed; what was waited for the old ones counts as others' turn then.
+    /// Unparks a node in one lane. `now_ns` is `None` if the limits themselves have changed: the wait for the old ones
+    /// counts as fairness then.
     pub(super) fn unpark(&mut self, lane: usize, node: u32, now_ns: Option<u64>) {
         self.lanes[lane].tree.unpark(node);
         let still = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
@@ -147,7 +153,7 @@ impl IoQueue {
         }
     }
 
-    /// How long `class` and the groups above it have been at limits so far.
+    /// Returns how long `class` and the groups above it have been parked so far.
     #[inline]
     pub(super) fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
         if self.any_limits || self.any_targets { self.parked_ns(class, now_ns) } else { 0 }
@@ -167,8 +173,8 @@ impl IoQueue {
         }
     }
 
-    /// Returns whether `class` or a group above it other than the root has limits. What such a class lacks of its reservation says
-    /// nothing about the disk.
+    /// Returns whether `class`, or a group above it other than the root, has limits. If such a class misses its
+    /// reservation, that says nothing about the disk.
     fn is_limited_below_root(&self, class: u32, lane: usize) -> bool {
         let mut at = class;
         while self.any_limits && at != ROOT {
@@ -180,8 +186,8 @@ impl IoQueue {
         false
     }
 
-    /// Returns since when limits have let `piece` go. It is before now if a node above it has come back from a limit in this very
-    /// poll, and late: then the limits count from when it was due, or from when the request came.
+    /// Returns since when limits have allowed `piece`. That is before now if its class or a group above has come back
+    /// from a limit late, in this very poll: then limits count from when it was due, or from when the request came.
     fn could_have_gone_ns(&self, now_ns: u64, class: u32, piece: &Dispatch) -> u64 {
         let mut due_ns = now_ns;
         let mut at = class;
@@ -198,7 +204,7 @@ impl IoQueue {
         due_ns.max(self.slots.get(piece.slot).enqueued_ns).max(now_ns.saturating_sub(CATCH_UP_NS)).min(now_ns)
     }
 
-    /// Moves the tags of the class and of the groups above it.
+    /// Charges a dispatched piece to the tags of its class and of the groups above, and to the latency targets.
     #[inline(never)]
     pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
         if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
@@ -207,6 +213,7 @@ impl IoQueue {
             self.yield_credit_ticks -= paid_ticks;
             self.disk.targets().charge(yields, piece.ticks - paid_ticks, now_ns);
         }
+
         if self.urgent.is_empty() && !self.any_limits {
             return;
         }
@@ -214,6 +221,7 @@ impl IoQueue {
         if pick.turn == Turn::Aged {
             self.disk.charge_aged(now_ns, piece.cost);
         }
+
         let member = &self.members[pick.class as usize];
         if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
             let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));

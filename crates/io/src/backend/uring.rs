@@ -1,30 +1,33 @@
-//! io_uring: one system call hands over many operations, and none is needed to see what came back.
+//! io_uring: one system call hands over many operations, and completions usually need none.
 //!
 //! # Why
 //! It is the cheapest way to a disk that Linux has, and the only one that is asynchronous for every operation.
 //!
 //! # How it works
-//! *Setting up.* The ring is made for one thread with deferred task work (Linux 6.1: completions are only posted when
-//! this thread asks, which keeps interrupts of its work away); an older kernel gets the flags it knows. A no-op is sent
-//! round once, so that a ring which can be made but not used is found out at once.
-//! *Submitting.* `submit` fills an entry, `flush` enters the kernel once for all of them, and so does the sleep, where nothing is
-//! there to be reaped. Files are registered (up to
-//! [`REGISTERED_FILES`], the rest go by descriptor), and memory of a registered region goes without page lookups.
-//! *Reaping.* With deferred task work the kernel raises a flag in shared memory when completions could be posted;
-//! `reap` enters the kernel only when it sees that flag (or an overflow).
-//! *Sleeping.* A read of the doorbell's eventfd is kept in the ring, so that one enter sleeps on completions and
-//! wake-ups together, with the deadline as its timeout. Its completion is recognised by the key `u64::MAX` and not
-//! counted.
-//! Discard on a block device has no entry of its own before Linux 6.12, a change of length none before 6.9; a helper thread
-//! does them.
+//! *Setting up.* The ring is made for one thread with deferred task work (Linux 6.1: completions are posted only when
+//! this thread asks, so they do not interrupt its work); an older kernel gets the flags that it knows. One no-op goes
+//! through a new ring, so that a ring that can be made but not used is detected at once.
+//!
+//! *Submitting.* `submit` fills an entry. `flush` enters the kernel once for all entries, and so does `wait` if there
+//! is nothing to reap. Files are registered (up to [`REGISTERED_FILES`]; the kernel looks up the descriptors of the
+//! rest), and memory of a registered region needs no page lookups.
+//!
+//! *Reaping.* With deferred task work, the kernel raises a flag in shared memory when it could post completions. `reap`
+//! enters the kernel only if none has been posted and that flag (or the one for an overflow) is up.
+//!
+//! *Sleeping.* The ring always holds a read of the doorbell's eventfd, so one enter sleeps on completions and wake-ups,
+//! with the deadline as its timeout. The key `u64::MAX` marks the read's completion, which is not counted.
+//!
+//! A discard on a block device has no entry of its own before Linux 6.12, and a change of length none before 6.9: a
+//! helper thread does them.
 //!
 //! # Limits
-//! Linux 5.11 at least. Bound to the thread that made it. Memory of the ring, and registered regions, may count against
-//! `RLIMIT_MEMLOCK`. When the kernel refuses entries for want of memory they stay in the ring and are offered again.
+//! Linux 5.11 or later. Bound to the thread that made it. Memory of the ring and registered regions may count against
+//! `RLIMIT_MEMLOCK`. If the kernel refuses entries for lack of memory, they stay in the ring and are offered again.
 //!
 //! # Example
-//! Three reads are submitted (no system call). `wait(None)` enters once: it hands them over, and sleeps until one has come back.
-//! `reap` gives it, and makes no system call.
+//! Three reads are submitted (no system call). `wait(None)` enters once, hands them over, and sleeps until one has come
+//! back. `reap` returns its completion without a system call.
 
 mod ring;
 
@@ -49,48 +52,48 @@ use super::{
 use crate::buffer::AlignedBuf;
 use crate::sys::clock;
 
-/// Operations at once when the caller has no opinion.
+/// Operations at once if the caller has no preference.
 pub const DEFAULT_ENTRIES: u32 = 256;
 
-/// Most operations at once: what the kernel takes as the size of a submission queue.
+/// Most operations at once: the kernel's largest submission queue.
 pub const ENTRIES_MAX: u32 = 32_768;
 
-/// Files that are registered with the ring.
+/// Most files registered with the ring.
 pub const REGISTERED_FILES: u32 = 256;
 
-/// Memory regions that can be registered with the ring at a time.
+/// Most memory regions registered with the ring at a time.
 pub const REGISTERED_REGIONS: u32 = 64;
 
 /// The kernel's bound for one registered region: 1 GiB.
 const REGION_BYTES_MAX: usize = 1 << 30;
 
-/// Key of the ring's own entries; operations never have it.
+/// Key of the ring's own entries; no operation has it.
 const OWN_KEY: u64 = u64::MAX;
 
-/// How long to sleep before entries that the kernel refused for want of memory are offered again.
+/// Sleep before entries that the kernel refused for lack of memory are offered again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// An open file, and whether its place in the ring's file table holds it.
+/// An open file, and whether the ring's file table holds it.
 struct RingFile {
     os: Arc<OsFile>,
     registered: bool,
 }
 
-/// See the module's documentation.
+/// The io_uring backend: a ring of one thread.
 pub struct UringBackend {
     ring: Ring,
     doorbell: Arc<Doorbell>,
     files: FileTable<RingFile>,
-    /// Size of the ring's file table; 0 where the kernel has none.
+    /// Size of the ring's file table; 0 if the kernel has none.
     file_places: u32,
-    /// The ring's region table: who has which place. Empty where the kernel has none.
+    /// The ring's region table, by place. Empty if the kernel has none.
     regions: Vec<Option<RegionId>>,
-    /// Regions whose last buffer has gone.
+    /// Regions whose last buffer has been dropped.
     returned: Arc<Returned>,
-    /// Where the eventfd is read to. Belongs to the kernel while `wake_armed`.
+    /// The target of the eventfd's read. The kernel may write it while `wake_armed`.
     wake_word: AlignedBuf,
     wake_armed: bool,
-    /// Operations pushed whose completions have not been seen.
+    /// Operations pushed and not seen complete yet.
     in_ring: usize,
     ready: VecDeque<Completion>,
     helper: Option<Workers>,
@@ -100,22 +103,24 @@ pub struct UringBackend {
 }
 
 impl UringBackend {
-    /// A ring for `entries` operations at once (1 to [`ENTRIES_MAX`], clamped, rounded up to a power of two).
+    /// Returns a backend for `entries` operations at once (clamped to 1 to [`ENTRIES_MAX`], rounded up to a power of
+    /// two).
     ///
     /// # Errors
-    /// `EPERM` or `ENOSYS` when io_uring is forbidden or missing, `ENOMEM` when the memlock limit is too low,
-    /// `Unsupported` when the kernel is older than 5.11.
+    /// `EPERM` or `ENOSYS` if io_uring is forbidden or missing, `ENOMEM` if the memlock limit is too low, `Unsupported`
+    /// if the kernel is older than 5.11.
     pub fn new(entries: u32) -> io::Result<Self> {
         Self::with_flags(entries, &FLAGS)
     }
 
-    /// With the first of `flags` that this kernel takes, so that tests can try the flags of older kernels.
+    /// Returns a backend with the first of `flags` that this kernel takes; tests try those of older kernels.
     fn with_flags(entries: u32, flags: &[RingFlags]) -> io::Result<Self> {
         let ring = set_up(entries.clamp(1, ENTRIES_MAX).next_power_of_two(), flags)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is older than Linux 5.11"));
         }
         let capacity = ring.params().sq_entries() as usize;
+
         let doorbell = Doorbell::new()?;
         let wake: WakeHandle = Arc::<Doorbell>::clone(&doorbell);
         let mut backend = Self {
@@ -133,6 +138,7 @@ impl UringBackend {
             capacity,
             _one_thread: PhantomData,
         };
+
         backend.try_round_trip()?;
         if backend.ring.submitter().register_files_sparse(REGISTERED_FILES).is_ok() {
             backend.file_places = REGISTERED_FILES;
@@ -143,7 +149,7 @@ impl UringBackend {
         Ok(backend)
     }
 
-    /// Sends a no-op round: a sandbox may allow making a ring and forbid entering it.
+    /// Sends a no-op through the ring: a sandbox may allow making a ring and forbid entering it.
     fn try_round_trip(&mut self) -> io::Result<()> {
         let entry = opcode::Nop::new().build().user_data(OWN_KEY);
         // SAFETY: a no-op names no memory.
@@ -158,26 +164,28 @@ impl UringBackend {
         }
     }
 
+    /// Adds an entry to the ring; fails if the ring is full.
+    ///
     /// # Safety
-    /// Memory named by `entry` must stay valid until its completion has been seen.
+    /// The memory named by `entry` must stay valid until its completion has been seen.
     unsafe fn push(&mut self, entry: &squeue::Entry) -> Result<(), ()> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps the entry's memory valid until its completion has been seen.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| ())
     }
 
-    /// Keeps a read of the eventfd in the ring. Without room for it nothing happens; the next sleep tries again.
+    /// Puts a read of the eventfd into the ring unless it holds one. Returns `false` if the ring is full.
     fn arm_wake(&mut self) -> bool {
         if !self.wake_armed {
             let len_bytes = size_of::<u64>() as u32;
             let read = opcode::Read::new(Fd(self.doorbell.raw_fd()), self.wake_word.as_mut_ptr(), len_bytes);
             let entry = read.build().user_data(OWN_KEY);
-            // SAFETY: the word and the eventfd live as long as the backend, whose drop waits for this read.
+            // SAFETY: the backend owns the word and the eventfd, and its drop waits for this read.
             self.wake_armed = unsafe { self.push(&entry) }.is_ok();
         }
         self.wake_armed
     }
 
-    /// Enters the kernel until it has taken every entry, or cannot take more now.
+    /// Enters the kernel until it has taken all entries, or cannot take more now.
     fn submit_entries(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
             match self.ring.enter(0) {
@@ -194,21 +202,20 @@ impl UringBackend {
         Ok(())
     }
 
-    /// Has the kernel post what it holds back (deferred task work, overflowed completions), if it says that there is
-    /// some.
+    /// Makes the kernel post the completions that it holds back (deferred task work, overflow), if its flags show any.
     fn post_held_back(&mut self) {
         let submission = self.ring.submission();
         let held_back = submission.taskrun() || submission.cq_overflow();
         drop(submission);
         if held_back {
-            // Also hands over new entries, which does no harm. When it fails nothing is lost: the flags stay up, and
-            // the next flush or wait meets the same error and reports it.
+            // Also hands over new entries, which does no harm. An error loses nothing: the flags stay up, and the next
+            // flush or wait meets the same error and returns it.
             let _ = self.ring.enter(0);
         }
     }
 
-    /// Moves what has been posted to `ready`; where that is nothing, what is held back. What comes besides waits for the next enter,
-    /// which hands over something too.
+    /// Moves the posted completions to `ready`; if there are none, those held back. With both, the latter wait for the
+    /// next enter, which also hands over entries.
     fn look(&mut self) {
         if !self.collect() {
             self.post_held_back();
@@ -216,7 +223,7 @@ impl UringBackend {
         }
     }
 
-    /// Moves what is in the completion queue to `ready`. Whether there was anything, our own entries included.
+    /// Moves the completion queue to `ready`. Returns whether it held any, those of the ring's own entries included.
     fn collect(&mut self) -> bool {
         let mut any = false;
         for entry in self.ring.completion() {
@@ -235,8 +242,8 @@ impl UringBackend {
         any
     }
 
-    /// Has the kernel forget the regions whose last buffer has gone. No operation names them: an operation's memory is kept
-    /// until it has come back, and a region until its memory has gone.
+    /// Unregisters the regions whose last buffer has been dropped. No operation names them any more: a buffer is kept
+    /// until its operation has come back, and a region until its last buffer has been dropped.
     fn forget_regions(&mut self) {
         if !self.returned.is_any() {
             return;
@@ -244,27 +251,29 @@ impl UringBackend {
         for id in self.returned.take() {
             let Some(place) = self.regions.iter().position(|known| *known == Some(id)) else { continue };
             let nothing = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
-            // SAFETY: an empty place names no memory. When this fails the place keeps the old pages until it is used again,
-            // which nothing names.
+            // SAFETY: an empty place names no memory. If this fails, the kernel keeps the old pages until the place is
+            // used again; no operation names them.
             let _ = unsafe { self.ring.submitter().register_buffers_update(place as u32, &nothing, None) };
             self.regions[place] = None;
         }
     }
 
-    /// One sleep in the kernel: until something completes (a wake-up included) or the deadline.
+    /// Sleeps in the kernel once, until a completion (of the eventfd's read, too) or the deadline.
     fn sleep(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         let timeout = deadline_ns.map(|deadline_ns| {
             let (seconds, rest_ns) = clock::until(deadline_ns);
             Timespec::new().sec(seconds.min(i64::MAX as u64)).nsec(rest_ns)
         });
+
         let slept = match timeout.as_ref() {
             Some(timeout) => self.ring.enter_for(timeout),
             None => self.ring.enter(1),
         };
+
         match slept.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => Ok(()),
             Err((Some(libc::EBUSY | libc::EAGAIN), _)) => {
-                // The kernel has no room: give it time unless completions are there to be taken.
+                // The kernel has no room: give it time, unless there are completions to take.
                 if !self.collect() {
                     std::thread::sleep(RETRY);
                 }
@@ -274,6 +283,7 @@ impl UringBackend {
         }
     }
 
+    /// Gives an operation without memory to the helper thread; starts the thread at the first.
     fn submit_to_helper(&mut self, operation: Operation, file: Arc<OsFile>) -> Submit {
         if self.helper.is_none() {
             match Workers::start(1, &self.doorbell) {
@@ -282,11 +292,12 @@ impl UringBackend {
             }
         }
         let Some(helper) = self.helper.as_mut() else { return Submit::Busy };
-        // SAFETY: only discards come here, and they name no memory.
+        // SAFETY: only discards and changes of length come here; neither names memory.
         unsafe { helper.push(operation, file) };
         Submit::Queued
     }
 
+    /// Returns the entry of an operation, by registered file and memory if possible.
     fn entry(&self, operation: &Operation, file: &RingFile) -> squeue::Entry {
         let region = match operation.memory {
             Memory::Contiguous { region, .. } if region.is_some() => {
@@ -295,6 +306,7 @@ impl UringBackend {
             _ => None,
         };
         let region = region.and_then(|place| u16::try_from(place).ok());
+
         let entry = if file.registered {
             // The flag makes the kernel read the number as a place in the ring's file table.
             let place = Fd(FileTable::<RingFile>::index(operation.file) as i32);
@@ -306,24 +318,25 @@ impl UringBackend {
     }
 }
 
-/// How much of our work the kernel leaves to us, which is cheaper than interrupting us.
+/// The time at which the kernel posts completions: the later, the less it interrupts the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RingFlags {
-    /// Completions are posted when this one thread asks. Linux 6.1.
+    /// When the ring's one thread asks. Linux 6.1.
     Deferred,
-    /// Completions are posted at our next system call, without an interrupt between processors. Linux 5.19.
+    /// At the thread's next system call, without an interrupt between processors. Linux 5.19.
     Cooperative,
-    /// Nothing asked for.
+    /// At once.
     Plain,
 }
 
-/// Best first.
+/// All flags, the best first.
 const FLAGS: [RingFlags; 3] = [RingFlags::Deferred, RingFlags::Cooperative, RingFlags::Plain];
 
-/// Makes the ring, with the first of `flags` that this kernel takes.
+/// Returns a ring with the first of `flags` that this kernel takes.
 fn set_up(entries: u32, flags: &[RingFlags]) -> io::Result<IoUring> {
-    // No more than `entries` operations are out at once, so their completions always find room, and the ring's own too.
+    // At most `entries` operations are under way, so their completions, and the ring's own, always have room.
     let completions = entries.saturating_mul(4).min(2 * ENTRIES_MAX);
+
     let mut last = None;
     for level in flags {
         let mut builder = IoUring::builder();
@@ -343,14 +356,14 @@ fn set_up(entries: u32, flags: &[RingFlags]) -> io::Result<IoUring> {
     Err(last.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
 }
 
-/// `None` for a completion of the ring's own entries.
+/// Returns the completion of an operation, or `None` for one of the ring's own entries.
 fn own_or_operation(user_data: u64, result: i32) -> Option<Completion> {
     let result = u32::try_from(result).map_err(|_| result.saturating_neg());
     (user_data != OWN_KEY).then_some(Completion { key: user_data, result })
 }
 
-/// The entry for an operation; `region` is the place of a registered region that holds its memory. `validate` has been
-/// passed, so the memory fits the kind.
+/// Returns the entry of an operation that has passed `validate`, so that its memory fits its kind. `region` is the
+/// place of the registered region that holds the memory.
 fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeue::Entry {
     let offset = operation.offset;
     match (operation.kind, operation.memory, region) {
@@ -382,13 +395,13 @@ fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeu
             let mode = if keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
             opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
         }
-        // The helper's; and not reached after `validate`. Harmless if they were.
+        // The helper sets lengths, and `validate` refuses transfers without memory: not reached, and harmless.
         (Kind::SetLen { .. }, ..) | (Kind::Read | Kind::Write, Memory::None, _) => opcode::Nop::new().build(),
     }
 }
 
-// SAFETY: memory is named to the kernel in entries of this ring only, each counted in `in_ring` (or kept by the helper) until
-// its completion has been seen; the kernel posts one for each; `drop` waits for all of them.
+// SAFETY: only entries of this ring name an operation's memory to the kernel. Each counts in `in_ring` until its
+// completion has been seen, the kernel posts one for each, and `drop` waits for all.
 unsafe impl Backend for UringBackend {
     fn name(&self) -> &'static str {
         "uring"
@@ -418,10 +431,11 @@ unsafe impl Backend for UringBackend {
     fn close(&mut self, file: FileId) {
         let Some(known) = self.files.get(file) else { return };
         let registered = known.registered;
-        // Entries that the kernel has not taken yet name the file's place or descriptor: hand them over first.
+
+        // Entries that the kernel has not taken yet may name the file's place or descriptor: hand them over first.
         while !self.ring.submission().is_empty() {
             if self.submit_entries().is_err() {
-                // The ring is broken. Its entries may still be carried out when it goes: until then the file stays open.
+                // The ring is broken. Its drop may still execute the entries, so the file stays open until then.
                 return;
             }
             self.post_held_back();
@@ -429,9 +443,10 @@ unsafe impl Backend for UringBackend {
                 std::thread::sleep(RETRY);
             }
         }
+
         if registered {
             let place = FileTable::<RingFile>::index(file);
-            // When this fails the place keeps the file open until it is used again or the ring goes.
+            // If this fails, the place keeps the file open until it is used again or the ring is dropped.
             let _ = self.ring.submitter().register_files_update(place, &[-1]);
         }
         self.files.remove(file);
@@ -455,6 +470,7 @@ unsafe impl Backend for UringBackend {
             let what = format!("the kernel registers 1 byte to 1 GiB at a time, not {len_bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
+
         let Some(place) = self.regions.iter().position(Option::is_none) else {
             let what =
                 format!("all {REGISTERED_REGIONS} regions of this ring are in use: make fewer, larger sets of buffers");
@@ -463,9 +479,10 @@ unsafe impl Backend for UringBackend {
         let none_left =
             || io::Error::new(io::ErrorKind::QuotaExceeded, "the process has used up the numbers of regions");
         let region = self.returned.region().ok_or_else(none_left)?;
+
         let piece = [libc::iovec { iov_base: ptr.cast(), iov_len: len_bytes }];
-        // SAFETY: our caller keeps the memory allocated as long as the region lives; the kernel holds its own reference to the
-        // pages until the place is emptied or the ring is gone.
+        // SAFETY: the caller keeps the memory allocated as long as the region lives. The kernel holds its own reference
+        // to the pages until the place is emptied or the ring is dropped.
         unsafe { self.ring.submitter().register_buffers_update(place as u32, &piece, None) }.map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::ENOMEM) => io::Error::new(
@@ -487,6 +504,7 @@ unsafe impl Backend for UringBackend {
         if self.in_flight() >= self.capacity {
             return Submit::Busy;
         }
+
         let is_helpers = match operation.kind {
             Kind::Discard { .. } => file.os.is_block_device,
             Kind::SetLen { .. } => true,
@@ -496,8 +514,9 @@ unsafe impl Backend for UringBackend {
             let file = Arc::clone(&file.os);
             return self.submit_to_helper(operation, file);
         }
+
         let entry = self.entry(&operation, file);
-        // SAFETY: our caller keeps the memory until the completion has come out of `reap`.
+        // SAFETY: the caller keeps the operation's memory valid until `reap` has returned its completion.
         if unsafe { self.push(&entry) }.is_err() {
             return Submit::Busy;
         }
@@ -522,17 +541,19 @@ unsafe impl Backend for UringBackend {
             self.look();
             let late = deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns);
             if self.doorbell.take_woken() || !self.ready.is_empty() || late {
-                // Else the sleep hands over what is new.
+                // Without a sleep, which would hand over new entries too.
                 return self.submit_entries();
             }
+
             if !self.arm_wake() {
                 self.submit_entries()?;
                 if !self.arm_wake() {
-                    // The kernel takes no entries now. Come back soon rather than sleep without a way to be woken.
+                    // The kernel takes no entries now. Return soon instead of sleeping without a way to be woken.
                     std::thread::sleep(RETRY);
                     return Ok(());
                 }
             }
+
             if self.doorbell.begin_sleep() {
                 let slept = self.sleep(deadline_ns);
                 self.doorbell.end_sleep();
@@ -556,8 +577,8 @@ unsafe impl Backend for UringBackend {
 }
 
 impl Drop for UringBackend {
-    /// Carries out what had been accepted, and waits for it: the kernel must not write to memory after this. When the
-    /// kernel refuses to be entered at all, this waits for ever rather than let memory be freed that is in its hands.
+    /// Executes all accepted operations and waits for them: afterwards the kernel must not write to their memory. If
+    /// the kernel refuses every enter, waits for ever rather than let memory be freed that it may write to.
     fn drop(&mut self) {
         while self.in_ring > 0 || self.wake_armed {
             if self.wake_armed {
@@ -578,7 +599,7 @@ mod tests {
     use crate::conformance::{Promises, assert_passed, run};
     use crate::skip::skip;
 
-    /// What older kernels would get must keep the contract as well.
+    /// The flags for older kernels must keep the contract as well.
     #[test]
     fn every_set_of_flags_keeps_the_contract() {
         for flags in FLAGS {
@@ -591,8 +612,8 @@ mod tests {
         }
     }
 
-    /// With deferred task work a completion is posted only by an enter that asks for it: a shard that always has something
-    /// else to do must get it out of `reap` as well.
+    /// With deferred task work, only an enter that asks for completions posts them. `reap` must return them even to a
+    /// shard that never sleeps.
     #[test]
     fn a_shard_that_never_sleeps_reaps_with_every_set_of_flags() {
         let path = std::env::temp_dir().join(format!("plimsoll-uring-busy-{}", std::process::id()));
@@ -607,7 +628,8 @@ mod tests {
             let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
             let (file, _) = backend.open(&path, &options).unwrap();
             std::fs::remove_file(&path).unwrap();
-            // A sync is carried out by the kernel's own threads, so its completion is always posted later.
+
+            // The kernel's own threads execute a sync, so its completion is always posted later.
             for key in 0..8 {
                 let kind = Kind::Sync { data_only: false };
                 let operation = Operation { key, file, kind, offset: 0, memory: Memory::None };
@@ -615,6 +637,7 @@ mod tests {
                 assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
             }
             backend.flush().unwrap();
+
             let begin = std::time::Instant::now();
             let mut keys = Vec::new();
             while keys.len() < 8 {
@@ -624,7 +647,7 @@ mod tests {
         }
     }
 
-    /// A sleep hands over what is new: the kernel is entered for nothing else.
+    /// The enter that sleeps also hands over new entries: a turn needs no other.
     #[test]
     fn a_turn_enters_once() {
         let path = std::env::temp_dir().join(format!("plimsoll-uring-enters-{}", std::process::id()));
@@ -639,6 +662,7 @@ mod tests {
             let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
             let (file, _) = backend.open(&path, &options).unwrap();
             std::fs::remove_file(&path).unwrap();
+
             let mut enters = |what: &str, key: Option<u64>, deadline_ns: Option<u64>| {
                 let before = backend.ring.enters;
                 let kind = Kind::Sync { data_only: false };
@@ -653,10 +677,12 @@ mod tests {
                 assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{flags:?}, {what}");
                 assert_eq!(backend.ring.enters - before, 1, "{flags:?}, {what}");
             };
-            // Twice: the first sleep also has the eventfd watched.
+
+            // Twice: the first sleep also submits the read of the eventfd.
             (0..2).for_each(|key| enters("an operation", Some(key), None));
             enters("nothing until a time", None, Some(clock::now_ns() + 20_000_000));
-            // Nobody sleeps, and what is new goes out all the same.
+
+            // A wake-up prevents the sleep; new entries are handed over all the same.
             backend.wake_handle().wake();
             let operation =
                 Operation { key: 7, file, kind: Kind::Sync { data_only: true }, offset: 0, memory: Memory::None };
@@ -669,7 +695,8 @@ mod tests {
         }
     }
 
-    /// A thread has sixteen places for descriptors of rings: who gets none works all the same, and who goes leaves his.
+    /// A thread has sixteen places for descriptors of rings. A ring without one works all the same, and a dropped ring
+    /// gives its place back.
     #[test]
     fn more_rings_than_places_for_their_descriptors() {
         for _ in 0..2 {

@@ -1,20 +1,21 @@
-//! How requests end: done, cancelled, with the reactor, or because the backend broke down.
+//! The ends of requests: done, cancelled, with the reactor, or because the backend broke down.
 //!
 //! # Why
-//! Whoever waits for a request hears of its end, whatever happens here, and no memory goes back to its owner while the
-//! system may still write to it.
+//! Every request gets an end, whatever happens here, and no memory goes back to its owner while the kernel may still
+//! write to it.
 //!
 //! # How it works
-//! A request that ends leaves the table and goes to its owner: into `finished`, or to the shard that sent it. When the backend
-//! breaks down (an error of `flush` or `wait`) every request that this shard's queues hold ends at once with the error. Of
-//! those with a piece in the backend the reactor keeps the memory until the backend has been dropped, which waits for them.
+//! A request that ends leaves the table and goes to its owner: into `finished`, or to the shard that sent it. When the
+//! backend breaks down (an error of `flush` or `wait`), every request in this shard's queues ends at once with the
+//! error. If a piece of the request is in the backend, the reactor keeps the memory until the backend has been dropped,
+//! which waits for its operations.
 //!
 //! # Limits
 //! Requests that were sent to another shard's queue are answered by that shard.
 //!
 //! # Example
-//! A ring is closed from outside: `wait` says `EBADF`. Ten requests wait in the queue: they end with `EBADF` and their memory.
-//! Two are in the ring: they end with `EBADF` and without memory. `submit` says [`RefusedReason::Broken`].
+//! A ring is closed from outside, and `wait` returns `EBADF`. Ten queued requests end with `EBADF` and their memory.
+//! Two in the ring end with `EBADF` and without memory. `submit` refuses more with [`RefusedReason::Broken`].
 //!
 //! [`RefusedReason::Broken`]: crate::RefusedReason::Broken
 
@@ -26,7 +27,7 @@ use super::{Pending, Place, Reactor};
 use crate::request::{Done, Request, RequestError};
 
 impl Reactor {
-    /// A request of the table has ended: to its owner, here or elsewhere.
+    /// Removes a request from the table, and gives it to its owner, here or on another shard.
     pub(super) fn end(&mut self, key: usize, result: Result<u32, RequestError>, total_ns: u64) {
         if let Some(pending) = self.pending.try_remove(key) {
             self.hand_back(pending, result, total_ns);
@@ -47,7 +48,7 @@ impl Reactor {
         }
     }
 
-    /// The queue has finished with a request.
+    /// Ends a request that its queue has finished, unless it is a discard with parts left.
     pub(super) fn is_finished(&mut self, finished: Finished) {
         let Finished { user_data, result, total_ns } = finished;
         let key = user_data as usize;
@@ -56,7 +57,7 @@ impl Reactor {
         }
     }
 
-    /// A request was taken out of its queue, with nothing of it in the device.
+    /// Ends a request that was cancelled, with none of its pieces in the device.
     pub(super) fn is_cancelled(&mut self, stopped: Stopped) {
         let Stopped { user_data, moved_bytes } = stopped;
         let failure = Failure { errno: libc::ECANCELED, moved_bytes };
@@ -67,27 +68,28 @@ impl Reactor {
         self.broken.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
-    /// Takes note of what the backend said of itself.
+    /// Checks an answer of the backend. At its first error, ends all requests.
     pub(super) fn heed(&mut self, answer: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &answer
             && self.broken.is_none()
         {
             let errno = error.raw_os_error().unwrap_or(libc::ESHUTDOWN);
             self.broken = Some(errno);
-            // What has come back by now has ended as it has.
+            // Operations that have come back until now end with their own results.
             self.see_to(usize::MAX);
             self.end_all(errno);
         }
         answer
     }
 
-    /// Ends every request of this shard's queues with `errno`.
+    /// Ends every request in this shard's queues with `errno`.
     fn end_all(&mut self, errno: i32) {
         for disk in 0..self.stalled.len() {
             while let Some(key) = self.stalled[disk].pop_front() {
                 self.refuse_piece(key, errno);
             }
         }
+
         let keys: Vec<usize> = self.pending.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(Pending { at: Place::Here { disk, id }, .. }) = self.pending.get(key) else { continue };
@@ -97,7 +99,7 @@ impl Reactor {
             let moved_bytes = match cancel {
                 Some(Cancel::Cancelled(stopped)) => stopped.moved_bytes,
                 _ => {
-                    // Pieces of it are in the backend, which may use the memory until it has been dropped.
+                    // The backend holds pieces of the request, and may use the memory until it has been dropped.
                     self.kept.push(std::mem::take(&mut pending.request.data));
                     0
                 }
@@ -109,8 +111,8 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        // Every piece is seen off, so that its device time is given back to the disk, which other shards go on using. What
-        // cannot be waited for, the backend's own drop waits for.
+        // Waits for every piece, to give its device time back to the disk, which other shards continue to use. If the
+        // wait fails, the backend's own drop waits.
         loop {
             for disk in 0..self.stalled.len() {
                 while let Some(key) = self.stalled[disk].pop_front() {
@@ -128,7 +130,8 @@ impl Drop for Reactor {
             }
         }
         self.end_all(libc::EPIPE);
-        // Before others may open the shard: their requests must have other numbers.
+
+        // First the number, then the mailbox: the next reactor of the shard must number its requests differently.
         self.topology.recorder().set_last_number(self.shard, self.number);
         self.topology.mailboxes().close(self.shard);
     }

@@ -1,13 +1,13 @@
-//! What other shards ask of a reactor, and what they answer.
+//! Requests from other shards, and their answers.
 //!
 //! # Why
-//! Where a disk has fewer I/O queues than shards, a request travels to its coordinator and back. Both ends may be dropped, and
-//! made again, while it is on its way.
+//! If a disk has fewer I/O queues than shards, a request travels to its coordinator and back. The reactors at both ends
+//! may be dropped, and replaced, while the request is on its way.
 //!
 //! # How it works
-//! A message names a request by its place in the sender's table and by its serial number, which no other request of that
-//! shard ever has, whichever of its reactors took it. An answer is accepted by the stand-in with that number alone; one that
-//! comes too late is dropped, with the memory that it brings and nobody else owns.
+//! A message names a request by its place in the sender's table and by its serial number, which is unique in that shard
+//! for all its reactors. Only the stand-in with that number accepts the answer. A late answer is dropped together with
+//! its memory, which has no other owner.
 //!
 //! # Limits
 //! One thread: the reactor's.
@@ -23,8 +23,9 @@ use crate::mailbox::Message;
 use crate::request::{Done, Refused, Request, RequestError};
 
 impl Reactor {
+    /// Handles the messages in the mailbox of this shard.
     pub(super) fn read_mail(&mut self) {
-        // No more than lay there: others may send as fast as this shard reads.
+        // At most as many as are there now: others may send as fast as this shard reads.
         for _ in 0..self.topology.mailboxes().waiting(self.shard) {
             let Some(message) = self.topology.mailboxes().receive(self.shard) else { return };
             match message {
@@ -49,11 +50,13 @@ impl Reactor {
         }
     }
 
+    /// Sends the result of a request, with its memory, to the shard that sent it.
     pub(super) fn answer(&self, to: Sender, request: Request, result: Result<u32, RequestError>, total_ns: u64) {
         let done = Done { tag: request.tag, result, data: request.data, total_ns };
         self.topology.mailboxes().send(to.shard, Message::Done { serial: to.serial, done });
     }
 
+    /// Ends a request that another shard has done, if its stand-in still exists.
     fn remote_is_done(&mut self, serial: u64, done: Done) {
         let key = done.tag as usize;
         let is_asked = |stand_in: &super::Pending| matches!(stand_in.at, Place::Remote) && stand_in.number == serial;

@@ -1,19 +1,19 @@
 //! Pieces of requests on their way to the backend and back.
 //!
 //! # Why
-//! What the system is given, and what its answers mean, is one subject; which requests there are is another.
+//! The operations of the backend and their results are one subject; the table of requests is another.
 //!
 //! # How it works
-//! The queue dispatches a piece, which gets an entry in the reactor's table and goes to the backend. A piece for which the
-//! backend has no room is stalled, and goes before anything that is queued. What comes back is told to the queue, which
-//! ends the request, waits for its other pieces, or has the rest of a short transfer sent.
+//! The queue dispatches a piece, which gets an entry in the reactor's table and goes to the backend. If the backend has
+//! no room, the piece is stalled, and goes before any queued one. The result of a piece goes to the queue, which ends
+//! the request, waits for its other pieces, or continues a short transfer.
 //!
 //! # Limits
 //! The memory of a piece is that of its request. It stays in the reactor's tables until the piece has been reaped.
 //!
 //! # Example
-//! A read of 8 KiB of which the backend moves 4 KiB: `outcome` says so, the queue continues it, and the piece for the
-//! other 4 KiB is stalled until the next turn.
+//! The backend moves 4 KiB of a read of 8 KiB: `outcome` reports a short transfer, the queue continues it, and the
+//! piece for the other 4 KiB is stalled until the next turn.
 
 use plimsoll_core::{Dispatch, Op, Outcome, Progress};
 
@@ -21,24 +21,24 @@ use super::{Back, Pending, Piece, Place, Reactor, reason_of};
 use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
 use crate::request::{RequestError, RequestKind, memory};
 
-/// A discard goes out in parts of this length, one after the other, each scheduled like a write without data: a device works
-/// on a long one for long. As much as RocksDB deletes at once for that reason (`bytes_max_delete_chunk`).
+/// Longest part of a discard. The parts go one after the other, each scheduled like a write without data, because a
+/// device works on a long discard for long. The same as RocksDB deletes at once (`bytes_max_delete_chunk`).
 pub(super) const DISCARD_PART_BYTES: u64 = 64 << 20;
 
-/// So much of what has come back is seen to its end in a turn; then what may go is sent, before the rest is looked at. A disk that
-/// has finished many waits for the whole round else.
+/// Completions handled in a turn, before pieces that may go now are submitted. With all handled first, a disk that has
+/// finished many would idle for the whole turn.
 pub(super) const REAP_MAX: usize = 8;
 
-/// A turn longer than this sees to all: a shard that computes for long in each turn would else get no more than [`REAP_MAX`] in that
-/// time. Eight requests of 4 KiB, at 3 us of CPU each, take half of it.
+/// Length of a turn above which all completions are handled: a shard that computes for long in each turn would
+/// otherwise get only [`REAP_MAX`] in that time. Eight requests of 4 KiB, at 3 us of CPU each, take half of it.
 pub(super) const LONG_TURN_NS: u64 = 50_000;
 
-/// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
-/// passes nothing on before the whole batch has been prepared.
+/// Pieces per flush. The kernel submits nothing to the disk before it has prepared the whole batch, so with short
+/// batches the disk starts while the next pieces are prepared.
 const FLUSH_EVERY: u32 = 8;
 
 impl Reactor {
-    /// Sends what is older than anything queued; `false` when the backend has no room, which the queue of `disk` is told.
+    /// Submits the stalled pieces of `disk`. If the backend has no room, tells the queue and returns `false`.
     pub(super) fn send_stalled(&mut self, disk: usize) -> bool {
         while let Some(key) = self.stalled[disk].pop_front() {
             if !self.has_room(disk) || !self.send_piece(key, None) {
@@ -50,11 +50,12 @@ impl Reactor {
         true
     }
 
-    /// Whether there is a place for an operation of `disk`. What has come back and was not seen to yet has its place still.
+    /// Returns whether the backend has a place for an operation of `disk`. Completions not handled yet keep theirs.
     fn has_room(&self, disk: usize) -> bool {
         self.places.has_room(disk, self.backend.in_flight() + self.reaped.len())
     }
 
+    /// Tells the queue of `disk` that the backend has no room.
     fn no_room(&mut self, disk: usize) {
         if let Some(queue) = &mut self.queues[disk] {
             queue.backend_is_busy(self.now_ns);
@@ -64,12 +65,13 @@ impl Reactor {
         }
     }
 
-    /// Sends the next piece of the queue of `disk`; `false` when there is none that may go.
+    /// Submits the next piece of the queue of `disk`. Returns `false` if none may go.
     pub(super) fn dispatch_one(&mut self, disk: usize) -> bool {
         if !self.has_room(disk) {
             self.no_room(disk);
             return false;
         }
+
         let Some(queue) = &mut self.queues[disk] else { return false };
         let Some(dispatch) = queue.poll_dispatch(self.now_ns) else {
             if self.tracer.is_on() {
@@ -77,6 +79,7 @@ impl Reactor {
             }
             return false;
         };
+
         let (key, before_ns) = self.add_piece(dispatch, disk as u16);
         if !self.send_piece(key, before_ns) {
             self.stalled[disk].push_back(key);
@@ -84,9 +87,9 @@ impl Reactor {
         true
     }
 
-    /// A piece that is to go to the backend; and when that was, if it is recorded.
+    /// Adds a dispatched piece to the table. Returns its key, and the time of the dispatch if it is recorded.
     fn add_piece(&mut self, dispatch: Dispatch, disk: u16) -> (usize, Option<u64>) {
-        // What the queue dispatches is of a request of the table; if it were not, `send_piece` refuses it.
+        // The piece belongs to a request of the table; otherwise `send_piece` refuses it.
         let mut number = 0;
         if let Some(pending) = self.pending.get_mut(dispatch.user_data() as usize) {
             number = pending.pieces;
@@ -96,7 +99,7 @@ impl Reactor {
         (key, self.tracer.is_on().then(|| self.note_dispatched(key)))
     }
 
-    /// Gives a piece to the backend; `false` when it has no room. `before_ns`: the time now, where it is known.
+    /// Submits a piece to the backend. Returns `false` if the backend has no room. `before_ns`: the time now, if known.
     fn send_piece(&mut self, key: usize, before_ns: Option<u64>) -> bool {
         let request = self.pieces.get(key).map(|piece| piece.dispatch.user_data() as usize);
         let Some(pending) = request.and_then(|request| self.pending.get(request)) else {
@@ -123,21 +126,24 @@ impl Reactor {
             && end > info.len_bytes
             && !self.backend.file_len(file).is_ok_and(|len_bytes| end <= len_bytes)
         {
-            // The device would refuse the last part only, with all before it gone.
+            // The device would refuse only the last part, after all others have been discarded.
             self.refuse_piece(key, libc::EINVAL);
             return true;
         }
 
         if self.unflushed >= FLUSH_EVERY {
             self.unflushed = 0;
-            // An error shows again in the flush that ends the turn.
+            // The flush at the end of the turn returns an error again.
             let _ = self.backend.flush();
         }
+
         let operation = self.operation(key, file);
         let before_ns = if self.tracer.is_on() { before_ns.unwrap_or_else(|| self.backend.now_ns()) } else { 0 };
-        // SAFETY: the memory belongs to `pending[user_data].request.data` (and the list to `pieces[key].iov`), which this
-        // reactor neither touches nor frees until the piece has been reaped; the backend field is dropped before both.
+        // SAFETY: `pending[user_data].request.data` owns the buffer, `pieces[key].iov` the list. This reactor neither
+        // touches nor frees them until the piece has been reaped; `end_all` moves the buffer to `kept`, unchanged. The
+        // field `backend`, whose drop waits for its operations, is dropped before all three.
         let answer = unsafe { self.backend.submit(operation) };
+
         if self.tracer.is_on() {
             match answer {
                 Submit::Queued => self.note_submitted(key, before_ns, None),
@@ -160,11 +166,13 @@ impl Reactor {
         }
     }
 
+    /// Returns the operation of the piece under `key`, with the list of its buffers kept in the table.
     fn operation(&mut self, key: usize, file: FileId) -> Operation {
         let piece = &mut self.pieces[key];
         let dispatch = &piece.dispatch;
         let pending = &mut self.pending[dispatch.user_data() as usize];
         let (part_offset, part_bytes) = discard_part(pending);
+
         let request = &mut pending.request;
         let (from, len) = (dispatch.offset_bytes(), dispatch.len_bytes());
         let (kind, memory) = match request.kind {
@@ -178,17 +186,19 @@ impl Reactor {
             RequestKind::Allocate { len_bytes, keep_size } => (Kind::Allocate { len_bytes, keep_size }, Memory::None),
             RequestKind::SetLen { len_bytes } => (Kind::SetLen { len_bytes }, Memory::None),
         };
-        // At the end of what a number can say an offset stays too large, and is refused; it must not come round to 0.
+
+        // An offset too large saturates, and is refused; it must not wrap to 0.
         Operation { key: key as u64, file, kind, offset: request.offset.saturating_add(u64::from(from)), memory }
     }
 
-    /// Collects what has come back from the backend, unless there is enough for a turn.
+    /// Collects the completions of the backend, unless enough for a turn wait already.
     pub(super) fn look(&mut self) {
         self.now_ns = self.backend.now_ns();
         self.follow_trace();
         if self.reaped.len() >= REAP_MAX {
             return;
         }
+
         let (known, since_ns) = (self.reaped.len(), self.looked_ns);
         self.looked_ns = self.now_ns;
         let reaped = &mut self.reaped;
@@ -198,7 +208,7 @@ impl Reactor {
         }
     }
 
-    /// Tells the queues of the `most` oldest pieces that have come back.
+    /// Handles the `most` oldest completions.
     pub(super) fn see_to(&mut self, most: usize) {
         for _ in 0..most {
             let Some(Back { completion, since_ns }) = self.reaped.pop_front() else { return };
@@ -206,18 +216,20 @@ impl Reactor {
         }
     }
 
-    /// The piece under `key` is back, and was not before `since_ns`.
+    /// Gives the result of the piece under `key`, which came back at `since_ns` or later, to its queue.
     fn piece_is_back(&mut self, key: usize, result: OpResult, since_ns: u64) {
         let Some(piece) = self.pieces.try_remove(key) else { return };
         if piece.is_in_backend {
             self.places.give_back(usize::from(piece.disk));
         }
+
         let pending = self.pending.get(piece.dispatch.user_data() as usize);
         let info = pending.and_then(|p| self.known_file(&p.request.file)).map(|(_, info)| info);
         let outcome = outcome(&piece.dispatch, result, info.map_or(1, |info| info.offset_align_bytes.max(1)));
         if self.tracer.is_on() {
             self.note_reaped(&piece, result);
         }
+
         let late_ns = self.now_ns.saturating_sub(since_ns);
         let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
         match queue.complete(self.now_ns, late_ns, piece.dispatch, outcome) {
@@ -233,8 +245,8 @@ impl Reactor {
         }
     }
 
-    /// A part of a request is done that took `part_ns`: whether it is a discard that goes on with its next part, or has ended
-    /// because the queue refused that.
+    /// Queues the next part of a discard after one that took `part_ns`. Returns `false` if the request is no discard or
+    /// has no part left, so that the caller ends it. If the queue refuses the part, ends the request.
     pub(super) fn discards_on(&mut self, key: usize, part_ns: u64) -> bool {
         let Some(pending) = self.pending.get_mut(key) else { return false };
         let RequestKind::Discard { len_bytes } = pending.request.kind else { return false };
@@ -245,6 +257,7 @@ impl Reactor {
         }
         pending.discarded_bytes = discarded_bytes;
         pending.discarded_ns = pending.discarded_ns.saturating_add(part_ns);
+
         let (class, source) = (pending.request.class, pending.from.map_or(self.shard, |from| from.shard));
         let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
         match queue.enqueue(self.now_ns, class, source, Op::Discard, 0, key as u64) {
@@ -254,7 +267,7 @@ impl Reactor {
         true
     }
 
-    /// The piece never reached the device.
+    /// Fails a piece that has not reached the device with the error number `code`.
     pub(super) fn refuse_piece(&mut self, key: usize, code: i32) {
         let Some(piece) = self.pieces.try_remove(key) else { return };
         if self.tracer.is_on() {
@@ -267,14 +280,14 @@ impl Reactor {
     }
 }
 
-/// Returns where a discard ends, saturating; `None` for anything else.
+/// Returns the end of a discard's range, saturating; `None` for other requests.
 fn discard_end(pending: &Pending) -> Option<u64> {
     let RequestKind::Discard { len_bytes } = pending.request.kind else { return None };
     Some(pending.request.offset.saturating_add(len_bytes))
 }
 
-/// Where the next part of a discard begins, and its length; cut at multiples of [`DISCARD_PART_BYTES`] in the file. A range that no
-/// file can have goes out whole, to be refused before any of it is gone.
+/// Returns the offset and the length of a discard's next part; parts end at multiples of [`DISCARD_PART_BYTES`] in the
+/// file. A range that no file can have is one part, to be refused before anything is discarded.
 pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
     let RequestKind::Discard { len_bytes } = pending.request.kind else { return (0, 0) };
     let offset = pending.request.offset;
@@ -286,8 +299,8 @@ pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
     (from, (len_bytes - pending.discarded_bytes).min(until_cut_bytes))
 }
 
-/// Reads what the backend said of a piece. A short transfer is continued unless it ended off the alignment or moved nothing:
-/// then there is no more.
+/// Returns the outcome of a piece. A short transfer is continued unless it moved nothing or ended off the alignment:
+/// that is the end of the file.
 fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
     match result {
         Err(code) => Outcome::Failed(code),
@@ -304,7 +317,7 @@ mod tests {
     use crate::backend::memory::{MemoryBackend, MemoryStore};
     use crate::{Class, Classes, Data, DiskSetup, Request, Topology};
 
-    /// A reactor whose table has lost a request that its queue still holds: what must never be.
+    /// Returns a reactor with a broken invariant: its table has lost a request that its queue still holds.
     fn broken_table() -> Reactor {
         let Ok(topology) = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]) else { panic!("one disk") };
         let Ok(backend) = MemoryBackend::new(&MemoryStore::default()) else { panic!("memory needs nothing") };

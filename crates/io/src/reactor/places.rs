@@ -1,31 +1,31 @@
-//! Who may use the places of the backend: each disk a part, so that one that hangs leaves some to the others.
+//! The division of the backend's places among disks, so that a disk that hangs leaves some to the others.
 //!
 //! # Why
-//! A backend takes so many operations at once, whatever disks they are for. A disk that hangs holds all that it was sent.
+//! A backend takes a limited number of operations, whatever disks they are for. A disk that hangs holds all of its own.
 //!
 //! # How it works
-//! Half of the places are divided: each disk has its part, which is kept free for it. The other half anybody may use. So a disk
-//! alone at work has more than half of all, and one that hangs can never hold the last places of the others.
+//! Half of the places are divided: each disk has a part that is kept free for it. Any disk may use the other half. So a
+//! disk alone at work has more than half of all places, and one that hangs never holds the last places of the others.
 //!
 //! # Limits
-//! With more disks than half the places each has one place of its own, with more than there are places none has.
+//! With more disks than half the places, each disk has one place of its own; with more disks than places, none has.
 //!
 //! # Example
-//! 256 places, 4 disks: 32 are kept for each. Disk 0 hangs, with 256 - 3 x 32 = 160 operations; the others have 96.
+//! 256 places, 4 disks: 32 are kept for each. Disk 0 hangs with 256 - 3 x 32 = 160 operations; the others have 96.
 
-/// See the module's documentation.
+/// The places of a backend, and the disks that use them.
 pub(super) struct Places {
     capacity: usize,
-    /// What is kept for each disk.
+    /// Places kept for each disk.
     own: usize,
     /// By disk, operations in the backend.
     used: Vec<usize>,
-    /// Places that are kept and not used, of all disks.
+    /// Kept places of all disks that are not in use.
     kept: usize,
 }
 
 impl Places {
-    /// `capacity` places for the disks that are `mine`.
+    /// Divides `capacity` places among the disks that are `mine`. A disk alone needs no division.
     pub(super) fn new(capacity: usize, mine: &[bool]) -> Places {
         let disks = mine.iter().filter(|is_mine| **is_mine).count().max(1);
         let own = match capacity / (2 * disks) {
@@ -35,25 +35,25 @@ impl Places {
         Places { capacity, own, used: vec![0; mine.len()], kept: own * disks }
     }
 
-    /// Whether `disk` may send an operation, with `in_flight` in the backend.
+    /// Returns whether `disk` may submit an operation, with `in_flight` in the backend.
     pub(super) fn has_room(&self, disk: usize, in_flight: usize) -> bool {
         let kept_for_others = self.kept - self.own.saturating_sub(self.used[disk]);
         in_flight + kept_for_others < self.capacity
     }
 
-    /// Returns whether nothing of `disk` is in the backend although there is room: nothing of its own will come back and tell
-    /// it to try again.
+    /// Returns whether `disk` has no operation in the backend although there is room: no completion of its own will
+    /// make it retry.
     pub(super) fn is_left_out(&self, disk: usize, in_flight: usize) -> bool {
         self.used[disk] == 0 && self.has_room(disk, in_flight)
     }
 
-    /// The backend has taken an operation of `disk`.
+    /// Counts an operation of `disk` that the backend has taken.
     pub(super) fn take(&mut self, disk: usize) {
         self.kept -= usize::from(self.used[disk] < self.own);
         self.used[disk] += 1;
     }
 
-    /// An operation of `disk` has come back.
+    /// Counts an operation of `disk` that has come back.
     pub(super) fn give_back(&mut self, disk: usize) {
         self.used[disk] = self.used[disk].saturating_sub(1);
         self.kept += usize::from(self.used[disk] < self.own);
@@ -64,7 +64,7 @@ impl Places {
 mod tests {
     use super::Places;
 
-    /// How many operations disk 0 can have in the backend, and then each of the others.
+    /// Fills the backend by disk 0, then by each of the others. Returns the operations of each disk.
     fn fill(capacity: usize, disks: usize) -> Vec<usize> {
         let mut places = Places::new(capacity, &vec![true; disks]);
         let mut in_flight = 0;
@@ -75,6 +75,7 @@ mod tests {
             }
         }
         assert_eq!(in_flight, capacity, "no place is wasted when all want one");
+
         let used = places.used.clone();
         for (disk, used) in used.iter().enumerate() {
             (0..*used).for_each(|_| places.give_back(disk));

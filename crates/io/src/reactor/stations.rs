@@ -1,14 +1,14 @@
-//! Where the reactor tells a record what happens: one function for each station of a request.
+//! The reactor's trace events: one function for each station of a request.
 //!
 //! # Why
-//! What an event says, and which clock its time is from, is one subject; how a request moves is another.
+//! The contents of an event, and the clock of its time, are one subject; the path of a request is another.
 //!
 //! # How it works
-//! The reactor asks [`Tracer::is_on`](crate::trace::Tracer::is_on) at each station, which is all that it costs while no record
-//! is made, and then calls a function here. The times are explained in [`crate::trace`].
+//! At each station the reactor checks [`Tracer::is_on`](crate::trace::Tracer::is_on), the only cost while no trace is
+//! recorded, and then calls a function here. The times are explained in [`crate::trace`].
 //!
 //! # Limits
-//! Lengths of discards and allocations are told up to 4 GiB, waiting times up to 4.3 s.
+//! Lengths of discards and allocations saturate at 4 GiB, waiting times at 4.3 s.
 //!
 //! # Example
 //! ```text
@@ -30,7 +30,7 @@ impl Reactor {
         }
     }
 
-    /// The request under `key` is in its queue.
+    /// Records that the request under `key` is in its queue.
     pub(super) fn note_queued(&mut self, key: usize) {
         let time_ns = self.backend.now_ns();
         let Some(pending) = self.pending.get(key) else { return };
@@ -39,7 +39,7 @@ impl Reactor {
         self.record(event);
     }
 
-    /// The queue of `disk` may send nothing.
+    /// Records that no piece of the queue of `disk` may go, if the reason is new.
     pub(super) fn note_blocked(&mut self, disk: usize) {
         let Some(Some(queue)) = self.queues.get(disk) else { return };
         let (reason, wakeup_ns) = (queue.blocked_on(), queue.next_wakeup());
@@ -47,6 +47,7 @@ impl Reactor {
         if !on.is_new_wait(disk, reason) {
             return;
         }
+
         let time_ns = self.backend.now_ns();
         on.record(Event {
             time_ns,
@@ -63,7 +64,7 @@ impl Reactor {
         });
     }
 
-    /// The piece under `key` has left its queue. Says when.
+    /// Records that the piece under `key` has left its queue. Returns the time.
     pub(super) fn note_dispatched(&mut self, key: usize) -> u64 {
         let time_ns = self.backend.now_ns();
         let Some((piece, pending)) = self.piece_of(key) else { return time_ns };
@@ -80,7 +81,7 @@ impl Reactor {
         time_ns
     }
 
-    /// The backend took the piece under `key` after `before_ns`; with `result` it was done at once.
+    /// Records that the backend took the piece under `key` after `before_ns`; with a `result`, also its completion.
     pub(super) fn note_submitted(&mut self, key: usize, before_ns: u64, result: Option<OpResult>) {
         let after_ns = self.backend.now_ns();
         let Some((piece, pending)) = self.piece_of(key) else { return };
@@ -93,7 +94,7 @@ impl Reactor {
         }
     }
 
-    /// What has come back, but for the `known` oldest, was there when the shard looked, at the time of this turn.
+    /// Records the completions after the `known` oldest, at the time of this turn.
     pub(super) fn note_completed(&mut self, known: usize) {
         for at in known..self.reaped.len() {
             let Back { completion: Completion { key, result }, since_ns } = self.reaped[at];
@@ -103,7 +104,7 @@ impl Reactor {
         }
     }
 
-    /// The end of `piece` is told to its queue.
+    /// Records that `piece` goes back to its queue.
     pub(super) fn note_reaped(&mut self, piece: &Piece, result: OpResult) {
         let time_ns = self.backend.now_ns();
         let Some(pending) = self.pending.get(piece.dispatch.user_data() as usize) else { return };
@@ -111,7 +112,7 @@ impl Reactor {
         self.record(Event { detail: errno, ..event });
     }
 
-    /// What was queued of the request under `key` is taken back.
+    /// Records that the queued rest of the request under `key` is cancelled.
     pub(super) fn note_cancelled(&mut self, key: usize) {
         let time_ns = self.backend.now_ns();
         let Some(pending) = self.pending.get(key) else { return };
@@ -119,7 +120,7 @@ impl Reactor {
         self.record(event);
     }
 
-    /// `pending` has ended, at the time of the event before.
+    /// Records that `pending` has ended, at the time of the previous event.
     pub(super) fn note_finished(&mut self, pending: &Pending, result: Result<u32, RequestError>) {
         let Some(on) = self.tracer.on() else { return };
         let event = of_request(pending, EventKind::Finished, on.last_ns());
@@ -133,7 +134,7 @@ impl Reactor {
         }
     }
 
-    /// What has ended is handed out.
+    /// Records that the ended requests are handed out.
     pub(super) fn note_callbacks(&mut self) {
         let now_ns = match self.tracer.on() {
             Some(on) if on.has_any_ended() => self.backend.now_ns(),
@@ -185,7 +186,7 @@ fn of_piece(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64) -> 
     Event { offset_bytes, len_bytes, piece: piece.number, ..event }
 }
 
-/// The piece with the bytes that were moved, and the error number.
+/// Returns an event of a piece with the bytes moved, and the error number.
 fn of_end(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64, result: OpResult) -> (Event, u32) {
     let event = of_piece(piece, pending, kind, time_ns);
     let (len_bytes, errno) = match result {
@@ -196,7 +197,7 @@ fn of_end(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64, resul
     (Event { len_bytes, ..event }, errno)
 }
 
-/// A discard that succeeded has "moved" all of its length.
+/// Returns the bytes moved and the error number. A request that is no transfer has "moved" all of its length.
 fn bytes_and_errno(result: OpResult, kind: RequestKind) -> (u32, u32) {
     match result {
         Ok(moved) if kind.op().is_transfer() => (moved, 0),

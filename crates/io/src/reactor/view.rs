@@ -1,8 +1,8 @@
-//! What of a reactor may be touched while futures run on it: everything but requests and turns.
+//! A view of a reactor on which futures run: all methods but those for requests and turns.
 //!
 //! # Why
-//! The futures of a shard own the tags of its requests. Whoever submitted or reaped beside them would take their completions, or
-//! give them others'.
+//! The futures of a shard own the tags of its requests. A caller that submitted or reaped beside them would take their
+//! completions, or give them its own.
 //!
 //! # How it works
 //! A borrow of the reactor with the methods that neither begin nor end a request.
@@ -34,7 +34,7 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::topology::Topology;
 
-/// See the module's documentation. Each method is that of the same name of [`Reactor`].
+/// A borrowed [`Reactor`]. Each method is the reactor's of the same name; none begins or ends a request.
 pub struct ReactorView<'a>(RefMut<'a, Reactor>);
 
 impl<'a> ReactorView<'a> {
@@ -42,80 +42,80 @@ impl<'a> ReactorView<'a> {
         ReactorView(reactor)
     }
 
-    /// See [`Reactor::shard`].
+    /// Returns the number of the shard, as [`Reactor::shard`].
     #[must_use]
     pub fn shard(&self) -> u16 {
         self.0.shard()
     }
 
-    /// See [`Reactor::topology`].
+    /// Returns the topology, as [`Reactor::topology`].
     #[must_use]
     pub fn topology(&self) -> &Topology {
         self.0.topology()
     }
 
-    /// See [`Reactor::under_way`].
+    /// Returns the number of requests under way, as [`Reactor::under_way`].
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.under_way()
     }
 
-    /// See [`Reactor::in_backend`].
+    /// Returns the number of pieces in the backend, as [`Reactor::in_backend`].
     #[must_use]
     pub fn in_backend(&self) -> usize {
         self.0.in_backend()
     }
 
-    /// See [`Reactor::make_buffers`].
+    /// Returns buffers for I/O, registered if possible, as [`Reactor::make_buffers`].
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// If there is not enough memory.
     pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Buffers> {
         self.0.make_buffers(count, len_bytes)
     }
 
-    /// See [`Reactor::open`].
+    /// Opens a file on this shard, as [`Reactor::open`].
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         self.0.open(file)
     }
 
-    /// See [`Reactor::file_len`].
+    /// Returns the length of a file in bytes, as [`Reactor::file_len`].
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
         self.0.file_len(file)
     }
 
-    /// See [`Reactor::set_file_len`].
+    /// Sets the length of a file, as [`Reactor::set_file_len`].
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
         self.0.set_file_len(file, len_bytes)
     }
 
-    /// See [`Reactor::snapshot`].
+    /// Returns the state of this shard's queue of `disk`, as [`Reactor::snapshot`].
     #[must_use]
     pub fn snapshot(&self, disk: u16) -> Option<Snapshot> {
         self.0.snapshot(disk)
     }
 
-    /// See [`Reactor::class_stats`].
+    /// Returns the counters of a class, as [`Reactor::class_stats`].
     #[must_use]
     pub fn class_stats(&self, disk: u16, class: Class) -> Option<ClassStats> {
         self.0.class_stats(disk, class)
     }
 
-    /// See [`Reactor::class_latencies`].
+    /// Calls `visit` with the latencies of a class, as [`Reactor::class_latencies`].
     pub fn class_latencies(&self, disk: u16, class: Class, visit: &mut dyn FnMut(&Latencies)) {
         self.0.class_latencies(disk, class, visit);
     }
 
-    /// See [`Reactor::reset_stats`].
+    /// Clears all counters and histograms, as [`Reactor::reset_stats`].
     pub fn reset_stats(&mut self) {
         self.0.reset_stats();
     }

@@ -1,18 +1,18 @@
 //! The ring, entered by a registered descriptor.
 //!
 //! # Why
-//! In a program with threads the kernel pays for each look-up of a descriptor, and a ring is entered once a turn or more.
+//! In a program with threads each look-up of a descriptor costs time, and a ring is entered once a turn or more.
 //!
 //! # How it works
-//! The descriptor is registered with the thread (Linux 5.18, sixteen of them a thread). The crate keeps its number in the
-//! [`Submitter`], which borrows the ring: so both live here, the ring on the heap, until both go.
+//! The descriptor is registered with the thread (Linux 5.18, at most sixteen per thread). The crate `io_uring` keeps
+//! its number in the [`Submitter`], which borrows the ring: so [`Ring`] owns both, the ring on the heap.
 //!
 //! # Limits
-//! Where registering fails every enter looks the descriptor up. The number is the thread's: no other can use it.
+//! If the registration fails, every enter looks the descriptor up. No other thread can use the number.
 //!
 //! # Example
-//! In a process with two threads an enter that does nothing takes 280 ns by the descriptor and 180 ns by the number (a virtual
-//! machine, Linux 6.18).
+//! In a process with two threads, an enter that does nothing takes 280 ns by the descriptor and 180 ns by the number (a
+//! virtual machine, Linux 6.18).
 
 use std::io;
 use std::ptr::NonNull;
@@ -20,13 +20,13 @@ use std::ptr::NonNull;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter};
 
-/// See the module's documentation.
+/// An `IoUring` and the submitter that borrows it.
 pub(super) struct Ring {
-    /// Borrows from `ring`; not used after that is freed.
+    /// Borrows from `ring`; not used after `ring` is freed.
     submitter: Submitter<'static>,
-    /// Ours from `Box::leak` on; only ever borrowed shared.
+    /// Leaked from a box, and owned by this struct; only ever borrowed shared.
     ring: NonNull<IoUring>,
-    /// How often the kernel was entered.
+    /// Number of enters.
     #[cfg(test)]
     pub(super) enters: u64,
 }
@@ -34,9 +34,10 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(ring: IoUring) -> Ring {
         let ring = NonNull::from(Box::leak(Box::new(ring)));
-        // SAFETY: it stays allocated until our drop, and nobody borrows it mutably.
+        // SAFETY: the new `Ring` owns the allocation until its drop, and never borrows it mutably. The submitter, in
+        // the same struct, is not used after that drop.
         let mut submitter = unsafe { ring.as_ref() }.submitter();
-        // Without it the descriptor itself is used.
+        // If this fails, the submitter uses the descriptor itself.
         let _ = submitter.register_ring_fd();
         Ring {
             submitter,
@@ -47,32 +48,33 @@ impl Ring {
     }
 
     fn ring(&self) -> &IoUring {
-        // SAFETY: as in `new`; the borrow ends before our drop.
+        // SAFETY: this struct owns the allocation until its drop, never borrows it mutably, and outlives the borrow.
         unsafe { self.ring.as_ref() }
     }
 
-    /// For registering what operations use.
+    /// Returns the submitter, to register files and memory.
     pub(super) fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
     }
 
     pub(super) fn submission(&mut self) -> SubmissionQueue<'_> {
-        // SAFETY: it borrows us mutably, so there is no other.
+        // SAFETY: the queue borrows `self` mutably, so no other submission queue exists meanwhile.
         unsafe { self.ring().submission_shared() }
     }
 
     pub(super) fn completion(&mut self) -> CompletionQueue<'_> {
-        // SAFETY: it borrows us mutably, so there is no other.
+        // SAFETY: the queue borrows `self` mutably, so no other completion queue exists meanwhile.
         unsafe { self.ring().completion_shared() }
     }
 
-    /// Enters the kernel: hands over new entries, has it post what it says that it holds back, and waits for `want` completions.
+    /// Enters the kernel: hands over new entries, makes it post the completions that it holds back, and waits for
+    /// `want` completions. Returns the number of entries taken.
     pub(super) fn enter(&mut self, want: usize) -> io::Result<usize> {
         self.count();
         self.submitter.submit_and_wait(want)
     }
 
-    /// As [`Ring::enter`] for one completion, but for so long at the most.
+    /// Enters as [`Ring::enter`] does, and waits for one completion for at most `timeout`.
     pub(super) fn enter_for(&mut self, timeout: &Timespec) -> io::Result<usize> {
         self.count();
         self.submitter.submit_with_args(1, &SubmitArgs::new().timespec(timeout))
@@ -90,7 +92,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The registration would keep the ring until the thread ends.
         let _ = self.submitter.unregister_ring_fd();
-        // SAFETY: leaked in `new`, given back once; the submitter is not used any more.
+        // SAFETY: `new` leaked the box, and only this drop takes it back. The submitter is not used after it.
         drop(unsafe { Box::from_raw(self.ring.as_ptr()) });
     }
 }
