@@ -22,6 +22,11 @@ const MOST: f64 = 0.5;
 /// Part of the time waited for tokens above which lateness is worth a remark.
 const LATE: f64 = 0.1;
 
+/// Part of the time with requests in the device from which it may be the limit, and their least mean number: a disk that
+/// serves many at once is not full with fewer.
+const LOADED_PART: f64 = 0.9;
+const LOADED_LEAST: f64 = 8.0;
+
 /// Part of the time above which standstills beside a mostly empty queue are worth a remark.
 const WITH_WORK: f64 = 0.05;
 
@@ -316,16 +321,41 @@ fn disk_gaps(
     report
 }
 
+/// The requests in the device, as `stages` shows them.
+struct InDevice {
+    /// Part of the time in which there were any.
+    time_part: f64,
+    /// Mean number in that time.
+    mean: f64,
+}
+
+impl InDevice {
+    fn of(levels: &Levels) -> InDevice {
+        let levels = levels.in_device();
+        let time_part: f64 = levels.iter().map(|level| level.time_part).sum();
+        let sum: f64 = levels.iter().map(|level| level.time_part * level.depth_mean).sum();
+        InDevice { time_part, mean: if time_part > 0.0 { sum / time_part } else { 0.0 } }
+    }
+
+    /// Returns whether the device had that many requests nearly all the time that it may be the limit.
+    fn is_loaded(&self) -> bool {
+        self.time_part >= LOADED_PART && self.mean >= LOADED_LEAST
+    }
+}
+
 /// Judges a disk: the limiter is what took most of the time of its queues.
 fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Origin) -> Verdict {
     let top = disk.reasons.first();
     let is_full = levels.verdict().kind == Kind::Saturated;
+    let held = InDevice::of(levels);
+    // With so many in the device all the time, one depth cannot tell the program from the disk.
+    let little = if held.is_loaded() { Limiter::Unknown } else { Limiter::Program };
     let limiter = match top {
         _ if disk.queues.iter().all(|queue| queue.dispatches == 0) && top.is_none() => Limiter::Unknown,
         None if is_full => Limiter::Disk,
-        None => Limiter::Program,
+        None => little,
         Some(top) if disk.empty_part >= top.time_part && is_full => Limiter::Disk,
-        Some(top) if disk.empty_part >= top.time_part => Limiter::Program,
+        Some(top) if disk.empty_part >= top.time_part => little,
         Some(top) => match WaitReason::ALL.into_iter().find(|reason| reason.name() == top.reason) {
             Some(WaitReason::Tokens) if disk.queues.len() == 1 && top.overdue_standstills > MOST => Limiter::Turn,
             Some(WaitReason::Tokens) => Limiter::Tokens,
@@ -374,14 +404,14 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
         let percent = 100.0 * class.part;
         remarks.push(format!("{} waits most for its own limit ({percent:.0} %)", class.class));
     }
-    Verdict { limiter, sentence: sentence(disk, limiter), remarks }
+    Verdict { limiter, sentence: sentence(disk, limiter, &held), remarks }
 }
 
 fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
     classes.iter().find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
 }
 
-fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
+fn sentence(disk: &DiskGaps, limiter: Limiter, held: &InDevice) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
     let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
 
@@ -409,6 +439,12 @@ fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
         Limiter::Turn => format!(
             "the shard: nothing that is known stood in the way, and it did not look for {still:.0} % of the time: \
              late turns, or a CPU that is busy"
+        ),
+        Limiter::Unknown if held.is_loaded() => format!(
+            "unclear: nothing waited above the disk, with {:.0} requests in it for {:.0} % of the time; one depth does \
+             not show whether the program or the disk is the limit: record several loads for `trace little`",
+            held.mean,
+            100.0 * held.time_part
         ),
         Limiter::Unknown => "not known: the trace does not say why requests waited".to_owned(),
     }
