@@ -129,7 +129,7 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
             id: position + 1,
             figures: figures(entry),
             duplex: entry.duplex,
-            mix: MixExponent::LINEAR,
+            mix: disk_config(entry, options.form.unwrap_or_default()).mix,
             saturation_bytes: [entry.read_saturation_bytes, entry.write_saturation_bytes],
             models: by_form(|form| disk_config(entry, form).model),
             model: options.form.unwrap_or_default().name(),

@@ -256,3 +256,19 @@ fn formats_say_the_same() {
     assert_eq!(columns, vec![2 + 5 * 4; 1 + 2 * SIZES_BYTES.len()]);
     assert!(csv.starts_with("disk,bytes,knee_read_cost_ns,knee_write_cost_ns,knee_read_iops,"), "{csv}");
 }
+
+#[test]
+fn the_mix_exponent_of_the_file_counts() {
+    let text = |more: &str| {
+        let figures = "read_iops: 100000, read_bandwidth: 1000000000, write_iops: 100000, write_bandwidth: 1000000000";
+        format!("disks:\n  - {{mountpoint: /d, {figures}{more}}}\n")
+    };
+    let mixed = |more: &str| {
+        let info = of_properties(&io_properties::parse("test", &text(more)).unwrap(), &InfoOptions::default());
+        let disk = &info.disks[0];
+        (disk.mix_exponent, disk.form(disk.model).unwrap().sizes[0].mixed_iops.unwrap())
+    };
+    let (linear, worse) = (mixed(""), mixed(", mix_exponent: 0.5"));
+    assert_eq!((linear.0, worse.0), (Some(1.0), Some(0.5)));
+    assert!(worse.1 < 0.8 * linear.1, "{worse:?} {linear:?}");
+}

@@ -116,7 +116,8 @@ fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<Di
         }
         (Some(field), None) => {
             let believed = read_properties(fields, &field, form.unwrap_or_default(), base)?;
-            (config.model, config.duplex, config.control) = (believed.model, believed.duplex, believed.control);
+            let DiskConfig { latency_goal, window_ns, groups, .. } = config;
+            config = DiskConfig { latency_goal, window_ns, groups, ..believed };
         }
         (None, Some(field)) if field.is_scalar() && field.text()? == "unlimited" => {
             config.model = CostModel::unlimited();
