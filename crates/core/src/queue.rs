@@ -46,7 +46,7 @@ mod report;
 mod unloaded;
 mod urgent;
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -420,11 +420,15 @@ impl IoQueue {
         }
 
         let mut stopped_by: Option<Stop> = None;
-        // Lanes share the window: the one with less device time in the device comes first. Modes without a window
-        // alternate.
+        // Lanes share the window: the one with less device time in the device comes first. With as much in both, and in
+        // modes without a window, they alternate.
         let first = match &self.lanes[..] {
             [reads, writes] if self.config.mode == Mode::Scheduled => {
-                usize::from(reads.in_flight_ticks > writes.in_flight_ticks)
+                match reads.in_flight_ticks.cmp(&writes.in_flight_ticks) {
+                    Ordering::Less => 0,
+                    Ordering::Greater => 1,
+                    Ordering::Equal => self.first_lane,
+                }
             }
             _ => self.first_lane,
         };
@@ -500,7 +504,8 @@ impl IoQueue {
         }
 
         let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
-        let cost = self.disk.cost(slot.op, slot.len_bytes.min(self.piece_max_bytes(slot.op)));
+        let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
+        let cost = self.disk.cost(slot.op, rest_bytes.min(self.piece_max_bytes(slot.op)));
         let missing_ticks = whole_ticks(self.disk.cost_in_mix(cost)).saturating_sub(self.yield_credit_ticks);
         if missing_ticks == 0 {
             return None;

@@ -7,7 +7,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{KIB, MS, S, queue_of, usual};
-use plimsoll_core::{ControlConfig, DiskConfig, Dispatch, GroupId, IoQueue, Op, Outcome, Progress, QueueConfig};
+use plimsoll_core::{
+    ControlConfig, CostModel, DiskConfig, Dispatch, GroupId, IoQueue, Op, Outcome, Progress, QueueConfig,
+};
 
 const LATENCY_NS: u64 = 50_000;
 const OPS: [Op; 2] = [Op::Read, Op::Write];
@@ -124,4 +126,20 @@ fn a_light_direction_keeps_its_scale() {
     assert!(world.queue.disk().capacity_scale() > 0.9, "{}", world.queue.disk().capacity_scale());
     let parts = world.parts();
     assert!(parts[0] > 0.9, "{parts:?}");
+}
+
+/// On an unlimited disk no device time is in the device, whatever went out: a backend with little room must not get
+/// reads alone.
+#[test]
+fn on_an_unlimited_disk_reads_and_writes_alternate() {
+    let disk = DiskConfig { model: CostModel::unlimited(), duplex: true, ..DiskConfig::default() };
+    let mut queue = queue_of(disk, QueueConfig::default());
+    let classes = OPS.map(|_| queue.disk().add_class(GroupId::ROOT, 100).unwrap());
+    for _ in 0..100 {
+        for (class, op) in classes.into_iter().zip(OPS) {
+            queue.enqueue(S, class, op, 4 * KIB, 0).unwrap();
+        }
+    }
+    let first: Vec<Op> = (0..10).map(|_| queue.poll_dispatch(S).unwrap().op()).collect();
+    assert_eq!(first.iter().filter(|op| **op == Op::Write).count(), 5, "{first:?}");
 }
