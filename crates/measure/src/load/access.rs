@@ -232,7 +232,7 @@ struct Zipf {
     /// Whether theta is so near 1 that powers would lose too many digits.
     is_near_one: bool,
     ranks: u64,
-    /// Area at the lower end, the first rank's whole probability included.
+    /// Area at the lower end, including the first rank's whole probability.
     area_low: f64,
     /// Area at the upper end.
     area_high: f64,

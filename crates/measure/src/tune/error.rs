@@ -72,7 +72,7 @@ pub enum TuneError {
     Device {
         /// The device.
         path: String,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// The record's file exists already.

@@ -33,7 +33,7 @@ use super::study::{self, phases as found};
 use super::timing::Timing;
 use super::{Mode, Observer, SEQUENTIAL_BYTES, TuneError};
 
-/// Depths that a search for bandwidth always tries up to, and the deepest while the rate still rises, for each disk.
+/// Depths of a search for bandwidth: always up to the first, while the rate still rises up to the second per disk.
 const BANDWIDTH_DEPTHS: (u32, u32) = (32, 64);
 /// Depths of a search for IOPS, likewise.
 const IOPS_DEPTHS: (u32, u32) = (256, 1024);

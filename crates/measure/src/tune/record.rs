@@ -314,11 +314,11 @@ pub enum Entry {
     },
     /// Single operations were tried.
     Costs {
-        /// A flush (fdatasync) after a write.
+        /// Cost of a flush (fdatasync) after a write.
         flush: Option<OperationCost>,
-        /// Giving back 1 MiB.
+        /// Cost of discarding 1 MiB.
         discard: Option<OperationCost>,
-        /// Whether submissions block.
+        /// Cost of submissions, and whether they block.
         submissions: Vec<SubmissionCost>,
         /// What could not be tried, and why.
         skipped: Vec<String>,
