@@ -89,13 +89,13 @@ pub struct SizeCurve {
 /// Device time by length: `max(floor_ns, base_ns + ns_per_byte * length)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostFit {
-    /// The least that any request costs, in nanoseconds.
+    /// Least cost of any request, in nanoseconds.
     pub floor_ns: f64,
-    /// The line at length 0, in nanoseconds.
+    /// Cost on the line at length 0, in nanoseconds.
     pub base_ns: f64,
-    /// What each byte adds on the line, in nanoseconds.
+    /// Cost of each byte on the line, in nanoseconds.
     pub ns_per_byte: f64,
-    /// For each size: how much more the fit says than was measured, in per cent of the measured device time.
+    /// Excess of the fit over the measurement at each size, in per cent of the measured device time.
     pub residuals_pct: Vec<f64>,
 }
 

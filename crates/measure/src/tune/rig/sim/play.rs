@@ -12,8 +12,8 @@
 //! Requests under way at the end of the span do not count, as in the load generator.
 //!
 //! # Example
-//! Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50 ms; one that
-//! came back late goes on at once, and its latency counts from when it was due.
+//! Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50 ms. After
+//! a late completion a fiber continues at once, and its latency counts from when it was due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
