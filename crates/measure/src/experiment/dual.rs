@@ -6,14 +6,13 @@
 //! device can do that works on many requests at once.
 //!
 //! # How it works
-//! The job file runs once as it is; then with every job twice, the second under another name and, unless it joins no
-//! class, in a class of its own. The kernel's counters of the device are read before and after each run: [`Iostat`]
-//! is what `iostat -x` would have shown. Beside it stands the part of the disk's capacity that was used, by the disk
-//! model.
+//! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
+//! The kernel's counters of the device are read before and after each run: [`Iostat`] is what `iostat -x` would have
+//! shown. Beside it stands the part of the disk's capacity that was used, by the disk model.
 //!
 //! # Limits
-//! The kernel counts the requests of all programs. Without a device of its own (memory, a network, an overlay) there
-//! are no counters. A kernel from 5.0 on samples busy time in ticks.
+//! The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a network, an
+//! overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
 //!
 //! # Example
 //! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy 97 % of the time: it was not

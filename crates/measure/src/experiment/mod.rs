@@ -92,7 +92,7 @@ pub enum ExperimentError {
     /// The storage completed nothing for a whole run.
     #[error("job `{job}` completed no request in {duration_s} s: the storage answers too slowly, raise --duration")]
     Silent {
-        /// Its name.
+        /// Name of the job.
         job: String,
         /// Length of the run in seconds.
         duration_s: f64,

@@ -41,7 +41,7 @@ pub(crate) struct Knee {
     /// Median latency at that depth, in nanoseconds.
     pub p50_ns: u64,
     /// Requests that the disk works on at once at its highest rate: that rate times the latency at the smallest
-    /// measured depth. An upper bound where this is not 1. Meaningless where rates are bytes per second.
+    /// measured depth. An upper bound if that depth is above 1; meaningless if rates are bytes per second.
     pub concurrency: f64,
 }
 
