@@ -119,9 +119,9 @@ pub enum CompareError {
     Schema {
         /// The file.
         path: String,
-        /// What it says, if anything.
+        /// The schema in the file, if any.
         found: Option<String>,
-        /// The newest that is understood.
+        /// The newest schema that this version reads.
         newest: u64,
     },
     /// A job has no intervals.
@@ -206,11 +206,11 @@ pub struct Comparison {
     pub base: f64,
     /// The other side's figure.
     pub other: f64,
-    /// By how many per cent of the base the other differs; nothing where the base is 0.
+    /// Difference in per cent of the base; `None` if the base is 0.
     pub change_pct: Option<f64>,
-    /// Lower end of its 95 % interval; nothing where it is not known.
+    /// Lower end of the 95 % interval of the change; `None` if unknown.
     pub change_low_pct: Option<f64>,
-    /// Upper end of its 95 % interval; nothing where it is not known.
+    /// Upper end of the 95 % interval of the change; `None` if unknown.
     pub change_high_pct: Option<f64>,
     /// Probability of such a difference by chance; `None` for exact figures, and with too few samples.
     pub p: Option<f64>,
@@ -249,7 +249,7 @@ pub struct JobVerdict {
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
-    /// Version of this structure.
+    /// Version of the JSON form.
     pub schema: u32,
     /// Version of the program that compared.
     pub plimsoll: String,

@@ -1,7 +1,7 @@
 //! Scratch files: made for a run and always removed after it.
 //!
-//! A scratch file is created exclusively (never over what is there), filled with data that does not compress, and removed
-//! when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
+//! A scratch file is created exclusively (never over an existing one), filled with data that does not compress, and
+//! removed when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
 
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -34,7 +34,7 @@ pub const LOAD_MAX: f64 = 0.95;
 /// A simulated surface.
 #[derive(Clone, Debug)]
 pub struct Surface {
-    /// Cell by cell, in the order given.
+    /// Results by cell, in the order given.
     pub results: Vec<CellResult>,
     /// Comparison with the measurement, if there is one.
     pub comparison: Option<Comparison>,

@@ -16,8 +16,8 @@
 //! The knee is one of the measured depths. A block is found only if its own length was measured.
 //!
 //! # Example
-//! 16 servers of 100 us: 10,000/s at depth 1 and 160,000/s from depth 16 on. Xmax * L0 = 160,000/s * 100 us = 16. From 8
-//! to 16 the rate doubles, from 16 to 32 it stays: the knee is 16.
+//! 16 servers of 100 us: 10,000/s at depth 1 and 160,000/s from depth 16 on. Xmax * L0 = 160,000/s * 100 us = 16. From
+//! 8 to 16 the rate doubles, from 16 to 32 it stays: the knee is 16.
 
 pub(crate) use plimsoll_figures::series::DepthPoint;
 use plimsoll_figures::series::{mean, student_t};
