@@ -147,9 +147,9 @@ pub struct Slice {
 /// Smallest and largest of several figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Range {
-    /// The least.
+    /// Smallest figure.
     pub least: f64,
-    /// The most.
+    /// Largest figure.
     pub most: f64,
 }
 

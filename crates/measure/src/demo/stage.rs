@@ -92,7 +92,7 @@ pub(super) struct Stage<'a> {
     queries_per_s: f64,
     /// Most bytes a second that a slice under load has written so far.
     write_bytes_per_s: f64,
-    /// Slices under load that are still to come.
+    /// Slices under load still to come, those for settling included.
     slices_left: f64,
 }
 

@@ -1,8 +1,8 @@
 //! The load generator: jobs of closed and open loops, run natively on the shards.
 //!
 //! # Why
-//! `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with accurate latencies
-//! and as little CPU time of their own as possible.
+//! `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with accurate
+//! latencies and as little CPU time of their own as possible.
 //!
 //! # How it works
 //! A [`Plan`] names the jobs, their regions on each shard, and the duration. [`run`] starts the shards; each turns

@@ -244,7 +244,7 @@ pub struct TestReport {
     pub elapsed_s: f64,
     /// Whether the run was stopped early.
     pub interrupted: bool,
-    /// Bytes written to the storage, preparing it included.
+    /// Bytes written to the storage, its preparation included.
     pub written_bytes: u64,
     /// Whether the write bound ended writers.
     pub max_write_reached: bool,
