@@ -72,6 +72,7 @@ impl Files {
                 self.unreadable.insert(directory);
                 continue;
             };
+
             for entry in entries {
                 if stop.is_asked() {
                     return;
@@ -90,6 +91,7 @@ impl Files {
                     Err(_) => drop(self.unreadable.insert(entry.path())),
                 }
             }
+
             on_turn(0.0);
         }
         // Directories list their entries in no particular order.

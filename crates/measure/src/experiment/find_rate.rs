@@ -181,6 +181,7 @@ pub fn highest<E>(
     let mut search = Search { options, measure, trials: Vec::new() };
     let begin = if guess.is_finite() { guess.max(options.rate_min) } else { options.rate_min };
     let (mut low, mut high) = search.bracket(begin)?;
+
     let mut confirmed = false;
     while let (Some(passing), Some(failing)) = (low, high)
         && search.may_go_on()
@@ -197,6 +198,7 @@ pub fn highest<E>(
             break;
         }
     }
+
     Ok(Found { rate: low, failed_rate: high, confirmed, trials: search.trials })
 }
 

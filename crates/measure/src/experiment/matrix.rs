@@ -153,16 +153,19 @@ fn one_file(
     if let Some(max_write_bytes) = options.max_write_bytes.filter(|most| data_bytes > *most) {
         return Err(TestError::MaxWrite { needed_bytes: data_bytes, max_write_bytes }.into());
     }
+
     let mut scratch = Scratch::new(directory, data_bytes)?;
     if options.keep_files {
         scratch.keep();
     }
     let path = scratch.create(FILE_NAME)?;
+
     on_step("preparing the file", None);
     scratch.fill(&[(path.clone(), data_bytes)], options.backend, control)?;
     if control.stop.is_asked() {
         return Err(TestError::Interrupted.into());
     }
+
     (options.storage, options.overwrite) = (Storage::File(path), true);
     Ok(Some(scratch))
 }

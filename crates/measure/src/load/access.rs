@@ -118,6 +118,7 @@ impl AccessPicker {
     pub fn new(access: &Access, positions: u64, seed: u64) -> Result<AccessPicker, AccessError> {
         let positions = positions.max(1);
         let scatter = || Scatter::new(positions, seed);
+
         let shape = match access {
             Access::Uniform => Shape::Uniform,
             Access::Zipf { theta } => {
@@ -146,6 +147,7 @@ impl AccessPicker {
             }
             Access::Zoned(zones) => Shape::Zoned(place_zones(zones, positions)?),
         };
+
         Ok(AccessPicker { positions, shape })
     }
 

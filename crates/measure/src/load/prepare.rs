@@ -36,10 +36,12 @@ fn requests_at_once(spec: &JobSpec) -> u64 {
 pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
     let most = u64::from(ReactorConfig::default().max_requests.min(QueueConfig::default().max_requests));
     let mut on_shard = vec![0_u64; usize::from(plan.topology.shards())];
+
     for spec in &plan.jobs {
         let requests = requests_at_once(spec);
         for (shard, target) in (0..plan.topology.shards()).zip(&spec.targets) {
             let Some(target) = target else { continue };
+
             let coordinator = plan.topology.coordinator(target.file.disk(), shard);
             let other = (coordinator != shard).then_some(coordinator);
             for held_by in std::iter::once(shard).chain(other) {
@@ -142,10 +144,12 @@ fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, L
     if matches!(spec.kind, Pattern::Unlink { .. } | Pattern::Cpu { .. }) {
         return Ok(1);
     }
+
     let info = reactor.open(&target.file).map_err(|error| LoadError::Open { job: spec.name.clone(), error })?;
     if spec.kind == Pattern::Flush {
         return Ok(1);
     }
+
     let align_bytes = info.offset_align_bytes.max(1);
     for bytes in lengths(spec) {
         if !bytes.is_multiple_of(align_bytes) {
@@ -158,11 +162,13 @@ fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, L
                 ),
             ));
         }
+
         if bytes == 0 || target.len_bytes < u64::from(bytes) {
             let region_bytes = target.len_bytes;
             return Err(unsuitable(spec, format!("its region of {region_bytes} bytes does not hold one request")));
         }
     }
+
     Ok(target.len_bytes / u64::from(spec.request_bytes.max(1)))
 }
 

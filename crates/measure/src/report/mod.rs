@@ -409,6 +409,7 @@ fn job_report(load: &Load, result: &JobResult, shard: Option<u16>) -> JobReport 
     let directions = result.directions.as_deref();
     let of = |direction| DirectionReport::of(direction, result.elapsed_ns);
     let has_flushed = result.flushes.requests + result.flushes.errors > 0;
+
     JobReport {
         name: load.name.clone(),
         shard,

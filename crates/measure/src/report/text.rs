@@ -97,6 +97,7 @@ fn yaml_job(out: &mut String, job: &JobReport) {
 fn yaml_io_job(out: &mut String, job: &JobReport) {
     let l = &job.latency;
     let kib_per_s = job.throughput_bytes_per_s / 1024.0;
+
     let _ = write!(
         out,
         "    throughput: {kib_per_s:.3}  # kB/s\n    IOPS: {:.3}\n    latencies:  # usec\n      average: {:.3}\n      \
@@ -113,6 +114,7 @@ fn yaml_io_job(out: &mut String, job: &JobReport) {
         job.requests,
         job.errors
     );
+
     if job.job.verify {
         let _ = writeln!(out, "      faults: {}", job.fault_count);
     }

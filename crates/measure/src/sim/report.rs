@@ -137,6 +137,7 @@ pub fn runs_csv(finished: &[Finished]) -> String {
         Some(Target::AtLeast(least)) => (Some(least), None),
         Some(Target::Between(least, most)) => (Some(least), Some(most)),
     };
+
     let rows = finished.iter().filter_map(|run| Some((run, run.result.as_ref().ok()?))).flat_map(|(run, result)| {
         result.figures.iter().map(move |figure| {
             let (least, most) = bounds(figure.target);
@@ -153,6 +154,7 @@ pub fn runs_csv(finished: &[Finished]) -> String {
             ]
         })
     });
+
     let names = "scenario,sweep,seed,figure,value,at_least,at_most,passed,log_hash";
     Table::new("", names.split(','), rows).to_csv()
 }
@@ -193,6 +195,7 @@ pub fn surface_json(surface: &Surface) -> String {
     let ms = |ns: f64| number(ns / 1e6);
     let has_measured = surface.comparison.is_some();
     let measured = |ns: f64| if has_measured { ms(ns) } else { Value::Null };
+
     let cells = surface.results.iter().map(|result| {
         json!({
             "write_MBps": number(result.cell.write_bytes_per_s / 1e6),
@@ -206,6 +209,7 @@ pub fn surface_json(surface: &Surface) -> String {
             "saturated": result.saturated,
         })
     });
+
     let errors = surface.comparison.as_ref().map(|comparison| {
         json!({
             "cells": surface.results.len(),
@@ -219,6 +223,7 @@ pub fn surface_json(surface: &Surface) -> String {
             "saturated": comparison.saturated,
         })
     });
+
     pretty(&json!({"schema": 1, "cells": cells.collect::<Vec<_>>(), "errors": errors}))
 }
 

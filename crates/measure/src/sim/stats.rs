@@ -85,6 +85,7 @@ fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
             names.push(&figure.name);
         }
     }
+
     let spread = |name: &str| {
         let figures: Vec<_> = runs
             .iter()
@@ -106,6 +107,7 @@ fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
             passed: figures.iter().filter(|figure| figure.passed() != Some(false)).count(),
         })
     };
+
     names.into_iter().filter_map(spread).collect()
 }
 

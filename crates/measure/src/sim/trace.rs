@@ -86,6 +86,7 @@ impl<W: Write> Log<W> {
         if self.error.is_some() {
             return;
         }
+
         let mut event = event_of(seen);
         match seen.kind {
             world::EventKind::Enqueue => {
@@ -171,6 +172,7 @@ fn event_of(seen: &world::Event) -> Event {
         world::EventKind::Finish => EventKind::Finished,
         world::EventKind::Cancel => EventKind::Cancelled,
     };
+
     Event {
         time_ns: seen.at_ns,
         request: seen.key + 1,

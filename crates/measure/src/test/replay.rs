@@ -449,12 +449,14 @@ pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
             remarks.push(format!("{} requests {text}", count(number)));
         }
     };
+
     let flag = flag.map_or_else(String::new, |flag| format!(": {flag} replays them too"));
     add(figures.totals.not_allowed, format!("are left out because they would change the target{flag}"));
     add(figures.totals.not_replayable, "are left out: they reserve space, or have no length".to_owned());
     add(figures.without_begin, "of the trace are left out: only their end is known".to_owned());
     add(figures.cancelled, "of the trace are left out: they were taken back".to_owned());
     add(figures.totals.unordered, "came too late in the trace to be put in order, and were sent late".to_owned());
+
     let (needed, target) = (format_bytes_binary(figures.needed_bytes), format_bytes_binary(figures.target_bytes));
     add(figures.totals.wrapped, format!("went elsewhere: the trace uses {needed}, the target has {target}"));
     add(figures.totals.widened, "were made longer, as direct I/O asks for it here".to_owned());

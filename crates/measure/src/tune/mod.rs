@@ -243,6 +243,7 @@ impl Site {
             rotational: Some(disk.spec.hdd.is_some()),
             ..Leaf::default()
         };
+
         let device = Device {
             name: disk.name.clone(),
             disk: disk.name.clone(),
@@ -250,6 +251,7 @@ impl Site {
             leaves: (0..disk.spec.raid0.members.max(1)).map(leaf).collect(),
             ..Device::default()
         };
+
         Site {
             directory: disk.name.clone(),
             mountpoint: disk.name.clone(),
@@ -369,6 +371,7 @@ fn header(
     let device = site.device.as_ref();
     let read_block = place::block_size("--read-block-size", options.read_block_bytes, align_bytes, device)?;
     let write_block = place::block_size("--write-block-size", options.write_block_bytes, align_bytes, device)?;
+
     Ok(Header {
         record: RECORD_NAME.to_owned(),
         schema: RECORD_SCHEMA,

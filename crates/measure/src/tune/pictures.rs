@@ -53,6 +53,7 @@ pub fn page(report: &TuneReport) -> String {
 pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
     let title = format!("{}: what the disk carries", report.mountpoint);
     let mut sections = vec![summary(report)];
+
     let texts = [
         (
             "latency-against-load",
@@ -85,12 +86,14 @@ pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
           20 %, slope at most 10 % of their mean.",
         ),
     ];
+
     for (name, charts) in charts(report) {
         let text = texts.iter().find(|(key, ..)| *key == name);
         let (heading, words) = text.map_or((name, ""), |(_, heading, words)| (heading, words));
         let blocks = vec![Block::Text(words.to_owned()), Block::Picture(charts)];
         sections.push(Section { heading: heading.to_owned(), blocks });
     }
+
     (title, sections)
 }
 
@@ -105,12 +108,14 @@ fn summary(report: &TuneReport) -> Section {
             figure.depth.to_string(),
         ],
     };
+
     let rows = vec![
         row("random read", &report.read_iops),
         row("random write", &report.write_iops),
         row("sequential read", &report.read_bandwidth),
         row("sequential write", &report.write_bandwidth),
     ];
+
     let mut blocks = vec![
         Block::Text(format!(
             "{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
@@ -123,12 +128,15 @@ fn summary(report: &TuneReport) -> Section {
         )),
         Table::new("", ["", "figure", "95 %", "size", "depth"], rows).into(),
     ];
+
     if let Some(line) = &report.iocost_model {
         blocks.push(Block::Text(format!("For io.cost.model: {line}")));
     }
+
     if !report.warnings.is_empty() {
         blocks.push(Block::Warnings(report.warnings.iter().map(|warning| warning.message.clone()).collect()));
     }
+
     Section { heading: "Figures".to_owned(), blocks }
 }
 
@@ -291,9 +299,11 @@ fn steady_state(state: &SteadyState) -> Vec<Chart> {
         let points: Vec<(f64, f64)> =
             track.rates.iter().enumerate().map(|(round, rate)| (round as f64 + 1.0, *rate)).collect();
         let (from, to) = (track.window_begin as f64 + 1.0, track.window_begin as f64 + 5.0);
+
         let SteadyWindow { intercept, slope_per_round, range_pct, slope_pct, .. } = track.window;
         let best = vec![(from, intercept), (to, intercept + 4.0 * slope_per_round)];
         let is_rate = track.figure.ends_with("iops");
+
         Chart {
             title: track.figure.clone(),
             x: Axis::linear("round", Unit::None),
@@ -310,5 +320,6 @@ fn steady_state(state: &SteadyState) -> Vec<Chart> {
             note: Some(format!("range {range_pct:.1} %, slope {slope_pct:.1} % of the mean")),
         }
     };
+
     state.tracks.iter().map(chart).collect()
 }

@@ -127,6 +127,7 @@ impl Place {
         let space = statfs::file_system(&real).ok();
         let source = mount.as_ref().map(|mount| mount.source.as_str());
         let device = device_of(&roots.sys, metadata.dev(), source).ok();
+
         let (mountpoint, file_system, mount_options) = match mount {
             Some(mount) => (mount.mountpoint, mount.file_system, mount.options),
             // Without /proc, name the directory itself: it is on the right device.
@@ -135,6 +136,7 @@ impl Place {
                 (real.display().to_string(), kind, Vec::new())
             }
         };
+
         let place = Place {
             directory: real,
             is_block_device: false,
@@ -149,6 +151,7 @@ impl Place {
             raid: None,
             kernel: kernel(&roots.proc),
         };
+
         match device {
             Some(device) => place.on(device, roots),
             None => place,
@@ -159,10 +162,12 @@ impl Place {
         let path = real.display().to_string();
         let unknown = |error| PlaceError::UsesUnknown { path: path.clone(), error };
         let device = device_of(&roots.sys, rdev, None).map_err(unknown)?;
+
         let uses = block::uses(&roots.sys, &roots.proc, &device.name).map_err(unknown)?;
         if !uses.is_empty() {
             return Err(PlaceError::InUse { path, uses });
         }
+
         let place = Place {
             directory: real,
             is_block_device: true,
@@ -177,6 +182,7 @@ impl Place {
             raid: None,
             kernel: kernel(&roots.proc),
         };
+
         Ok(place.on(device, roots))
     }
 
@@ -211,10 +217,12 @@ fn device_of(sys: &Path, st_dev: u64, source: Option<&str>) -> io::Result<Device
         let (major, minor) = sysfs::major_minor(number);
         Ok((sysfs::device(sys, major, minor)?, format!("{major}:{minor}")))
     };
+
     let (found, major_minor) = by_number(st_dev).or_else(|error| match source {
         Some(source) if source.starts_with("/dev/") => by_number(std::fs::metadata(source)?.rdev()),
         _ => Err(error),
     })?;
+
     let raid = sysfs::raid(sys, &found.name);
     Ok(Device {
         major_minor,
@@ -232,6 +240,7 @@ fn device_of(sys: &Path, st_dev: u64, source: Option<&str>) -> io::Result<Device
 fn leaf(sys: &Path, name: String) -> Leaf {
     let queue = sysfs::queue(sys, &name);
     let hardware = sysfs::hardware(sys, &name);
+
     Leaf {
         name,
         model: hardware.model,

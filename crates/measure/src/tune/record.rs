@@ -451,6 +451,7 @@ impl Record {
     #[must_use]
     pub fn spent(&self) -> (u64, f64) {
         let (mut written_bytes, mut at_s) = (0_u64, 0.0_f64);
+
         for entry in &self.entries {
             match entry {
                 Entry::Filled { data_bytes, seconds } => {
@@ -470,6 +471,7 @@ impl Record {
                 _ => {}
             }
         }
+
         (written_bytes, at_s)
     }
 

@@ -137,6 +137,7 @@ impl Setting {
             Ok(value) if (min..=max).contains(&value) => Ok(Value::Whole(value)),
             _ => Err(format!("`{text}`: expected a whole number from {min} to {max}")),
         };
+
         let value = match key {
             Key::Parallelism => whole(1, u64::from(MAX_PARALLELISM))?,
             Key::RatePerFiber => whole(1, u64::from(MAX_REQUESTS_PER_S))?,
@@ -169,6 +170,7 @@ impl Setting {
                 Value::Scale(parse_capacity_scale(text).map_err(|error| format!("{}: {}", error.message, error.help))?)
             }
         };
+
         Ok(Setting { key, job: job.map(str::to_owned), text: text.to_owned(), value })
     }
 

@@ -80,12 +80,14 @@ impl Dealer {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.lanes.iter_mut().for_each(|lane| lane.send(Vec::new()));
         }
+
         let at = usize::from(arrival.shard) % self.lanes.len().max(1);
         let Some(lane) = self.lanes.get_mut(at) else { return };
         lane.batch.push(arrival);
         if lane.batch.len() < BATCH {
             return;
         }
+
         let batch = std::mem::replace(&mut lane.batch, Vec::with_capacity(BATCH));
         let Some(sender) = &lane.sender else { return };
         match sender.try_send(batch) {

@@ -253,7 +253,7 @@ impl Runner<'_> {
         self.batches = None;
     }
 
-    /// Returns how long the shard may sleep.
+    /// Returns until when the shard may sleep.
     fn wake_ns(&self, now_ns: u64) -> u64 {
         let next_ns = match self.pending.front() {
             // Nothing to time: a completion makes room.
@@ -299,17 +299,20 @@ impl Runner<'_> {
             if due_ns > now_ns {
                 return;
             }
+
             if !self.has_room() {
                 // Without due times, a request is always waiting.
                 let is_first_time = !std::mem::replace(&mut self.has_waited, true);
                 self.totals.waited_for_room += u64::from(is_first_time && self.plan.speed != Speed::Max);
                 return;
             }
+
             let due_ns = if self.plan.speed == Speed::Max { now_ns } else { due_ns };
             if !self.send(&arrival, due_ns, now_ns) {
                 self.retry_ns = now_ns.saturating_add(RETRY_NS);
                 return;
             }
+
             self.has_waited = false;
             self.pending.pop_front();
             self.refill();

@@ -156,11 +156,13 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
             let Some(figure) = phases::figure(record, phase) else {
                 return Some(format!("{name}: depth {}", phases::depth(record, phase, record.best_attempt(phase))));
             };
+
             let value = figure.unit.text(figure.value);
             let interval = match figure.ci95_pct {
                 None => "a single sample".to_owned(),
                 Some(_) => format!("{} (95 %)", figure.interval_text()),
             };
+
             Some(format!("{name}: {value}, {interval}, depth {}", figure.depth))
         }
         Phase::Blocks => {
@@ -174,6 +176,7 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
         }
         Phase::Frontier => {
             let frontier = phases::frontier_curve(record)?;
+
             let p = frontier.mix_exponent_p.map_or("infinite: they do not disturb each other".to_owned(), |p| {
                 format!("{p:.2} (1: linear; larger: they disturb each other less)")
             });

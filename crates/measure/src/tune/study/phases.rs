@@ -261,6 +261,7 @@ fn size_points(record: &Record, phase: Phase, is_write: bool) -> Vec<SizePoint> 
             }
         }
     }
+
     let mut points: Vec<SizePoint> = points.into_iter().map(|(point, _)| point).collect();
     points.retain(|point| point.iops > 0.0);
     points.sort_by_key(|point| point.block_bytes);
