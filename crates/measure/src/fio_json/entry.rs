@@ -191,8 +191,8 @@ impl Entry {
         self.shards.extend(other.shards.iter().filter(|shard| !self.shards.contains(shard)).collect::<Vec<_>>());
         self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.add(theirs));
         self.sync.add(&other.sync);
-        // Jobs of one class show the same figures.
 
+        // Jobs of one class show the same figures.
         if other.classes.keys().all(|class| !self.classes.contains_key(class)) {
             self.queue.merge(&other.queue);
             self.device.merge(&other.device);
@@ -267,8 +267,8 @@ impl Entry {
             (true, true) => (&self.queue, &self.device),
             _ => (&empty, &part.latency),
         };
-        // The last interval may be a short one, whose rate is unreliable.
 
+        // The last interval may be a short one, whose rate is unreliable.
         let whole = self.intervals.split_last().map_or(&[][..], |(_, whole)| whole);
         let whole = if is_busy && has_intervals { whole } else { &[] };
         let kib_per_s = Samples::of(whole.iter().map(|i| per_second(i.bytes, i.length_ns) / 1024.0));

@@ -27,7 +27,7 @@ use plimsoll::core::Histogram;
 /// Current state of a job, over all shards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveJob {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Requests that completed in the measured window so far.
     pub requests: u64,

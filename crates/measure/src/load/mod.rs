@@ -89,7 +89,7 @@ pub struct Target {
 /// One job of a plan.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Kind, size and timing of the requests; lengths are multiples of the file's alignment. A job dereferences to
     /// it.

@@ -11,7 +11,7 @@
 //! [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
 //!
 //! # Example
-//! See the module above.
+//! See [`super`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

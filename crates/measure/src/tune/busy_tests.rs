@@ -48,7 +48,7 @@ fn a_bounded_measurement_on_a_busy_machine_has_all_four_figures() {
         let name = format!("{write_bytes_per_s} B/s");
         let disk =
             SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 };
-        // The options of the demo, with half of its write bound.
+        // Like the demo's options, with half of its write bound and without mixes.
         let options = TuneOptions {
             shards: 1,
             data_bytes: 512 << 20,

@@ -29,8 +29,8 @@ const QUEUE_DEPTH_MIN: u32 = 4;
 /// `numa_nodes` nodes. Zeros count as ones.
 pub(super) fn recommend(enough_depth: u32, shards: u16, numa_nodes: u16) -> DepthMode {
     let (enough_depth, shards) = (enough_depth.max(1), shards.max(1));
-    // Nodes without a shard need no queue.
 
+    // Nodes without a shard need no queue.
     let nodes = numa_nodes.clamp(1, shards);
     let affordable = u16::try_from(enough_depth / QUEUE_DEPTH_MIN).unwrap_or(u16::MAX);
     let num_io_queues = match affordable {

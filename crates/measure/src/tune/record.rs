@@ -380,7 +380,7 @@ impl Record {
         self.entries.iter().filter_map(of).collect()
     }
 
-    /// Returns the samples of one step of a phase's best attempt (see [`Record::best_attempt`]).
+    /// Returns the samples of one step of a phase's best attempt (the one that others disturbed least).
     #[must_use]
     pub fn samples(&self, phase: Phase, step: Step) -> Vec<&Sample> {
         self.attempt(phase, self.best_attempt(phase), step)

@@ -54,7 +54,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends the batch of a plain job. If it stops before the end, returns the reason.
+    /// Sends the batch of a plain job. If a request is refused, returns the reason.
     fn send_plain(&mut self, at: usize, kind: RequestKind, is_random: bool) -> Result<(), RefusedReason> {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
@@ -92,7 +92,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Sends the batch of any other job that makes requests. If it stops before the end, returns the reason.
+    /// Sends the batch of any other job that makes requests. If a request is refused, returns the reason.
     fn send_special(&mut self, at: usize) -> Result<(), RefusedReason> {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];

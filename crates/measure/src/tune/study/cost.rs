@@ -65,7 +65,6 @@ fn level(times: &[(u32, f64)]) -> Option<f64> {
 /// A single length gives a line through the origin.
 fn rising_line(times: &[(u32, f64)]) -> (f64, f64) {
     // Solve base * u + slope * v = 1 over all points.
-
     let rows = times.iter().map(|&(bytes, ns)| (1.0 / ns, f64::from(bytes) / ns));
     let [mut u, mut v, mut uu, mut uv, mut vv] = [0.0; 5];
     for (x, y) in rows {

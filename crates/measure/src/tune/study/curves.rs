@@ -268,6 +268,7 @@ mod tests {
         assert_eq!(knee(&backwards), knee(&bank(16)));
     }
 
+    /// Lengths in bytes and their throughputs.
     type Throughputs = &'static [(u32, f64)];
 
     /// Returns lengths from 512 with their rates, five runs each, with noise.

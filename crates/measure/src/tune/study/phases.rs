@@ -335,8 +335,8 @@ pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
     let searched = record.attempt(Phase::Frontier, attempt, Step::Search);
     let first = searched.first()?.load;
     let (read_block_bytes, write_block_bytes) = (first.reads?.block_bytes, first.writes?.block_bytes);
-    // Samples of one mix are consecutive and ask for the same ratio.
 
+    // Samples of one mix are consecutive and ask for the same ratio.
     let mut mixes: Vec<(f64, Vec<&Sample>)> = Vec::new();
     for sample in searched {
         let (reads, writes) = (sample.load.reads?.rate_per_s?, sample.load.writes?.rate_per_s?);
