@@ -10,8 +10,8 @@
 //! too.
 //!
 //! # Limits
-//! Versions of this program are no condition: comparing two versions is a purpose of a comparison. If a file lacks a
-//! condition, it is not compared.
+//! Versions of this program are no condition: comparing two versions is a purpose of a comparison. A condition that
+//! a file lacks is not compared.
 //!
 //! # Example
 //! `backend differs: uring (a.json), aio (b.json)`.

@@ -12,8 +12,7 @@
 //! Newer schemas are refused, and so is a test without intervals.
 //!
 //! # Example
-//! A test, reduced to the keys that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads",
-//! "intervals":
+//! The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
 //! [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376, 1000]]}]}`.
 
 use std::collections::BTreeMap;

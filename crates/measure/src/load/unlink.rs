@@ -63,7 +63,7 @@ const EIO: i32 = 5;
 /// Linux's number for a file that does not exist.
 const ENOENT: i32 = 2;
 
-/// The helper thread. Dropping it waits for the current removal.
+/// The helper thread. Dropping it waits for all queued removals.
 pub(super) struct Unlinker {
     to: Option<Sender<(u32, PathBuf)>>,
     from: Receiver<(u32, Result<(), i32>)>,

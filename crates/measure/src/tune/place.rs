@@ -13,8 +13,9 @@
 //! the request size of IOPS figures.
 //!
 //! # Limits
-//! Of a file system over several devices (btrfs), one or none is found. If a device comes into use after
-//! [`Place::find`], that goes unnoticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
+//! Of a file system over several devices (btrfs), one device or none is found. If a device comes into use after
+//! [`Place::find`], that stays unnoticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
+//!
 //! # Example
 //! A directory on `dm-0` over `md0` over two NVMe drives: device `dm-0`, RAID level `raid0`, leaves `nvme0n1` and
 //! `nvme1n1`.

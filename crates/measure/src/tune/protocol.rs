@@ -49,7 +49,7 @@ const PRECONDITION_BYTES: u32 = 128 << 10;
 const PRECONDITION_DEPTH: u32 = 64;
 /// Most bytes under way in a curve over sizes.
 const CURVE_MAX_BYTES: u32 = 64 << 20;
-/// Longest sample without a completion, in seconds. After that the disk counts as stuck.
+/// Length in seconds from which a sample is not repeated for lack of a completion: the disk then counts as stuck.
 const SILENT_S: f64 = 4.0;
 /// How far the first attempt at an optional phase may pass the total time, in seconds. Repeated attempts may not.
 const GRACE_S: f64 = 3.0;

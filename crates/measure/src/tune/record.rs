@@ -115,7 +115,8 @@ impl Header {
     }
 }
 
-/// A part of a measurement, in order.
+/// A part of a measurement. The variants are in the order of a measurement, except `Precondition`, which comes
+/// directly before `Rounds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {

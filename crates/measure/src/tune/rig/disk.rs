@@ -33,8 +33,8 @@ use crate::tune::{SEQUENTIAL_BYTES, TuneError, costs};
 
 /// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
-/// Shortest run of filling, in seconds, before the next run's data is doubled; also the time limit of a run once the
-/// time for filling is over.
+/// Length in seconds of a run of filling below which the next run writes twice the data; also the longest run once
+/// the time for filling is over.
 const FILL_RUN_S: f64 = 0.5;
 /// Fewest bytes that every span gets, however slow the disk is.
 pub(in crate::tune) const SPAN_MIN_BYTES: u64 = 4 << 20;

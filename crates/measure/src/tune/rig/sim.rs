@@ -46,7 +46,7 @@ const WARMUP_MAX_S: f64 = 0.1;
 const WARMUP_PART: f64 = 0.25;
 /// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
-/// Shortest piece of filling, in seconds, before the next piece is doubled.
+/// Length in seconds of a piece of filling below which the next piece is twice as long.
 const FILL_PIECE_S: f64 = 0.5;
 /// Longest piece of filling, in seconds. A longer one means a device that completes nothing.
 const FILL_SILENT_S: f64 = 3600.0;
