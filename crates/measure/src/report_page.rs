@@ -19,7 +19,7 @@
 //! | `sim surface --format json` | `cells` |
 //! | a card of `instance card` | `plimsoll_card` |
 //! | a trace: own, blktrace, text of blkparse | its first bytes, or its lines |
-//! | a recording of `stat`, samples of `/proc/diskstats`, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
+//! | a recording of `stat`, `/proc/diskstats` samples, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
 //!
 //! # Limits
 //! Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is refused. JSON of

@@ -60,7 +60,7 @@ pub enum AccessError {
     OutOfRange {
         /// Name of the parameter.
         parameter: &'static str,
-        /// Its value.
+        /// Value of the parameter.
         value: f64,
         /// Its valid range.
         valid: &'static str,

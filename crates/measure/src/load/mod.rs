@@ -228,7 +228,7 @@ pub enum LoadError {
     Backend(std::io::Error),
 }
 
-/// Runs a plan to its end, or until `control` says stop.
+/// Runs a plan to its end, or until `control` asks for the end.
 ///
 /// # Errors
 /// See [`LoadError`].

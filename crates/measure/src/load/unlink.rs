@@ -1,4 +1,4 @@
-//! Removing files, one at a time, on a thread of its own.
+//! Removes files, one at a time, on a thread of its own.
 //!
 //! # Why
 //! Removing a file may block for long, and not all kernels do it through a ring, so it must not run on the shard's

@@ -32,7 +32,7 @@ pub enum TuneError {
     Option {
         /// Name of the option on the command line.
         option: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
     /// The write bound is too low.

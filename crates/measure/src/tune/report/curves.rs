@@ -161,7 +161,7 @@ pub struct Frontier {
     pub points: Vec<FrontierPoint>,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; `null` if reads and writes do not disturb each other (p infinite).
     pub mix_exponent_p: Option<f64>,
-    /// Root of the mean squared distance of the points from that curve, in parts of 1.
+    /// Root of the mean squared logarithmic distance of the points from that curve; 0.01 is about 1 % of the rates.
     pub rmse: f64,
 }
 

@@ -12,7 +12,7 @@
 //!
 //! # Example
 //! ```text
-//! let sample = rig.run(&Load::reads(stream, 0.5))?;      // half a second, or less when somebody says stop
+//! let sample = rig.run(&Load::reads(stream, 0.5))?;      // half a second, or less if stopped
 //! let iops = sample.iops(&sample.moved());
 //! ```
 
