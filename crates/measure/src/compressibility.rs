@@ -1,24 +1,24 @@
-//! How compressible the blocks of a file or device are.
+//! Measures how compressible the blocks of a file or device are.
 //!
 //! # Why
-//! A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). When the data is encrypted or
-//! compressed already, nothing is saved. This looks at samples of the real data and says which it is, and which
-//! `compressible` lets a job write such data.
+//! A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). If the data is already
+//! encrypted or compressed, nothing is saved. This module samples the real data, reports its kind, and recommends a
+//! `compressible` for jobs that write such data.
 //!
 //! # How it works
-//! [`examine`] takes a file, a block device, or all files below a directory one after the other. It reads blocks from
-//! evenly spread parts of them, a random block in each part, and compresses each by itself with lz4 and with deflate
-//! (level 3), one that does not shrink counting as stored as it is. Beside the sizes it counts zero blocks, blocks
-//! equal to an earlier sample, and the entropy of the bytes (8 bits a byte: encrypted, compressed, or random).
+//! [`examine`] takes a file, a block device, or all files below a directory in sequence. It divides them into equal
+//! parts, reads a random block of each part, and compresses each block separately with lz4 and with deflate (level
+//! 3); a block that does not shrink counts with its own length. It also counts zero blocks, blocks equal to an
+//! earlier sample, and the entropy of the bytes (8 bits a byte: encrypted, compressed, or random).
 //!
-//! Deflate stands in for zstd, whose encoder needs a C compiler to build. On blocks of 4 to 64 KiB of text, tables and
-//! programs it saved within 5 percentage points of zstd's level 1.
+//! Deflate stands in for zstd, whose encoder needs a C compiler to build. On blocks of 4 to 64 KiB of text, tables
+//! and programs its savings were within 5 percentage points of those of zstd's level 1.
 //!
 //! # Limits
-//! Reads go through the page cache and never write. Blocks are those of files: where a file ends with a part of a
-//! block, that part is left out, and so are files shorter than a block. Links are not followed, other file systems
-//! below the directory not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples,
-//! most duplicates of a large device are missed.
+//! Reads go through the page cache; nothing is written. Blocks belong to files: a partial block at the end of a file
+//! is left out, and so are files shorter than a block. Links are not followed, other file systems below the directory
+//! not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples, most duplicates of
+//! a large device are missed.
 //!
 //! # Example
 //! ```
@@ -48,146 +48,148 @@ use serde::Serialize;
 use crate::load::Stop;
 use files::{BlockReader, Files};
 
-/// The smallest block, in bytes.
+/// Smallest block, in bytes.
 pub const BLOCK_MIN_BYTES: u32 = 512;
-/// The largest block, in bytes: 16 MiB.
+/// Largest block, in bytes: 16 MiB.
 pub const BLOCK_MAX_BYTES: u32 = 16 << 20;
-/// The most samples.
+/// Most samples.
 pub const SAMPLES_MAX: u32 = 1_000_000;
-/// The most that is read for each length of a block, in bytes: 256 MiB, some seconds of compressing.
+/// Most bytes that are read for each length of a block: 256 MiB, some seconds of compression.
 pub const SAMPLED_MAX_BYTES: u32 = 256 << 20;
-/// Bins of the histogram: a tenth of the block each, the last one for blocks that did not shrink.
+/// Number of bins of the histogram: a tenth of the block each, and one for blocks that did not shrink.
 pub const BINS: usize = 11;
-/// Below this a compressor is not worth its time.
+/// Saved part in per cent below which compression is not worth its time.
 const HARDLY_PCT: f64 = 3.0;
-/// Of deflate. See the module's documentation.
+/// Level of deflate, whose savings are close to those of zstd's level 1.
 const DEFLATE_LEVEL: u8 = 3;
 
-/// What to look at.
+/// Options of an examination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Lengths of blocks in bytes, at least one: powers of two from [`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`].
     pub block_bytes: Vec<u32>,
-    /// Blocks of each length, 1 to [`SAMPLES_MAX`]; fewer where they are more than [`SAMPLED_MAX_BYTES`] together.
+    /// Blocks of each length, 1 to [`SAMPLES_MAX`]; fewer if they exceed [`SAMPLED_MAX_BYTES`] together.
     pub samples: u32,
-    /// Decides which.
+    /// Seed of the choice of blocks.
     pub seed: u64,
 }
 
 impl Default for Options {
-    /// Ten thousand blocks of 4, 8 and 16 KiB.
+    /// Returns options for ten thousand blocks each of 4, 8 and 16 KiB.
     fn default() -> Options {
         Options { block_bytes: vec![4 << 10, 8 << 10, 16 << 10], samples: 10_000, seed: 1 }
     }
 }
 
-/// What was found.
+/// The result of an examination.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
     /// The file, device or directory.
     pub path: String,
-    /// Files with data: 1, or those below the directory.
+    /// Number of files with data: 1, or those below the directory.
     pub files: u64,
-    /// Files and directories below the directory that could not be read.
+    /// Number of files and directories below the directory that could not be read.
     pub unreadable: u64,
     /// Length of the files or the device, in bytes.
     pub bytes: u64,
-    /// Whether it was stopped: the last length then has the samples until that time, from the first part of the data,
-    /// and those after it are left out.
+    /// Whether the examination was stopped. The last length then has only the samples so far, from the first part of
+    /// the data, and later lengths are left out.
     pub interrupted: bool,
-    /// By length of a block, in the order of the options; lengths of which no file has a whole block are left out.
+    /// Results by length of a block, in the order of the options. Lengths without a whole block in any file are left
+    /// out.
     pub blocks: Vec<Report>,
 }
 
-/// What the samples of one length showed.
+/// The result for one length of block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Length of a block in bytes.
     pub block_bytes: u32,
-    /// Blocks that were read; all blocks there are where that are no more than were asked for.
+    /// Number of blocks read: all blocks, if there are no more than were asked for.
     pub samples: u32,
-    /// Those that hold nothing but zeros.
+    /// Number of blocks with nothing but zeros.
     pub zero_blocks: u32,
-    /// Those that are equal to an earlier sample, zero blocks aside.
+    /// Number of blocks equal to an earlier sample, zero blocks aside.
     pub duplicate_blocks: u32,
-    /// Entropy of the bytes of all samples together, each for itself, in bits: 0 to 8.
+    /// Entropy of single bytes over all samples together, in bits: 0 to 8.
     pub entropy_bits_per_byte: f64,
-    /// What lz4 makes of them.
+    /// Result of lz4.
     pub lz4: Compressed,
-    /// What deflate makes of them: about what zstd's level 1 does.
+    /// Result of deflate: about that of zstd's level 1.
     pub deflate: Compressed,
 }
 
-/// What a compressor makes of the samples.
+/// The result of a compressor on the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Compressed {
-    /// Bytes before, divided by bytes after: at least 1.
+    /// Ratio of bytes before to bytes after: at least 1.
     pub mean_ratio: f64,
     /// Bytes saved, in per cent.
     pub saved_pct: f64,
     /// Size of the smallest block in bytes.
     pub smallest_bytes: u32,
-    /// Half of the blocks are at most as large, in bytes.
+    /// Median compressed size of a block in bytes.
     pub median_bytes: u32,
-    /// Size of the largest block in bytes: at most that of a block.
+    /// Size of the largest block in bytes, at most the length of a block.
     pub largest_bytes: u32,
-    /// Blocks by compressed size: bin n those of n to n + 1 tenths of a block, the last one those that did not shrink.
+    /// Blocks by compressed size: bin n has those of n to n + 1 tenths of a block, the last one those that did not
+    /// shrink.
     pub histogram: [u32; BINS],
 }
 
-/// Why nothing was found.
+/// Why an examination failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExamineError {
-    /// A block length outside its range.
+    /// The block length is outside its range.
     #[error(
         "blocks of {0} bytes cannot be examined: choose a power of two from {BLOCK_MIN_BYTES} to {BLOCK_MAX_BYTES}"
     )]
     Block(u32),
-    /// A number of samples outside its range.
+    /// The number of samples is outside its range.
     #[error("{0} samples cannot be taken: choose 1 to {SAMPLES_MAX}")]
     Samples(u32),
-    /// Less than a block.
+    /// The data is shorter than a block.
     #[error(
         "{path}: its longest file has {file_bytes} bytes, less than one block of {block_bytes}: choose a smaller block"
     )]
     TooShort {
         /// The file, or the directory.
         path: String,
-        /// The longest file.
+        /// Length of the longest file in bytes.
         file_bytes: u64,
-        /// Length of the shortest block.
+        /// Length of the shortest block in bytes.
         block_bytes: u32,
     },
-    /// A file or device without data.
+    /// The file or device has no data.
     #[error("{0} is empty: there is nothing to examine")]
     Empty(String),
-    /// A directory without data.
+    /// The directory has no data.
     #[error("{path} holds no file with data that can be read ({unreadable} of its files and directories cannot be)")]
     NoFiles {
         /// The directory.
         path: String,
-        /// Files and directories that could not be read.
+        /// Number of files and directories that could not be read.
         unreadable: u64,
     },
-    /// A pipe, terminal or the like.
+    /// The path is a pipe, terminal or the like.
     #[error("{0} is no file, directory or block device: name one that holds data")]
     NotData(String),
-    /// It could not be read.
+    /// The file could not be read.
     #[error("{path}: {error}")]
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It was stopped before anything was read.
+    /// The examination was stopped before anything was read.
     #[error("interrupted before a block was read")]
     Interrupted,
 }
 
-/// Reads blocks of a file, of a block device, or of the files below a directory, and compresses each. Everything is
-/// opened for reading only. `on_progress` hears, now and then, which part (0 to 1) is done.
+/// Samples blocks of a file, of a block device, or of the files below a directory, and compresses each. Opens
+/// everything for reading only. Calls `on_progress` with the part (0 to 1) that is done.
 ///
 /// # Errors
 /// See [`ExamineError`].
@@ -205,6 +207,7 @@ pub fn examine(
     if !(1..=SAMPLES_MAX).contains(&options.samples) {
         return Err(ExamineError::Samples(options.samples));
     }
+
     let mut files = Files::find(path, stop, on_progress)?;
     let mut blocks = Vec::new();
     let lengths = options.block_bytes.len() as f64;
@@ -216,10 +219,12 @@ pub fn examine(
         let tally = sample(&mut files, block_bytes, options, stop, &mut on_part)?;
         blocks.extend(tally.map(|tally| tally.report(block_bytes)));
     }
+
     let interrupted = stop.is_asked();
     if blocks.is_empty() {
         return Err(if interrupted { ExamineError::Interrupted } else { files.nothing_read(shortest) });
     }
+
     Ok(Examination {
         path: path.display().to_string(),
         files: files.count(),
@@ -230,7 +235,7 @@ pub fn examine(
     })
 }
 
-/// The samples of one length; `None` where there is none.
+/// Returns the samples of one length; `None` if there are none.
 fn sample(
     files: &mut Files,
     block_bytes: u32,
@@ -255,7 +260,7 @@ fn sample(
     Ok(Some(tally).filter(|tally| !tally.lz4_bytes.is_empty()))
 }
 
-/// One block of each of `samples` equal parts, in order; all blocks where there are no more.
+/// Returns one random block of each of `samples` equal parts, in order, or all blocks if there are no more.
 fn sample_numbers(blocks: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
     let samples = u64::from(samples).min(blocks);
     let mut rng = Rng::new(seed);
@@ -263,7 +268,7 @@ fn sample_numbers(blocks: u64, samples: u32, seed: u64) -> impl Iterator<Item = 
     (0..samples).map(move |part| begin(part) + rng.below(begin(part + 1) - begin(part)))
 }
 
-/// What is known of the samples so far.
+/// Sums over the samples so far.
 #[derive(Default)]
 struct Tally {
     zero_blocks: u32,
@@ -327,6 +332,7 @@ impl Compressed {
         sizes.sort_unstable();
         let before = sizes.len() as f64 * f64::from(block_bytes);
         let after: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
+
         let mut histogram = [0; BINS];
         for &size in &sizes {
             let tenths = u64::from(size) * (BINS as u64 - 1) / u64::from(block_bytes.max(1));
@@ -334,6 +340,7 @@ impl Compressed {
                 *count += 1;
             }
         }
+
         Compressed {
             mean_ratio: before / after.max(1) as f64,
             saved_pct: 100.0 * (1.0 - after as f64 / before.max(1.0)),
@@ -345,18 +352,18 @@ impl Compressed {
     }
 }
 
-/// The length that lz4 makes of a block, in bytes.
+/// Returns the length of a block compressed with lz4, in bytes.
 pub(crate) fn lz4_bytes(block: &[u8]) -> usize {
     lz4_flex::block::compress(block).len()
 }
 
-/// The length that deflate makes of a block, in bytes.
+/// Returns the length of a block compressed with deflate, in bytes.
 pub(crate) fn deflate_bytes(block: &[u8]) -> usize {
     miniz_oxide::deflate::compress_to_vec(block, DEFLATE_LEVEL).len()
 }
 
 impl Report {
-    /// What the better of the compressors saves, in per cent.
+    /// Returns what the better compressor saves, in per cent.
     fn best_pct(&self) -> f64 {
         self.lz4.saved_pct.max(self.deflate.saved_pct)
     }
@@ -375,12 +382,13 @@ impl Report {
 }
 
 impl Examination {
-    /// In a few sentences: what to expect of compression here, and how a job writes such data.
+    /// Returns in a few sentences what to expect of compression here, and how a job can write such data.
     #[must_use]
     pub fn summary(&self) -> String {
         if self.blocks.iter().all(|report| report.zero_blocks == report.samples) {
             return "All samples are zeros: they say nothing about the data that will be written.".to_owned();
         }
+
         let best_pct = self.blocks.iter().map(Report::best_pct).fold(0.0, f64::max);
         if best_pct < HARDLY_PCT {
             let bits = self.blocks.first().map_or(0.0, |report| report.entropy_bits_per_byte);
@@ -389,6 +397,7 @@ impl Examination {
                  compressed already; plan with full blocks. Jobs write such data when nothing else is said."
             );
         }
+
         let mut sentences: Vec<String> = self.blocks.iter().map(Report::sentence).collect();
         if let Some(first) = self.blocks.first() {
             sentences.push(format!(
@@ -402,7 +411,7 @@ impl Examination {
         sentences.join(" ")
     }
 
-    /// The figures as tables: samples, compressors, and the histogram of compressed sizes.
+    /// Returns tables of the samples, the compressors, and the histogram of compressed sizes.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let length = |report: &Report| format_bytes_binary(u64::from(report.block_bytes));
@@ -416,6 +425,7 @@ impl Examination {
                 format!("{:.3}", report.entropy_bits_per_byte),
             ]
         });
+
         let compressors = self.blocks.iter().flat_map(|report| {
             [("lz4", &report.lz4), ("deflate (about zstd -1)", &report.deflate)].map(|(name, it)| {
                 let sizes = [it.smallest_bytes, it.median_bytes, it.largest_bytes].map(|bytes| bytes.to_string());
@@ -423,6 +433,7 @@ impl Examination {
                 [vec![format!("{} {name}", length(report))], figures.to_vec(), sizes.to_vec()].concat()
             })
         });
+
         let bins = (0..BINS).map(|bin| {
             let part = |count: Option<&u32>, report: &Report| percent(*count.unwrap_or(&0), report.samples);
             let cell = |report: &Report| {
@@ -433,6 +444,7 @@ impl Examination {
                 if bin + 1 == BINS { "does not shrink".into() } else { format!("{} to {} %", bin * 10, bin * 10 + 10) };
             std::iter::once(name).chain(self.blocks.iter().map(cell)).collect::<Vec<_>>()
         });
+
         let files = format!("{}: {} in {} file(s)", self.path, format_bytes_binary(self.bytes), self.files);
         let by_length = std::iter::once("of the block".to_owned()).chain(self.blocks.iter().map(length));
         let of_compressors = ["block, compressor", "ratio", "saved", "smallest", "median", "largest"];
@@ -443,7 +455,7 @@ impl Examination {
         ]
     }
 
-    /// A line for each length and compressor, for programs.
+    /// Returns a line for each length and compressor, for programs.
     #[must_use]
     pub fn csv(&self) -> Table {
         let headers = "block_bytes,compressor,samples,zero_blocks,duplicate_blocks,entropy_bits_per_byte,mean_ratio,\

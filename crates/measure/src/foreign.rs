@@ -1,36 +1,36 @@
-//! How much of what a device moved during a measurement was somebody else's.
+//! Measures the part of a device's traffic that other programs caused during a measurement.
 //!
 //! # Why
-//! A figure that was measured beside a backup is that of a disk with a backup. Nobody sees it in the samples.
+//! A figure measured beside a backup is that of a disk with a backup, and the samples do not show it.
 //!
 //! # How it works
-//! The kernel counts what a device moves. Requests by direct I/O go to the device as they are, so what it moved beyond
-//! what was asked for here came from elsewhere. Reads and writes are compared apart, so that a lack of one does not
-//! hide the other.
+//! The kernel counts what a device moves. Direct I/O reaches the device unchanged, so bytes moved beyond those that
+//! this program asked for came from elsewhere. Reads and writes are compared separately, so that a lack of one does
+//! not hide an excess of the other.
 //!
 //! # Limits
-//! What the file system writes about our files (its journal, times) counts as foreign. Requests that end while the
-//! counters are read may count on one side only: intervals should be long against a request. Devices that move more
-//! than they are asked to by design (parity, copies: give the number of the array, not of a member), that compress, or
-//! whose counters stand still (some multipath devices) cannot be judged.
+//! File system writes about our files (journal, times) count as foreign. Requests that end while the counters are
+//! read may count on one side only, so intervals should be long against a request. Devices that move more than asked
+//! by design (parity, copies: give the number of the array, not of a member), that compress, or whose counters stand
+//! still (some multipath devices) cannot be judged.
 //!
 //! # Example
-//! A disk read 1.2 GB while 1 GB was asked for: 200 MB are foreign, 16.7 %.
+//! A disk read 1.2 GB while this program asked for 1 GB: 200 MB are foreign, 16.7 %.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll::sys::diskstats::{self, Counters};
 
-/// What others moved.
+/// Traffic that other programs caused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ForeignShare {
-    /// In per cent of what the device moved, 0 to 100.
+    /// Foreign traffic in per cent of what the device moved, 0 to 100.
     pub(crate) foreign_pct: f64,
-    /// In bytes, read and written.
+    /// Foreign bytes, read and written.
     pub(crate) foreign_bytes: u64,
 }
 
-/// See the module's documentation.
+/// Compares the kernel's counters of a device with this program's own traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct ForeignMeter {
     proc_root: PathBuf,
@@ -40,18 +40,19 @@ pub(crate) struct ForeignMeter {
 }
 
 impl ForeignMeter {
-    /// For the device `major:minor` (a whole disk: other partitions disturb as well). `proc_root` is `/proc`.
+    /// Returns a meter for the device `major:minor` (a whole disk: other partitions disturb as well). `proc_root` is
+    /// `/proc`.
     pub(crate) fn new(proc_root: &Path, major: u32, minor: u32) -> ForeignMeter {
         ForeignMeter { proc_root: proc_root.to_owned(), major, minor, before: None }
     }
 
-    /// An interval begins.
+    /// Begins an interval.
     pub(crate) fn begin(&mut self) {
         self.before = self.read();
     }
 
-    /// The interval ends, in which this program read and wrote so much. `None` where the kernel does not tell, or the
-    /// device moved nothing although it was asked to; or where no interval was begun.
+    /// Ends the interval, in which this program read and wrote the given bytes. Returns `None` if the kernel has no
+    /// counters, the device moved nothing although it was asked to, or no interval was begun.
     pub(crate) fn end(&mut self, own_bytes_read: u64, own_bytes_written: u64) -> Option<ForeignShare> {
         let moved = self.read()?.since(&self.before.take()?)?;
         let moved_bytes = moved.read_bytes().saturating_add(moved.write_bytes());
@@ -90,7 +91,7 @@ mod tests {
             (2400, 0, 1_024_000, 0, Some((100.0 / 6.0, 204_800))),
             (0, 1000, 0, 0, Some((100.0, 512_000))),
             (1000, 1000, 512_000, 256_000, Some((25.0, 256_000))),
-            // Fewer reads than asked (a cache below) do not pay for foreign writes.
+            // Fewer reads than asked (a cache below) do not offset foreign writes.
             (100, 100, 1_024_000, 0, Some((50.0, 51_200))),
             (10, 0, 1_024_000, 0, Some((0.0, 0))),
             (0, 0, 0, 0, Some((0.0, 0))),

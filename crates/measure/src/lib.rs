@@ -1,15 +1,15 @@
-//! What is measured: disks, loads and machines, real or simulated; and how results compare.
+//! Measurements of disks, loads and machines, real or simulated, and comparisons of results.
 //!
 //! # Why
-//! The commands are run on terminals and in tests; what they do needs neither.
+//! Commands run on terminals and in tests; the measurements behind them need neither.
 //!
 //! # How it works
-//! [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] say which, and [`report`] what came of it.
-//! [`tune`] measures what a disk can do, [`instance`] what a machine can do, [`sim`] runs simulated worlds. [`compare`]
-//! sets results against each other, [`report_page`] makes one page of any of them.
+//! [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] choose them, and [`report`] presents the
+//! results. [`tune`] measures what a disk can do, [`instance`] what a machine can do, [`sim`] runs simulated worlds.
+//! [`compare`] sets results against each other, [`report_page`] makes one page of any of them.
 //!
 //! # Limits
-//! What is only looked at, without load, is in `plimsoll-observe`, which never depends on this crate.
+//! Observation without load is in `plimsoll-observe`, which never depends on this crate.
 //!
 //! # Example
 //! See [`load`] and [`tune`].

@@ -1,13 +1,13 @@
-//! What `plimsoll report` makes: one page from any results.
+//! `plimsoll report`: makes one page from any results.
 //!
 //! # Why
-//! A result is a file, and files are looked at long after they were made, several beside each other, by people who have
-//! neither the disk nor the command line that made them.
+//! Result files are read long after they were made, several beside each other, by people who have neither the disk
+//! nor the command line that made them.
 //!
 //! # How it works
-//! Nobody says what a file is: [`read`] recognises it by its content, and hands it to the functions that make the
-//! sections of the `--page` of the command that wrote it, so that there is one rendering of each result. [`page()`]
-//! puts them into one HTML page, a part for each file, beneath a table of what they are.
+//! [`read`] recognises a file by its content, and passes it to the functions that make the sections of the writing
+//! command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a part
+//! for each file, below a table of the files and their kinds.
 //!
 //! | file | recognised by |
 //! |---|---|
@@ -19,11 +19,11 @@
 //! | `sim surface --format json` | `cells` |
 //! | a card of `instance card` | `plimsoll_card` |
 //! | a trace: own, blktrace, text of blkparse | its first bytes, or its lines |
-//! | a recording of `stat`, samples of `/proc/diskstats`, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
+//! | a recording of `stat`, `/proc/diskstats` samples, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
 //!
 //! # Limits
-//! Results are read whole, except traces; what is larger than [`FILE_BYTES_MAX`] and no trace is refused. JSON of
-//! analyses of traces, of sweeps and other experiments lacks what their own pages show; a sentence says what to do.
+//! Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is refused. JSON of
+//! analyses of traces, of sweeps and other experiments lacks the data of their own pages; a sentence says what to do.
 //!
 //! # Example
 //! ```no_run
@@ -50,39 +50,39 @@ use serde::Serialize;
 use crate::tune;
 use crate::tune::record::Record;
 
-/// The largest file, in bytes, that is read whole: what `stat --record` writes of ten devices each second in two
-/// days. What is made of it takes several times as much memory.
+/// Largest file that is read whole, in bytes: the recording of `stat --record` of ten devices each second in two
+/// days. Parsing takes several times as much memory.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// How much of a file is looked at to tell what it is.
+/// Bytes at the beginning of a file from which its kind is recognised.
 const HEAD_BYTES: u64 = 1 << 16;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Of `tune`, analysed.
+    /// An analysed measurement of `tune`.
     Tune,
-    /// The record of `tune`.
+    /// A record of `tune`.
     TuneRecord,
-    /// Of `test`.
+    /// A result of `test`.
     Test,
-    /// Of `compare`.
+    /// A result of `compare`.
     Compare,
-    /// Of `sim run`.
+    /// A result of `sim run`.
     Sim,
-    /// Of `sim surface`.
+    /// A result of `sim surface`.
     Surface,
-    /// Of `instance card`.
+    /// A card of `instance card`.
     Card,
     /// A trace.
     Trace,
-    /// What disks did: a recording of `stat`, samples of `/proc/diskstats`, or output of `iostat`.
+    /// Activity of disks: a recording of `stat`, samples of `/proc/diskstats`, or output of `iostat`.
     Stat,
 }
 
 impl Kind {
-    /// As in a table.
+    /// Returns the words for a table.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -99,42 +99,42 @@ impl Kind {
     }
 }
 
-/// A result as it stands on the page.
+/// A result in the form for the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// The file, as it was named.
+    /// Name of the file as given.
     pub file: String,
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
-    /// Its sections.
+    /// Sections of the result.
     pub part: Part,
-    /// What could not be read of it: sentences.
+    /// Sentences on what could not be read.
     pub notes: Vec<String>,
 }
 
-/// Why a file is not shown.
+/// Why a file cannot be shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{file}: cannot read it: {error}")]
     Io {
         /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// Nobody knows it, or it is damaged: the file, and a sentence with what to do.
+    /// The file is unknown or damaged: its name, and a sentence with the remedy.
     #[error("{0}")]
     Content(String),
 }
 
-/// What a message calls all that is read.
+/// Names of all that can be read, for messages.
 const EXPECTED: &str = "expected JSON that `plimsoll tune`, `test`, `compare` or `sim run` printed, a record of tune, \
                         a card of a machine, a trace, a recording of `plimsoll stat`, samples of /proc/diskstats, or \
                         output of iostat";
 
-/// What a reader found: title and sections, and what could not be read.
+/// The contents of a file: title, sections, and what could not be read.
 struct Content {
     kind: Kind,
     title: String,
@@ -148,10 +148,10 @@ impl Content {
     }
 }
 
-/// Reads the file at `path`, whatever result it is.
+/// Reads the file at `path`, whichever kind of result it is.
 ///
 /// # Errors
-/// [`ReadError`]: it cannot be read, is none of ours, or is damaged.
+/// [`ReadError`] if the file cannot be read, is unknown, or is damaged.
 pub fn read(path: &Path) -> Result<Shown, ReadError> {
     let file = path.display().to_string();
     let failed = |error| ReadError::Io { file: file.clone(), error };
@@ -163,15 +163,16 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
         head if head.contains(&0) => of_trace(path, &file),
         _ => of_text(path, &file, rest(input, head, path)?),
     };
+
     let Content { kind, title, sections, notes } =
         found.map_err(|reason| ReadError::Content(with_file(&file, reason)))?;
     Ok(Shown { file, kind, part: Part { title, sections }, notes })
 }
 
-/// Reads a file that must be in memory whole.
+/// Reads a file into memory.
 ///
 /// # Errors
-/// [`ReadError`]: it cannot be read, or has more than [`FILE_BYTES_MAX`].
+/// [`ReadError`] if the file cannot be read, or has more than [`FILE_BYTES_MAX`].
 pub fn read_whole(path: &Path) -> Result<Vec<u8>, ReadError> {
     rest(open(path)?, Vec::new(), path)
 }
@@ -185,11 +186,12 @@ fn open(path: &Path) -> Result<File, ReadError> {
     Ok(input)
 }
 
-/// What is left in a file, behind what has been read of it. A size that the file tells is believed where it is too
-/// large; a device or a pipe tells none.
+/// Reads the rest of a file after `bytes`. If the file reports a size that is too large, refuses without reading; a
+/// device or a pipe reports none, so counts while reading.
 fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadError> {
     let file = path.display();
     let failed = |error| ReadError::Io { file: file.to_string(), error };
+
     let told_bytes = input.metadata().map_err(failed)?.len();
     if told_bytes <= FILE_BYTES_MAX {
         let left = (FILE_BYTES_MAX + 1).saturating_sub(bytes.len() as u64);
@@ -198,6 +200,7 @@ fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadErr
             return Ok(bytes);
         }
     }
+
     let most = format_bytes_binary(FILE_BYTES_MAX);
     let has = if told_bytes > FILE_BYTES_MAX { format_bytes_binary(told_bytes) } else { format!("more than {most}") };
     Err(ReadError::Content(format!(
@@ -205,7 +208,7 @@ fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadErr
     )))
 }
 
-/// The sentence with the file before it, which some readers have named with the line.
+/// Returns the sentence with the file in front. Some readers have already added it with the line.
 fn with_file(file: &str, reason: String) -> String {
     if reason.starts_with(&format!("{file}:")) { reason } else { format!("{file}: {reason}") }
 }
@@ -219,10 +222,11 @@ fn of_trace(path: &Path, file: &str) -> Result<Content, String> {
 
 fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
     let text = String::from_utf8_lossy(&bytes);
-    // It may be large: it is not parsed here first.
+    // The JSON may be large, so it is not parsed here first.
     if is_iostat_json(&text) {
         return stat::read(file, &bytes);
     }
+
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if let Ok(line) = serde_json::from_str::<serde_json::Value>(first)
         && line.get("record").and_then(serde_json::Value::as_str) == Some("plimsoll tune")
@@ -231,6 +235,7 @@ fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
         let (title, sections) = tune::pictures::sections(&tune::analyse(&record));
         return Ok(Content::new(Kind::TuneRecord, title, sections));
     }
+
     if text.trim_start().starts_with(['{', '['])
         && let Ok(value) = serde_json::from_str::<serde_json::Value>(&text)
         && let Some(found) = json::read(file, &text, &value)
@@ -239,19 +244,19 @@ fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
     }
     match stat::read(file, &bytes) {
         Ok(content) => Ok(content),
-        // A trace as text is what blkparse printed; it says of itself whether it is one.
+        // A text trace is output of blkparse, which its reader recognises.
         Err(reason) => of_trace(path, file).map_err(|_| reason),
     }
 }
 
-/// Whether it begins as JSON of iostat does: with the key `sysstat`, whatever is spaces between.
+/// Returns whether the text begins like iostat's JSON: with the key `sysstat`, whatever the white space.
 fn is_iostat_json(text: &str) -> bool {
     let begin = text.trim_start_matches('\u{feff}').trim_start();
     let map = begin.strip_prefix('[').map_or(begin, str::trim_start).strip_prefix('{');
     map.is_some_and(|keys| keys.trim_start().starts_with("\"sysstat\""))
 }
 
-/// The page: a part for each result, beneath a table of them where there are several.
+/// Returns the page: a part for each result, below a table of them if there are several.
 #[must_use]
 pub fn page(title: &str, results: &[Shown]) -> String {
     let with_notes = |result: &Shown| {
@@ -262,6 +267,7 @@ pub fn page(title: &str, results: &[Shown]) -> String {
         }
         part
     };
+
     let mut parts: Vec<Part> = results.iter().map(with_notes).collect();
     if parts.len() > 1 {
         let rows = results.iter().map(|result| [result.file.clone(), result.kind.words().to_owned()]);

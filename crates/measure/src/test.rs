@@ -1,23 +1,23 @@
-//! `plimsoll test`: the jobs of an io_tester job file, on real storage, through the scheduler.
+//! `plimsoll test`: runs the jobs of an io_tester job file on real storage, through the scheduler.
 //!
 //! # Why
-//! io_tester is how storage engineers ask the scheduler questions. The same files run here.
+//! Storage engineers test schedulers with io_tester. The same files run here.
 //!
 //! # How it works
-//! [`TestOptions`] are checked flags and parsed files. [`run`] makes the classes, makes (or opens) the files, runs the
-//! jobs with [`crate::load`], and removes what it made. In a directory each job gets a file of its own on each shard; a
-//! named file or device is used by every job and shard, from the job's offset as far as its `data_size` goes (or
-//! whole), sequential jobs starting at the shard's part of it.
+//! [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the files,
+//! runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own file on
+//! each shard; a named file or device is shared by all jobs and shards, from the job's offset over its `data_size`
+//! (or to the end), with sequential jobs starting at the shard's part of it.
 //!
-//! Jobs of one stage run together, stages follow one another, each for the whole duration: what all of them measured is
-//! one result. All files are made before the first. Failed requests are counted with their job, and the others go on.
+//! Jobs of one stage run together, and stages one after another, each for the whole duration; their measurements make
+//! one result. All files are created before the first stage. Failed requests are counted with their job, and the
+//! others continue.
 //!
 //! # Limits
-//! Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write to is claimed
-//! for the whole run; one that is mounted, or otherwise used, is refused.
-//! `max_write_bytes` holds for all of it: files that would not fit in it are refused, and writers end when it is used up.
-//! Jobs that verify know what they wrote themselves: on a named file such a job must be the only one of its stage that
-//! writes, on one shard.
+//! Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write to is
+//! claimed for the whole run; if it is mounted or otherwise in use, it is refused. `max_write_bytes` covers
+//! everything: files that would exceed it are refused, and writers end when it is used up. Jobs that verify know only
+//! their own writes: on a named file such a job must be the only writer of its stage, on one shard.
 //!
 //! # Example
 //! ```
@@ -57,25 +57,25 @@ use plimsoll_files::sched_groups::{SchedGroup, SchedGroups};
 use self::files::Files;
 use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, ScratchError, Watch};
 
-/// Length of the intervals of a result: short enough to see a stall, long enough to hold requests of a slow disk.
+/// Length of the intervals of a result: short enough to show a stall, long enough for requests of a slow disk.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// Where the jobs work.
+/// The storage that the jobs work on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// A directory: files are made in it, and removed.
+    /// A directory: files are created in it, and removed.
     Directory(PathBuf),
-    /// A file that exists: used as it is.
+    /// An existing file, used as it is.
     File(PathBuf),
-    /// A block device: used as it is.
+    /// A block device, used as it is.
     Device(PathBuf),
 }
 
 impl Storage {
-    /// What `path` is.
+    /// Returns the kind of storage at `path`.
     ///
     /// # Errors
-    /// [`TestError::Storage`] when it does not exist or is something else.
+    /// [`TestError::Storage`] if it does not exist or is something else.
     pub fn of(path: &Path) -> Result<Storage, TestError> {
         let bad = |reason: String| TestError::Storage { path: path.display().to_string(), reason };
         let meta = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
@@ -91,7 +91,7 @@ impl Storage {
         }
     }
 
-    /// Its path.
+    /// Returns the path of the storage.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -100,39 +100,40 @@ impl Storage {
     }
 }
 
-/// What to run, how and where.
+/// The jobs of a test, and how to run them.
 #[derive(Clone, Debug)]
 pub struct TestOptions {
     /// The jobs.
     pub jobs: JobFile,
-    /// Groups and classes that they may join.
+    /// Groups and classes that jobs may join.
     pub groups: SchedGroups,
-    /// Where.
+    /// The storage.
     pub storage: Storage,
-    /// Jobs that write may write over a named file.
+    /// Whether jobs may overwrite a named file.
     pub overwrite: bool,
-    /// Jobs that write may write over a block device.
+    /// Whether jobs may overwrite a block device.
     pub destructive: bool,
-    /// Leave the files.
+    /// Whether to keep the files after the run.
     pub keep_files: bool,
-    /// How many shards.
+    /// Number of shards.
     pub shards: u16,
-    /// The disk.
+    /// The disk as it is scheduled.
     pub disk: DiskSetup,
-    /// Backend; `None` takes the best that there is.
+    /// Backend; `None` selects the best available.
     pub backend: Option<BackendKind>,
-    /// How long before anything counts.
+    /// Nanoseconds that the jobs run before anything counts.
     pub warmup_ns: u64,
-    /// How long.
+    /// Length of the measured window of each stage in nanoseconds.
     pub duration_ns: u64,
-    /// Bytes to write at the most, preparing the files included: writers end there.
+    /// Most bytes to write, preparation of the files included. Writers end there.
     pub max_write_bytes: Option<u64>,
-    /// Seed.
+    /// Seed of positions, gaps and data.
     pub seed: u64,
 }
 
 impl TestOptions {
-    /// These jobs there for ten seconds, on one shard and an unlimited disk; nothing is written over.
+    /// Returns options for ten seconds of `jobs` on `storage`, on one shard and an unlimited disk, without
+    /// overwriting.
     #[must_use]
     pub fn new(jobs: JobFile, storage: Storage) -> TestOptions {
         TestOptions {
@@ -162,10 +163,10 @@ pub enum TestError {
     Storage {
         /// The path.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A job would write over what is there.
+    /// A job would overwrite existing data.
     #[error("job `{job}` writes, and {path} would lose its contents: pass {flag} if that is meant, or use a directory")]
     WouldOverwrite {
         /// The job.
@@ -175,26 +176,26 @@ pub enum TestError {
         /// The flag that allows it.
         flag: &'static str,
     },
-    /// A device that jobs would write to, and that somebody uses.
+    /// Jobs would write to a device that is in use.
     #[error("{path} is in use, and the jobs would destroy what is on it: {}", plimsoll::sys::block::uses_text(.uses))]
     InUse {
         /// The device.
         path: String,
-        /// Who uses it; at least one.
+        /// Users of the device; at least one.
         uses: Vec<plimsoll::sys::block::Use>,
     },
-    /// A device that jobs would write to, of which nobody can say whether it is used.
+    /// Jobs would write to a device, and whether it is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): run this where /proc and /sys can be read")]
     UsesUnknown {
         /// The device.
         path: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// A device that jobs would write to cannot be had for this program alone.
+    /// Jobs would write to a device that cannot be claimed.
     #[error("{error}")]
     Claim {
-        /// What the system said, with the device and what to do.
+        /// The system's error, with the device and the remedy.
         error: std::io::Error,
     },
     /// A named file or device is too short.
@@ -206,18 +207,18 @@ pub enum TestError {
     TooShort {
         /// The file or device.
         path: String,
-        /// Its length.
+        /// Length of the file or device in bytes.
         file_bytes: u64,
-        /// Where the job's region begins.
+        /// First byte of the job's region.
         offset_bytes: u64,
-        /// How long the region may be, where the job says so.
+        /// Longest region in bytes, if the job sets it.
         data_size_bytes: Option<u64>,
         /// The job.
         job: String,
-        /// Length of its requests.
+        /// Length of the job's requests in bytes.
         request_bytes: u64,
     },
-    /// Files to remove can be made in a directory only.
+    /// A job that removes files needs a directory.
     #[error("job `{job}` removes files, and {path} is no directory: name a directory with --storage")]
     NeedsDirectory {
         /// The job.
@@ -225,7 +226,7 @@ pub enum TestError {
         /// The storage.
         path: String,
     },
-    /// Somebody else would write where a job verifies.
+    /// Others would write to the region that a job verifies.
     #[error(
         "job `{job}` verifies {path}, where others would write too: use a directory (each job and shard gets a file of its \
          own), or one shard and one job that writes in each stage"
@@ -236,65 +237,65 @@ pub enum TestError {
         /// The file or device.
         path: String,
     },
-    /// Stopped before there was anything to measure.
+    /// The test was stopped before there was anything to measure.
     #[error("interrupted while preparing the files: nothing was measured")]
     Interrupted,
-    /// More would be written than allowed.
+    /// Preparing the files would exceed the write bound.
     #[error(
         "the files take {} to prepare, more than --max-write {}: set a smaller data_size",
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
     )]
     MaxWrite {
-        /// What is needed.
+        /// Bytes needed.
         needed_bytes: u64,
-        /// What is allowed.
+        /// Bytes allowed.
         max_write_bytes: u64,
     },
-    /// Classes could not be made.
+    /// Classes could not be created.
     #[error(transparent)]
     Class(#[from] ClassError),
-    /// Impossible shards and queues.
+    /// The shards and queues make no valid topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Scratch files.
+    /// Scratch files failed.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// The run itself.
+    /// The run itself failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// What a test measured.
+/// The result of a test.
 #[derive(Clone, Debug)]
 pub struct TestResult {
     /// The run; of several stages, all of them one after another.
     pub run: RunResult,
     /// Each job of the file and its class.
     pub jobs: Vec<TestJob>,
-    /// Whether it was stopped before its time.
+    /// Whether the test was stopped early.
     pub interrupted: bool,
-    /// Bytes written, preparing the files included.
+    /// Bytes written, preparation of the files included.
     pub written_bytes: u64,
-    /// Whether writers ended because no more may be written.
+    /// Whether the write bound ended writers.
     pub max_write_reached: bool,
 }
 
 /// One job of the file.
 #[derive(Clone, Debug)]
 pub struct TestJob {
-    /// Its definition.
+    /// Definition of the job.
     pub job: Job,
-    /// Name of its class.
+    /// Name of the class.
     pub class: String,
     /// Shares of the class.
     pub shares: u32,
 }
 
-/// Runs the jobs, with a series of intervals of 100 ms. `on_step` hears what is going on ("preparing files",
-/// "running"), and how long it is expected to take (ns).
+/// Runs the jobs, with intervals of 100 ms. Calls `on_step` with each step ("preparing files", "running"), and its
+/// expected length in ns, if known.
 ///
 /// # Errors
-/// See [`TestError`]. Nothing is left behind, unless `keep_files`.
+/// See [`TestError`]. No file is left behind, unless `keep_files`.
 pub fn run(
     options: &TestOptions,
     control: &Control,
@@ -303,10 +304,10 @@ pub fn run(
     run_watched(options, &Watch { interval_ns: INTERVAL_NS, steady: None }, control, on_step)
 }
 
-/// As [`run`], watched as `watch` says. Each stage ends when it is steady.
+/// Runs the jobs as [`run`] does, with the intervals of `watch`. Each stage may end early when its criterion is met.
 ///
 /// # Errors
-/// See [`TestError`]. Nothing is left behind, unless `keep_files`.
+/// See [`TestError`]. No file is left behind, unless `keep_files`.
 pub fn run_watched(
     options: &TestOptions,
     watch: &Watch,
@@ -317,15 +318,18 @@ pub fn run_watched(
     let jobs = make_classes(options, &classes)?;
     let control = &control.with_write_bound(options.max_write_bytes);
     let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
+
     let mut files = Files::check(options)?;
     let numbered = jobs.iter().enumerate();
     let specs = numbered.map(|(number, (job, class))| files.spec(options, &topology, &job.job, number, *class));
     let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
+
     on_step("preparing files", None);
     files.fill(options, control)?;
     if control.stop.is_asked() {
         return Err(TestError::Interrupted);
     }
+
     let jobs: Vec<TestJob> = jobs.into_iter().map(|(job, _)| job).collect();
     let stages: BTreeSet<u32> = jobs.iter().map(|job| job.job.stage).collect();
     let mut all: Option<RunResult> = None;
@@ -342,7 +346,8 @@ pub fn run_watched(
             None => all = Some(run),
         }
     }
-    // A job file has a job, and so a stage.
+
+    // A job file has at least one job, and so a stage.
     let run = all.ok_or(TestError::Interrupted)?;
     Ok(TestResult {
         run,
@@ -371,7 +376,7 @@ fn run_stage(
     crate::load::run_watched(&plan, watch, control)
 }
 
-/// What `next` measured comes behind what `all` did; their jobs differ.
+/// Appends the results of stage `next`, which has other jobs, to those of the stages before.
 fn append_stage(all: &mut RunResult, next: RunResult) {
     for (mine, theirs) in all.shards.iter_mut().zip(next.shards) {
         mine.cpu_ns += theirs.cpu_ns;
@@ -408,7 +413,7 @@ fn class_name(job: &Job) -> &str {
     }
 }
 
-/// Sets the bandwidth that jobs ask for as the limit of their classes; of several jobs of a class, the lowest.
+/// Limits classes to the bandwidths that their jobs ask for; of several jobs in a class, the lowest applies.
 fn limit_classes(jobs: &[Job], classes: &Classes) -> Result<(), ClassError> {
     for job in jobs {
         let Some(limit_bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };
@@ -421,14 +426,16 @@ fn limit_classes(jobs: &[Job], classes: &Classes) -> Result<(), ClassError> {
     Ok(())
 }
 
-/// Makes groups and classes, each after its parent: the file may name them in any order.
+/// Creates groups and classes, each after its parent. The file may name them in any order.
 fn make_groups(groups: &[SchedGroup], classes: &Classes) -> Result<(), ClassError> {
     let depth = |at: &usize| {
         let parent_of = |at: &usize| groups.get(*at).and_then(|group| group.parent);
         std::iter::successors(parent_of(at), parent_of).take(groups.len()).count()
     };
+
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(depth);
+
     for at in order {
         let Some(group) = groups.get(at) else { continue };
         let parent = match group.parent.and_then(|parent| groups.get(parent)) {
@@ -447,7 +454,7 @@ fn make_groups(groups: &[SchedGroup], classes: &Classes) -> Result<(), ClassErro
     Ok(())
 }
 
-/// Adds a class. The class `default` is there already, at the top, and takes the shares.
+/// Adds a class. The class `default` exists already, at the top level, and only gets the shares.
 fn add_class(classes: &Classes, name: &str, parent: Option<Class>, shares: u32) -> Result<(), ClassError> {
     if parent.is_none() && classes.find(name) == Some(Class::DEFAULT) {
         return classes.set_shares(Class::DEFAULT, shares);

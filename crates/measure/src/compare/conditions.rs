@@ -1,17 +1,17 @@
-//! What makes results unlike, besides what is compared.
+//! Warns about differences between results other than the figures.
 //!
 //! # Why
-//! A difference has the cause that differs. Whoever changed the scheduler and, without noticing, the backend should
-//! hear of it.
+//! A difference may come from any condition that changed. A user who changed the scheduler and, without noticing, the
+//! backend should be told.
 //!
 //! # How it works
-//! Each run is held beside the first run of the base, condition by condition; a condition that differs is named once,
-//! with its values by file. Jobs of only some sides, jobs that failed requests and runs that were interrupted are named
+//! Each run is compared with the first run of the base, condition by condition; a condition that differs is named
+//! once, with its values by file. Jobs that some sides lack, jobs with failed requests and interrupted runs are named
 //! too.
 //!
 //! # Limits
-//! Versions of this program are no condition: comparing two is what the comparison is for. A condition that a file does
-//! not have is not compared.
+//! Versions of this program are no condition: comparing two versions is a purpose of a comparison. A condition that
+//! a file lacks is not compared.
 //!
 //! # Example
 //! `backend differs: uring (a.json), aio (b.json)`.
@@ -19,7 +19,7 @@
 use super::input::{Conditions, Job, Run};
 use super::{Group, names};
 
-/// Sentences, without an order of weight.
+/// Returns the warnings as sentences, in no order of importance.
 pub(super) fn warnings(groups: &[Group]) -> Vec<String> {
     let runs: Vec<&Run> = groups.iter().flat_map(|group| &group.runs).collect();
     let mut warnings = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn warnings(groups: &[Group]) -> Vec<String> {
     warnings
 }
 
-/// Names each condition of the first file that another file has with another value.
+/// Adds a warning for each condition of the first file that another file has with another value.
 fn differences(of: &str, files: &[(&str, &Conditions)], warnings: &mut Vec<String>) {
     let Some(((first, conditions), others)) = files.split_first() else { return };
     for (name, value) in *conditions {
@@ -57,7 +57,7 @@ fn differences(of: &str, files: &[(&str, &Conditions)], warnings: &mut Vec<Strin
     }
 }
 
-/// Names what is not compared because a side lacks it.
+/// Adds a warning for each job that is not compared because a side lacks it.
 fn lone_jobs(groups: &[Group], warnings: &mut Vec<String>) {
     let Some((base, others)) = groups.split_first() else { return };
     let base_names = names(base);

@@ -1,24 +1,24 @@
-//! Figures of simulations: the same seed gives the same figure, so any difference has a cause.
+//! Compares figures of simulations: the same seed gives the same figure, so any difference has a cause.
 //!
 //! # Why
-//! A change of the scheduler shows first in the scenarios, and exactly: no test is needed to believe it.
+//! A change of the scheduler shows first in the scenarios, and exactly: it needs no statistical test.
 //!
 //! # How it works
-//! Scenarios are matched by name, seed and changes; figures by name. A figure with a target says which way is good:
-//! below an upper bound, above a lower one. It is *worse* when it goes the other way by more than the threshold, or no
-//! longer meets its target; without a one-sided target, what differs is *changed*.
+//! Scenarios are matched by name, seed and changes; figures by name. A figure's target tells which way is good: below
+//! an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the threshold, or
+//! no longer meets its target. A difference without a one-sided target, or within the threshold, is *changed*.
 //!
 //! # Limits
-//! Scenarios that were run with different seeds are different scenarios here.
+//! Scenarios with different seeds count as different.
 //!
 //! # Example
 //! `p99_ms` with the target at_most 2: from 1.00 to 1.05 is worse (5 %), from 1.00 to 1.005 is changed, from 1.99 to
-//! 2.001 is worse, because the target is missed.
+//! 2.001 is worse because it misses the target.
 
 use super::input::{Content, Figure, Scenario};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
 
-/// Every figure that two sides have in common.
+/// Compares every figure that two sides have in common.
 pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
     let Some((base, others)) = groups.split_first() else { return Vec::new() };
     let mut comparisons = Vec::new();
@@ -74,14 +74,17 @@ fn verdict(
         (Some(false), Some(true)) => return Verdict::Better,
         _ => {}
     }
+
     if base_value == other_value {
         return Verdict::Same;
     }
+
     let low_is_good = match base.target.map(|target| (target.at_least, target.at_most)) {
         Some((None, Some(_))) => true,
         Some((Some(_), None)) => false,
         _ => return Verdict::Changed,
     };
+
     if change_pct.is_some_and(|change| change.abs() <= threshold_pct) {
         Verdict::Changed
     } else if (other_value < base_value) == low_is_good {

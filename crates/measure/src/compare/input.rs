@@ -1,18 +1,18 @@
-//! Reads the results that are compared.
+//! Reads results for a comparison.
 //!
 //! # Why
-//! A comparison reads less of a result than there is, so results of older and newer versions can be compared as long as
-//! these keys stay what they are.
+//! A comparison reads only part of a result, so results of older and newer versions can be compared as long as these
+//! keys keep their meaning.
 //!
 //! # How it works
 //! A file is a result of `test --format json` (a map with `jobs`) or of `sim run --format json` (a map with `runs`).
-//! What else describes a test or a job is flattened to names and values: what differs is named in a warning.
+//! Other descriptions of a test or a job are flattened to names and values; a warning names those that differ.
 //!
 //! # Limits
 //! Newer schemas are refused, and so is a test without intervals.
 //!
 //! # Example
-//! A test of which only this is read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
+//! The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
 //! [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376, 1000]]}]}`.
 
 use std::collections::BTreeMap;
@@ -23,42 +23,42 @@ use serde_json::{Map, Value};
 use super::CompareError;
 use crate::report;
 
-/// Newest schema of a simulation's result that is understood.
+/// Newest readable schema of a simulation's result.
 const SIM_SCHEMA: u64 = 1;
 
-/// More intervals than this are put together: they would tell no more.
+/// Most intervals of a job. More are merged: they would add no information.
 const INTERVALS_MAX: usize = 1000;
 
-/// Keys of a test that say under what conditions it ran.
+/// Keys of a test that describe its conditions.
 const CONDITIONS: [&str; 6] = ["backend", "shards", "seed", "duration_s", "warmup_s", "machine"];
-/// Keys of a job that say what it did.
+/// Keys of a job that describe its work.
 const JOB_CONDITIONS: [&str; 5] = ["class", "shares", "kind", "request_bytes", "job"];
 
-/// Names and values of what a result was made with.
+/// Names and values of the circumstances of a result.
 pub(super) type Conditions = BTreeMap<String, String>;
 
 /// One result.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Its file.
+    /// Path of the file.
     pub path: String,
     /// Version of the program that made it.
     pub version: String,
-    /// Whether it ended before its time.
+    /// Whether the run ended early.
     pub is_interrupted: bool,
-    /// What it ran under.
+    /// Conditions of the run.
     pub conditions: Conditions,
-    /// What was measured.
+    /// Figures of the run.
     pub content: Content,
 }
 
 impl Run {
-    /// Whether it is of a simulation.
+    /// Returns whether the result is of a simulation.
     pub(super) fn is_sim(&self) -> bool {
         matches!(self.content, Content::Sim(_))
     }
 
-    /// Its jobs or scenarios.
+    /// Returns the names of the jobs or scenarios.
     pub(super) fn names(&self) -> Vec<&str> {
         match &self.content {
             Content::Test(jobs) => jobs.iter().map(|job| job.name.as_str()).collect(),
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    /// The job of that name.
+    /// Returns the job `name`.
     pub(super) fn job(&self, name: &str) -> Option<&Job> {
         match &self.content {
             Content::Test(jobs) => jobs.iter().find(|job| job.name == name),
@@ -75,7 +75,7 @@ impl Run {
     }
 }
 
-/// What a result holds.
+/// The figures of a result.
 #[derive(Debug)]
 pub(super) enum Content {
     /// Measurements.
@@ -91,17 +91,17 @@ pub(super) struct Job {
     pub conditions: Conditions,
     pub errors: u64,
     pub intervals: Vec<Interval>,
-    /// Upper end of each bucket in nanoseconds, and requests in it.
+    /// Upper end of each bucket in nanoseconds, and its requests.
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// A stretch of the measured window.
+/// A part of the measured window.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Interval {
     pub length_s: f64,
     pub requests: u64,
     pub bytes: u64,
-    /// Nothing where there were no requests.
+    /// Mean latency; `None` without requests.
     pub latency_mean_us: Option<f64>,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Figure {
     pub passed: Option<bool>,
 }
 
-/// Where a figure should be.
+/// Bounds that a figure should keep.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Target {
     pub at_least: Option<f64>,
@@ -179,7 +179,9 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
         reason: error.to_string(),
     };
     let value: Value = serde_json::from_str(text).map_err(unreadable)?;
+
     let has = |key: &str| value.get(key).is_some_and(Value::is_array);
+
     if has("jobs") {
         check_schema(path, &value, report::SCHEMA)?;
         test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
@@ -208,16 +210,19 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
         if intervals.is_empty() {
             return Err(CompareError::NoIntervals { path: path.to_owned(), job: entry.name });
         }
+
         let mut conditions = Conditions::new();
         for key in JOB_CONDITIONS {
             entry.others.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
         }
         jobs.push(Job { name: entry.name, conditions, errors: entry.errors, intervals, histogram: entry.histogram });
     }
+
     let mut conditions = Conditions::new();
     for key in CONDITIONS {
         value.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
     }
+
     Ok(Run {
         path: path.to_owned(),
         version: file.plimsoll,
@@ -227,14 +232,14 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
     })
 }
 
-/// The intervals without those that were cut off, which are not half as long as the longest; of many, neighbours are
-/// put together.
+/// Returns the intervals that are longer than half the longest; others were cut short. Merges neighbours if there are
+/// more than [`INTERVALS_MAX`].
 fn whole_intervals(intervals: &[Interval]) -> Vec<Interval> {
     let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
     let is_whole = |interval: &&Interval| interval.length_s.is_finite() && interval.length_s > longest_s / 2.0;
     let whole: Vec<Interval> = intervals.iter().filter(is_whole).copied().collect();
     let together = whole.len().div_ceil(INTERVALS_MAX).max(1);
-    // What is left over at the end, if anything, is shorter: leave it out as well.
+    // A shorter remainder at the end is left out as well.
     whole.chunks_exact(together).map(|neighbours| neighbours.iter().fold(Interval::default(), Interval::plus)).collect()
 }
 
@@ -252,7 +257,7 @@ impl Interval {
     }
 }
 
-/// Values of maps in maps under names joined by dots; `job.` is left out.
+/// Flattens nested maps to values under names joined by dots, without the prefix `job.`.
 fn flatten(name: &str, value: &Value, into: &mut Conditions) {
     match value {
         Value::Null => drop(into.insert(name.to_owned(), "none".to_owned())),

@@ -1,7 +1,7 @@
-//! Figures of tests: from intervals and histograms to comparisons.
+//! Compares figures of tests, from their intervals and histograms.
 //!
 //! # Why
-//! The same seven figures are compared for each job, whatever sort it is.
+//! The same seven figures are compared for each job, whatever its type.
 //!
 //! # How it works
 //! Each interval gives a sample of throughput and of IOPS. For latency an interval counts with its requests: with L_i
@@ -10,7 +10,7 @@
 //! Sampling Techniques, 1977, chapter 6).
 //!
 //! # Limits
-//! Figures that are 0 on both sides are left out: a CPU job moves no bytes. Results without a histogram have no
+//! Figures that are 0 on both sides are left out, such as the bytes of a CPU job. Results without a histogram have no
 //! percentiles.
 //!
 //! # Example
@@ -24,14 +24,14 @@ use plimsoll_sim::rng::Rng;
 use super::input::{Interval, Job};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
 
-/// Names and shares of the quantiles that are compared.
+/// Names and fractions of the compared quantiles.
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
 
-/// Samples of a job in one run.
+/// Computes the samples of a job in one run.
 type Samples = fn(&[Interval]) -> Vec<f64>;
 
-/// Names of the means that are compared, and their samples.
+/// Names of the compared means, and their samples.
 const MEANS: [(&str, Samples); 3] =
     [("throughput_bytes_per_s", throughput), ("iops", iops), ("latency_mean_us", latency)];
 
@@ -47,9 +47,11 @@ fn latency(intervals: &[Interval]) -> Vec<f64> {
     let requests = |interval: &Interval| interval.requests as f64;
     let sum_us = |interval: &Interval| interval.latency_mean_us.unwrap_or(0.0) * requests(interval);
     let all: f64 = intervals.iter().map(requests).sum();
+
     if all <= 0.0 {
         return Vec::new();
     }
+
     let mean_us = intervals.iter().map(sum_us).sum::<f64>() / all;
     let mean_requests = all / intervals.len() as f64;
     let sample = |interval: &Interval| mean_us + (sum_us(interval) - mean_us * requests(interval)) / mean_requests;
@@ -76,7 +78,7 @@ impl JobRuns<'_> {
     }
 }
 
-/// Each job of the base against the same job of each other side, figure by figure, without verdicts.
+/// Compares each job of the base with the same job of each other side, figure by figure, without verdicts.
 pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
     let Some((base, others)) = groups.split_first() else { return Vec::new() };
     let mut rng = Rng::new(options.seed);
@@ -85,11 +87,14 @@ pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Com
         let base = job_runs(base, name);
         let others: Vec<JobRuns> =
             others.iter().filter(|other| names(other).contains(&name)).map(|other| job_runs(other, name)).collect();
+
         for (metric, samples) in MEANS {
             comparisons.extend(others.iter().filter_map(|other| mean(name, metric, samples, &base, other)));
         }
+
         let base_latencies = base.latencies();
         let other_latencies: Vec<_> = others.iter().map(|other| (other.side, other.latencies())).collect();
+
         for (metric, share) in QUANTILES {
             for (side, other) in &other_latencies {
                 let Some((base, other)) = base_latencies.as_ref().zip(other.as_ref()) else { continue };
@@ -110,9 +115,11 @@ fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRu
     if base.value == 0.0 && other.value == 0.0 {
         return None;
     }
+
     let difference = difference(&base, &other);
     let half_width = half_width(&difference);
     let pct = |part: f64| Some(part / base.value * 100.0).filter(|pct| pct.is_finite());
+
     Some(Comparison {
         job: job.to_owned(),
         side,
@@ -138,6 +145,7 @@ fn quantile(
     rng: &mut Rng,
 ) -> Option<Comparison> {
     let found = percentiles::compare(base, other, share, rng)?;
+
     let pct = |ratio: f64| Some((ratio - 1.0) * 100.0).filter(|pct| pct.is_finite());
     Some(Comparison {
         job: job.to_owned(),
@@ -171,7 +179,7 @@ mod tests {
         let samples = latency(&[interval(1000, 100.0), interval(500, 400.0)]);
         assert!((samples[0] - 200.0 / 3.0).abs() < 1e-9 && (samples[1] - 1000.0 / 3.0).abs() < 1e-9, "{samples:?}");
         assert_eq!(latency(&[interval(0, 0.0)]), Vec::<f64>::new());
-        // An interval without requests says nothing of latency, and does not move it.
+        // An interval without requests carries no information on latency, and does not move it.
         let samples = latency(&[interval(1000, 100.0), interval(0, 0.0)]);
         assert_eq!(samples, [100.0, 100.0]);
     }

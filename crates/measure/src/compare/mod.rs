@@ -1,24 +1,25 @@
-//! Compares results: which figures differ by more than chance explains, and by how much.
+//! Compares results: which figures differ by more than chance explains, and how much.
 //!
 //! # Why
-//! Two runs of one load never give the same figures, and the eye makes a winner of any pair. A change of the disk, the
-//! kernel or the scheduler is better or worse only with evidence; a script that guards a release must not cry wolf.
+//! Two runs of one load never give the same figures, and the eye sees a winner in any pair. A change of the disk, the
+//! kernel or the scheduler is better or worse only with evidence; a script that guards a release must not raise false
+//! alarms.
 //!
 //! # How it works
-//! A *side* is one result or several of the same thing; the first side is the base, each other is compared with it, job
-//! by job. Throughput, IOPS and mean latency come from the intervals of the jobs, by Welch's test with as many samples
-//! as the intervals are worth (`stats`); percentiles come from the histograms, by resampling (`percentiles`). The p
-//! values of all comparisons are taken together by Hochberg's method. *Better* or *worse* is what has a p below
-//! [`ALPHA`] and a change above the threshold; *same* is what has its whole 95 % interval within the threshold; all
-//! else is *open*. Figures of simulations are exact (`exact`): any difference is real.
+//! A *side* is one result or several of the same setup; the first side is the base, each other is compared with it,
+//! job by job. Throughput, IOPS and mean latency come from the intervals of the jobs, by Welch's test with as many
+//! samples as the intervals are worth (`stats`); percentiles come from the histograms, by resampling (`percentiles`).
+//! The p values of all comparisons are adjusted together by Hochberg's method. *Better* or *worse* requires a p below
+//! [`ALPHA`] and a change above the threshold; *same* requires the whole 95 % interval within the threshold; all else
+//! is *open*. Figures of simulations are exact (`exact`): any difference is real.
 //!
 //! # Limits
 //! * Differences between runs (another place on the disk, another moment of the cloud) show only over several runs of a
-//!   side; two say it roughly, five well.
-//! * One run a side: what changed between the two runs is what is compared, whatever changed it. Warnings name options,
-//!   backend, shards, seed and machine where they differ.
-//! * Of intervals that resemble their neighbours, few are worth little: docs/formats.md has the rates of false alarms
-//!   and of changes found.
+//!   side; two show them roughly, five well.
+//! * With one run a side, any cause of a difference between the two runs is compared. Warnings name options, backend,
+//!   shards, seed and machine if they differ.
+//! * A few intervals that resemble their neighbours are worth little: docs/formats.md has the rates of false alarms and
+//!   of changes found.
 //!
 //! # Example
 //! ```
@@ -52,17 +53,17 @@ use thiserror::Error;
 use input::Run;
 pub use words::CELL_HEADERS;
 
-/// Schema of the result.
+/// Version of the JSON form.
 const SCHEMA: u32 = 1;
-/// Sides have letters.
+/// Most sides: each has a letter.
 const SIDES_MAX: usize = 26;
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareOptions {
-    /// Changes of at most so many per cent do not count, however sure they are. At least 0.
+    /// Largest change in per cent that does not count, however certain. At least 0.
     pub threshold_pct: f64,
-    /// Seed of the resampling of percentiles. Any number: the same gives the same result.
+    /// Seed of the resampling of percentiles, any number. The same seed gives the same result.
     pub seed: u64,
 }
 
@@ -75,28 +76,28 @@ impl Default for CompareOptions {
 /// A file with a result.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its name, for messages.
+    /// Path of the file, for messages.
     pub path: String,
-    /// What it holds.
+    /// Text of the file.
     pub text: String,
 }
 
 /// Why results cannot be compared.
 #[derive(Debug, Error)]
 pub enum CompareError {
-    /// Fewer than two sides, or more than 26.
+    /// There are fewer than two sides, or more than 26.
     #[error("{count} result(s): name from 2 to 26, separated by spaces; several runs of one side by commas")]
     Sides {
-        /// How many there were.
+        /// Number of sides.
         count: usize,
     },
-    /// A side without files.
+    /// A side has no files.
     #[error("result {side} names no file: files of one side are separated by single commas")]
     EmptySide {
-        /// Its letter.
+        /// Letter of the side.
         side: char,
     },
-    /// Not JSON, or not a result.
+    /// A file is not JSON, or not a result.
     #[error(
         "{path}:{line}: not a result that can be compared: {reason}; expected what `plimsoll test --format json` or \
          `plimsoll sim run --format json` prints"
@@ -104,12 +105,12 @@ pub enum CompareError {
     NotAResult {
         /// The file.
         path: String,
-        /// Where in it, from 1.
+        /// Line in the file, from 1.
         line: usize,
         /// What is wrong.
         reason: String,
     },
-    /// Of another version.
+    /// A file has an unknown schema.
     #[error(
         "{path}: key `schema`: {}; expected 1 to {newest}; {}",
         found.as_deref().unwrap_or("is missing"),
@@ -118,12 +119,12 @@ pub enum CompareError {
     Schema {
         /// The file.
         path: String,
-        /// What it says, if anything.
+        /// The schema in the file, if any.
         found: Option<String>,
-        /// The newest that is understood.
+        /// The newest schema that this version reads.
         newest: u64,
     },
-    /// A job without intervals.
+    /// A job has no intervals.
     #[error(
         "{path}: job `{job}`: key `intervals`: expected at least one interval of a positive length; the job did not \
          run, or not for long enough: run it again, longer"
@@ -134,7 +135,7 @@ pub enum CompareError {
         /// The job.
         job: String,
     },
-    /// A test and a simulation.
+    /// A test is compared with a simulation.
     #[error("{test} is the result of a test, {sim} of a simulation: compare results of one kind")]
     Kinds {
         /// The test's file.
@@ -142,26 +143,26 @@ pub enum CompareError {
         /// The simulation's file.
         sim: String,
     },
-    /// No job in common.
+    /// Two sides have no job in common.
     #[error(
         "{other} has no {what} in common with {base}: nothing can be compared; {base} has {base_names}, {other} has \
          {other_names}: run the same ones on both sides"
     )]
     NothingInCommon {
-        /// Job, or scenario with a seed.
+        /// Kind of the compared things: job, or scenario with a seed.
         what: &'static str,
         /// The base's files.
         base: String,
         /// The other side's files.
         other: String,
-        /// What the base has.
+        /// Names in the base.
         base_names: String,
-        /// What the other has.
+        /// Names in the other side.
         other_names: String,
     },
 }
 
-/// What a comparison says.
+/// The verdict of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -171,14 +172,14 @@ pub enum Verdict {
     Worse,
     /// The whole 95 % interval is within the threshold.
     Same,
-    /// No evidence either way.
+    /// There is no evidence either way.
     Open,
-    /// An exact figure that differs, and nobody says which way is good.
+    /// An exact figure differs, and neither direction is known to be good.
     Changed,
 }
 
 impl Verdict {
-    /// As results name it.
+    /// Returns the name used in results.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -191,7 +192,7 @@ impl Verdict {
     }
 }
 
-/// One figure of one job: the base's, and that of another side.
+/// One figure of one job: the base's and another side's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The job, or the scenario with its seed and changes.
@@ -205,72 +206,72 @@ pub struct Comparison {
     pub base: f64,
     /// The other side's figure.
     pub other: f64,
-    /// By how many per cent of the base the other differs; nothing where the base is 0.
+    /// Difference in per cent of the base; `None` if the base is 0.
     pub change_pct: Option<f64>,
-    /// Lower end of its 95 % interval; nothing where it is not known.
+    /// Lower end of the 95 % interval of the change; `None` if unknown.
     pub change_low_pct: Option<f64>,
-    /// Upper end of its 95 % interval; nothing where it is not known.
+    /// Upper end of the 95 % interval of the change; `None` if unknown.
     pub change_high_pct: Option<f64>,
-    /// How often chance makes such a difference; nothing for exact figures, and where there are too few samples.
+    /// Probability of such a difference by chance; `None` for exact figures, and with too few samples.
     pub p: Option<f64>,
-    /// The same, with all comparisons of the report taken together.
+    /// The same, adjusted for all comparisons of the report together.
     pub p_together: Option<f64>,
-    /// Independent samples that the base's are worth: intervals, for percentiles requests.
+    /// Independent samples that the base's data is worth: intervals, or requests for percentiles.
     pub base_effective_count: Option<f64>,
-    /// Independent samples that the other side's are worth.
+    /// Independent samples that the other side's data is worth.
     pub other_effective_count: Option<f64>,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 /// One side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
-    /// Its letter: A is the base.
+    /// Letter of the side: A is the base.
     pub side: char,
-    /// Its files.
+    /// Files of the side.
     pub files: Vec<String>,
-    /// Versions of the program that made them, each once.
+    /// Versions of the program that made the files.
     pub versions: Vec<String>,
 }
 
-/// A job on another side, as a whole.
+/// The verdict on a job as a whole, against another side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobVerdict {
     /// The job.
     pub job: String,
     /// Letter of the other side.
     pub side: char,
-    /// The letter of the side that is better in something and worse in nothing; nothing without evidence.
+    /// Letter of the side that is better in some figure and worse in none; `None` without evidence.
     pub winner: Option<char>,
 }
 
-/// Results, compared.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
-    /// Version of this structure.
+    /// Version of the JSON form.
     pub schema: u32,
     /// Version of the program that compared.
     pub plimsoll: String,
-    /// Chance of a false alarm over all comparisons together.
+    /// Probability of a false alarm over all comparisons together.
     pub alpha: f64,
-    /// Changes up to this one do not count.
+    /// Largest change in per cent that does not count.
     pub threshold_pct: f64,
     /// Seed of the resampling.
     pub seed: u64,
-    /// What was compared, the base first.
+    /// Sides, the base first.
     pub sides: Vec<Side>,
-    /// What makes the sides unlike.
+    /// Differences between the sides beside the figures.
     pub warnings: Vec<String>,
-    /// By job in the base's order, then by figure, then by side.
+    /// Comparisons by job in the base's order, then by figure, then by side.
     pub comparisons: Vec<Comparison>,
-    /// By job in the base's order, then by side.
+    /// Verdicts by job in the base's order, then by side.
     pub jobs: Vec<JobVerdict>,
     /// Whether any figure is worse than the base's.
     pub regression: bool,
 }
 
-/// Runs of one side.
+/// The runs of one side.
 struct Group {
     side: char,
     runs: Vec<Run>,
@@ -282,14 +283,15 @@ impl Group {
     }
 }
 
-/// Compares each side (one or several results of the same thing) with the first.
+/// Compares each side (one or several results of the same setup) with the first.
 ///
 /// # Errors
-/// [`CompareError`]: a file that is no result, sides of different kinds, or nothing in common.
+/// [`CompareError`] for a file that is no result, sides of different kinds, or nothing in common.
 pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<CompareReport, CompareError> {
     if !(2..=SIDES_MAX).contains(&sides.len()) {
         return Err(CompareError::Sides { count: sides.len() });
     }
+
     let mut groups = Vec::with_capacity(sides.len());
     for (side, sources) in ('A'..='Z').zip(sides) {
         let runs: Vec<Run> =
@@ -299,8 +301,10 @@ pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<Compar
         }
         groups.push(Group { side, runs });
     }
+
     check_kinds(&groups)?;
     check_common(&groups)?;
+
     let is_sim = groups.iter().flat_map(|group| &group.runs).any(Run::is_sim);
     let comparisons = if is_sim {
         exact::comparisons(&groups, options)
@@ -309,6 +313,7 @@ pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<Compar
         judge(&mut comparisons, options);
         comparisons
     };
+
     Ok(CompareReport {
         schema: SCHEMA,
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -340,7 +345,7 @@ fn check_kinds(groups: &[Group]) -> Result<(), CompareError> {
     }
 }
 
-/// Jobs or scenarios that every run of a side has (of a simulation: that any has).
+/// Returns the jobs that every run of a side has, or the scenarios that any run of a side has.
 fn names(group: &Group) -> Vec<&str> {
     let is_sim = group.runs.iter().any(Run::is_sim);
     let mut names: Vec<&str> = Vec::new();
@@ -372,7 +377,7 @@ fn check_common(groups: &[Group]) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// Takes the p values of all comparisons together, and says what follows.
+/// Adjusts the p values of all comparisons together, and sets the verdicts.
 fn judge(comparisons: &mut [Comparison], options: &CompareOptions) {
     let alone: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.p).collect();
     let together = stats::hochberg(&alone);
@@ -389,7 +394,7 @@ fn verdict(comparison: &Comparison, threshold_pct: f64) -> Verdict {
     let Comparison { change_pct, change_low_pct, change_high_pct, p_together, .. } = comparison;
     let is_sure = p_together.is_some_and(|p| p < ALPHA);
     let rises = comparison.other > comparison.base;
-    // From nothing to something has no per cents, and is more than any threshold.
+    // A change from zero has no percentage and exceeds any threshold.
     if is_sure && change_pct.is_none_or(|change| change.abs() > threshold_pct) {
         let is_latency = comparison.metric.starts_with("latency");
         return if rises == is_latency { Verdict::Worse } else { Verdict::Better };

@@ -1,13 +1,13 @@
 //! A comparison for programs: JSON and CSV.
 //!
 //! # Why
-//! A script decides by the exit code, and shows the figures.
+//! Scripts decide by the exit code, and print the figures.
 //!
 //! # How it works
 //! JSON is [`CompareReport`] itself; CSV has a line for each comparison.
 //!
 //! # Limits
-//! What is not known is null in JSON and empty in CSV.
+//! Unknown values are null in JSON and empty in CSV.
 //!
 //! # Example
 //! `reads,B,iops,1000,900,-10.0000,-10.5000,-9.5000,1.2e-9,8.4e-9,worse`
@@ -31,7 +31,7 @@ const COLUMNS: [Column<Comparison>; 11] = [
 ];
 
 impl CompareReport {
-    /// As CSV, with a header.
+    /// Returns the comparisons as CSV, with a header.
     #[must_use]
     pub fn to_csv(&self) -> String {
         csv(&self.comparisons, &COLUMNS)

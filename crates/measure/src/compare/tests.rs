@@ -1,4 +1,4 @@
-//! Made-up results whose truth is known: how often a comparison cries wolf, and how often it finds a real change.
+//! Synthetic results with known differences: how often a comparison raises a false alarm, and finds a real change.
 
 use plimsoll::core::Histogram;
 use plimsoll_sim::dist::{LogNormal, normal, uniform};
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::report::Buckets;
 
-/// Samples around 100 that resemble their neighbours: a first-order autoregressive process with the deviation
-/// `noise_pct` and the autocorrelation `rho`.
+/// Returns samples around 100 that resemble their neighbours: a first-order autoregressive process with deviation
+/// `noise_pct` and autocorrelation `rho`.
 fn series(count: usize, noise_pct: f64, rho: f64, rng: &mut Rng) -> Vec<f64> {
     let mut x = normal(rng);
     let mut next = || {
@@ -19,17 +19,17 @@ fn series(count: usize, noise_pct: f64, rho: f64, rng: &mut Rng) -> Vec<f64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// How a made-up result scatters.
+/// The scatter of a synthetic result.
 #[derive(Clone, Copy)]
 struct Noise {
     intervals: usize,
     noise_pct: f64,
     rho: f64,
-    /// Part of the requests that a stalling disk makes ten times slower; it varies from interval to interval.
+    /// Part of the requests that a stalling disk makes ten times slower; the part varies between intervals.
     stalls: f64,
 }
 
-/// A job in a closed loop: where the disk is slow, there are fewer requests, and they take longer.
+/// Returns a job in a closed loop: while the disk is slow, there are fewer requests, and they take longer.
 fn job(noise: Noise, speed: f64, rng: &mut Rng) -> Value {
     let spread = LogNormal::new(0.4);
     let mut histogram = Histogram::new();
@@ -47,7 +47,7 @@ fn job(noise: Noise, speed: f64, rng: &mut Rng) -> Value {
             sum_ns += ns;
             histogram.record(ns as u64);
         }
-        // The requests that were drawn stand for fifty times as many.
+        // Each drawn request stands for fifty.
         let shown = (50.0 * f64::from(requests) * speed) as u64;
         intervals.push(json!({"length_s": 1.0, "requests": shown, "bytes": shown << 12,
             "latency_mean_us": sum_ns / 1e3 / f64::from(requests), "latency_max_us": 0.0}));
@@ -104,7 +104,7 @@ fn a_change_of_three_per_cent_is_found() {
     }
 }
 
-/// A steady job: `iops` a second with a little noise, all of `latency_us` for 99 in 100 and three times that for one.
+/// Returns a steady job: `iops` with a little noise, 99 % of the requests with `latency_us`, 1 % with three times that.
 fn steady(name: &str, iops: u64, latency_us: u64) -> Value {
     let mut rng = Rng::new(iops);
     let interval = |_: usize| {
@@ -163,7 +163,7 @@ fn several_results_against_the_first() {
     assert_eq!(report.to_csv().lines().count(), report.comparisons.len() + 1);
     let json: Value = serde_json::to_value(&report).unwrap();
     assert_eq!((&json["schema"], &json["sides"][2]["files"][0]), (&json!(1), &json!("c.json")));
-    // What is below the threshold does not count, however sure it is.
+    // A change below the threshold does not count, however certain.
     let lax = compare(&sides, &CompareOptions { threshold_pct: 500.0, seed: 1 }).unwrap();
     assert!(!lax.regression && lax.jobs.iter().all(|job| job.winner.is_none()));
 }

@@ -1,13 +1,13 @@
-//! A comparison in words: what tables and pages show of it.
+//! A comparison in words, for tables and pages.
 //!
 //! # Why
-//! The terminal and the page say the same.
+//! The terminal and the page show the same texts.
 //!
 //! # How it works
-//! Texts of each part of a [`CompareReport`], and the [`Section`]s of a page of it.
+//! Makes texts of each part of a [`CompareReport`], and the [`Section`]s of its page.
 //!
 //! # Limits
-//! Figures are rounded as people read them; JSON has them whole.
+//! Figures are rounded for people; JSON has them in full.
 //!
 //! # Example
 //! `IOPS`, `1,000`, `900`, `B`, `-10.00 %`, `-10.50 to -9.50`, `<0.0001`, `***`, `worse`.
@@ -22,14 +22,14 @@ use super::{CompareReport, Comparison, JobVerdict, SCHEMA, Side, Verdict};
 /// Longest name of a figure in a table.
 const METRIC_WIDTH: usize = 36;
 
-/// Names of the columns to [`Comparison::cells`].
+/// Headers of [`Comparison::cells`].
 pub const CELL_HEADERS: [&str; 9] = ["", "A", "other", "", "change", "95 % interval", "p", "", "verdict"];
 
 impl CompareReport {
-    /// Reads a report from its JSON.
+    /// Parses a report from its JSON.
     ///
     /// # Errors
-    /// It is something else, or of a newer version: a sentence.
+    /// A sentence if the text is something else, or of a newer version.
     pub fn from_json(text: &str) -> Result<CompareReport, String> {
         let report: CompareReport =
             serde_json::from_str(text).map_err(|error| format!("this comparison is damaged: {error}"))?;
@@ -40,7 +40,7 @@ impl CompareReport {
         Ok(report)
     }
 
-    /// Jobs or scenarios, each once, in order.
+    /// Returns the jobs or scenarios, each once, in order.
     #[must_use]
     pub fn job_names(&self) -> Vec<&str> {
         let mut jobs: Vec<&str> = self.comparisons.iter().map(|comparison| comparison.job.as_str()).collect();
@@ -48,7 +48,7 @@ impl CompareReport {
         jobs
     }
 
-    /// Which side is better in a job, in words.
+    /// Returns in words which side is better in a job.
     #[must_use]
     pub fn winner(&self, verdict: &JobVerdict) -> String {
         let JobVerdict { job, side, winner } = verdict;
@@ -62,7 +62,7 @@ impl CompareReport {
         }
     }
 
-    /// What p and the verdicts mean.
+    /// Returns the meaning of p and the verdicts.
     #[must_use]
     pub fn rule(&self) -> String {
         if self.comparisons.iter().all(|comparison| comparison.p.is_none()) {
@@ -76,7 +76,7 @@ impl CompareReport {
         )
     }
 
-    /// The sections of a page.
+    /// Returns the sections of a page.
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let sides = self.sides.iter().map(|side| Block::Text(side.line()));
@@ -95,7 +95,7 @@ impl CompareReport {
 }
 
 impl Side {
-    /// Its letter, files and versions.
+    /// Returns the side's letter, files and versions in a line.
     #[must_use]
     pub fn line(&self) -> String {
         let role = if self.side == 'A' { " (base)" } else { "" };
@@ -108,26 +108,30 @@ impl Side {
 }
 
 impl Comparison {
-    /// Figure, base, other, side, change, its interval, p, stars, verdict: see [`CELL_HEADERS`].
+    /// Returns figure, base, other, side, change, its interval, p, stars, verdict: see [`CELL_HEADERS`].
     #[must_use]
     pub fn cells(&self) -> [String; 9] {
         let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = self;
+
         let interval = match (self.change_low_pct, self.change_high_pct) {
             _ if p.is_none() => String::new(),
             (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
             _ => String::new(),
         };
+
         let stars = match p_together {
             Some(p) if *p < 0.0001 => "***",
             Some(p) if *p < 0.001 => "**",
             Some(p) if *p < ALPHA => "*",
             _ => "",
         };
+
         let chance = match p_together {
             Some(p) if *p < 0.0001 => "<0.0001".to_owned(),
             Some(p) => format!("{p:.4}"),
             None => String::new(),
         };
+
         [
             metric_name(metric),
             figure(metric, *base),
@@ -142,7 +146,7 @@ impl Comparison {
     }
 }
 
-/// Per cent with a sign; two digits after the point where they say something.
+/// Formats a percentage with a sign, and with two decimals if it is below 100.
 fn signed(percent: f64) -> String {
     match percent.abs() {
         small if small < 99.995 => format!("{percent:+.2}"),

@@ -1,14 +1,15 @@
-//! The files whose blocks are looked at, and reading them by number.
+//! Lists the files to sample, and reads their blocks by number.
 //!
 //! # Why
-//! A directory of many files is one sequence of blocks: so a large file gets many samples, and a small one few.
+//! A directory of many files is treated as one sequence of blocks, so a large file gets many samples, and a small one
+//! few.
 //!
 //! # How it works
-//! [`Files::find`] lists what is there, in the order of the paths. [`BlockReader`] takes numbers of blocks that ascend,
-//! and keeps the file open that it reads.
+//! [`Files::find`] lists the files in the order of their paths. [`BlockReader`] takes ascending block numbers, and
+//! keeps the current file open.
 //!
 //! # Limits
-//! Files that come, grow or shrink meanwhile: a block that has gone counts its file as unreadable.
+//! Files that appear or grow meanwhile are not seen. If a block has vanished, its file counts as unreadable.
 //!
 //! # Example
 //! Files of 10 and 20 KiB have 2 and 5 blocks of 4 KiB: number 3 is the second block of the second file.
@@ -22,20 +23,20 @@ use std::path::{Path, PathBuf};
 use super::ExamineError;
 use crate::load::Stop;
 
-/// Files with data.
+/// The files with data.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// The path that was named.
+    /// The path given by the caller.
     path: PathBuf,
     is_directory: bool,
-    /// Each with its length in bytes, none empty.
+    /// Paths with lengths in bytes, none empty.
     list: Vec<(PathBuf, u64)>,
     /// Files and directories that could not be read.
     unreadable: BTreeSet<PathBuf>,
 }
 
 impl Files {
-    /// The file or device at `path`, or the files below it. Stops early when `stop` says so.
+    /// Finds the file or device at `path`, or the files below it. Stops early if `stop` asks for it.
     pub(super) fn find(path: &Path, stop: &Stop, on_turn: &mut dyn FnMut(f64)) -> Result<Files, ExamineError> {
         let name = || path.display().to_string();
         let unreadable = |error| ExamineError::Read { path: name(), error };
@@ -43,16 +44,18 @@ impl Files {
         let kind = metadata.file_type();
         let mut files =
             Files { path: path.to_owned(), is_directory: kind.is_dir(), list: Vec::new(), unreadable: BTreeSet::new() };
+
         if kind.is_dir() {
             std::fs::read_dir(path).map_err(unreadable)?;
             files.walk(&metadata, stop, on_turn);
         } else if kind.is_file() || kind.is_block_device() {
-            // Devices tell their length only this way.
+            // The metadata of a device has no length, but its end can be sought.
             let bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).map_err(unreadable)?;
             files.list.extend((bytes > 0).then(|| (path.to_owned(), bytes)));
         } else {
             return Err(ExamineError::NotData(name()));
         }
+
         match (files.list.is_empty(), files.is_directory) {
             (true, _) if stop.is_asked() => Err(ExamineError::Interrupted),
             (true, false) => Err(ExamineError::Empty(name())),
@@ -69,6 +72,7 @@ impl Files {
                 self.unreadable.insert(directory);
                 continue;
             };
+
             for entry in entries {
                 if stop.is_asked() {
                     return;
@@ -77,7 +81,7 @@ impl Files {
                     self.unreadable.insert(directory.clone());
                     break;
                 };
-                // Of a link this is the link.
+                // For a link, this is the metadata of the link.
                 match entry.metadata() {
                     Ok(metadata) if metadata.is_dir() && metadata.dev() == top.dev() => waiting.push(entry.path()),
                     Ok(metadata) if metadata.is_file() && metadata.len() > 0 => {
@@ -87,9 +91,10 @@ impl Files {
                     Err(_) => drop(self.unreadable.insert(entry.path())),
                 }
             }
+
             on_turn(0.0);
         }
-        // The order of a directory is anybody's guess.
+        // Directories list their entries in no particular order.
         self.list.sort();
     }
 
@@ -105,12 +110,12 @@ impl Files {
         self.list.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Whole blocks of `block_bytes` (at least 1) in all files.
+    /// Returns the whole blocks of `block_bytes` (at least 1) in all files.
     pub(super) fn blocks(&self, block_bytes: u32) -> u64 {
         self.list.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(bytes / u64::from(block_bytes)))
     }
 
-    /// Why no block of at least `block_bytes` could be read.
+    /// Returns why no block of at least `block_bytes` could be read.
     pub(super) fn nothing_read(&self, block_bytes: u32) -> ExamineError {
         let file_bytes = self.list.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         if file_bytes < u64::from(block_bytes) {
@@ -128,10 +133,10 @@ impl Files {
 pub(super) struct BlockReader<'a> {
     files: &'a mut Files,
     block_bytes: u32,
-    /// Where the present file stands in the list, and how many blocks are before it.
+    /// Index of the current file in the list, and the number of blocks before it.
     at: usize,
     blocks_before: u64,
-    /// `None` before the present file is opened; an error that says why it cannot be read.
+    /// The current file: `None` before it is opened, or the error of opening it.
     file: Option<Result<File, Error>>,
 }
 
@@ -140,10 +145,10 @@ impl<'a> BlockReader<'a> {
         BlockReader { files, block_bytes, at: 0, blocks_before: 0, file: None }
     }
 
-    /// Fills `block`; `false` where a file of a directory cannot be read. No number may be smaller than the last.
+    /// Fills `block`. Returns `false` if a file of a directory cannot be read. Numbers must not fall.
     ///
     /// # Errors
-    /// The file that was named cannot be read.
+    /// [`ExamineError::Read`] if the file named by the caller cannot be read.
     pub(super) fn read(&mut self, number: u64, block: &mut [u8]) -> Result<bool, ExamineError> {
         let block_bytes = u64::from(self.block_bytes);
         let path = loop {
@@ -155,6 +160,7 @@ impl<'a> BlockReader<'a> {
             self.at += 1;
             self.file = None;
         };
+
         let offset = (number - self.blocks_before) * block_bytes;
         let error = match self.file.get_or_insert_with(|| File::open(path)) {
             Ok(file) => match file.read_exact_at(block, offset) {
@@ -163,6 +169,7 @@ impl<'a> BlockReader<'a> {
             },
             Err(error) => Error::new(error.kind(), error.to_string()),
         };
+
         if !self.files.is_directory {
             return Err(ExamineError::Read { path: path.display().to_string(), error });
         }

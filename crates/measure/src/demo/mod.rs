@@ -1,25 +1,25 @@
-//! `plimsoll demo`: what scheduling does for a query while background work wants the whole disk.
+//! `plimsoll demo`: shows the effect of scheduling on a query while background work wants the whole disk.
 //!
 //! # Why
-//! One minute should show what the project is for, on the user's own disk.
+//! One minute should show the purpose of the project on the user's own disk.
 //!
 //! # How it works
-//! The disk is measured first ([`crate::tune`]), briefly. Then three situations, in turns so that a disk that changes its
-//! mind treats them alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32 outstanding
-//! 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, everything sent as it comes; and
-//! the same *scheduled*. The classes and shares are those of Scylla 1.0.
+//! The disk is measured first ([`crate::tune`]), briefly. Then come three situations, in turns so that changes of the
+//! disk affect all alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32
+//! outstanding 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, with everything
+//! sent as it comes; and the same *scheduled*. The classes and shares are those of Scylla 1.0.
 //!
-//! Scheduled is what users get, with no setting of the demo's own: the disk model that `tune --disk-output` writes and
-//! `test --disk` reads ([`TuneReport::disk_model`]), and the default [`DiskConfig`](plimsoll::core::DiskConfig) with its
-//! closed loop. The loop settles in a slice that counts for nothing, and goes on in each from where it was in the last.
+//! Scheduling is as users get it, without settings for the demo: the disk model that `tune --disk-output` writes and
+//! `test --disk` reads ([`TuneReport::disk_model`]), and the default [`DiskConfig`](plimsoll::core::DiskConfig) with
+//! its closed loop. The loop settles in a slice that does not count, and continues in each slice from its last state.
 //!
-//! `stage` runs slices, `situation` puts them together: every figure is the median of its slices, and the report says how
-//! far they lie apart ([`DemoReport::doubts`]).
+//! `stage` runs slices, `situation` combines them: every figure is the median of its slices, and the report states
+//! their spread ([`DemoReport::doubts`]).
 //!
 //! # Limits
-//! Short slices on a noisy disk: the figures are a demonstration, not a measurement. At most [`MAX_WRITE_BYTES`] are
-//! written, and at most a minute or so goes by: on a disk that writes fast the slices become shorter, on a slow one the file
-//! becomes smaller. Needs a disk: the memory and null backends have nothing to show.
+//! Slices are short and the disk may be noisy: the figures are a demonstration, not a measurement. At most
+//! [`MAX_WRITE_BYTES`] are written, in about a minute: on a disk that writes fast the slices become shorter, on a
+//! slow one the file becomes smaller. A disk is needed: the memory and null backends have nothing to show.
 
 mod situation;
 mod stage;
@@ -38,21 +38,21 @@ use crate::tune::{MissingFigures, Observer, SimulatedDisk, TuneError, TuneOption
 use situation::Slices;
 use stage::{Stage, Way};
 
-/// What a demo writes at the most, in bytes.
+/// Most bytes that a demo writes.
 pub const MAX_WRITE_BYTES: u64 = 8 << 30;
-/// Of that, measuring the disk.
+/// Part of those bytes for measuring the disk.
 const TUNE_WRITE_BYTES: u64 = 4 << 30;
 /// Measured time of each figure, in seconds.
 const TUNE_PHASE_S: f64 = 1.5;
-/// Scratch data to measure with.
+/// Scratch data for the measurement, in bytes.
 const TUNE_DATA_BYTES: u64 = 512 << 20;
-/// Turns of the three situations; odd, so that the median is one of them.
+/// Turns of the three situations; odd, so that the median is one of the slices.
 const ROUNDS: u32 = 5;
-/// Length of a slice alone, in seconds.
+/// Length of a slice of the situation *alone*, in seconds.
 const ALONE_S: f64 = 1.5;
-/// Slices are disturbed whose query p99 lie apart by more than this factor.
+/// Ratio of the slices' largest to smallest query p99 above which they count as disturbed.
 const DISTURBED_FACTOR: f64 = 2.0;
-/// Scylla's first classes (2016) and their shares; `default` exists by itself.
+/// Scylla's first classes (2016) and their shares; `default` always exists.
 const CLASSES: [(&str, u32); 6] = [
     ("commitlog", 100),
     ("memtable", 100),
@@ -62,7 +62,7 @@ const CLASSES: [(&str, u32); 6] = [
     ("repair-write", 20),
 ];
 
-/// Background jobs: name, class, what they do.
+/// Background jobs: name, class, pattern.
 const BACKGROUND: [(&str, &str, Pattern); 4] = [
     ("compaction reads", "compaction", Pattern::RandRead),
     ("compaction writes", "compaction", Pattern::RandWrite),
@@ -70,40 +70,40 @@ const BACKGROUND: [(&str, &str, Pattern); 4] = [
     ("repair writes", "repair-write", Pattern::RandWrite),
 ];
 
-/// Where and with what.
+/// Options of a demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// The directory whose disk is shown.
+    /// Directory on the disk to show.
     pub directory: PathBuf,
-    /// Backend; `None` takes the best that there is.
+    /// Backend; `None` selects the best available.
     pub backend: Option<BackendKind>,
-    /// Seed.
+    /// Seed of positions and data.
     pub seed: u64,
 }
 
-/// Why there is no demo.
+/// Why a demo failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
     /// The disk could not be measured.
     #[error(transparent)]
     Tune(#[from] TuneError),
-    /// The file could not be made.
+    /// The file could not be created.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// A run failed.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A backend without a disk.
+    /// The backend has no disk.
     #[error("backend {0} has no disk to show: use uring, aio or pool")]
     NoDisk(BackendKind),
-    /// The shard could not be made.
+    /// The topology could not be created.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The simulated disk could not be made.
+    /// The simulated disk could not be created.
     #[error(transparent)]
     Simulated(#[from] SimConfigError),
-    /// Measuring gave too little to go on.
+    /// The measurement lacks figures that scheduling needs.
     #[error(
         "the demo could not measure {} of this disk within the {} that it writes for that, so there is nothing to schedule \
          by; `plimsoll tune` measures without that bound",
@@ -112,44 +112,44 @@ pub enum DemoError {
     Missing(MissingFigures),
 }
 
-/// One class in one situation: medians over the slices.
+/// Figures of one class in one situation: medians over the slices.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassLine {
-    /// Class.
+    /// Name of the class.
     pub class: String,
-    /// Shares.
+    /// Shares of the class.
     pub shares: u32,
     /// Requests a second.
     pub iops: f64,
     /// Bytes a second.
     pub throughput_bytes_per_s: f64,
-    /// Part of the device time that its shares entitle it to, in per cent; for the query, what it asked for.
+    /// Part of the device time that its shares entitle it to, in per cent; for the query, the part it asks for.
     pub share_wanted_pct: f64,
-    /// Part that it got, over all slices.
+    /// Part of the device time that it got over all slices, in per cent.
     pub share_got_pct: f64,
-    /// Of its requests: each percentile is the median of the slices', the slowest is the slowest of all.
+    /// Latency: each percentile is the median of the slices', the maximum is that of all slices.
     pub latency: Latency,
-    /// Mean number of its requests in the device.
+    /// Mean number of its pieces in the device.
     pub device_depth: f64,
 }
 
 /// One slice of a situation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slice {
-    /// Its length in seconds.
+    /// Length in seconds.
     pub length_s: f64,
-    /// The query's p99; nothing where no query came back.
+    /// The query's p99 in microseconds; `None` if no query completed.
     pub query_p99_us: Option<f64>,
-    /// Of all classes.
+    /// Bytes a second of all classes.
     pub throughput_bytes_per_s: f64,
 }
 
-/// The least and the most of several figures.
+/// Smallest and largest of several figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Range {
-    /// The least.
+    /// Smallest figure.
     pub least: f64,
-    /// The most.
+    /// Largest figure.
     pub most: f64,
 }
 
@@ -173,9 +173,9 @@ pub struct Situation {
     pub name: String,
     /// Classes with work.
     pub classes: Vec<ClassLine>,
-    /// Of all classes, the median over the slices.
+    /// Bytes a second of all classes, the median over the slices.
     pub throughput_bytes_per_s: f64,
-    /// Between which figures the slices' p99 of the query moved, in microseconds.
+    /// Range of the slices' p99 of the query, in microseconds.
     pub query_p99_us: Option<Range>,
     /// The slices, in order.
     pub slices: Vec<Slice>,
@@ -184,54 +184,54 @@ pub struct Situation {
 /// A class that moved nothing in most slices of a situation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SilentClass {
-    /// Which situation.
+    /// Name of the situation.
     pub situation: String,
-    /// Which class.
+    /// Name of the class.
     pub class: String,
-    /// What is known of why.
+    /// The likely reason.
     pub reason: String,
 }
 
-/// What the demo showed. The schema of its JSON.
+/// The result of a demo, and the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
     /// Version of the program.
     pub plimsoll: &'static str,
-    /// The disk.
+    /// Measurement of the disk.
     pub disk: TuneReport,
-    /// Exponent of the read/write mix that is scheduled by; nothing where reads and writes do not disturb each other, or
-    /// the disk was not measured to the end.
+    /// Exponent of the read/write mix that the scheduler uses; `None` if reads and writes do not disturb each other,
+    /// or the disk was not measured completely.
     pub mix_exponent: Option<f64>,
     /// Device time that the closed loop kept in the device at the end of the last scheduled slice, in microseconds.
     pub window_us: Option<f64>,
-    /// The disk's rate over that of its model, as the closed loop saw it at the end of the last scheduled slice.
+    /// Ratio of the disk's rate to its model's, as the closed loop saw it at the end of the last scheduled slice.
     pub capacity_scale: Option<f64>,
-    /// The three situations; fewer where it was stopped before.
+    /// The three situations; fewer if the demo was stopped early.
     pub situations: Vec<Situation>,
-    /// Scheduled query p99 over that alone; nothing when the demo was stopped before.
+    /// Ratio of the scheduled query p99 to that alone; `None` if the demo was stopped early.
     pub p99_ratio: Option<f64>,
-    /// Scheduled throughput over the drained one.
+    /// Ratio of the scheduled throughput to the drained one; `None` if the demo was stopped early.
     pub throughput_ratio: Option<f64>,
-    /// Whether the idle disk's p99 moved so far from slice to slice that `p99_ratio` says little.
+    /// Whether the idle disk's p99 differed so much between slices that `p99_ratio` means little.
     pub idle_is_disturbed: bool,
-    /// What makes one doubt the ratios, a sentence each.
+    /// Reasons to doubt the ratios, a sentence each.
     pub doubts: Vec<String>,
     /// Classes that moved nothing, and why.
     pub silent_classes: Vec<SilentClass>,
-    /// Bytes written.
+    /// Bytes written, the measurement included.
     pub written_bytes: u64,
-    /// Whether it was stopped before its time.
+    /// Whether the demo was stopped early.
     pub interrupted: bool,
-    /// What happened, in one sentence.
+    /// Summary in one sentence.
     pub sentence: Option<String>,
 }
 
 /// Runs the demo.
 ///
-/// When `control` says stop, what was measured by then is the result, marked as interrupted.
+/// If `control` asks for the end, the result so far is returned, marked as interrupted.
 ///
 /// # Errors
-/// See [`DemoError`]. Nothing is left behind.
+/// See [`DemoError`]. No file is left behind.
 pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control) -> Result<DemoReport, DemoError> {
     if let Some(backend @ (BackendKind::Null | BackendKind::Memory | BackendKind::Sim)) = options.backend {
         return Err(DemoError::NoDisk(backend));
@@ -242,7 +242,7 @@ pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control
     show(options, &measure, None, observer, control)
 }
 
-/// Runs the demo on a simulated disk, in virtual time; the directory and the backend of the options do not matter.
+/// Runs the demo on a simulated disk, in virtual time. Ignores the directory and the backend of the options.
 ///
 /// # Errors
 /// See [`DemoError`].
@@ -282,20 +282,25 @@ fn show(
         seed: options.seed,
         ..TuneOptions::quick(&options.directory)
     };
+
     let disk = measure(&tune, observer, &control)?;
+
     let mut slices = [Slices::default(), Slices::default(), Slices::default()];
     if disk.interrupted {
         return Ok(report(None, disk, &slices, &control));
     }
+
     let model = disk.disk_model().map_err(DemoError::Missing)?;
     observer.on_phase("filling the file", 2.0);
     let mut stage = Stage::set_up(options, &model, world, &control)?;
     observer.on_phase("alone, drained, scheduled", stage.expected_s());
+
     stage.settle()?;
+
     for round in 0..ROUNDS {
         let mut order = Way::ALL;
         if round % 2 == 1 {
-            // Whoever comes second has what the first left the disk to finish: each is second as often as the other.
+            // The second situation inherits work that the first left in the disk, so each comes second in turn.
             order.swap(1, 2);
         }
         for way in order {
@@ -303,28 +308,33 @@ fn show(
                 break;
             }
             let slice = stage.slice(way)?;
-            // One that was cut short counts for nothing.
+            // A slice that was cut short does not count.
             if !control.stop.is_asked() {
                 slices[way as usize].add(&slice);
             }
         }
         observer.on_progress(f64::from(round + 1) / f64::from(ROUNDS));
     }
+
     Ok(report(Some(&stage), disk, &slices, &control))
 }
 
 fn report(stage: Option<&Stage<'_>>, disk: TuneReport, slices: &[Slices; 3], control: &Control) -> DemoReport {
     let query_wanted_fs = stage.map_or(0.0, Stage::query_wanted_fs);
+
     let named = || Way::ALL.into_iter().zip(slices);
     let situations: Vec<Situation> =
         named().filter_map(|(way, slices)| slices.situation(way.name(), query_wanted_fs)).collect();
+
     let bound_reached = control.traffic.is_write_bound_reached();
     let silent_classes = named().flat_map(|(way, slices)| slices.silent(way.name(), bound_reached)).collect();
+
     let scheduled = stage.and_then(Stage::disk);
     let compared = match situations.as_slice() {
         [alone, drained, scheduled] => Some(Compared::of(alone, drained, scheduled)),
         _ => None,
     };
+
     let mix_exponent = disk.disk_model().ok().map(|model| model.mix_exponent_p).filter(|p| p.is_finite());
     DemoReport {
         plimsoll: env!("CARGO_PKG_VERSION"),
@@ -344,7 +354,7 @@ fn report(stage: Option<&Stage<'_>>, disk: TuneReport, slices: &[Slices; 3], con
     }
 }
 
-/// The three situations beside each other.
+/// The comparison of the three situations.
 struct Compared {
     p99_ratio: f64,
     throughput_ratio: f64,
@@ -359,6 +369,7 @@ impl Compared {
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
         let p99_ratio = ratio(p99_ms(scheduled), p99_ms(alone));
         let throughput_ratio = ratio(scheduled.throughput_bytes_per_s, drained.throughput_bytes_per_s);
+
         let sentence = format!(
             "Beside background work a query takes {:.2} ms at p99 when everything is sent as it comes, and {:.2} ms scheduled \
              ({:.1} x its {:.2} ms on the idle disk), while the disk carries {:.0} % of its drained throughput.",
@@ -368,6 +379,7 @@ impl Compared {
             p99_ms(alone),
             100.0 * throughput_ratio,
         );
+
         let disturbed = |s: &Situation| s.query_p99_us.filter(Range::is_disturbed);
         let mut doubts = Vec::new();
         if let Some(Range { least, most }) = disturbed(alone) {
@@ -382,6 +394,7 @@ impl Compared {
         if let Some(Range { least, most }) = disturbed(scheduled) {
             doubts.push(format!("scheduled, the p99 moved between {:.2} and {:.2} ms", least / 1e3, most / 1e3));
         }
+
         Compared { p99_ratio, throughput_ratio, idle_is_disturbed: disturbed(alone).is_some(), doubts, sentence }
     }
 }

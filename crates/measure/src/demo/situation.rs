@@ -1,12 +1,12 @@
-//! What the classes got in one situation: medians over its slices.
+//! Figures of the classes in one situation: medians over its slices.
 //!
 //! # Why
-//! A disk of a shared machine has bad moments. Put into one histogram with the others, the worst slice alone makes the
-//! p99; a bad moment of the idle disk then flatters whatever is compared with it.
+//! A disk of a shared machine has bad moments. In a histogram of all slices, the worst slice alone decides the p99; a
+//! bad moment of the idle disk then flatters everything compared with it.
 //!
 //! # How it works
-//! Each slice has its own rates and percentiles; what is reported is the median of the slices, and how far they lie apart.
-//! A median of an even number is the mean of the two in the middle. A class without a request in a slice has a rate of 0
+//! Each slice has its own rates and percentiles; the report has their median over the slices, and their range. The
+//! median of an even number is the mean of the middle two. A class without a request in a slice has a rate of 0
 //! there, and no latency.
 //!
 //! # Limits
@@ -25,12 +25,12 @@ use crate::report::Latency;
 /// The slices of one situation.
 #[derive(Default)]
 pub(super) struct Slices {
-    /// Of each slice, what each class did.
+    /// Figures of each class by slice.
     slices: Vec<Vec<ClassSlice>>,
     lengths_s: Vec<f64>,
 }
 
-/// A class in one slice.
+/// Figures of a class in one slice.
 struct ClassSlice {
     class: &'static str,
     requests: u64,
@@ -46,7 +46,8 @@ struct ClassSlice {
 }
 
 impl ClassSlice {
-    /// Of the class's jobs, which run at the same time. Device time, depth and waiting are the class's, the same in each.
+    /// Combines the class's jobs, which run at the same time. Device time, depth and waits are the class's, the same
+    /// in each.
     fn of(class: &'static str, run: &RunResult) -> Option<ClassSlice> {
         let is_mine = |job: &&JobResult| class_of(&job.name) == class;
         let mut jobs = run.shards.iter().flat_map(|shard| &shard.jobs).filter(is_mine);
@@ -60,6 +61,7 @@ impl ClassSlice {
             iops += job.iops();
             bytes_per_s += job.bytes_per_s();
         }
+
         let stats = total.class.as_ref().map(|class| class.stats);
         Some(ClassSlice {
             class,
@@ -83,12 +85,14 @@ impl Slices {
         self.lengths_s.push(run.shards.iter().map(|shard| shard.elapsed_ns as f64 / 1e9).fold(0.0, f64::max));
     }
 
-    /// What the classes got; `None` before the first slice. The queries want `query_wanted_fs` of device time a second.
+    /// Returns the situation; `None` before the first slice. The queries want `query_wanted_fs` of device time a
+    /// second.
     pub(super) fn situation(&self, name: &str, query_wanted_fs: f64) -> Option<Situation> {
         let classes: Vec<&'static str> = self.slices.first()?.iter().map(|slice| slice.class).collect();
         let all_fs = self.slices.iter().flatten().map(|slice| slice.consumed_fs).sum::<f64>().max(1.0);
         let query_pct = (100.0 * query_wanted_fs * self.lengths_s.iter().sum::<f64>() / all_fs).min(100.0);
         let backlogged: u32 = classes.iter().skip(1).map(|class| shares(class)).sum();
+
         let line = |class: &&'static str| {
             let mine: Vec<&ClassSlice> = self.of(class).collect();
             let consumed_fs: f64 = mine.iter().map(|slice| slice.consumed_fs).sum();
@@ -97,7 +101,7 @@ impl Slices {
                 shares: shares(class),
                 iops: median(mine.iter().map(|slice| slice.iops)),
                 throughput_bytes_per_s: median(mine.iter().map(|slice| slice.bytes_per_s)),
-                // The query asks for less than its shares, and should get that; the others divide the rest.
+                // The query asks for less than its shares, and should get it; the others divide the rest.
                 share_wanted_pct: match *class {
                     "query" => query_pct,
                     _ => (100.0 - query_pct) * f64::from(shares(class)) / f64::from(backlogged.max(1)),
@@ -107,6 +111,7 @@ impl Slices {
                 device_depth: mine.iter().map(|slice| slice.device_depth).sum::<f64>() / mine.len().max(1) as f64,
             }
         };
+
         let slices: Vec<Slice> =
             self.slices.iter().zip(&self.lengths_s).map(|(classes, s)| slice(classes, *s)).collect();
         Some(Situation {
@@ -118,7 +123,7 @@ impl Slices {
         })
     }
 
-    /// Classes whose median rate is 0, and what is known of why.
+    /// Returns the classes whose median rate is 0, and the likely reason.
     pub(super) fn silent(&self, situation: &str, is_write_bound_reached: bool) -> Vec<SilentClass> {
         let classes: Vec<&'static str> = self.slices.first().into_iter().flatten().map(|slice| slice.class).collect();
         let is_silent = |class: &&'static str| median(self.of(class).map(|slice| slice.bytes_per_s)) <= 0.0;
@@ -140,16 +145,19 @@ impl Slices {
             );
             return format!("{errors} of its requests failed, the first with: {what}");
         }
+
         let writes = BACKGROUND.iter().any(|(_, of, pattern)| *of == class && pattern.is_write());
         if writes && is_write_bound_reached {
             return "the demo had written all that it allows itself".to_owned();
         }
+
         let waited_ns = |reason: WaitReason| self.of(class).map(|slice| slice.waited_ns[reason as usize]).sum::<u64>();
         let longest = WaitReason::ALL.into_iter().max_by_key(|reason| waited_ns(*reason));
         let waited = longest.filter(|reason| waited_ns(*reason) > 0);
         let length_s = median(self.lengths_s.iter().copied());
         let waited =
             waited.map_or_else(String::new, |reason| format!("; in the queue they waited for: {}", reason.name()));
+
         format!("none of its requests came back in most slices of {length_s:.2} s{waited}")
     }
 
@@ -167,7 +175,7 @@ fn slice(classes: &[ClassSlice], length_s: f64) -> Slice {
     }
 }
 
-/// Of each percentile the median over the slices that have requests; of the slowest request the slowest.
+/// Returns the median of each percentile over the slices that have requests, and the maximum of all slices.
 fn median_latency(slices: &[&ClassSlice]) -> Latency {
     let of = |pick: fn(&Latency) -> f64| {
         median(slices.iter().filter(|slice| slice.requests > 0).map(|slice| pick(&slice.latency)))
@@ -183,7 +191,7 @@ fn median_latency(slices: &[&ClassSlice]) -> Latency {
     }
 }
 
-/// 0 of nothing.
+/// Returns the median, or 0 without values.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     series::median(&values.collect::<Vec<f64>>()).unwrap_or(0.0)
 }
@@ -201,7 +209,7 @@ mod tests {
     use super::*;
     use crate::load::ShardResult;
 
-    /// A slice of a second in which each request of a job took `latency_us`.
+    /// Returns a slice of a second in which each request of a job took `latency_us`.
     fn run(jobs: &[(&str, u64, u64)]) -> RunResult {
         let job = |(name, requests, latency_us): &(&str, u64, u64)| {
             let mut job = JobResult {

@@ -1,4 +1,4 @@
-//! Slices of a demo: the file, the disk as it is scheduled, and one run after another.
+//! The stage of a demo: the file, the scheduled disk, and one run after another.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use crate::load::{
     Control, JobSpec, Pattern, PauseDistribution, Plan, RunResult, Scratch, Target, fill_simulated, run, run_simulated,
 };
 
-/// Name of the file that the classes work on.
+/// Name of the demo's file.
 const FILE: &str = "plimsoll-demo-data";
-/// Its length, where the disk fills it in [`FILL_S`].
+/// Largest length of the file in bytes; used if the disk can fill it in [`FILL_S`].
 const DATA_BYTES: u64 = 512 << 20;
-/// At least so much, on any disk.
+/// Smallest length of the file in bytes, on any disk.
 const DATA_MIN_BYTES: u64 = 32 << 20;
-/// How long filling may take, in seconds.
+/// Time for filling the file, in seconds.
 const FILL_S: f64 = 4.0;
-/// Queries a second, where the disk can do twenty times as many.
+/// Most queries a second; used if the disk can do twenty times as many reads.
 const QUERIES_PER_S: f64 = 2000.0;
-/// Length of a query.
+/// Length of a query in bytes.
 const QUERY_BYTES: u32 = 4096;
 /// Longest slice under load, in seconds.
 const SLICE_MAX_S: f64 = 2.0;
 /// Shortest slice, in seconds.
 const SLICE_MIN_S: f64 = 0.05;
-/// Not counted at the beginning of each slice, in seconds: what the slice before left in the disk comes back meanwhile.
+/// Uncounted beginning of each slice, in seconds, in which requests of the slice before complete in the disk.
 const WARMUP_S: f64 = 0.1;
-/// The closed loop settles for as long as so many slices under load, before the first that counts.
+/// Length of the slice in which the closed loop settles, in slices under load.
 const SETTLE_SLICES: f64 = 2.0;
-/// Of what may still be written, the part that slices are planned for: later ones may write faster.
+/// Part of the remaining write bound that slices are planned for: later ones may write faster.
 const PLANNED_PART: f64 = 0.9;
-/// Length of a background request.
+/// Length of a background request in bytes.
 const BACKGROUND_BYTES: u32 = 128 << 10;
-/// Background requests of each job outstanding.
+/// Outstanding requests of each background job.
 const BACKGROUND_DEPTH: u32 = 32;
 
-/// How a slice is run.
+/// The situation of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Alone,
@@ -61,9 +61,9 @@ impl Way {
     }
 }
 
-/// Where the file lies.
+/// The place of the file.
 pub(super) enum Ground {
-    /// On a disk of this machine; the file goes when this is dropped.
+    /// On a disk of this machine; dropping this removes the file.
     Machine { path: PathBuf, _scratch: Scratch },
     /// On a simulated disk.
     Simulated(SimWorld),
@@ -78,25 +78,26 @@ impl Ground {
     }
 }
 
-/// The file, the disk and the classes: everything that the slices share.
+/// The file, the disk and the classes that all slices share.
 pub(super) struct Stage<'a> {
     options: &'a DemoOptions,
     control: &'a Control,
     ground: Ground,
     data_bytes: u64,
     model: CostModel,
-    /// One a way, from the first slice to the last: what the closed loop learns in one slice, the next begins with.
+    /// One topology for each way and for all its slices: each slice starts from the state that the closed loop has
+    /// learnt.
     topologies: [Topology; 3],
     files: [[Arc<SharedFile>; 2]; 3],
     queries_per_s: f64,
     /// Most bytes a second that a slice under load has written so far.
     write_bytes_per_s: f64,
-    /// Slices under load that are still to come.
+    /// Slices under load still to come, those for settling included.
     slices_left: f64,
 }
 
 impl<'a> Stage<'a> {
-    /// On the disk of the options' directory, or on that of `world`.
+    /// Creates the file on the disk of the options' directory, or on that of `world`.
     pub(super) fn set_up(
         options: &'a DemoOptions,
         disk: &DiskModel,
@@ -106,6 +107,7 @@ impl<'a> Stage<'a> {
         let rate = |rate: Rate| rate.get().unwrap_or(u64::MAX) as f64;
         let data_bytes =
             ((rate(disk.figures.write_bandwidth) * FILL_S) as u64).clamp(DATA_MIN_BYTES, DATA_BYTES) >> 20 << 20;
+
         let ground = match world {
             Some(world) => {
                 fill_simulated(Path::new(FILE), data_bytes, world, control)?;
@@ -118,17 +120,20 @@ impl<'a> Stage<'a> {
                 Ground::Machine { path, _scratch: scratch }
             }
         };
+
         let config = disk.config();
         let model = config.model.clone();
         let topology = |way| topology(way, config.clone());
         let [alone, drained, scheduled] = Way::ALL.map(topology);
         let topologies = [alone?, drained?, scheduled?];
+
         let files = [0, 1, 2].map(|at: usize| {
             [false, true].map(|write| {
                 let how = OpenOptions { write, direct: true, ..OpenOptions::default() };
                 topologies[at].file(ground.path(), how, 0)
             })
         });
+
         let pair_s = cost_s(&model, Op::Read, BACKGROUND_BYTES) + cost_s(&model, Op::Write, BACKGROUND_BYTES);
         Ok(Stage {
             options,
@@ -138,14 +143,14 @@ impl<'a> Stage<'a> {
             topologies,
             files,
             queries_per_s: QUERIES_PER_S.min(rate(disk.figures.read_iops) / 20.0).max(1.0),
-            // Reads and writes of the background complete about as often as each other, to begin with.
+            // Initial guess: background reads and writes complete equally often.
             write_bytes_per_s: f64::from(BACKGROUND_BYTES) / pair_s.max(1e-9),
             slices_left: f64::from(ROUNDS) * 2.0 + SETTLE_SLICES,
             model,
         })
     }
 
-    /// Lets the closed loop find its window, in a scheduled slice that counts for nothing.
+    /// Lets the closed loop find its window, in a scheduled slice that does not count.
     pub(super) fn settle(&mut self) -> Result<(), DemoError> {
         let seconds = self.loaded_s() * SETTLE_SLICES;
         self.run(Way::Scheduled, seconds)?;
@@ -153,7 +158,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Runs the classes for the length of a slice.
+    /// Runs the classes for the length of a slice. Returns the result.
     pub(super) fn slice(&mut self, way: Way) -> Result<RunResult, DemoError> {
         if way == Way::Alone {
             return self.run(way, ALONE_S);
@@ -172,11 +177,13 @@ impl<'a> Stage<'a> {
             duration_ns: (seconds * 1e9) as u64,
             seed: self.options.seed,
         };
+
         let before_bytes = self.control.traffic.written_bytes();
         let result = match &self.ground {
             Ground::Machine { .. } => run(&plan, self.control)?,
             Ground::Simulated(world) => run_simulated(&plan, world, self.control)?,
         };
+
         let written_bytes = self.control.traffic.written_bytes() - before_bytes;
         self.write_bytes_per_s = self.write_bytes_per_s.max(written_bytes as f64 / (seconds + WARMUP_S));
         Ok(result)
@@ -189,9 +196,11 @@ impl<'a> Stage<'a> {
             let file = self.files[way as usize][usize::from(write)].clone();
             Target { file, offset: 0, len_bytes: self.data_bytes }
         };
+
         let query = JobSpec::closed_loop("query", Pattern::RandRead, QUERY_BYTES, 64, class("query"))
             .at_rate(self.queries_per_s, PauseDistribution::Poisson);
         let mut jobs = vec![query.on_shard(0, target(false))];
+
         if way != Way::Alone {
             jobs.extend(BACKGROUND.iter().map(|(name, class_name, pattern)| {
                 let class = class(class_name);
@@ -202,34 +211,34 @@ impl<'a> Stage<'a> {
         jobs
     }
 
-    /// How long a slice under load may be so that all that are still to come stay below what may be written.
+    /// Returns the length of a slice under load with which all remaining ones stay within the write bound.
     fn loaded_s(&self) -> f64 {
         let left_bytes = MAX_WRITE_BYTES.saturating_sub(self.control.traffic.written_bytes()) as f64 * PLANNED_PART;
         let fair_s = left_bytes / self.write_bytes_per_s / self.slices_left.max(1.0);
         (fair_s - WARMUP_S).clamp(SLICE_MIN_S, SLICE_MAX_S)
     }
 
-    /// About how long everything takes from here, in seconds.
+    /// Returns the approximate length of the remaining slices, in seconds.
     pub(super) fn expected_s(&self) -> f64 {
         f64::from(ROUNDS) * (ALONE_S + WARMUP_S) + self.slices_left * (self.loaded_s() + WARMUP_S)
     }
 
-    /// Device time that the queries ask for in a second, in femtoseconds.
+    /// Returns the device time that the queries ask for in a second, in femtoseconds.
     pub(super) fn query_wanted_fs(&self) -> f64 {
         self.queries_per_s * cost_s(&self.model, Op::Read, QUERY_BYTES) * FS_PER_S as f64
     }
 
-    /// The disk as the scheduled slices have it.
+    /// Returns the disk of the scheduled slices.
     pub(super) fn disk(&self) -> Option<&Arc<Disk>> {
         self.topologies[Way::Scheduled as usize].disk(0)
     }
 }
 
-/// One shard, the classes, and the disk as users get it.
+/// Returns a topology of one shard, the classes, and the disk as users get it.
 fn topology(way: Way, config: DiskConfig) -> Result<Topology, DemoError> {
     let classes = Classes::new();
     for (name, shares) in CLASSES {
-        // A fresh registry takes six different names.
+        // A new registry always accepts six different names.
         let _ = classes.add_class(name, None, shares);
     }
     let mode = if way == Way::Scheduled { DiskMode::Scheduled } else { DiskMode::Drain };

@@ -1,22 +1,22 @@
-//! The same load once, and then twice at once, on one device.
+//! Runs the same load once, and then twice at once, on one device.
 //!
 //! # Why
-//! `iostat` shows a device at 100 % `%util` with one load; that looks as if it were full. Then a second, equal load
-//! comes, and together they get more. `%util` is the time with *anything* in flight, and says nothing about how much
-//! more a device that works on many requests at once can do.
+//! With one load `iostat` shows a device at 100 % `%util`, as if it were full. Then a second, equal load comes, and
+//! together they get more. `%util` is the time with *anything* in flight; it says nothing about how much more a
+//! device can do that works on many requests at once.
 //!
 //! # How it works
 //! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
-//! Before and after each run the kernel's counters of the device are read: [`Iostat`] is what `iostat -x` would have
+//! The kernel's counters of the device are read before and after each run: [`Iostat`] is what `iostat -x` would have
 //! shown. Beside it stands the part of the disk's capacity that was used, by the disk model.
 //!
 //! # Limits
-//! The kernel counts everybody's requests, warm-up included. Without a device of its own (memory, a network, an
+//! The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a network, an
 //! overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
 //!
 //! # Example
-//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy for 97 % of the time: it was
-//! not full when it said so.
+//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy 97 % of the time: it was not
+//! full when it seemed so.
 //! ```
 //! use plimsoll_measure::experiment::dual::grew;
 //! assert!((grew(617e6, 1092e6) - 0.77).abs() < 0.001);
@@ -35,25 +35,25 @@ use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::load::Control;
 use crate::report::Latency;
 
-/// Shares of the second of two jobs, where the first has none of its own.
+/// Shares of the second of two jobs, if the first has none of its own.
 const SHARES: u32 = 100;
 /// Change of throughput, in percent, up to which two loads get the same as one: the noise of short runs.
 const SAME_PCT: f64 = 5.0;
 
-/// What was measured.
+/// The result of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualReport {
-    /// Version of the program that made it.
+    /// Version of the program that made the report.
     pub plimsoll: &'static str,
-    /// The kernel's name of the device; nothing where it counts nothing.
+    /// The kernel's name of the device; `None` without counters.
     pub device: Option<String>,
-    /// Why there are no counters, where there are none.
+    /// The reason if there are no counters.
     pub no_counters: Option<String>,
-    /// Alone, and twice at once.
+    /// The load alone, and twice at once.
     pub runs: Vec<DualRun>,
-    /// What the two say together.
+    /// Conclusion from both runs.
     pub finding: Option<String>,
-    /// Whether it ended before both were run.
+    /// Whether the experiment ended before its second run was complete.
     pub interrupted: bool,
     /// Bytes written, files included.
     pub written_bytes: u64,
@@ -62,30 +62,30 @@ pub struct DualReport {
 /// One of the two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualRun {
-    /// 1 or 2.
+    /// How many times the load ran at once: 1 or 2.
     pub times: u8,
-    /// All jobs together.
+    /// Figures of all jobs together.
     pub point: Point,
-    /// Each job.
+    /// Figures of each job.
     pub jobs: Vec<DualJob>,
-    /// What iostat would have said.
+    /// The kernel's figures, as iostat shows them.
     pub iostat: Option<Iostat>,
 }
 
-/// A job of a run.
+/// Figures of a job of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualJob {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Requests a second.
     pub iops: f64,
     /// Bytes a second.
     pub throughput_bytes_per_s: f64,
-    /// Of its requests.
+    /// Latency of the requests.
     pub latency: Latency,
 }
 
-/// The columns of `iostat -x` that matter here, over one run.
+/// The relevant columns of `iostat -x` over one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Iostat {
     /// `r/s`.
@@ -96,7 +96,7 @@ pub struct Iostat {
     pub read_bytes_per_s: f64,
     /// `wkB/s`, in bytes.
     pub write_bytes_per_s: f64,
-    /// `await`: mean time of reads, writes and discards in milliseconds; nothing where there were none.
+    /// `await`: mean time of reads, writes and discards in milliseconds; `None` without requests.
     pub await_ms: Option<f64>,
     /// `aqu-sz`: mean number of requests under way.
     pub queue: Option<f64>,
@@ -105,7 +105,7 @@ pub struct Iostat {
 }
 
 impl Iostat {
-    /// Of what the counters moved in `elapsed` (above 0).
+    /// Computes the columns from the change of the counters in `elapsed` (above 0).
     #[must_use]
     pub fn of(moved: &Counters, elapsed: Duration) -> Iostat {
         let columns = Columns::from_counters(moved, elapsed.as_secs_f64().max(1e-9));
@@ -117,22 +117,22 @@ impl Iostat {
             write_bytes_per_s: bytes(columns.write_kib_per_s),
             await_ms: columns.mean_await_ms().filter(|_| columns.requests_per_s() > Some(0.0)),
             queue: columns.queue,
-            // The kernel's clock and ours are not the same: iostat cuts there, too.
+            // The kernel's clock and ours differ: iostat caps here as well.
             util_pct: columns.util_percent.map(|percent| percent.min(100.0)),
         }
     }
 }
 
-/// How much more `then` is than `before`, as a part of `before`; 0 where there was nothing.
+/// Returns the growth from `before` to `then`, as a part of `before`; 0 if `before` is 0.
 #[must_use]
 pub fn grew(before: f64, then: f64) -> f64 {
     if before > 0.0 { then / before - 1.0 } else { 0.0 }
 }
 
-/// Runs the jobs once, and twice at once.
+/// Runs the jobs once, and then twice at once.
 ///
 /// # Errors
-/// [`ExperimentError`]; a stop of `control` is none: the report then has the runs until there.
+/// [`ExperimentError`]. A stop of `control` is no error: the report then has the runs so far.
 pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Result<DualReport, ExperimentError> {
     let twice = twice(situation);
     let device = Device::of(situation);
@@ -145,10 +145,12 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
         interrupted: false,
         written_bytes: 0,
     };
+
     for (times, situation, words) in [(1u8, situation, "once"), (2, &twice, "twice at once")] {
         let counted = situation.run_counted(device.as_ref().ok(), control, &mut |what, expected_ns| {
             on_step(&format!("{words}: {what}"), expected_ns);
         });
+
         match counted {
             Err(error) if is_end(&error) && times > 1 => report.interrupted = true,
             Ok((result, _)) if result.interrupted => report.interrupted = true,
@@ -164,6 +166,7 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
                     }
                 };
                 let iostat = counted.as_ref().map(|counted| Iostat::of(&counted.moved, counted.elapsed));
+
                 let jobs = result.jobs.iter().map(job).collect();
                 let mut point = Point::of(situation, &result, Vec::new());
                 point.foreign_pct = counted.and_then(|counted| counted.foreign_pct);
@@ -174,12 +177,13 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
             break;
         }
     }
+
     report.finding = finding(&report.runs);
     report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 
-/// The situation with every job a second time, in a class of its own.
+/// Returns the situation with every job a second time, in a class of its own.
 fn twice(situation: &Situation) -> Situation {
     let mut situation = situation.clone();
     let jobs = &mut situation.options.jobs.jobs;
@@ -192,9 +196,11 @@ fn second(job: &Job, others: &[Job]) -> Job {
     let mut job = job.clone();
     let numbered = (2u32..).map(|number| format!("{}-{number}", job.name));
     let free = |name: &String| others.iter().all(|other| other.name != *name);
+
     if let Some(name) = numbered.take(others.len() + 1).find(free) {
         job.name = name;
     }
+
     if let JobClass::Joined(_) = job.class {
         job.class = JobClass::Own { shares: SHARES };
     }

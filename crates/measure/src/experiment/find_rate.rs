@@ -1,31 +1,31 @@
-//! The highest rate within a bound of latency.
+//! Searches the highest rate within a bound of latency.
 //!
 //! # Why
-//! "How fast is it" has no answer without "how long may a request take". The highest rate of an open loop whose p99
-//! stays below 2 ms is the figure that a service is planned with.
+//! "How fast is it" has no answer without "how long may a request take". Services are planned with a figure like
+//! this: the highest rate of an open loop whose p99 stays below 2 ms.
 //!
 //! # How it works
-//! A closed loop at the job's own parallelism says about where to look. Then the job becomes an open loop: requests
-//! fall due by the clock, latency counts from then, so that a disk that falls behind cannot hide it. A rate passes
-//! where the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
+//! A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop: requests fall
+//! due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate passes if the
+//! percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
 //!
-//! [`highest`] is the search, and knows nothing of disks: doubling or halving until one rate passes and a higher one
-//! does not; halving the (logarithmic) distance until they are within the tolerance; then both are repeated, and the
-//! majority decides. A lower end that does not hold is the new upper end, and the search goes on below; the same for
-//! the upper.
+//! [`highest`] is the search, and knows nothing of disks: it doubles or halves the rate until one passes and a higher
+//! one fails; halves the (logarithmic) distance until they are within the tolerance; then repeats both, and the
+//! majority decides. If the lower end does not hold, it becomes the new upper end, and the search continues below;
+//! likewise for the upper end.
 //!
 //! # Limits
-//! A percentile of a few requests is the luck of one of them: rates that make fewer than ten requests beyond the
-//! percentile in one run (1000 in all for p99) are not tried, and [`RateReport::rate_min`] says where that ends; a
-//! longer run goes lower.
+//! A percentile of a few requests depends on one of them: rates that make fewer than ten requests beyond the
+//! percentile in one run (1000 in all for p99) are not tried. [`RateReport::rate_min`] states the lowest rate; a
+//! longer run allows lower ones.
 //!
-//! It assumes that a higher rate never has the lower latency. Where the disk changes while it is searched, ends will
-//! not hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism is the most that is
-//! under way: where it is too small, fibers are late, and that counts as latency.
+//! The search assumes that a higher rate never has the lower latency. If the disk changes meanwhile, ends do not
+//! hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism bounds the requests
+//! under way: if it is too small, fibers are late, and that counts as latency.
 //!
 //! # Example
-//! A server that needs 1 ms for each request, one at a time, with arrivals at random: the mean time is 1 / (1000 -
-//! rate) seconds, so 5 ms are kept up to 800 a second.
+//! A server takes 1 ms for each request, one at a time, with random arrivals: the mean time is 1 / (1000 - rate)
+//! seconds, so 5 ms hold up to 800 a second.
 //! ```
 //! use std::convert::Infallible;
 //! use plimsoll_measure::experiment::find_rate::{SearchOptions, Trial, highest};
@@ -46,48 +46,48 @@ use super::sweep::setting_rate;
 use super::{ExperimentError, OnStep, Situation, is_end};
 use crate::load::Control;
 
-/// Of the requests asked for, this part must be made for a rate to pass.
+/// Part of the requests asked for that must be made for a rate to pass.
 pub const ACHIEVED_MIN: f64 = 0.99;
-/// So many requests must be slower than a percentile for it to mean something: with fewer, one of them decides.
+/// Fewest requests beyond a percentile: with fewer, a single one decides it.
 const BEYOND_MIN: f64 = 10.0;
-/// The fewest requests of a mean.
+/// Fewest requests of a mean.
 const OF_MEAN_MIN: f64 = 30.0;
-/// The search begins at this part of what the closed loop got.
+/// Part of the closed loop's rate at which the search begins.
 const BEGIN_PART: f64 = 0.5;
-/// How far the search goes from an end that did not hold.
+/// Factor between rates when the search moves away from an end that did not hold.
 const STEP_BACK: f64 = 1.1;
 
-/// Which figure of the latency is bounded.
+/// The figure of the latency that is bounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
-    /// So many requests in a hundred are as fast or faster.
+    /// The latency that this many per cent of the requests do not exceed.
     Percentile(f64),
-    /// The mean.
+    /// The mean latency.
     Mean,
 }
 
-/// What `--find-rate` asks for.
+/// The request of `--find-rate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     /// The job whose rate is searched; `None`: the only one.
     pub job: Option<String>,
-    /// Of its latency.
+    /// The bounded figure of the latency.
     pub figure: Figure,
-    /// The most that it may be, in nanoseconds; above 0.
+    /// Largest value allowed, in nanoseconds; above 0.
     pub bound_ns: u64,
-    /// As the user wrote it.
+    /// The goal as the user wrote it.
     pub text: String,
 }
 
 impl Goal {
-    /// Reads `p99=2ms`, `p99.9=500us`, `lat_mean=1ms`, each also with a job before it: `reads.p99=2ms`.
+    /// Parses `p99=2ms`, `p99.9=500us` or `lat_mean=1ms`, each also with a job in front: `reads.p99=2ms`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A message with what was expected.
     pub fn parse(text: &str) -> Result<Goal, String> {
         let help = "write FIGURE=TIME with p50, p95, p99, p99.9 or lat_mean, such as p99=2ms";
         let (name, bound) = text.rsplit_once('=').ok_or_else(|| format!("`{text}`: {help}"))?;
-        // The figure may have a dot of its own: p99.9.
+        // The figure may contain a dot itself: p99.9.
         let ends = std::iter::once(0).chain(name.match_indices('.').map(|(at, _)| at + 1));
         let found = ends.filter_map(|at| Some((name.get(..at)?, figure(name.get(at..)?)?))).next();
         let (job, figure) = found.ok_or_else(|| format!("`{name}` is no figure of latency: {help}"))?;
@@ -99,7 +99,7 @@ impl Goal {
         Ok(Goal { job, figure, bound_ns, text: text.to_owned() })
     }
 
-    /// The fewest requests that one run must have for the figure to mean something.
+    /// Returns the fewest requests in one run for which the figure is meaningful.
     fn requests_min(&self) -> f64 {
         match self.figure {
             Figure::Percentile(percent) => (BEYOND_MIN / (1.0 - percent / 100.0)).ceil(),
@@ -123,21 +123,21 @@ fn figure(word: &str) -> Option<Figure> {
     (percent > 0.0 && percent < 100.0).then_some(Figure::Percentile(percent))
 }
 
-/// How the search goes.
+/// Bounds of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchOptions {
-    /// The ends of the result are at most this part apart; above 0.
+    /// Largest distance between the ends of the result, as a part of the rate; above 0.
     pub tolerance: f64,
     /// Runs at each of the two ends before they count; 0 counts as 1.
     pub repeats: u32,
-    /// Runs in all.
+    /// Most runs in all.
     pub tries_max: u32,
-    /// Below this rate it gives up, in requests a second; above 0.
+    /// Lowest rate to try, in requests a second; above 0.
     pub rate_min: f64,
 }
 
 impl Default for SearchOptions {
-    /// Within 2 %, each end three times, at most 60 runs, from one request in ten seconds on.
+    /// Returns bounds of 2 %, three runs at each end, at most 60 runs, and at least one request in ten seconds.
     fn default() -> SearchOptions {
         SearchOptions { tolerance: 0.02, repeats: 3, tries_max: 60, rate_min: 0.1 }
     }
@@ -146,33 +146,33 @@ impl Default for SearchOptions {
 /// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trial {
-    /// Requests a second that were asked for.
+    /// Requests a second asked for.
     pub rate: f64,
-    /// Requests a second that were made.
+    /// Requests a second made.
     pub achieved: f64,
-    /// The figure that is bounded, in nanoseconds.
+    /// Value of the bounded figure, in nanoseconds.
     pub latency_ns: f64,
-    /// Whether it is within the bound, and the rate was kept.
+    /// Whether the figure was within the bound and the rate was reached.
     pub passed: bool,
 }
 
-/// What the search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// The highest rate that passed; nothing where none did.
+    /// The highest rate that passed; `None` if none did.
     pub rate: Option<f64>,
-    /// The lowest rate above it that did not; nothing where all passed.
+    /// The lowest rate above it that failed; `None` if all passed.
     pub failed_rate: Option<f64>,
-    /// Whether the majority of the runs at both ends say so.
+    /// Whether the majority of the runs at both ends agree.
     pub confirmed: bool,
     /// All runs, in order.
     pub trials: Vec<Trial>,
 }
 
-/// The highest rate that passes, from `guess` (requests a second) on. See the module's documentation.
+/// Searches the highest rate that passes, from `guess` (requests a second) on, as the module describes.
 ///
 /// # Errors
-/// Those of `measure`, which end the search.
+/// The errors of `measure`, which end the search.
 pub fn highest<E>(
     guess: f64,
     options: &SearchOptions,
@@ -181,6 +181,7 @@ pub fn highest<E>(
     let mut search = Search { options, measure, trials: Vec::new() };
     let begin = if guess.is_finite() { guess.max(options.rate_min) } else { options.rate_min };
     let (mut low, mut high) = search.bracket(begin)?;
+
     let mut confirmed = false;
     while let (Some(passing), Some(failing)) = (low, high)
         && search.may_go_on()
@@ -197,6 +198,7 @@ pub fn highest<E>(
             break;
         }
     }
+
     Ok(Found { rate: low, failed_rate: high, confirmed, trials: search.trials })
 }
 
@@ -216,12 +218,12 @@ where
 
     fn try_once(&mut self, rate: f64) -> Result<bool, E> {
         let trial = (self.measure)(rate)?;
-        // The rate as asked for is the name of the point.
+        // Record the rate asked for, not the one that `measure` returns.
         self.trials.push(Trial { rate, ..trial });
         Ok(trial.passed)
     }
 
-    /// A rate that passes and a higher one that does not.
+    /// Finds a rate that passes and a higher one that fails.
     fn bracket(&mut self, begin: f64) -> Result<(Option<f64>, Option<f64>), E> {
         let (mut low, mut high, mut rate) = (None, None, begin);
         while (low.is_none() || high.is_none()) && self.may_go_on() && rate >= self.options.rate_min && rate.is_finite()
@@ -235,7 +237,7 @@ where
         Ok((low, high))
     }
 
-    /// Repeats a rate, and says whether most of its runs are as expected.
+    /// Repeats a rate. Returns whether most of its runs are as expected.
     fn holds(&mut self, rate: f64, expected: bool) -> Result<bool, E> {
         let repeats = self.options.repeats.max(1) as usize;
         while self.trials.iter().filter(|t| t.rate == rate).count() < repeats && self.may_go_on() {
@@ -245,7 +247,7 @@ where
         Ok(2 * of_rate().filter(|t| t.passed == expected).count() > of_rate().count())
     }
 
-    /// The next lower rate that passes.
+    /// Returns the next lower rate that passes, in steps of [`STEP_BACK`].
     fn below(&mut self, rate: f64) -> Result<Option<f64>, E> {
         let mut rate = rate / STEP_BACK;
         while rate >= self.options.rate_min && self.may_go_on() {
@@ -257,7 +259,7 @@ where
         Ok(None)
     }
 
-    /// The next higher rate that does not pass.
+    /// Returns the next higher rate that fails, in steps of [`STEP_BACK`].
     fn above(&mut self, rate: f64) -> Result<Option<f64>, E> {
         let mut rate = rate * STEP_BACK;
         while rate.is_finite() && self.may_go_on() {
@@ -270,34 +272,34 @@ where
     }
 }
 
-/// What `--find-rate` found.
+/// The result of `--find-rate`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RateReport {
-    /// Version of the program that made it.
+    /// Version of the program that made the report.
     pub plimsoll: &'static str,
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// What was asked for: `p99=2ms`.
+    /// The goal as the user wrote it: `p99=2ms`.
     pub goal: String,
     /// The bound in nanoseconds.
     pub bound_ns: u64,
     /// Requests a second of the closed loop before the search.
     pub closed_loop_iops: f64,
-    /// The lowest rate that a run is long enough for.
+    /// Lowest rate for which a run is long enough, in requests a second.
     pub rate_min: f64,
     /// The result and all runs.
     #[serde(flatten)]
     pub found: Found,
-    /// Whether the user ended it, or no more may be written.
+    /// Whether the search ended early: by the user, or because no more may be written.
     pub interrupted: bool,
     /// Bytes written, files included.
     pub written_bytes: u64,
 }
 
-/// Searches. Other jobs run beside, as the file says.
+/// Searches the highest rate of a job. Other jobs run beside it as the file says.
 ///
 /// # Errors
-/// [`ExperimentError`]; a stop of `control` is none once there is a result of the closed loop.
+/// [`ExperimentError`]. Once the closed loop has a result, a stop of `control` is no error.
 pub fn run(
     situation: &Situation,
     goal: &Goal,
@@ -309,10 +311,13 @@ pub fn run(
     let closed = with_job(situation, &name, &|job| {
         (job.requests_per_s_per_fiber, job.requests_per_s_per_shard, job.batch) = (None, None, 1);
     });
+
     let result = closed.run(control, &mut |what, ns| on_step(&format!("closed loop: {what}"), ns))?;
     let closed_loop_iops = result.run.total(&name).iops();
+
     let duration_s = (situation.options.duration_ns as f64 / 1e9).max(1e-9);
     let options = SearchOptions { rate_min: options.rate_min.max(goal.requests_min() / duration_s), ..*options };
+
     let mut report = RateReport {
         plimsoll: env!("CARGO_PKG_VERSION"),
         job: name.clone(),
@@ -324,6 +329,7 @@ pub fn run(
         interrupted: result.interrupted,
         written_bytes: 0,
     };
+
     if closed_loop_iops <= 0.0 && !result.interrupted {
         return Err(ExperimentError::Silent { job: name, duration_s });
     }
@@ -354,14 +360,16 @@ fn trial(
 ) -> Result<Trial, ExperimentError> {
     let shards = u32::from(situation.options.shards);
     let open = with_job(situation, name, &|job| {
-        // The rate is of requests, and latency counts from when each was due.
+        // The rate counts single requests, and latency counts from when each was due.
         job.batch = 1;
         setting_rate(job, rate, shards);
     });
+
     let result = open.run(control, &mut |what, ns| on_step(&format!("{rate:.0}/s: {what}"), ns))?;
     if result.interrupted {
         return Err(crate::test::TestError::Interrupted.into());
     }
+
     let total = result.run.total(name);
     let errors = total.errors + total.fault_count;
     let (achieved, latency_ns) = (total.iops(), goal.of(&total.latency));
@@ -369,7 +377,7 @@ fn trial(
     Ok(Trial { rate, achieved, latency_ns, passed })
 }
 
-/// The job that is searched.
+/// Returns the name of the job to search.
 fn job_of(jobs: &[Job], goal: &Goal) -> Result<String, ExperimentError> {
     let asked = |text: String| Err(ExperimentError::Asked(text));
     let job = match (&goal.job, jobs) {
@@ -383,6 +391,7 @@ fn job_of(jobs: &[Job], goal: &Goal) -> Result<String, ExperimentError> {
             return asked(text);
         }
     };
+
     if matches!(job.kind, JobKind::Cpu { .. } | JobKind::Unlink { .. }) {
         let kind = job.kind.as_str();
         return asked(format!("--find-rate: job `{}` is of type {kind}, which has no rate to search", job.name));
@@ -407,7 +416,7 @@ mod tests {
     use super::*;
     use crate::experiment::tests_support::situation;
 
-    /// Latencies of random reads that arrive at random at a simulated device of 10 000 reads a second.
+    /// Returns latencies of random reads with random arrivals at a simulated device of 10 000 reads a second.
     fn on_device(rate: f64, seed: u64) -> Histogram {
         let rates = RateSpec { read_iops: 10_000.0, ..RateSpec::default() };
         let mut device = Device::new(&DeviceSpec { rates, ..DeviceSpec::default() }, seed).unwrap();
@@ -442,7 +451,7 @@ mod tests {
             let (low, high) = (found.rate.unwrap(), found.failed_rate.unwrap());
             assert!(high / low <= 1.02 + 1e-9 && (4_000.0..10_500.0).contains(&low), "{found:?}");
             assert!(found.confirmed && found.trials.len() < 60, "{found:?}");
-            // Well below the bound holds, well above it does not, whatever the seed.
+            // Whatever the seed, the bound holds well below the knee and not well above it.
             assert!(goal.of(&on_device(low * 0.8, 99)) < 1e6 && goal.of(&on_device(high * 1.3, 99)) > 1e6);
         }
     }
@@ -508,7 +517,7 @@ mod tests {
         for (text, least) in [("p99=1ms", 1000.0), ("p50=1ms", 20.0), ("lat_mean=1ms", 30.0)] {
             assert_eq!(Goal::parse(text).unwrap().requests_min(), least, "{text}");
         }
-        // Nothing is done within a nanosecond.
+        // No request completes within a nanosecond.
         let text = "[{name: a, type: randread, shards: all, shard_info: {parallelism: 1}}]";
         let goal = Goal::parse("p50=1ns").unwrap();
         let control = Control::default();

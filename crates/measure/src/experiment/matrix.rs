@@ -1,18 +1,18 @@
-//! Four loads that say most of a disk: large sequential and small random requests, both directions.
+//! Four loads that characterise a disk: large sequential and small random requests, both directions.
 //!
 //! # Why
-//! It is the table with which disks and machines are compared: what may be written and read in GB/s, and how many small
-//! requests there are a second. No job file is needed for it.
+//! This table is commonly used to compare disks and machines: writes and reads in GB/s, and small requests a second.
+//! It needs no job file.
 //!
 //! # How it works
 //! The rows are those of `fio --rw=write|read --bs=1M` and `--rw=randwrite|randread --bs=4k` with `--direct=1
-//! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share one
-//! scratch file, filled once; a named file or a device is used as it is.
+//! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share
+//! one scratch file, filled once; a named file or a device is used as it is.
 //!
 //! # Limits
-//! At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096, which is far
-//! beyond what any disk needs; the row says so. Rows are run in the order of the table, so that reads find what was
-//! written, and without pauses: a disk that has to recover from writes shows it in the reads.
+//! At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096, far beyond
+//! any disk's need; the row says so. Rows run in the order of the table, so that reads find written data, and without
+//! pauses: if a disk has to recover from writes, the reads show it.
 //!
 //! # Example
 //! On 4 shards each runs 1024 fibers of random 4 KiB reads.
@@ -30,20 +30,20 @@ use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::load::{Control, Scratch};
 use crate::test::{Storage, TestError};
 
-/// Memory for the requests of one row, in bytes.
+/// Most memory for the requests of one row, in bytes.
 pub const BUFFERS_MAX_BYTES: u64 = 256 << 20;
 /// Requests under way: 32 jobs of depth 128.
 pub const DEPTH: u64 = 32 * 128;
-/// Scratch data where nobody says how much, in bytes.
+/// Default length of the scratch data, in bytes.
 pub const DEFAULT_DATA_BYTES: u64 = 4 << 30;
-/// The least of them: each shard needs room for its requests.
+/// Fewest bytes of scratch data, and its unit: each shard needs room for its requests.
 const DATA_MIN_BYTES: u64 = 64 << 20;
 const FILE_NAME: &str = "plimsoll-test-matrix";
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// For people.
+    /// Name for people.
     pub name: &'static str,
     /// `type` of a job file.
     pub kind: &'static str,
@@ -59,45 +59,44 @@ pub const ROWS: [Row; 4] = [
     Row { name: "4 KiB random read", kind: "randread", request_bytes: 4096 },
 ];
 
-/// Requests under way in a row, on all shards together.
+/// Returns the requests under way in a row, on all shards together.
 #[must_use]
 pub fn depth_of(row: &Row) -> u64 {
     DEPTH.min(BUFFERS_MAX_BYTES / row.request_bytes.max(1)).max(1)
 }
 
-/// What was measured.
+/// The result of all rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MatrixReport {
-    /// Version of the program that made it.
+    /// Version of the program that made the report.
     pub plimsoll: &'static str,
-    /// Shards.
     pub shards: u16,
-    /// In the order of the runs.
+    /// Rows in the order of the runs.
     pub rows: Vec<MatrixRow>,
-    /// Whether it ended before its last row: by the user, or since no more may be written.
+    /// Whether the matrix ended before its last row: by the user, or because no more may be written.
     pub interrupted: bool,
     /// Bytes written, the scratch file included.
     pub written_bytes: u64,
 }
 
-/// A row that was measured.
+/// The result of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MatrixRow {
-    /// `4 KiB random read`.
+    /// Name for people: `4 KiB random read`.
     pub name: &'static str,
     /// `type` of a job file.
     pub kind: &'static str,
     /// Length of a request in bytes.
     pub request_bytes: u64,
-    /// What it got.
+    /// Figures of the row.
     #[serde(flatten)]
     pub point: Point,
 }
 
-/// Runs all rows. The jobs of `situation` are not used; `data_bytes` is the length of the scratch file in a directory.
+/// Runs all rows. Ignores the jobs of `situation`; `data_bytes` is the length of the scratch file in a directory.
 ///
 /// # Errors
-/// [`ExperimentError`]; a stop of `control` is none: the report then has the rows until there. Write rows on a named
+/// [`ExperimentError`]. A stop of `control` is no error: the report then has the rows so far. Write rows on a named
 /// file or device need `overwrite` or `destructive`, as in any test.
 pub fn run(
     situation: &Situation,
@@ -113,8 +112,10 @@ pub fn run(
         interrupted: false,
         written_bytes: 0,
     };
+
     let data_bytes = data_bytes.max(DATA_MIN_BYTES) & !(DATA_MIN_BYTES - 1);
     let _scratch = one_file(&mut situation, data_bytes, control, on_step)?;
+
     for (at, row) in ROWS.iter().enumerate() {
         situation.options.jobs = jobs_of(row, data_bytes, situation.options.shards)?;
         let head = format!("{}/{} {}", at + 1, ROWS.len(), row.name);
@@ -127,15 +128,17 @@ pub fn run(
                 report.rows.push(MatrixRow { name, kind, request_bytes, point });
             }
         }
+
         if report.interrupted {
             break;
         }
     }
+
     report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 
-/// In a directory: makes and fills one file, and lets `situation` work on it. It is removed with the value returned.
+/// In a directory, creates and fills one file and makes `situation` use it. Dropping the returned value removes it.
 fn one_file(
     situation: &mut Situation,
     data_bytes: u64,
@@ -150,21 +153,24 @@ fn one_file(
     if let Some(max_write_bytes) = options.max_write_bytes.filter(|most| data_bytes > *most) {
         return Err(TestError::MaxWrite { needed_bytes: data_bytes, max_write_bytes }.into());
     }
+
     let mut scratch = Scratch::new(directory, data_bytes)?;
     if options.keep_files {
         scratch.keep();
     }
     let path = scratch.create(FILE_NAME)?;
+
     on_step("preparing the file", None);
     scratch.fill(&[(path.clone(), data_bytes)], options.backend, control)?;
     if control.stop.is_asked() {
         return Err(TestError::Interrupted.into());
     }
+
     (options.storage, options.overwrite) = (Storage::File(path), true);
     Ok(Some(scratch))
 }
 
-/// The job file of a row.
+/// Returns the job file of a row.
 fn jobs_of(row: &Row, data_bytes: u64, shards: u16) -> Result<JobFile, ExperimentError> {
     let fibers = depth_of(row).div_ceil(u64::from(shards.max(1)));
     let Row { name, kind, request_bytes } = row;

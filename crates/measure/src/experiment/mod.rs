@@ -1,23 +1,23 @@
-//! Experiments: loads run again and again under changed conditions, and what follows from all of them together.
+//! Experiments: loads run repeatedly under changed conditions, and conclusions from all runs together.
 //!
 //! # Why
-//! One run gives a figure; a question takes several. Which of two limits holds? How much can be asked for within a
-//! bound of latency? What does a second user of the disk change?
+//! One run gives a figure; a question takes several runs. Which of two limits holds? Which rate keeps a bound of
+//! latency? What does a second user of the disk change?
 //!
 //! # How it works
-//! A [`Situation`] is all that one run needs. Each experiment changes a copy of it, runs it with [`crate::test`], and
-//! keeps a [`Point`]: what all jobs together got, how long it took, how much was in the device. What follows from
-//! points is computed by pure functions: `plimsoll_figures::verdict` and [`find_rate::highest`] know nothing of disks.
+//! A [`Situation`] describes one run completely. Each experiment changes a copy of it, runs it with [`crate::test`],
+//! and keeps a [`Point`]: the sums over all jobs, latencies, and the depth in the device. Pure functions draw the
+//! conclusions: `plimsoll_figures::verdict` and [`find_rate::highest`] know nothing of disks.
 //!
 //! * [`sweep`]: the product of values of settings, a verdict for each curve;
 //! * [`find_rate`]: the highest rate within a bound of latency;
 //! * [`matrix`]: large sequential and small random requests, both directions;
-//! * [`dual`]: the same load once and twice at once, beside what the kernel counts; `plimsoll_files::rbd` reads another
+//! * [`dual`]: the same load once and twice at once, beside the kernel's counters; `plimsoll_files::rbd` reads another
 //!   tool's runs;
 //! * [`pictures`]: all of it as charts.
 //!
 //! # Limits
-//! In a directory every run makes its files anew; all of them count against `max_write_bytes` together.
+//! In a directory every run creates its files again; all of them count against `max_write_bytes` together.
 //!
 //! # Example
 //! ```
@@ -63,12 +63,12 @@ use crate::test::{TestError, TestOptions, TestResult};
 use device::{Counted, Device};
 pub use point::{Point, Wait};
 
-/// All that one run needs.
+/// The complete description of one run.
 #[derive(Clone, Debug)]
 pub struct Situation {
-    /// Jobs, storage, shards, times. Its disk is what [`Situation::disk`] makes of the field below.
+    /// Jobs, storage, shards, times. [`Situation::disk`] replaces its disk by one made from `choice`.
     pub options: TestOptions,
-    /// What the user says of the disk.
+    /// The user's choices about the disk.
     pub choice: DiskChoice,
 }
 
@@ -76,44 +76,44 @@ pub struct Situation {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// One of its runs.
+    /// One of the runs failed.
     #[error(transparent)]
     Test(#[from] TestError),
     /// The jobs do not suit the number of shards.
     #[error(transparent)]
     Jobs(#[from] ConfigError),
-    /// No entry of the properties is for the storage.
+    /// The properties have no entry for the storage.
     #[error(transparent)]
     NoEntry(#[from] NoEntry),
-    /// A scratch file of its own.
+    /// A scratch file of the experiment failed.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// What was asked makes no sense for these jobs.
+    /// The request makes no sense for these jobs.
     #[error("{0}")]
     Asked(String),
     /// The storage completed nothing for a whole run.
     #[error("job `{job}` completed no request in {duration_s} s: the storage answers too slowly, raise --duration")]
     Silent {
-        /// Its name.
+        /// Name of the job.
         job: String,
         /// Length of the run in seconds.
         duration_s: f64,
     },
 }
 
-/// Hears what is going on, and how long it is expected to take (ns).
+/// Receives each step and its expected length in ns, if known.
 pub type OnStep<'a> = &'a mut dyn FnMut(&str, Option<u64>);
 
 impl Situation {
-    /// The disk as it is scheduled.
+    /// Returns the disk as it is scheduled.
     ///
     /// # Errors
-    /// [`NoEntry`] when there are properties, but none for the storage.
+    /// [`NoEntry`] if there are properties, but none for the storage.
     pub fn disk(&self) -> Result<DiskSetup, NoEntry> {
         self.choice.setup(self.options.storage.path())
     }
 
-    /// Runs it once. Bytes written under `control` since it was made count against the bound.
+    /// Runs the situation once. Bytes written under `control` since its creation count against the bound.
     fn run(&self, control: &Control, on_step: OnStep<'_>) -> Result<TestResult, ExperimentError> {
         let mut options = self.options.clone();
         options.disk = self.disk()?;
@@ -141,7 +141,7 @@ impl Situation {
     }
 }
 
-/// Whether an error says that nothing more may be written, or that the user wants to end.
+/// Returns whether an error means that no more may be written, or that the user asked for the end.
 fn is_end(error: &ExperimentError) -> bool {
     matches!(error, ExperimentError::Test(TestError::Interrupted | TestError::MaxWrite { .. }))
 }
@@ -155,7 +155,7 @@ mod tests_support {
     use super::*;
     use crate::test::Storage;
 
-    /// Runs of 5 ms on the null backend.
+    /// Returns a situation with runs of 5 ms on the null backend.
     pub(super) fn situation(jobs_text: &str) -> Situation {
         let jobs = job_reader::parse("test", jobs_text, &SchedGroups::default()).unwrap();
         let options = TestOptions {

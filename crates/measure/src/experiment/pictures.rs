@@ -1,16 +1,16 @@
 //! Experiments and runs as pictures, and as one page.
 //!
 //! # Why
-//! That throughput stands still while latency stands still, too, is one look at a picture. So is the second at which a
-//! disk fell behind.
+//! A picture shows at a glance that throughput and latency stand still together, or the second at which a disk fell
+//! behind.
 //!
 //! # How it works
 //! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
-//! queue in the device below. [`of_report`] draws what each job did over time, [`of_search`] the rates that were tried.
-//! [`page()`] puts named pictures and texts into one HTML page.
+//! queue in the device. [`of_report`] draws each job over time, [`of_search`] the rates that were tried. [`page()`]
+//! puts named pictures and texts into one HTML page.
 //!
 //! # Limits
-//! A sweep without an axis of parallelism or shards has its points drawn by their number.
+//! A sweep draws its points over parallelism, even if another setting was swept.
 //!
 //! # Example
 //! ```
@@ -37,20 +37,19 @@ use super::find_rate::RateReport;
 use super::sweep::SweepReport;
 use crate::report::{IntervalReport, JobReport, TestReport};
 
-/// A picture: its name (fit for a file), what it shows, and the charts in it.
+/// A picture: name (usable as a file name), heading, description and charts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// `sweep`.
+    /// Name, such as `sweep`.
     pub name: &'static str,
-    /// A heading.
     pub heading: &'static str,
-    /// What one sees in it.
+    /// Description of the picture.
     pub words: String,
-    /// From top to bottom.
+    /// Charts from top to bottom.
     pub charts: Vec<Chart>,
 }
 
-/// Throughput, latency and queue of a sweep; nothing where there are no points.
+/// Draws throughput, latency and queue of a sweep; nothing if it has no points.
 #[must_use]
 pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
     if report.points.is_empty() {
@@ -68,6 +67,7 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
         };
         curves.iter().flat_map(of).collect()
     };
+
     let load = || Axis::log2("parallelism (requests asked for at once)", Unit::None);
     let latencies = [
         layers("requests, mean", false, |run| run.latency.average_us * 1e3),
@@ -76,6 +76,7 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
     ];
     let chart =
         |title: &str, y: Axis, layers: Vec<Layer>| Chart { title: title.to_owned(), x: load(), y, layers, note: None };
+
     let charts = vec![
         chart(
             "Throughput",
@@ -85,12 +86,13 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
         chart("Latency", Axis::log10("latency", Unit::Nanoseconds), latencies.concat()),
         chart("Queue in the device", Axis::linear("pieces", Unit::None), layers("", false, |run| run.in_device)),
     ];
+
     let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
     let words = verdicts.collect::<Vec<_>>().join(". ");
     vec![Picture { name: "sweep", heading: "Against parallelism", words, charts }]
 }
 
-/// Points that differ only in their load, with a name for what they have in common.
+/// Groups the points that differ only in their load, with a name for their common settings.
 fn curves(report: &SweepReport) -> Vec<(String, Vec<&Run>)> {
     let mut curves: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in &report.points {
@@ -105,12 +107,13 @@ fn curves(report: &SweepReport) -> Vec<(String, Vec<&Run>)> {
     curves
 }
 
-/// Rate and latency of each job over time, from the intervals of a run; nothing where it has none.
+/// Draws rate and latency of each job over time, from the intervals of a run; nothing if it has none.
 #[must_use]
 pub fn of_report(report: &TestReport) -> Vec<Picture> {
     if report.jobs.iter().all(|job| job.intervals.is_empty()) {
         return Vec::new();
     }
+
     let lines = |what: &str, value: fn(&IntervalReport) -> Option<f64>| -> Vec<Layer> {
         let of = |job: &JobReport| {
             let name = if what.is_empty() { job.name.clone() } else { format!("{}, {what}", job.name) };
@@ -126,6 +129,7 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
         };
         report.jobs.iter().map(of).collect()
     };
+
     let time = || Axis::linear("time", Unit::Nanoseconds);
     let mean = |i: &IntervalReport| (i.requests > 0).then_some(i.latency_mean_us * 1e3);
     let longest = |i: &IntervalReport| (i.latency_max_us > 0.0).then_some(i.latency_max_us * 1e3);
@@ -152,11 +156,12 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
             note: None,
         },
     ];
+
     let words = "What each job did in each interval of the measured window.".to_owned();
     vec![Picture { name: "time", heading: "Over time", words, charts }]
 }
 
-/// The rates that were tried.
+/// Draws the rates that were tried.
 #[must_use]
 pub fn of_search(report: &RateReport) -> Vec<Picture> {
     let of = |name: &str, passed: bool| Layer::Points {
@@ -172,12 +177,14 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
     if report.found.trials.is_empty() {
         return Vec::new();
     }
+
     let mut layers = vec![
         of("within the bound", true),
         of("not within it", false),
         Layer::HorizontalMark { y: report.bound_ns as f64, label: report.goal.clone() },
     ];
     layers.extend(report.found.rate.map(|x| Layer::VerticalMark { x, label: "highest rate".to_owned() }));
+
     let chart = Chart {
         title: format!("Latency of {} by its rate", report.job),
         x: Axis::linear("requests a second", Unit::PerSecond),
@@ -189,7 +196,7 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
     vec![Picture { name: "rate", heading: "Latency against rate", words, charts: vec![chart] }]
 }
 
-/// The jobs of a run, a row each.
+/// Returns a table with a row for each job of a run.
 #[must_use]
 pub fn table(report: &TestReport) -> Table {
     let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
@@ -211,13 +218,13 @@ pub fn table(report: &TestReport) -> Table {
     Table::new("", headers, rows)
 }
 
-/// Everything in one HTML page: a table and remarks first, then the pictures.
+/// Returns one HTML page: remarks and a table, then the pictures.
 #[must_use]
 pub fn page(title: &str, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
     page::html(title, &sections(remarks, table, pictures))
 }
 
-/// The sections of the page.
+/// Returns the sections of the page.
 #[must_use]
 pub fn sections(remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
     let mut blocks: Vec<Block> = remarks.iter().cloned().map(Block::Text).collect();

@@ -1,17 +1,17 @@
-//! What one run of an experiment got: all jobs together, in a few figures.
+//! The result of one run of an experiment: all jobs together, in a few figures.
 //!
 //! # Why
-//! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions are about.
+//! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
 //!
 //! # How it works
-//! Requests and bytes are summed over jobs and shards, latencies merged. What happened in the device is known per
-//! class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the
-//! mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient
-//! of both sides: 1 where all three were measured well.
+//! Requests and bytes are summed over jobs and shards, latencies merged. The state of the device is known per class;
+//! jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the mean
+//! number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient of
+//! both sides: 1 if all three were measured well.
 //!
 //! # Limits
-//! The number in the device is sampled, at most once a millisecond: runs of less than a second have noisy ratios. There
-//! is no ratio where less than a hundredth of a piece is in the device on average.
+//! The number in the device is sampled at most once a millisecond: runs of less than a second have noisy ratios.
+//! There is no ratio if less than a hundredth of a piece is in the device on average.
 //!
 //! # Example
 //! 8188 pieces a second of 0.49 ms each are 4.01 in the device.
@@ -33,62 +33,63 @@ use crate::test::TestResult;
 /// Part of other programs' I/O, in percent, above which a verdict on a run cannot stand: by as much two rates may differ
 /// and still count as the same.
 pub(super) const FOREIGN_MAX_PCT: f64 = 100.0 * FLAT_SPREAD;
-/// Fewer pieces in the device than this are not told from none.
+/// Mean number of pieces in the device below which they cannot be told from none.
 const IN_DEVICE_MIN: f64 = 0.01;
 
-/// One run. Durations of requests are in microseconds, as in every result.
+/// The result of one run. Durations of requests are in microseconds, as in every result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
-    /// What was set for it: key and value.
+    /// Settings of the run: key and value.
     pub settings: Vec<(String, String)>,
-    /// Fibers of all jobs on all shards: requests (or batches) under way at the most.
+    /// Fibers of all jobs on all shards: the most requests (or batches) under way.
     pub parallelism: u64,
     /// Requests a second.
     pub iops: f64,
     /// Bytes a second.
     pub throughput_bytes_per_s: f64,
-    /// From when a request was due (or sent) to its end.
+    /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
     /// Mean number of pieces in the device.
     pub in_device: f64,
-    /// Pieces that went to the device, a second.
+    /// Pieces dispatched to the device, a second.
     pub pieces_per_s: f64,
     /// Mean time of a piece in the device.
     pub device_latency_mean_us: f64,
-    /// What held requests back most, if anything did.
+    /// The reason that delayed requests most, if any did.
     pub wait: Option<Wait>,
-    /// Part of the disk's capacity that was used, by the model; nothing where the disk is unlimited.
+    /// Part of the disk's capacity that was used, by the model; `None` if the disk is unlimited.
     pub capacity_used: Option<f64>,
-    /// Part of the bytes that the device moved and the run did not ask for, in percent; nothing where the kernel does
-    /// not count.
+    /// Part of the bytes that the device moved and the run did not ask for, in percent; `None` if the kernel does not
+    /// count.
     pub foreign_pct: Option<f64>,
-    /// Requests that failed or came back short, and blocks that did not hold what was written.
+    /// Requests that failed or were short, and blocks with wrong content.
     pub errors: u64,
     /// Measured window in seconds.
     pub elapsed_s: f64,
 }
 
-/// What held requests back.
+/// A reason that delayed requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Wait {
     /// `fairness`, `tokens`, `limit`, `depth` or `backend`.
     pub reason: &'static str,
-    /// Part of the time in which a class had work and nothing of it went out for this reason; the mean of the I/O
-    /// queues.
+    /// Part of the time in which a class had work but dispatched nothing for this reason; the mean of the I/O queues.
     pub part: f64,
 }
 
 impl Point {
-    /// Of a run of `situation`.
+    /// Computes the point of a run of `situation`.
     #[must_use]
     pub fn of(situation: &Situation, result: &TestResult, settings: Vec<(String, String)>) -> Point {
         let mut point = Point { settings, parallelism: fibers(situation), ..Point::default() };
+
         let shards = result.run.shards.len().max(1) as f64;
         let elapsed_ns = result.run.shards.iter().map(|s| s.elapsed_ns).max().unwrap_or(0);
         let (mut latency, mut device) = (Histogram::new(), Histogram::new());
         let mut waited_ns = [0u64; WaitReason::ALL.len()];
         let (mut dispatched, mut consumed_s) = (0u64, 0.0);
         let mut seen: Vec<&str> = Vec::new();
+
         for job in &result.jobs {
             let total = result.run.total(&job.job.name);
             point.iops += total.iops();
@@ -108,9 +109,11 @@ impl Point {
                 *sum += class.stats.waited_for_ns(reason);
             }
         }
+
         point.elapsed_s = elapsed_ns as f64 / 1e9;
         point.latency = Latency::of(&latency);
         point.device_latency_mean_us = device.mean() / 1e3;
+
         if elapsed_ns > 0 {
             point.pieces_per_s = dispatched as f64 / point.elapsed_s;
             let is_limited = situation.disk().is_ok_and(|disk| !disk.config.model.is_unlimited());
@@ -123,20 +126,20 @@ impl Point {
         point
     }
 
-    /// Requests in the device over rate times latency in it: 1 by Little's law. Nothing where next to nothing is in the
-    /// device.
+    /// Returns the pieces in the device over their rate times latency: 1 by Little's law. `None` if almost nothing is
+    /// in the device.
     #[must_use]
     pub fn little_ratio(&self) -> Option<f64> {
         let expected = self.pieces_per_s * self.device_latency_mean_us / 1e6;
         (expected >= IN_DEVICE_MIN && self.in_device >= IN_DEVICE_MIN).then(|| self.in_device / expected)
     }
 
-    /// As a point of a curve over parallelism.
+    /// Returns the point for a curve over parallelism.
     #[must_use]
     pub(crate) fn on_curve(&self) -> CurvePoint {
         CurvePoint {
             parallelism: self.parallelism as f64,
-            // Where nothing moves bytes (flushes), requests are the throughput.
+            // If no bytes move (flushes), requests are the throughput.
             throughput: if self.throughput_bytes_per_s > 0.0 { self.throughput_bytes_per_s } else { self.iops },
             latency_ns: self.device_latency_mean_us * 1e3,
             in_device: self.in_device,
@@ -144,7 +147,7 @@ impl Point {
     }
 }
 
-/// Fibers of all jobs on all shards.
+/// Returns the fibers of all jobs on all shards.
 fn fibers(situation: &Situation) -> u64 {
     let shards = u32::from(situation.options.shards);
     let of_job =
@@ -152,8 +155,8 @@ fn fibers(situation: &Situation) -> u64 {
     situation.options.jobs.jobs.iter().map(of_job).sum()
 }
 
-/// Bytes a second that the model of the disk promises to the jobs; nothing where it is unlimited, or where the jobs are
-/// not all of one direction and length.
+/// Returns the bytes a second that the model of the disk promises to the jobs; `None` if the disk is unlimited, or if
+/// the jobs differ in direction or length.
 #[must_use]
 pub fn promised_bytes_per_s(jobs: &[Job], model: &CostModel) -> Option<f64> {
     let first = jobs.first()?;

@@ -1,13 +1,13 @@
-//! Sweeps: every combination of values of some settings, a point each, and a verdict for each curve.
+//! Sweeps: a run for every combination of values of some settings, and a verdict for each curve.
 //!
 //! # Why
-//! Where a disk's knee lies, which cost form admits more, what the latency goal does: questions of the form "the same,
-//! but with".
+//! Some questions have the form "the same, but with": where a disk's knee lies, which cost form admits more, what
+//! effect the latency goal has.
 //!
 //! # How it works
-//! An [`Axis`] is `KEY=V1,V2,...`, of all jobs, or `JOB.KEY=...` of one. [`points_of`] is the product of all axes, the
-//! last changing fastest. Points that differ in nothing but parallelism (else: the number of shards) make a curve,
-//! which [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device.
+//! An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of all
+//! axes, the last changing fastest. Points that differ only in parallelism (or else in the number of shards) make a
+//! curve, which [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device.
 //!
 //! # Limits
 //! At most [`POINTS_MAX`] points. Without an axis of parallelism or shards there is no verdict.
@@ -33,25 +33,26 @@ use crate::load::Control;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
 
-/// The most points of one sweep.
+/// Most points of one sweep.
 pub const POINTS_MAX: usize = 1000;
-/// The most values of one axis.
+/// Most values of one axis.
 const VALUES_MAX: usize = 256;
 
-/// A setting and the values that it takes.
+/// A setting and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// As the user wrote it, without the values: `reads.parallelism`.
+    /// Name as the user wrote it: `reads.parallelism`.
     pub name: String,
-    /// The values, in the user's order, at least one.
+    /// Values in the user's order, at least one.
     pub settings: Vec<Setting>,
 }
 
 impl Axis {
-    /// Reads `KEY=V1,V2,...` or `JOB.KEY=V1,V2,...`.
+    /// Parses `KEY=V1,V2,...` or `JOB.KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right: an unknown key, no values, a value that the key does not take.
+    /// A message with what was expected, for an unknown key, for no values, or for a value that the key does not
+    /// take.
     pub fn parse(text: &str) -> Result<Axis, String> {
         let (name, values) =
             text.rsplit_once('=').ok_or_else(|| format!("`{text}`: write KEY=V1,V2,..., such as parallelism=1,2,4"))?;
@@ -66,16 +67,16 @@ impl Axis {
         Ok(Axis { name: name.to_owned(), settings })
     }
 
-    /// Whether its values make a load heavier along one curve.
+    /// Returns whether the axis sets `key`, so that its values change the load along a curve.
     fn is_load(&self, key: Key) -> bool {
         self.settings.first().is_some_and(|setting| setting.key == key)
     }
 }
 
-/// All combinations, the last axis changing fastest.
+/// Returns all combinations, the last axis changing fastest.
 ///
 /// # Errors
-/// More than [`POINTS_MAX`], or two axes of one name.
+/// A message for more than [`POINTS_MAX`] combinations, or two axes of one name.
 pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
     for (at, axis) in axes.iter().enumerate() {
         if axes.iter().take(at).any(|other| other.name == axis.name) {
@@ -97,18 +98,18 @@ pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
     Ok(points)
 }
 
-/// What a sweep measured.
+/// The result of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepReport {
-    /// Version of the program that made it.
+    /// Version of the program that made the report.
     pub plimsoll: &'static str,
     /// Names of the axes.
     pub axes: Vec<String>,
-    /// In the order of the runs.
+    /// Points in the order of the runs.
     pub points: Vec<Point>,
-    /// One for each curve over parallelism (or shards).
+    /// Verdicts, one for each curve over parallelism (or shards).
     pub verdicts: Vec<CurveVerdict>,
-    /// Whether it ended before its last point: by the user, or since no more may be written.
+    /// Whether the sweep ended before its last point: by the user, or because no more may be written.
     pub interrupted: bool,
     /// Bytes written, files included.
     pub written_bytes: u64,
@@ -117,17 +118,17 @@ pub struct SweepReport {
 /// The verdict of one curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CurveVerdict {
-    /// What all its points have in common: key and value.
+    /// Settings that all its points share: key and value.
     pub settings: Vec<(String, String)>,
-    /// What they say.
+    /// Verdict on the points.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// Runs all points. What cannot be set is refused before the first run.
+/// Runs all points. Settings that are impossible are refused before the first run.
 ///
 /// # Errors
-/// [`ExperimentError`]; a stop of `control` is none: the report then has the points until there.
+/// [`ExperimentError`]. A stop of `control` is no error: the report then has the points so far.
 pub fn run(
     situation: &Situation,
     axes: &[Axis],
@@ -136,6 +137,7 @@ pub fn run(
 ) -> Result<SweepReport, ExperimentError> {
     let plan = points_of(axes).map_err(ExperimentError::Asked)?;
     let situations = plan.iter().map(|settings| changed(situation, settings)).collect::<Result<Vec<_>, _>>()?;
+
     let mut report = SweepReport {
         plimsoll: env!("CARGO_PKG_VERSION"),
         axes: axes.iter().map(|axis| axis.name.clone()).collect(),
@@ -154,9 +156,10 @@ pub fn run(
         let counted = situation.run_counted(device.as_ref(), control, &mut |what, expected_ns| {
             on_step(&format!("{head}: {what}"), expected_ns);
         });
+
         match counted {
             Err(error) if is_end(&error) && !report.points.is_empty() => report.interrupted = true,
-            // A point that was cut off says nothing beside whole ones.
+            // A point that was cut short cannot be compared with complete ones.
             Ok((result, _)) if result.interrupted => report.interrupted = true,
             counted => {
                 let (result, counted) = counted?;
@@ -165,20 +168,22 @@ pub fn run(
                 report.points.push(point);
             }
         }
+
         if report.interrupted {
             break;
         }
         promises.push(promise(situation));
     }
+
     report.verdicts = verdicts(axes, &report.points, &promises);
     report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 
-/// A copy with the settings made, seen to be possible.
+/// Returns a copy with the settings applied, after checking that they are possible.
 fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, ExperimentError> {
     let mut situation = situation.clone();
-    // A rate is divided over shards and batches: it comes when those are known.
+    // A rate is divided over shards and batches, so rates are applied last.
     let (rates, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|setting| setting.key == Key::Rate);
     let mut in_order = others.into_iter().chain(rates);
     in_order.try_for_each(|setting| setting.apply(&mut situation)).map_err(ExperimentError::Asked)?;
@@ -187,7 +192,7 @@ fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, Ex
     Ok(situation)
 }
 
-/// What the disk promises to the load; the rates of old promised nothing, they only limited.
+/// Returns what the disk promises to the load. The old default rates only limited, and promise nothing.
 fn promise(situation: &Situation) -> Option<f64> {
     let disk = situation.disk().ok().filter(|_| situation.choice.model != ModelChoice::OldDefaults)?;
     promised_bytes_per_s(&situation.options.jobs.jobs, &disk.config.model)
@@ -197,11 +202,12 @@ fn verdicts(axes: &[Axis], points: &[Point], promises: &[Option<f64>]) -> Vec<Cu
     let has = |key: Key| axes.iter().any(|axis| axis.is_load(key));
     let load = [Key::Parallelism, Key::Shards].into_iter().find(|key| has(*key));
     let Some(load) = load else { return Vec::new() };
-    // What stays the same along a curve.
+    // Returns the settings that stay the same along a curve.
     let common = |point: &Point| -> Vec<(String, String)> {
         let pairs = axes.iter().zip(&point.settings).filter(|(axis, _)| !axis.is_load(load));
         pairs.map(|(_, pair)| pair.clone()).collect()
     };
+
     let mut curves: Vec<Curve<'_>> = Vec::new();
     for (point, promised) in points.iter().zip(promises) {
         let settings = common(point);
@@ -213,7 +219,7 @@ fn verdicts(axes: &[Axis], points: &[Point], promises: &[Option<f64>]) -> Vec<Cu
     curves.into_iter().map(Curve::judged).collect()
 }
 
-/// Points that differ in their load only.
+/// Points that differ only in their load.
 struct Curve<'a> {
     settings: Vec<(String, String)>,
     points: Vec<&'a Point>,
@@ -273,20 +279,20 @@ mod tests {
 
     #[test]
     fn old_defaults_are_a_plateau_that_the_verdict_finds() {
-        // The null backend takes anything at once: whatever limit there is, it is above the disk.
+        // The null backend takes anything at once, so any limit seen is above the disk.
         let mut situation = situation(READS);
         (situation.choice.model, situation.options.duration_ns) = (ModelChoice::OldDefaults, 100_000_000);
         let axes = [Axis::parse("parallelism=8,16,32").unwrap()];
         let report = run(&situation, &axes, &Control::default(), &mut |_, _| {}).unwrap();
         assert_eq!((report.points.len(), report.verdicts.len(), report.interrupted), (3, 1, false));
         for point in &report.points {
-            // Never more than the old limit and the bucket's depth; less where the machine is slow.
+            // At most the old limit and the bucket's depth; less if the machine is slow.
             assert!(point.throughput_bytes_per_s < 8.5857e9 * 1.05, "{point:?}");
             assert!(point.capacity_used.unwrap() < 1.05);
         }
     }
 
-    /// A device that serves 1 MiB in 0.49 ms, many at a time, and the given scheduler above it.
+    /// Simulates a device that serves 1 MiB in 0.49 ms, many at a time, below the given scheduler.
     fn simulated(config: DiskConfig, parallelism: u32) -> CurvePoint {
         let latency = LatencySpec { read_ns: 490_000.0, ..LatencySpec::default() };
         let rates = RateSpec { read_iops: 1e6, read_bytes_per_s: 16e9, ..RateSpec::default() };

@@ -1,9 +1,9 @@
-//! From results to the entries of fio's `jobs`.
+//! Converts results to the entries of fio's `jobs`.
 //!
 //! **Why.** This program counts by job and class, fio by job and direction.
 //!
-//! **How.** Each job becomes an [`Entry`] with a [`Part`] for each direction; entries of a group are added up; then
-//! they are written in fio's keys.
+//! **How.** Each job becomes an [`Entry`] with a [`Part`] for each direction; the entries of a group are summed, and
+//! then written with fio's keys.
 //!
 //! **Limits.** See [`super`].
 //!
@@ -21,7 +21,7 @@ use crate::load::{DirectionResult, Interval, JobResult};
 use crate::report::buckets::middle_ns;
 use crate::test::{TestJob, TestResult};
 
-/// fio's number for a transfer that came back short: EIO.
+/// Error number that fio reports for a short transfer: EIO.
 const SHORT_TRANSFER: i32 = 5;
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -35,14 +35,14 @@ struct Part {
     latency: Histogram,
 }
 
-/// What becomes an element of `jobs`.
+/// An element of `jobs` in the making.
 struct Entry {
     name: String,
     group: u32,
     options: Vec<(String, String)>,
-    /// Whether others of the group are added to it.
+    /// Whether other jobs of the group are added to the entry.
     is_grouped: bool,
-    /// Names of the classes, and how many of its jobs each has.
+    /// Names of the classes, with the number of the entry's jobs in each.
     classes: HashMap<String, usize>,
     error: i32,
     elapsed_ns: u64,
@@ -56,7 +56,7 @@ struct Entry {
     intervals: Vec<Interval>,
 }
 
-/// The entries of a result, in the order of the jobs.
+/// Returns the entries of a result, in the order of the jobs.
 pub(super) fn entries(result: &TestResult, options: &FioJson<'_>) -> Vec<Job> {
     let mut entries: Vec<Entry> = Vec::new();
     for (job, origin) in result.jobs.iter().zip(origins(result, options)) {
@@ -66,6 +66,7 @@ pub(super) fn entries(result: &TestResult, options: &FioJson<'_>) -> Vec<Job> {
             None => entries.push(entry),
         }
     }
+
     let jobs_of = class_sizes(result);
     let totals = totals(&entries);
     entries.iter().map(|entry| entry.write(result, options, &jobs_of, &totals)).collect()
@@ -85,7 +86,7 @@ fn origins(result: &TestResult, options: &FioJson<'_>) -> Vec<Origin> {
     result.jobs.iter().map(|test| known.remove(test.job.name.as_str()).unwrap_or_else(|| plain(test))).collect()
 }
 
-/// The options of a job that comes from no fio file.
+/// Returns options for a job that comes from no fio file.
 fn plain_options(test: &TestJob) -> Vec<(String, String)> {
     let job = &test.job;
     let rw = match job.kind {
@@ -113,7 +114,7 @@ fn class_sizes(result: &TestResult) -> HashMap<String, usize> {
     sizes
 }
 
-/// Bytes a second of every group and direction.
+/// Returns the bytes a second of every group and direction.
 fn totals(entries: &[Entry]) -> HashMap<(u32, usize), f64> {
     let mut totals = HashMap::new();
     for entry in entries {
@@ -147,8 +148,10 @@ impl Entry {
         let runs_on = |jobs: &[JobResult]| jobs.iter().any(|job| job.name == test.job.name);
         let shards = result.run.shards.iter().filter(|shard| runs_on(&shard.jobs)).map(|shard| shard.shard).collect();
         let mut parts: [Part; 3] = Default::default();
+
         let mut sync = Part::of_direction(&job.flushes);
         let [reads, writes, trims] = &mut parts;
+
         match (test.job.kind, &job.directions) {
             (_, Some(directions)) => {
                 *reads = Part::of_direction(&directions.reads);
@@ -160,6 +163,7 @@ impl Entry {
             (JobKind::Unlink { .. } | JobKind::Cpu { .. }, None) => {}
             (_, None) => *writes = Part::of(&job),
         }
+
         let (queue, device) = job.class.map_or_else(Default::default, |class| (*class.queue, *class.device));
         Entry {
             name,
@@ -187,12 +191,14 @@ impl Entry {
         self.shards.extend(other.shards.iter().filter(|shard| !self.shards.contains(shard)).collect::<Vec<_>>());
         self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.add(theirs));
         self.sync.add(&other.sync);
+
         // Jobs of one class show the same figures.
         if other.classes.keys().all(|class| !self.classes.contains_key(class)) {
             self.queue.merge(&other.queue);
             self.device.merge(&other.device);
         }
         other.classes.into_iter().for_each(|(class, jobs)| *self.classes.entry(class).or_insert(0) += jobs);
+
         self.depth.merge(&other.depth);
         self.intervals.resize(self.intervals.len().max(other.intervals.len()), Interval::default());
         for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
@@ -212,11 +218,13 @@ impl Entry {
         let busy = self.parts.iter().filter(|part| part.requests > 0).count();
         let is_sole = busy == 1 && self.sync.requests == 0;
         let is_whole = self.classes.iter().all(|(class, jobs)| jobs_of.get(class) == Some(jobs));
+
         let side = |direction: usize, part: &Part| {
             let agg = totals.get(&(self.group, direction)).copied().unwrap_or(0.0);
             self.side(part, busy == 1, is_sole && is_whole, agg, options.bins)
         };
         let [reads, writes, trims] = &self.parts;
+
         let mut latency = reads.latency.clone();
         latency.merge(&writes.latency);
         latency.merge(&trims.latency);
@@ -259,11 +267,13 @@ impl Entry {
             (true, true) => (&self.queue, &self.device),
             _ => (&empty, &part.latency),
         };
-        // The last interval may be a short one, whose rate says little.
+
+        // The last interval may be a short one, whose rate is unreliable.
         let whole = self.intervals.split_last().map_or(&[][..], |(_, whole)| whole);
         let whole = if is_busy && has_intervals { whole } else { &[] };
         let kib_per_s = Samples::of(whole.iter().map(|i| per_second(i.bytes, i.length_ns) / 1024.0));
         let iops = Samples::of(whole.iter().map(|i| per_second(i.requests, i.length_ns)));
+
         Side {
             io_bytes: part.bytes,
             io_kbytes: part.bytes / 1024,
@@ -272,7 +282,7 @@ impl Entry {
             iops: per_second(part.requests, self.elapsed_ns),
             runtime: if is_busy { self.elapsed_ns / 1_000_000 } else { 0 },
             total_ios: part.requests,
-            // Errors are counted together: how many of them were short is not known.
+            // Errors include short transfers, which are not counted separately.
             short_ios: 0,
             drop_ios: 0,
             slat_ns: Times::of(queue, bins),
@@ -300,7 +310,7 @@ impl Entry {
     }
 }
 
-/// What fio says of rates over time.
+/// fio's figures of rates over time.
 #[derive(Default)]
 struct Samples {
     min: f64,
@@ -328,10 +338,10 @@ impl Samples {
     }
 }
 
-/// Depths from each of these on, up to the next.
+/// Keys and smallest depths of fio's depth levels; each level ends where the next begins.
 const LEVELS: [(&str, u64); 7] = [("1", 0), ("2", 2), ("4", 4), ("8", 8), ("16", 16), ("32", 32), (">=64", 64)];
 
-/// Samples of the depth, in per cent.
+/// Returns the samples of the depth by level, in per cent.
 fn levels(depth: &Histogram) -> Pairs<&'static str, f64> {
     let share = |index: usize, from: u64| {
         let below = LEVELS.get(index + 1).map_or(u64::MAX, |(_, next)| *next);
@@ -340,12 +350,12 @@ fn levels(depth: &Histogram) -> Pairs<&'static str, f64> {
     Pairs(LEVELS.iter().enumerate().map(|(index, (key, from))| (*key, share(index, *from))).collect())
 }
 
-/// Submissions and completions together are not counted.
+/// Returns zeros for submissions and completions, which are not counted.
 fn nothing() -> Pairs<&'static str, f64> {
     Pairs(["0", "4", "8", "16", "32", "64", ">=64"].map(|key| (key, 0.0)).into())
 }
 
-/// Latencies below these, down to the one before.
+/// Keys and upper bounds of fio's latency steps; each step begins where the one before ends.
 const BELOW: [(&str, u64); 12] = [
     ("2", 2),
     ("4", 4),
@@ -361,7 +371,7 @@ const BELOW: [(&str, u64); 12] = [
     (">=2000", u64::MAX),
 ];
 
-/// Latencies in per cent, by steps of `unit_ns`, from `from_ns` on.
+/// Returns the latencies by steps of `unit_ns`, from `from_ns` on, in per cent.
 fn spread(latency: &Histogram, steps: &[(&'static str, u64)], unit_ns: u64, from_ns: u64) -> Pairs<&'static str, f64> {
     let mut low_ns = from_ns;
     let share = |(key, below): &(&'static str, u64)| {
@@ -373,7 +383,7 @@ fn spread(latency: &Histogram, steps: &[(&'static str, u64)], unit_ns: u64, from
     Pairs(steps.iter().map(share).collect())
 }
 
-/// How many of a hundred values are `low` or more, and below `high`.
+/// Returns the percentage of values that are at least `low` and below `high`.
 fn share_pct(values: &Histogram, low: u64, high: u64) -> f64 {
     let within = |upper: &u64| (low..high).contains(&middle_ns(*upper));
     let all: u64 = values.iter().map(|(_, count)| u64::from(count)).sum();

@@ -1,26 +1,26 @@
-//! Results of `test` in the shape of fio's JSON, for the programs that read it.
+//! Writes results of `test` in the form of fio's JSON, for programs that read it.
 //!
 //! # Why
-//! Scripts, dashboards and plotters read `fio --output-format=json`. They can read this without a change.
+//! Scripts, dashboards and plotters read `fio --output-format=json`, and can read this output unchanged.
 //!
 //! # How it works
-//! One entry for each clone of a job, as fio has them; jobs with `group_reporting` are one entry for their group. An
-//! entry has the sides `read`, `write` and `trim`, each with counts, rates and latencies in nanoseconds, and `sync` for
-//! flushes.
+//! There is one entry for each clone of a job, as in fio; jobs with `group_reporting` share an entry for their group.
+//! An entry has the sides `read`, `write` and `trim`, each with counts, rates and latencies in nanoseconds, and
+//! `sync` for flushes.
 //!
-//! - `lat_ns` runs from when a request was due (or sent) to its end. Here, unlike fio's, it has percentiles too.
+//! - `lat_ns` runs from when a request was due (or sent) to its end. Unlike fio's it also has percentiles.
 //! - `slat_ns` is the time in this program's own queue, `clat_ns` the time in the device.
-//! - The two are known for a class as a whole. Where the class has jobs of another entry too, or an entry reads and
-//!   writes, `clat_ns` is `lat_ns`, and `slat_ns` has no samples. A request that was split counts once for each piece.
+//! - Both are known only for a class as a whole. If the class has jobs of another entry too, or an entry reads and
+//!   writes, `clat_ns` is `lat_ns`, and `slat_ns` has no samples. A split request counts once for each piece.
 //! - `iodepth_level` is sampled: pieces in the device of each I/O queue, at most once a millisecond.
-//! - `usr_cpu` is all CPU time of the shards that the entry ran on, shared with other jobs; `sys_cpu` is 0.
-//! - `error` is the number of the first error; a transfer that came back short is EIO (5).
-//! - `short_ios` is 0: short transfers are among the errors, and not counted by themselves.
+//! - `usr_cpu` is all CPU time of the entry's shards, shared with other jobs; `sys_cpu` is 0.
+//! - `error` is the number of the first error; a short transfer is EIO (5).
+//! - `short_ios` is 0: short transfers are among the errors, and not counted separately.
 //!
 //! # Limits
-//! What is not counted is 0: context switches, page faults, submission batches. Standard deviations come from buckets,
-//! and are right within 1 %. Samples of rates over time are those of the whole entry, and only of entries with one
-//! side.
+//! Uncounted figures are 0: context switches, page faults, submission batches. Standard deviations are computed from
+//! buckets, and accurate within 1 %. Samples of rates over time are those of the whole entry, and only of entries
+//! with one side.
 //!
 //! # Example
 //! ```no_run
@@ -40,10 +40,10 @@ use plimsoll_files::fio::FioFile;
 use crate::test::TestResult;
 use shape::{Document, Pairs};
 
-/// What a result needs to become fio's.
+/// Options of the conversion to fio's form.
 #[derive(Clone, Copy, Debug)]
 pub struct FioJson<'a> {
-    /// The job file, where it was fio's: names, groups and options of the entries are taken from it.
+    /// The job file, if it was fio's: the source of the entries' names, groups and options.
     pub file: Option<&'a FioFile>,
     /// Whether every latency carries its buckets (`json+`).
     pub bins: bool,
@@ -51,7 +51,7 @@ pub struct FioJson<'a> {
     pub unix_ms: u64,
 }
 
-/// The result as fio's JSON, with a line end.
+/// Returns the result as fio's JSON, with a line end.
 #[must_use]
 pub fn to_json(result: &TestResult, options: &FioJson<'_>) -> String {
     let document = Document {
@@ -63,11 +63,12 @@ pub fn to_json(result: &TestResult, options: &FioJson<'_>) -> String {
         jobs: entry::entries(result, options),
         disk_util: [],
     };
-    // Plain numbers and strings: cannot fail.
+    // Plain numbers and strings cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
-/// A date as C's `asctime` prints it, in UTC: `Thu Mar 10 00:52:35 2022`. What lies beyond the year 9999 is its end.
+/// Formats a time as C's `asctime` does, in UTC: `Thu Mar 10 00:52:35 2022`. Times after the year 9999 become its
+/// end.
 fn date_text(unix_s: u64) -> String {
     let at = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     at.unwrap_or(Timestamp::MAX).strftime("%a %b %e %H:%M:%S %Y").to_string()

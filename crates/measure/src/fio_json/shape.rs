@@ -1,10 +1,10 @@
 //! The keys of fio's JSON, in its order.
 //!
-//! **Why.** Consumers find figures by their keys; the keys are all here, and nothing else is.
+//! **Why.** Consumers find figures by their keys; all keys are defined here, and nothing else is.
 //!
-//! **How.** Structures that serde writes. Objects whose keys are figures are [`Pairs`], which keep their order.
+//! **How.** Structures for serde. Objects whose keys are figures are [`Pairs`], which keep their order.
 //!
-//! **Limits.** The keys of fio 3.33 without those that need an option of fio's that is not read.
+//! **Limits.** The keys of fio 3.33, without those that need an unsupported option of fio.
 //!
 //! **Example.** `Pairs(vec![("1", 0.5)])` is `{"1": 0.5}`.
 
@@ -13,7 +13,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::report::buckets::middle_ns;
 
-/// fio's percentiles.
+/// Percentiles that fio reports.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
@@ -75,7 +75,7 @@ pub(super) struct Job {
     pub(super) latency_window: u64,
 }
 
-/// One direction. Rates: `bw` in KiB a second, `bw_bytes` in bytes a second; `runtime` in milliseconds.
+/// One direction. `bw` is in KiB a second, `bw_bytes` in bytes a second, `runtime` in milliseconds.
 #[derive(serde::Serialize)]
 pub(super) struct Side {
     pub(super) io_bytes: u64,
@@ -109,7 +109,7 @@ pub(super) struct Sync {
     pub(super) lat_ns: Times,
 }
 
-/// A latency; without samples it has neither percentiles nor buckets, as fio's.
+/// A latency. As in fio, one without samples has neither percentiles nor buckets.
 #[derive(serde::Serialize)]
 pub(super) struct Times {
     min: u64,
@@ -125,7 +125,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Of a histogram of nanoseconds.
+    /// Computes the figures from a histogram of nanoseconds.
     pub(super) fn of(times: &Histogram, with_bins: bool) -> Times {
         let percentile = || PERCENTILES.iter().map(|p| (format!("{p:.6}"), times.percentile(*p))).collect();
         let bins = || times.iter().map(|(upper_ns, count)| (middle_ns(upper_ns).to_string(), count)).collect();
@@ -149,6 +149,6 @@ fn stddev_ns(times: &Histogram) -> f64 {
         squares += distance_ns * distance_ns * f64::from(bucket);
         count += f64::from(bucket);
     }
-    // As fio: of a sample, not of all.
+    // As in fio: the deviation of a sample, not of a population.
     if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 }
 }

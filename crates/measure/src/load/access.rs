@@ -1,29 +1,28 @@
-//! Which position the next random request takes.
+//! Chooses the position of the next random request.
 //!
 //! # Why
-//! Real data has popular places. A cache, a journal or a disk's mapping table that does well under uniform requests may
-//! do badly (or far too well) under skewed ones, so the skew is part of the load.
+//! Real data has popular places. A cache, a journal or a disk's mapping table that does well under uniform requests
+//! may do badly (or much better) under skewed ones, so the skew is part of the load.
 //!
 //! # How it works
 //! [`AccessPicker`] draws positions `0..positions` in constant time and without tables:
 //! * *Zipf* by rejection-inversion (Hoermann, Derflinger: "Rejection-inversion to generate variates from monotone
 //!   discrete distributions", ACM TOMACS 6(3), 1996): the area under x^-theta is inverted, the result rounded, and the
-//!   small difference to the true probabilities rejected. It is exact for every theta, 1 included.
+//!   small difference from the true probabilities rejected. The method is exact for every theta, including 1.
 //! * *Pareto* as fio defines it: rank = positions * u^(ln h / ln(1 - h)), so a part h of the data gets 1 - h of the
 //!   requests.
 //! * *Hot set*: two uniform distributions. *Normal*: Marsaglia's polar method, drawn again outside the data.
-//! * *Zoned*: a zone by its part of the requests, then uniform in it. A zone too small for one position has one.
+//! * *Zoned*: a zone by its part of the requests, then uniform in it. A zone too small for one position still gets one.
 //!
-//! Ranks of Zipf, Pareto and the hot set are scattered over the data by a seeded permutation, so that popular positions
+//! Ranks of Zipf, Pareto and the hot set are scattered over the data by a seeded permutation, so popular positions
 //! are not neighbours: multiplications by odd numbers and shifted exclusive-ors on as many bits as the last position
 //! has, repeated while the result lies outside (less than twice on average). Pickers of the same seed have the same
-//! popular positions, whatever random numbers they draw with. Normal and zoned positions lie next to each other, as
-//! the names say.
+//! popular positions, whatever random numbers they draw with. Normal and zoned positions stay next to each other.
 //!
 //! # Limits
-//! Logarithm and exponential are the platform's, which differ in the last bit between platforms: the same seed gives
-//! the same positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions,
-//! not all of the unpopular ones are ever drawn.
+//! Logarithm and exponential are the platform's and may differ in the last bit: the same seed gives the same
+//! positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions, some
+//! unpopular ones are never drawn.
 //!
 //! # Example
 //! ```
@@ -43,12 +42,13 @@ use plimsoll_sim::rng::Rng;
 
 use super::Access;
 
-/// Per cent may miss 100 by so much in sum: three times 33.33 are 99.99.
+/// Largest difference of a sum of percentages from 100: three times 33.33 are 99.99.
 const SUM_TOLERANCE_PCT: f64 = 0.1;
-/// Below this the quotients of [`exp_quotient`] and [`ln_quotient`] are taken from their series.
+/// Below this [`exp_quotient`] and [`ln_quotient`] use their series.
 const SERIES_BELOW: f64 = 1e-3;
 
-/// A theta so near 1 takes the slower way, which is exact there; farther off, powers lose at most 3 of their 16 digits.
+/// Distance of theta from 1 below which the slower method is used, which is exact there. Farther off, powers lose at
+/// most 3 of their 16 digits.
 const NEAR_ONE: f64 = 1e-3;
 
 /// A distribution that cannot be drawn from.
@@ -58,24 +58,24 @@ pub enum AccessError {
     /// A parameter is outside its range, or not a number.
     #[error("{parameter} is {value}, but must be {valid}")]
     OutOfRange {
-        /// Which one.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// Its value.
+        /// Value of the parameter.
         value: f64,
-        /// What it may be.
+        /// Its valid range.
         valid: &'static str,
     },
-    /// The parts do not make a whole.
+    /// The parts do not add up to 100 %.
     #[error("the zones' parts of the {whole} make {sum_pct} %, but must make 100 %")]
     Sum {
-        /// Requests or data.
+        /// The whole: requests or data.
         whole: &'static str,
-        /// What they make.
+        /// Sum of the parts in per cent.
         sum_pct: f64,
     },
 }
 
-/// Draws positions. See the module's documentation.
+/// Draws positions from a distribution.
 #[derive(Clone, Debug)]
 pub struct AccessPicker {
     positions: u64,
@@ -86,23 +86,23 @@ pub struct AccessPicker {
 enum Shape {
     Uniform,
     Zipf(Zipf, Scatter),
-    /// The exponent of the uniform variate.
+    /// The exponent applied to the uniform variate.
     Pareto(f64, Scatter),
     HotSet {
         hot: u64,
-        /// Part of the requests that goes to it, 0 to 1.
+        /// Part of the requests that goes to the hot positions, 0 to 1.
         share: f64,
         scatter: Scatter,
     },
-    /// Standard deviation as a part of the data.
+    /// Standard deviation as a fraction of the data.
     Normal(f64),
-    /// At least one.
+    /// At least one zone.
     Zoned(Vec<Zone>),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Zone {
-    /// Requests of this zone and those before it, as a part of all.
+    /// Requests of this zone and those before it, as a fraction of all.
     share_up_to: f64,
     first: u64,
     /// At least 1.
@@ -110,14 +110,15 @@ struct Zone {
 }
 
 impl AccessPicker {
-    /// A picker of positions below `positions` (0 counts as 1: the only position is 0). `seed` decides which ones are
-    /// popular, not in which order they are drawn.
+    /// Returns a picker of positions below `positions` (0 counts as 1: the only position is 0). `seed` decides which
+    /// positions are popular, not the order of the draws.
     ///
     /// # Errors
-    /// A parameter of `access` is outside the range that [`Access`] names.
+    /// [`AccessError`] if a parameter of `access` is outside the range that [`Access`] names.
     pub fn new(access: &Access, positions: u64, seed: u64) -> Result<AccessPicker, AccessError> {
         let positions = positions.max(1);
         let scatter = || Scatter::new(positions, seed);
+
         let shape = match access {
             Access::Uniform => Shape::Uniform,
             Access::Zipf { theta } => {
@@ -146,10 +147,11 @@ impl AccessPicker {
             }
             Access::Zoned(zones) => Shape::Zoned(place_zones(zones, positions)?),
         };
+
         Ok(AccessPicker { positions, shape })
     }
 
-    /// The next position.
+    /// Returns the next position.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> u64 {
         let last = self.positions - 1;
@@ -179,7 +181,7 @@ fn check(parameter: &'static str, value: f64, is_valid: bool, valid: &'static st
     if is_valid { Ok(()) } else { Err(AccessError::OutOfRange { parameter, value, valid }) }
 }
 
-/// Where the zones begin and end. What rounding leaves over belongs to the last one.
+/// Returns the beginning and length of each zone. The last zone gets the remainder of rounding.
 fn place_zones(zones: &[(f64, f64)], positions: u64) -> Result<Vec<Zone>, AccessError> {
     let valid = 0.0..=100.0 + SUM_TOLERANCE_PCT;
     for &(requests_pct, data_pct) in zones {
@@ -192,6 +194,7 @@ fn place_zones(zones: &[(f64, f64)], positions: u64) -> Result<Vec<Zone>, Access
             return Err(AccessError::Sum { whole, sum_pct });
         }
     }
+
     let (mut requests, mut data) = (0.0, 0.0);
     let (mut placed, mut first) = (Vec::with_capacity(zones.len()), 0);
     for (number, zone) in zones.iter().enumerate() {
@@ -201,12 +204,13 @@ fn place_zones(zones: &[(f64, f64)], positions: u64) -> Result<Vec<Zone>, Access
         let end = if is_last { positions } else { ((data / sums.1 * positions as f64).round() as u64).min(positions) };
         let start = first.min(positions - 1);
         placed.push(Zone { share_up_to: requests / sums.0, first: start, count: end.saturating_sub(start).max(1) });
+
         first = first.max(end);
     }
     Ok(placed)
 }
 
-/// A point of the data (0 to 1, exclusive): normal around 1/2.
+/// Returns a point of the data (0 to 1, exclusive), normally distributed around 1/2.
 fn normal_share(rng: &mut Rng, deviation: f64) -> f64 {
     loop {
         let (x, y) = (2.0 * uniform(rng) - 1.0, 2.0 * uniform(rng) - 1.0);
@@ -221,20 +225,20 @@ fn normal_share(rng: &mut Rng, deviation: f64) -> f64 {
     }
 }
 
-/// Ranks from 0, the n-th with probability proportional to 1 / n^theta, counted from 1.
+/// A distribution of ranks from 0: rank n has a probability proportional to 1 / (n + 1)^theta.
 #[derive(Clone, Debug)]
 struct Zipf {
     theta: f64,
     /// 1 / (1 - theta).
     exponent: f64,
-    /// Whether powers would lose too many digits.
+    /// Whether theta is so near 1 that powers would lose too many digits.
     is_near_one: bool,
     ranks: u64,
-    /// Area at the lower end, the first rank's whole probability included.
+    /// Area at the lower end, including the first rank's whole probability.
     area_low: f64,
     /// Area at the upper end.
     area_high: f64,
-    /// What lies so near its rank's number is never rejected.
+    /// Distance from a rank's number within which no draw is rejected.
     sure: f64,
 }
 
@@ -247,7 +251,7 @@ impl Zipf {
         Zipf { area_low: zipf.area(1.5) - 1.0, area_high: zipf.area(ranks as f64 + 0.5), sure, ..zipf }
     }
 
-    /// The integral of x^-theta from 1.
+    /// Returns the integral of t^-theta from 1 to `x`.
     fn area(&self, x: f64) -> f64 {
         let complement = 1.0 - self.theta;
         if self.is_near_one {
@@ -257,7 +261,7 @@ impl Zipf {
         (x.powf(complement) - 1.0) / complement
     }
 
-    /// Where the integral has this value.
+    /// Returns the `x` at which the integral has the value `area`.
     fn inverse(&self, area: f64) -> f64 {
         let t = (area * (1.0 - self.theta)).max(-1.0);
         if self.is_near_one { (ln_quotient(t) * area).exp() } else { (1.0 + t).powf(self.exponent) }
@@ -267,7 +271,7 @@ impl Zipf {
         loop {
             let area = self.area_high + uniform(rng) * (self.area_low - self.area_high);
             let x = self.inverse(area);
-            // A cast rounds down, and what is too large becomes the largest number.
+            // A cast rounds down, and saturates at the largest number.
             let number = ((x + 0.5) as u64).clamp(1, self.ranks);
             let rounded = number as f64;
             if rounded - x <= self.sure || area >= self.area(rounded + 0.5) - rounded.powf(-self.theta) {
@@ -277,7 +281,7 @@ impl Zipf {
     }
 }
 
-/// (e^x - 1) / x, also near 0.
+/// Returns (e^x - 1) / x, also near 0.
 fn exp_quotient(x: f64) -> f64 {
     if x.abs() < SERIES_BELOW {
         return 1.0 + x / 2.0 * (1.0 + x / 3.0 * (1.0 + x / 4.0 * (1.0 + x / 5.0)));
@@ -285,7 +289,7 @@ fn exp_quotient(x: f64) -> f64 {
     x.exp_m1() / x
 }
 
-/// ln(1 + x) / x, also near 0; `x` is at least -1.
+/// Returns ln(1 + x) / x, also near 0; `x` is at least -1.
 fn ln_quotient(x: f64) -> f64 {
     if x.abs() < SERIES_BELOW {
         return 1.0 - x * (1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 4.0 - x * (1.0 / 5.0 - x / 6.0))));
@@ -304,7 +308,7 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// `count` is at least 1.
+    /// Returns the permutation of `0..count` for `seed`; `count` is at least 1.
     fn new(count: u64, seed: u64) -> Scatter {
         let bits = (u64::BITS - (count - 1).leading_zeros()).max(1);
         let mut rng = Rng::new(seed);
@@ -312,7 +316,7 @@ impl Scatter {
         Scatter { count, mask: u64::MAX >> (u64::BITS - bits), shift: bits.div_ceil(2), rounds }
     }
 
-    /// Where `rank` goes. Ranks from `count` on count as the last one.
+    /// Returns the image of `rank`. Ranks from `count` on count as the last.
     #[inline]
     fn place(&self, rank: u64) -> u64 {
         let mut x = rank.min(self.count - 1);
@@ -321,7 +325,7 @@ impl Scatter {
                 x = x.wrapping_add(addend).wrapping_mul(factor) & self.mask;
                 x ^= x >> self.shift;
             }
-            // Every step can be undone, so this ends: at the latest where it began.
+            // Every step is invertible, so this ends, at the latest where it began.
             if x < self.count {
                 return x;
             }
@@ -336,7 +340,7 @@ mod tests {
 
     use super::*;
 
-    /// Draws counted by rank: the scattering is undone.
+    /// Returns the draws by rank, with the scattering undone.
     fn hits_by_rank(access: &Access, positions: u64, draws: u32) -> Vec<f64> {
         let mut picker = AccessPicker::new(access, positions, 5).unwrap();
         let mut rank_at: Vec<usize> = (0..positions as usize).collect();
@@ -349,8 +353,8 @@ mod tests {
         hits
     }
 
-    /// Pearson's statistic against exact probabilities; cells with fewer than 10 expected hits are put together. With k
-    /// degrees of freedom its mean is k and its variance 2k: six standard deviations are far beyond chance.
+    /// Checks Pearson's statistic against exact probabilities, with cells of fewer than 10 expected hits merged. With
+    /// k degrees of freedom its mean is k and its variance 2k: six standard deviations are far beyond chance.
     fn check_fit(access: &Access, probabilities: &[f64]) {
         let draws = 400_000_u32;
         let hits = hits_by_rank(access, probabilities.len() as u64, draws);
@@ -433,7 +437,8 @@ mod tests {
             let scatter = Scatter::new(count, seed);
             let mut places: Vec<_> = (0..100).map(|rank| scatter.place(rank)).collect();
             places.sort_unstable();
-            // Of 100 places in 10 equal parts none has all, and next to no two are nearer than a 10000th of the data.
+            // Of 100 places in 10 equal parts no part has all, and almost no two are nearer than a 10000th of the
+            // data.
             let near = places.windows(2).filter(|pair| pair[1] - pair[0] < count / 10_000).count();
             assert!(near < 8, "{count}: {near} of the popular positions are neighbours");
             for part in 0..10 {

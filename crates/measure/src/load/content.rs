@@ -1,28 +1,28 @@
-//! What is written: data of a chosen compressibility.
+//! The written data, of a chosen compressibility.
 //!
 //! # Why
-//! Disks and file systems that compress or deduplicate are as quick as the data lets them be. A benchmark that writes
-//! zeros, or the same buffer again and again, measures the compressor.
+//! Disks and file systems that compress or deduplicate are as fast as the data lets them be. A benchmark that writes
+//! zeros, or the same buffer repeatedly, measures the compressor.
 //!
 //! # How it works
-//! Each 512-byte sector begins with random bytes and ends with zeros; the zeros are the part that a compressor can
-//! save. Random bytes come from a pool of 16 KiB, in each sector combined (exclusive or) with a fresh random word: to
-//! anything that looks for repetition this is as good as fresh random numbers, at the speed of memory. At least 8
-//! bytes of a sector are random, so that no two sectors are the same, whatever the compressibility.
+//! Each 512-byte sector begins with random bytes and ends with zeros, the part that a compressor can save. Random
+//! bytes come from a pool of 16 KiB, combined (exclusive or) in each sector with a fresh random word: to anything
+//! that looks for repetition this is as good as fresh random numbers, at the speed of memory. At least 8 bytes of a
+//! sector are random, so no two sectors are equal, whatever the compressibility.
 //!
-//! A buffer that is written again keeps its data, but for single words that are new for each write ([`renew`]): the
-//! first of each sector, or of each 4 KiB in longer requests without a compressibility. No disk that looks for equal
-//! blocks finds any. That costs 7 ns for 4 KiB and 90 ns for 128 KiB, where each sector would cost 350 ns, more than
-//! all else that the generator does for a request. Stamps do the same for jobs that verify.
+//! A buffer that is written again keeps its data except for single words that are new for each write ([`renew`]): the
+//! first of each sector, or of each 4 KiB in longer requests without a compressibility. A disk that looks for equal
+//! blocks finds none. This costs 7 ns for 4 KiB and 90 ns for 128 KiB; renewing each sector of the latter would cost
+//! 350 ns, more than all else that the generator does for a request. Stamps do the same for jobs that verify.
 //!
-//! What stands between those words comes again, and a compressor that remembers enough finds it. So the writes of a job
-//! go through at least 1 MiB of buffers in turns ([`spares`]), however few are under way.
+//! The data between those words repeats, and a compressor with enough memory finds it. So the writes of a job cycle
+//! through at least 1 MiB of buffers ([`spares`]), however few are under way.
 //!
 //! # Limits
-//! A compressor that remembers more than 1 MiB (or what is under way, where that is more) of a stream that a job writes
-//! finds repetitions; jobs that verify, whose stamps hide nothing from a compressor, have the buffers under way only.
-//! A compressor needs a few bytes to say where zeros are. lz4 and deflate on blocks of 4 KiB save the chosen part
-//! within 5 percentage points. The data is not random enough for secrets.
+//! A compressor that remembers more than 1 MiB (or the bytes under way, if more) of a job's writes finds repetitions;
+//! jobs that verify, whose stamps hide nothing from a compressor, have only the buffers under way. A compressor needs
+//! a few bytes to encode the zeros. lz4 and deflate on blocks of 4 KiB save the chosen part within 5 percentage
+//! points. The data is not random enough for secrets.
 //!
 //! # Example
 //! ```
@@ -38,34 +38,34 @@ use plimsoll_sim::rng::Rng;
 
 use super::Content;
 
-/// A sector: what a compressor finds, it finds in each.
+/// Length of a sector, the unit in which the compressibility holds.
 const SECTOR_BYTES: usize = 512;
 const WORD_BYTES: usize = 8;
 const SECTOR_WORDS: usize = SECTOR_BYTES / WORD_BYTES;
-/// Odd, so that the sequence has every word; 2^64 divided by the golden ratio, so that neighbours have few bytes in
-/// common.
+/// Step between the words of [`renew`]: 2^64 divided by the golden ratio, so neighbours have few bytes in common;
+/// odd, so the sequence has every word.
 const WORD_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-/// A block: disks and file systems look for equal ones in units of this or more.
+/// Length of a block: disks and file systems look for equal blocks in units of this or more.
 const BLOCK_BYTES: usize = 4096;
-/// A job's writes come again after so many bytes, or more: 1 MiB, the window of zstd's level 3 being 2 MiB, that of lz4
+/// Fewest bytes that a job writes before a buffer repeats. 1 MiB: the window of zstd's level 3 is 2 MiB, that of lz4
 /// 64 KiB, and the largest unit that file systems compress by default 128 KiB.
 const DISTINCT_MIN_BYTES: u64 = 1 << 20;
-/// 16 KiB: a part of every first-level cache.
+/// Words of the pool: 16 KiB, a part of every first-level cache.
 const POOL_WORDS: usize = 2048;
 
-/// Fills buffers. See the module's documentation.
+/// Fills buffers with data of a chosen compressibility.
 #[derive(Clone, Debug)]
 pub struct ContentMaker {
     rng: Rng,
     pool: Box<[u64]>,
-    /// Where in the pool the next sector's words are: a multiple of a sector.
+    /// Index in the pool of the next sector's words: a multiple of a sector.
     at: usize,
     /// Random words of a sector, at least 1.
     random_words: usize,
 }
 
 impl ContentMaker {
-    /// Makers of different seeds fill with different data. Above 100 % counts as 100 %.
+    /// Returns a maker. Different seeds give different data. Above 100 % counts as 100 %.
     #[must_use]
     pub fn new(content: Content, seed: u64) -> ContentMaker {
         let mut rng = Rng::new(seed);
@@ -75,7 +75,7 @@ impl ContentMaker {
         ContentMaker { rng, pool, at: 0, random_words: random_words.max(1) }
     }
 
-    /// Fills all of `buffer`, each time with other data.
+    /// Fills all of `buffer`, with different data each time.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for sector in buffer.chunks_mut(SECTOR_BYTES) {
             let key = self.rng.next_u64();
@@ -92,20 +92,19 @@ impl ContentMaker {
     }
 }
 
-/// Distance of the words that [`renew`] changes in requests of a job of up to `longest_bytes`.
+/// Returns the distance of the words that [`renew`] changes in requests of at most `longest_bytes`.
 pub(super) fn renewal_bytes(content: Content, longest_bytes: u32) -> usize {
     if content.compressible_pct > 0 || longest_bytes as usize <= BLOCK_BYTES { SECTOR_BYTES } else { BLOCK_BYTES }
 }
 
-/// Buffers of `request_bytes` that a job needs beside the `buffers` that can be under way, so that what it writes comes
-/// again late enough. See the module's documentation.
+/// Returns the buffers of `request_bytes` that a job needs beside the `buffers` that can be under way, so that at
+/// least [`DISTINCT_MIN_BYTES`] are written before one repeats.
 pub(super) fn spares(request_bytes: u32, buffers: u64) -> u64 {
     DISTINCT_MIN_BYTES.div_ceil(u64::from(request_bytes.max(1))).saturating_sub(buffers)
 }
 
 /// Makes data that was written before differ from everything written so far: the first word of each `every_bytes` (at
-/// least 1) becomes one of a sequence that repeats after 2^64 words. What is left after the last whole word is not
-/// changed.
+/// least 1) becomes one of a sequence that repeats after 2^64 words. Bytes after the last whole word stay unchanged.
 pub(super) fn renew(buffer: &mut [u8], every_bytes: usize, next_word: &mut u64) {
     for part in buffer.chunks_mut(every_bytes.max(1)) {
         if let Some(word) = part.first_chunk_mut() {
@@ -174,7 +173,7 @@ mod tests {
         }
     }
 
-    /// What a job writes one after the other that has `buffers` requests of `request_bytes` under way.
+    /// Returns the consecutive writes of a job with `buffers` requests of `request_bytes` under way.
     fn stream(request_bytes: u32, buffers: u64, len_bytes: usize) -> Vec<u8> {
         let count = buffers + spares(request_bytes, buffers);
         let mut ring = filled(0, count as usize * request_bytes as usize);
@@ -194,7 +193,7 @@ mod tests {
             let stream = stream(request_bytes, buffers, 3 << 20);
             let mut seen = HashSet::new();
             assert!(stream.chunks(BLOCK_BYTES).all(|block| seen.insert(block)), "{request_bytes} x {buffers}");
-            // A megabyte wherever it begins: half of it could be of the next turn.
+            // A megabyte from any beginning: half of it could be of the next cycle.
             for from in [0, 700 << 10] {
                 for compress in [lz4_bytes as fn(&[u8]) -> usize, deflate_bytes] {
                     let left = compress(&stream[from..from + (1 << 20)]);

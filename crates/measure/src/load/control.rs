@@ -1,13 +1,13 @@
-//! What a run gets from outside: when to end, how much it may write, who looks at it.
+//! Control over runs: a stop, a write bound, and instruments that observe.
 //!
 //! # Why
-//! A run is ended by Ctrl-C, bounded by the step that it is part of, and looked at by displays, traces and other programs. Most
-//! code needs one of the three: whoever waits for a child process wants a [`Stop`] and nothing else.
+//! Ctrl-C ends a run, its step bounds it, and displays, traces and other programs observe it. Most code needs one of
+//! the three: a wait for a child process needs a [`Stop`] and nothing else.
 //!
 //! # How it works
-//! [`Control`] is the three together, for what runs loads. Each can be cloned, and clones are the same: a signal handler holds
-//! a [`Stop`], a display the [`Instruments`]. A write bound belongs to the [`Traffic`] that [`Control::with_write_bound`] gave
-//! back, and ends with it.
+//! [`Control`] combines the three for code that runs loads. Clones share state: a signal handler holds a [`Stop`], a
+//! display the [`Instruments`]. A write bound belongs to the [`Traffic`] of the control that
+//! [`Control::with_write_bound`] returned, and ends with it.
 //!
 //! # Limits
 //! Bytes are counted when the shards end, not while they run; bounds hold before each write.
@@ -30,21 +30,21 @@ use plimsoll::control::Server;
 use super::live::{Board, LiveJob};
 use super::record::{Recorded, TraceFile};
 
-/// What whoever runs loads hands them.
+/// A stop, a traffic account and instruments for runs.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    /// Ends what runs.
+    /// Ends the runs.
     pub stop: Stop,
-    /// What was moved, and what may be.
+    /// Bytes moved, and the bound on writes.
     pub traffic: Traffic,
-    /// Who looks.
+    /// Displays, traces and sockets that observe the runs.
     pub instruments: Instruments,
 }
 
 impl Control {
-    /// The same for a step that may write at most `bytes`, if there is such a bound: a write that would go beyond is not sent,
-    /// and its fiber ends. The bound is that of the control given back (and its clones) alone, so it ends with the step; a
-    /// bound of this one holds inside it as well.
+    /// Returns a control for a step that may write at most `bytes`, if a bound is given: a write beyond the bound is
+    /// not sent, and its fiber ends. Only the returned control and its clones have the bound, so it ends with the
+    /// step. Bounds of `self` apply inside the step as well.
     #[must_use]
     pub fn with_write_bound(&self, bytes: Option<u64>) -> Control {
         let mut step = self.clone();
@@ -57,28 +57,28 @@ impl Control {
     }
 }
 
-/// Ends what runs, from another thread.
+/// A flag that ends runs, set from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks for the end: what was measured by then is the result.
+    /// Asks for the end. The measurements so far are the result.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked for the end.
+    /// Returns whether the end was asked for.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The bytes that runs move, and the most that they may write.
+/// Bytes that runs have moved, and the most that they may write.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     moved: Arc<Moved>,
-    /// What may be written; none where nobody asked for a bound.
+    /// The write bound; `None` if unbounded.
     bound: Option<Arc<WriteBound>>,
 }
 
@@ -88,40 +88,40 @@ struct Moved {
     written_bytes: AtomicU64,
 }
 
-/// How much a step may write.
+/// The bytes that a step may still write.
 #[derive(Debug)]
 struct WriteBound {
     left_bytes: AtomicU64,
     is_reached: AtomicBool,
-    /// Of the step that this one is part of.
+    /// The bound of the enclosing step.
     outer: Option<Arc<WriteBound>>,
 }
 
 impl Traffic {
-    /// Bytes that runs have asked the disk for so far, warm-up included.
+    /// Returns the bytes that runs have asked the disk to read so far, warm-up included.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.moved.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that runs and preparations have written to the disk so far.
+    /// Returns the bytes that runs and preparations have written to the disk so far.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.moved.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a write was not sent because of [`Control::with_write_bound`].
+    /// Returns whether a write was not sent because of [`Control::with_write_bound`].
     #[must_use]
     pub fn is_write_bound_reached(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.is_reached.load(Ordering::Relaxed))
     }
 
-    /// Takes `bytes` from what may still be written; `false` where there is less.
+    /// Takes `bytes` from the write bound. Returns `false` if fewer are left.
     pub(crate) fn take_write(&self, bytes: u64) -> bool {
         self.bound.as_ref().is_none_or(|bound| bound.take(bytes))
     }
 
-    /// Gives back what was taken for a write that was not sent.
+    /// Returns `bytes` to the write bound after a write that was not sent.
     pub(super) fn give_back_write(&self, bytes: u64) {
         if let Some(bound) = &self.bound {
             bound.give_back(bytes);
@@ -138,7 +138,7 @@ impl Traffic {
 }
 
 impl WriteBound {
-    /// Takes `bytes` from what this step, and each that it is part of, may still write; `false` where one has less.
+    /// Takes `bytes` from this step and all that enclose it. Returns `false` if one of them has fewer left.
     fn take(&self, bytes: u64) -> bool {
         let left = &self.left_bytes;
         if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok() {
@@ -159,7 +159,7 @@ impl WriteBound {
     }
 }
 
-/// What others see of runs while they go: a display, a trace file, a control socket.
+/// Observers of runs in progress: a display, a trace file, a control socket.
 #[derive(Clone, Debug, Default)]
 pub struct Instruments(Arc<Attached>);
 
@@ -167,31 +167,31 @@ pub struct Instruments(Arc<Attached>);
 struct Attached {
     board: Board,
     trace: Mutex<Option<TraceFile>>,
-    /// What runs call themselves on the control socket; none where they have no such socket.
+    /// Name of the runs on the control socket; unset if they have no socket.
     program: OnceLock<String>,
 }
 
 impl Instruments {
-    /// From now on what happens to every request of runs goes into `file`.
+    /// Records every request of later runs into `file`.
     pub fn record(&self, file: TraceFile) {
         *self.trace() = Some(file);
     }
 
-    /// What was recorded so far, between runs; `None` when nothing is to be recorded.
+    /// Returns the progress of the recording, between runs; `None` if nothing is recorded.
     #[must_use]
     pub fn recorded(&self) -> Option<Recorded> {
         self.trace().as_ref().map(TraceFile::recorded)
     }
 
-    /// From now on runs can be attached to while they run, under this name (the first counts). A run whose socket cannot be
-    /// made goes on without; so does one that begins while another of this process has it.
+    /// Makes later runs attachable under the name `program`; the first name counts. If the socket cannot be made, or
+    /// another run of this process has it, a run continues without.
     pub fn serve(&self, program: &str) {
-        // A second name changes nothing.
+        // Only the first name counts.
         let _ = self.0.program.set(program.to_owned());
     }
 
-    /// What the jobs of the run do at this moment, in the order of the plan. Shards publish it, every 100 ms, from the
-    /// first call on: that one finds nothing new.
+    /// Returns the current state of the run's jobs, in the order of the plan. Shards publish every 100 ms after the
+    /// first call, so the first call returns nothing new.
     #[must_use]
     pub fn live(&self) -> Vec<LiveJob> {
         self.0.board.want();
@@ -203,16 +203,16 @@ impl Instruments {
     }
 
     fn trace(&self) -> MutexGuard<'_, Option<TraceFile>> {
-        // It is whole after each start and stop.
+        // The value is whole after each start and stop.
         self.0.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records what `topology` does while `body` runs, and serves its control socket, if that was asked for.
+    /// Records `topology` while `body` runs, and serves its control socket, if asked for.
     pub(super) fn recording<T>(&self, topology: &Topology, body: impl FnOnce() -> T) -> T {
         let is_recorded = self.trace().as_mut().is_some_and(|file| file.start(topology));
         let server = self.0.program.get().and_then(|program| Server::start(topology, program).ok());
         let value = body();
-        // A record that is started from outside ends before this one does.
+        // A recording that a client of the socket started ends before this one.
         drop(server);
         if is_recorded && let Some(file) = self.trace().as_mut() {
             file.stop(topology);

@@ -1,17 +1,17 @@
-//! The shards of a run: they begin together, and none leaves while another may need it.
+//! The shards of a run: they begin together, and none leaves while another may need its service.
 //!
 //! # Why
-//! A shard may serve requests of others (fewer I/O queues than shards). If it left when its own jobs are done, theirs
-//! would end with errors.
+//! A shard may serve requests of others (fewer I/O queues than shards). If it left after its own jobs, the requests
+//! of those others would fail.
 //!
 //! # How it works
-//! A [`Crew`] counts the shards that still have requests, or may still make some. Each holds a [`Member`] and *rests*
-//! when it has no more work of its own; it goes on turning its reactor until all rest. The last one to rest wakes the
-//! others. A member that is dropped rests, so that a shard which fails holds nobody up. [`Crew::end`] ends the
-//! measured window of all before its time.
+//! A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a [`Member`] and
+//! *rests* once its own work is done, but turns its reactor until all rest. The last shard to rest wakes the others.
+//! Dropping a member makes it rest, so a shard that fails does not block the others. [`Crew::end`] ends the measured
+//! window of all shards early.
 //!
 //! # Limits
-//! One crew for each run.
+//! One crew serves one run.
 //!
 //! # Example
 //! ```text
@@ -25,7 +25,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 
 use plimsoll::backend::WakeHandle;
 
-/// What the shards of a run have in common.
+/// The state that the shards of a run share.
 pub(super) struct Crew {
     start: Barrier,
     busy: AtomicUsize,
@@ -44,7 +44,7 @@ impl Crew {
         }
     }
 
-    /// The measured window ends now, on all shards.
+    /// Ends the measured window on all shards now.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.wake_all();
@@ -62,19 +62,19 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The member that `wake` gets out of its sleep.
+    /// Returns a member whose shard `wake` wakes.
     pub(super) fn new(crew: &'a Crew, wake: WakeHandle) -> Member<'a> {
-        // A list is whole after each push, whoever panicked.
+        // The list is whole after each push, even if another shard panicked.
         crew.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
         Member { crew, is_resting: false }
     }
 
-    /// Waits until all are ready.
+    /// Waits until all shards are ready.
     pub(super) fn begin(&self) {
         self.crew.start.wait();
     }
 
-    /// This shard has nothing under way of its own, and will have nothing any more.
+    /// Declares that this shard has no requests of its own and will make no more. If it already rests, does nothing.
     pub(super) fn rest(&mut self) {
         if std::mem::replace(&mut self.is_resting, true) || self.crew.busy.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -82,12 +82,12 @@ impl<'a> Member<'a> {
         self.crew.wake_all();
     }
 
-    /// Whether somebody has ended the window before its time.
+    /// Returns whether the window was ended early.
     pub(super) fn is_over(&self) -> bool {
         self.crew.is_over.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody needs anybody any more.
+    /// Returns whether all shards rest.
     pub(super) fn do_all_rest(&self) -> bool {
         self.crew.busy.load(Ordering::Acquire) == 0
     }

@@ -1,7 +1,7 @@
-//! A fiber: one request, or batch, after another, of one job on one shard.
+//! A fiber: a sequence of requests (or batches), one at a time, of one job on one shard.
 //!
 //! # Why
-//! The state between two requests is all that a fiber is: a shard has thousands of them, and no stack for any.
+//! A fiber keeps only the state between two requests: a shard can have thousands of them without a stack for any.
 //!
 //! # How it works
 //! [`super::prepare`] makes the fibers of a shard, [`super::runner`] turns them.
@@ -16,36 +16,36 @@ use plimsoll::Data;
 
 use super::job::Sent;
 
-/// What a fiber does when its timer fires.
+/// What a fiber does next when its timer fires.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Then {
     /// Sends the request that is due.
     Send,
-    /// Looks what comes next.
+    /// Decides on the next step.
     GoOn,
 }
 
-/// One request, or batch, after another.
+/// A sequence of requests or batches of one job.
 pub(super) struct Fiber {
     pub(super) job: usize,
     pub(super) buffers: Vec<Data>,
     pub(super) outstanding: u32,
-    /// When the present request was due; latency counts from here.
+    /// When the current request was due; latency counts from here.
     pub(super) due_ns: u64,
-    /// Ends of the active phase of a thinking job.
+    /// End of the active phase of a thinking job.
     pub(super) phase_end_ns: u64,
     pub(super) then: Then,
     /// Writes since the last flush.
     pub(super) unflushed: u32,
-    /// 0 while no flush is under way.
+    /// When the flush under way was sent; 0 if none is.
     pub(super) flush_sent_ns: u64,
-    /// What is under way in each buffer; empty for plain jobs.
+    /// The request under way in each buffer; empty for plain jobs.
     pub(super) sent: Vec<Sent>,
     pub(super) has_ended: bool,
 }
 
 impl Fiber {
-    /// A fiber of job number `job` that remembers `remembered` requests.
+    /// Returns a fiber of job number `job` that keeps a record of `remembered` requests.
     pub(super) fn new(job: usize, buffers: Vec<Data>, remembered: usize) -> Fiber {
         Fiber {
             job,
@@ -61,7 +61,7 @@ impl Fiber {
         }
     }
 
-    /// Requests that were due and have not come back.
+    /// Returns the requests that were due and have not completed, flushes not counted.
     pub(super) fn under_way(&self) -> u64 {
         if self.flush_sent_ns > 0 { 0 } else { u64::from(self.outstanding) }
     }

@@ -1,17 +1,17 @@
-//! A job on one shard: which request comes next, and what has come back.
+//! A job on one shard: chooses the next request, and counts completions.
 //!
 //! # Why
-//! Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, pick popular positions, or
-//! check what they read. The first kind must not pay for the second.
+//! Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, prefer popular positions,
+//! or verify what they read. The simple jobs must not pay for the others.
 //!
 //! # How it works
-//! [`Work::Plain`] is the first kind: its request is made from three numbers, and nothing is remembered of it.
-//! Everything else about requests is in [`Special`], which remembers what it sent. Kinds of a mix follow one another
-//! so that the proportion is exact at any moment (the error of each choice is carried to the next), lengths and
-//! positions are drawn by the seeded generator. A position is aligned to the request's own length.
+//! [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
+//! Everything else about requests is in [`Special`], which records what it sent. Kinds of a mix alternate so that the
+//! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are
+//! drawn by the seeded generator. A position is aligned to the request's own length.
 //!
 //! # Limits
-//! A sequential job of several lengths goes on behind its last request, whatever that one's length.
+//! A sequential job of several lengths continues after its last request, whatever that one's length.
 //!
 //! # Example
 //! With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
@@ -33,15 +33,15 @@ use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Patter
 
 /// When the next request of a fiber is due.
 pub(super) enum Pacing {
-    /// As soon as the last has come back.
+    /// As soon as the last one has completed.
     Closed,
-    /// So long after the last was due (ns).
+    /// A fixed period after the last one was due, in ns.
     Fiber { period_ns: f64 },
-    /// When the shard's schedule says.
+    /// At the next due time of the shard's schedule.
     Shard(Box<Pace>),
 }
 
-/// What the fibers of a job do.
+/// The kind of work that a job's fibers do.
 pub(super) enum Work {
     /// Reads or writes of one length.
     Plain { kind: RequestKind, is_random: bool },
@@ -49,32 +49,32 @@ pub(super) enum Work {
     Special(Box<Special>),
     /// Slices of CPU time.
     Cpu { execution_ns: u64 },
-    /// Removing files: how many there are, and the next.
+    /// Removal of files: their number, and the next to remove.
     Unlink { files: u32, next: u32 },
 }
 
-/// A request of a [`Special`] job on its way.
+/// A request of a [`Special`] job that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) offset: u64,
     pub(super) len_bytes: u32,
     pub(super) is_write: bool,
-    /// Generation of a write, moment of a read; 0 where nothing is verified.
+    /// Generation of a write or moment of a read; 0 without verification.
     event: u64,
 }
 
 impl Sent {
-    /// A read.
+    /// Returns a read.
     pub(super) fn read(offset: u64, len_bytes: u32) -> Sent {
         Sent { offset, len_bytes, ..Sent::default() }
     }
 }
 
-/// What a special request does.
+/// Operation of a special request.
 enum Verb {
     Read,
     Write,
-    /// Reads in a hundred, and the error carried from the choices so far, in hundredths.
+    /// Reads in a hundred, and the error carried over from earlier choices, in hundredths.
     Mixed {
         read_pct: u32,
         carried: u32,
@@ -85,30 +85,30 @@ enum Verb {
     Discard,
 }
 
-/// Where special requests go.
+/// Choice of positions for special requests.
 enum Places {
-    /// Offset in the region of the next.
+    /// Offset in the region of the next request.
     Sequential(u64),
     Uniform,
     Picked(Box<AccessPicker>),
 }
 
-/// What only some jobs need.
+/// Equipment that only some jobs need.
 #[derive(Default)]
 pub(super) struct Extras {
     pub(super) picker: Option<AccessPicker>,
     pub(super) stamps: Option<Box<Stamps>>,
-    /// Where its sequence of words for [`renew`] begins.
+    /// First word of the job's sequence for [`renew`].
     pub(super) next_word: u64,
-    /// Buffers beside those of its fibers: see [`super::content::spares`].
+    /// Buffers beyond those of the fibers: see [`super::content::spares`].
     pub(super) spares: VecDeque<Data>,
 }
 
-/// See [`Work`].
+/// Work of any requests that are not plain.
 pub(super) struct Special {
     verb: Verb,
     places: Places,
-    /// Lengths: (per cent up to and including this one, length), ascending.
+    /// Lengths: (cumulative per cent, length), ascending.
     sizes: Vec<(f64, u32)>,
     /// Length that a picked position stands for: the shortest.
     unit_bytes: u64,
@@ -117,9 +117,9 @@ pub(super) struct Special {
     pub(super) flushes: DirectionResult,
     /// Bytes asked for so far, read and written.
     asked_bytes: [u64; 2],
-    /// Bytes asked to be given back so far.
+    /// Bytes asked to be discarded so far.
     discarded_bytes: u64,
-    /// The part of the file that was written, as offsets.
+    /// The written part of the file, as first offset and end.
     pub(super) written: Option<(u64, u64)>,
     pub(super) faults: Vec<BlockFault>,
     pub(super) fault_count: u64,
@@ -131,7 +131,7 @@ pub(super) struct Job<'a> {
     pub(super) target: &'a Target,
     pub(super) work: Work,
     pub(super) pacing: Pacing,
-    /// Whether a fiber sends again as soon as its request is back, without further questions.
+    /// Whether a fiber sends again as soon as its request completes, without further checks.
     pub(super) is_simple: bool,
     /// Requests that fit in the region.
     positions: u64,
@@ -139,20 +139,20 @@ pub(super) struct Job<'a> {
     pub(super) rng: Rng,
     /// Fibers that have not ended.
     live_fibers: u32,
-    /// When it begins.
+    /// When the job begins.
     pub(super) begin_ns: u64,
-    /// When it ended: see [`Job::fiber_ended`].
+    /// When the job ended: see [`Job::fiber_ended`].
     pub(super) ended_ns: Option<u64>,
     pub(super) made: u64,
-    /// Its requests and flushes under way.
+    /// Requests and flushes under way.
     pub(super) under_way: u64,
     /// Distance of the words that [`renew`] changes.
     renewal_bytes: usize,
     /// The next word for [`renew`].
     next_word: u64,
-    /// What the next writes take, while what they would have taken waits for its turn.
+    /// Idle buffers, the next to use first.
     spares: VecDeque<Data>,
-    /// It ends once so many were made.
+    /// The job ends once it has made this many requests.
     made_max: u64,
     pub(super) requests: u64,
     pub(super) bytes: u64,
@@ -160,7 +160,7 @@ pub(super) struct Job<'a> {
     pub(super) first_error: Option<i32>,
     pub(super) latency: Box<Histogram>,
     pub(super) latency_sum_ns: u64,
-    /// The longest latency since the last mark.
+    /// Longest latency since the last mark.
     latency_max_ns: u64,
     pub(super) device_depth: Box<Histogram>,
     intervals: Vec<Interval>,
@@ -169,7 +169,7 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job that has done nothing yet, and begins at `next_position` of `positions` (at least 1).
+    /// Returns a job that has not begun, at `next_position` of `positions` (at least 1).
     pub(super) fn new(
         spec: &'a JobSpec,
         target: &'a Target,
@@ -181,18 +181,22 @@ impl<'a> Job<'a> {
         let (next_word, spares) = (extras.next_word, std::mem::take(&mut extras.spares));
         let lengths = spec.sizes.iter().map(|size| size.bytes).chain([spec.request_bytes]);
         let renewal_bytes = renewal_bytes(spec.content, lengths.max().unwrap_or(0));
+
         let pacing = match (spec.requests_per_s_per_shard, spec.requests_per_s_per_fiber) {
             (Some(rate), _) => Pacing::Shard(Box::new(Pace::new(rate, spec.pause_distribution))),
             (None, Some(rate)) => Pacing::Fiber { period_ns: 1e9 / rate },
             (None, None) => Pacing::Closed,
         };
+
         let is_simple = matches!(pacing, Pacing::Closed) && spec.think_time_ns == 0 && spec.flush_every == 0;
         let limit = spec.limit_requests.map_or(u64::MAX, |limit| u64::from(limit) + 1);
         let work = work_of(spec, next_position, extras);
-        // The bytes of special requests are counted one by one.
+
+        // Special requests count their bytes one by one.
         let is_counted = matches!(work, Work::Special(_));
         let bytes_max = spec.limit_bytes.filter(|_| !is_counted);
         let limit_by_bytes = bytes_max.map_or(u64::MAX, |bytes| bytes.div_ceil(u64::from(spec.request_bytes.max(1))));
+
         Job {
             spec,
             target,
@@ -224,13 +228,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether it has reached a limit.
+    /// Returns whether the job has reached a limit.
     pub(super) fn is_used_up(&self) -> bool {
         let has_asked = |special: &Special| special.has_asked(self.spec.limit_bytes);
         self.made >= self.made_max || matches!(&self.work, Work::Special(special) if has_asked(special))
     }
 
-    /// Requests that its limits leave.
+    /// Returns the requests that the job's limits leave.
     pub(super) fn left(&self) -> u64 {
         let left = self.made_max.saturating_sub(self.made);
         let (Work::Special(special), Some(limit_bytes)) = (&self.work, self.spec.limit_bytes) else { return left };
@@ -238,7 +242,7 @@ impl<'a> Job<'a> {
         left.min(left_bytes.div_ceil(u64::from(self.spec.request_bytes.max(1))))
     }
 
-    /// Bytes that were asked for: read, written.
+    /// Returns the bytes that the job asked for: read, written.
     pub(super) fn asked_bytes(&self) -> [u64; 2] {
         let bytes = self.made * u64::from(self.spec.request_bytes);
         match &self.work {
@@ -249,7 +253,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Counts an end in the measured window; `expected_bytes` would have been all of it.
+    /// Counts a completion in the measured window, of a request of `expected_bytes`.
     #[inline]
     pub(super) fn count(&mut self, result: OpResult, expected_bytes: u32, latency_ns: u64) {
         match result {
@@ -272,8 +276,8 @@ impl<'a> Job<'a> {
         self.first_error.get_or_insert(code);
     }
 
-    /// A fiber has ended. The job has ended, too, with its last fiber, or, at a limit, with its last completion:
-    /// fibers that wait for a due time then have nothing to wait for.
+    /// Records that a fiber has ended. The job ends with its last fiber or, at a limit, with its last completion:
+    /// fibers that wait for a due time then wait for nothing.
     pub(super) fn fiber_ended(&mut self, now_ns: u64) {
         self.live_fibers = self.live_fibers.saturating_sub(1);
         if self.live_fibers == 0 || (self.under_way == 0 && self.is_used_up()) {
@@ -281,7 +285,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The next request of a plain job, `kind` and `is_random` being those of its work.
+    /// Returns the next request of a plain job. `kind` and `is_random` are those of its work.
     #[inline]
     pub(super) fn next_plain(&mut self, kind: RequestKind, is_random: bool, data: Data, tag: u64) -> Request {
         let position = if is_random {
@@ -295,12 +299,12 @@ impl<'a> Job<'a> {
         self.request(kind, offset, data, tag)
     }
 
-    /// A request of this job.
+    /// Returns a request of this job.
     pub(super) fn request(&self, kind: RequestKind, offset: u64, data: Data, tag: u64) -> Request {
         Request { file: self.target.file.clone(), class: self.spec.class, kind, offset, data, tag }
     }
 
-    /// Takes the buffer whose turn it is, and makes its first `len_bytes` differ from what was written before.
+    /// Swaps in the next idle buffer, and makes its first `len_bytes` differ from everything written before.
     #[inline]
     pub(super) fn renew(&mut self, data: &mut Data, len_bytes: u32) {
         if let Some(next) = self.spares.pop_front() {
@@ -316,13 +320,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Closes an interval of the measured window that began at `from_ns`; it ends with the job.
+    /// Closes the interval of the measured window that began at `from_ns`. If the job has ended, so has the interval.
     pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
         let (requests, bytes, latency_sum_ns) = self.marked;
         let worked_ns = self.ended_ns.map_or(length_ns, |ended_ns| ended_ns.saturating_sub(from_ns).min(length_ns));
         if worked_ns == 0 && self.requests == requests {
             return;
         }
+
         self.marked = (self.requests, self.bytes, self.latency_sum_ns);
         self.intervals.push(Interval {
             length_ns: worked_ns.max(1),
@@ -333,13 +338,14 @@ impl<'a> Job<'a> {
         });
     }
 
-    /// What it did between `begin_ns` and `end_ns`. What is overdue, and faults, come later.
+    /// Returns the figures from `begin_ns` to `end_ns`. Overdue requests and faults are added later.
     pub(super) fn take_result(&mut self, reactor: &Reactor, begin_ns: u64, end_ns: u64) -> JobResult {
         let from_ns = begin_ns.max(self.begin_ns);
         let class = match self.work {
             Work::Cpu { .. } | Work::Unlink { .. } => None,
             _ => class_result(reactor, self.target.file.disk(), self.spec.class),
         };
+
         let (directions, flushes) = match &mut self.work {
             Work::Special(special) => (special.directions.take(), std::mem::take(&mut special.flushes)),
             _ => Default::default(),
@@ -364,13 +370,14 @@ impl<'a> Job<'a> {
 }
 
 impl Special {
-    /// The next request's kind and place in the file, and what to remember of it.
+    /// Returns the kind of the next request, and the record to keep of it.
     pub(super) fn next(&mut self, spec: &JobSpec, target: &Target, rng: &mut Rng) -> (RequestKind, Sent) {
         if let Verb::Flush { data_only } = self.verb {
             return (RequestKind::Sync { data_only }, Sent { offset: target.offset, ..Sent::default() });
         }
         let len_bytes = self.length(spec.request_bytes, rng);
         let offset = target.offset + self.place(target.len_bytes, u64::from(len_bytes), rng);
+
         let is_write = match &mut self.verb {
             Verb::Read => false,
             Verb::Mixed { read_pct, carried } => {
@@ -381,6 +388,7 @@ impl Special {
             }
             _ => true,
         };
+
         let kind = match (&self.verb, is_write) {
             (Verb::Discard, _) => RequestKind::Discard { len_bytes: u64::from(len_bytes) },
             (_, true) => RequestKind::Write { len_bytes },
@@ -391,12 +399,12 @@ impl Special {
 
     fn length(&self, request_bytes: u32, rng: &mut Rng) -> u32 {
         let Some((last_pct, last_bytes)) = self.sizes.last() else { return request_bytes };
-        // 53 bits are what a float holds.
+        // 53 bits fill a float's mantissa.
         let drawn_pct = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * last_pct;
         self.sizes.iter().find(|(upto_pct, _)| drawn_pct < *upto_pct).map_or(*last_bytes, |(_, bytes)| *bytes)
     }
 
-    /// Where in a region of `region_bytes` a request of `len_bytes` (that fits in it) goes.
+    /// Returns the offset in a region of `region_bytes` for a request of `len_bytes` (that fits in it).
     fn place(&mut self, region_bytes: u64, len_bytes: u64, rng: &mut Rng) -> u64 {
         let positions = (region_bytes / len_bytes.max(1)).max(1);
         match &mut self.places {
@@ -413,10 +421,10 @@ impl Special {
         }
     }
 
-    /// Before a request goes: stamps what it writes.
+    /// Prepares a request for submission: stamps the data of a write.
     ///
     /// # Errors
-    /// It does not lie on whole blocks of the region.
+    /// [`StampError::Outside`] if the request is not made of whole blocks of the region.
     pub(super) fn begin(&mut self, sent: &mut Sent, data: &mut Data) -> Result<(), StampError> {
         let Some(stamps) = &mut self.stamps else { return Ok(()) };
         let len_bytes = u64::from(sent.len_bytes);
@@ -425,6 +433,7 @@ impl Special {
             return Ok(());
         }
         sent.event = stamps.begin_write(sent.offset, len_bytes)?;
+
         let mut at = 0;
         for buffer in pieces_mut(data) {
             let piece_bytes = buffer.len().min(sent.len_bytes as usize - at);
@@ -436,7 +445,7 @@ impl Special {
         Ok(())
     }
 
-    /// What was sent with `kind` is on its way.
+    /// Records that a request of `kind` was submitted.
     pub(super) fn is_sent(&mut self, kind: RequestKind, sent: &Sent) {
         let len_bytes = u64::from(sent.len_bytes);
         match kind {
@@ -451,7 +460,7 @@ impl Special {
         }
     }
 
-    /// A request was refused: it has not happened.
+    /// Records that a request was refused, so it did not happen.
     pub(super) fn is_refused(&mut self, sent: &Sent) {
         let Some(stamps) = &mut self.stamps else { return };
         match sent.is_write {
@@ -460,8 +469,8 @@ impl Special {
         }
     }
 
-    /// Moves `next` to the next request of `request_bytes` that a write has touched, and answers its length, which ends
-    /// at `to`; `None` when there is none.
+    /// Advances `next` to the next request of `request_bytes` that a write has touched. Returns its length, cut at
+    /// `to`, or `None` if there is none.
     pub(super) fn skip_unwritten(&self, next: &mut u64, to: u64, request_bytes: u32) -> Option<u32> {
         while *next < to {
             let len_bytes = u32::try_from(to - *next).unwrap_or(u32::MAX).min(request_bytes);
@@ -473,7 +482,7 @@ impl Special {
         None
     }
 
-    /// Whether so many bytes were asked for, whatever for.
+    /// Returns whether at least `limit_bytes` were asked for: read, written or discarded.
     pub(super) fn has_asked(&self, limit_bytes: Option<u64>) -> bool {
         limit_bytes.is_some_and(|limit| self.all_bytes() >= limit)
     }
@@ -482,7 +491,7 @@ impl Special {
         self.asked_bytes.iter().sum::<u64>() + self.discarded_bytes
     }
 
-    /// How a request ended, in bytes, and how many would have been all of it. A whole discard counts what it gave back.
+    /// Returns the result of a request in bytes, and the bytes expected. A complete discard counts its whole length.
     pub(super) fn outcome(&self, sent: &Sent, result: OpResult) -> (OpResult, u32) {
         match self.verb {
             Verb::Discard => (result.map(|_| sent.len_bytes), sent.len_bytes),
@@ -490,7 +499,7 @@ impl Special {
         }
     }
 
-    /// Checks what came back against what should be there, where the job does that.
+    /// Checks a completion against the expected data, if the job verifies.
     pub(super) fn verify(&mut self, sent: &Sent, end: &Done) {
         let Some(stamps) = &mut self.stamps else { return };
         let len_bytes = u64::from(sent.len_bytes);
@@ -506,7 +515,7 @@ impl Special {
         }
     }
 
-    /// Checks the first `read_bytes` that a read has brought, as far as they are whole sectors.
+    /// Checks the first `read_bytes` of a read, as far as they are whole sectors.
     fn check(&mut self, data: &Data, sent: &Sent, read_bytes: u32) {
         let Some(stamps) = &self.stamps else { return };
         let mut left_bytes = read_bytes as usize / SECTOR_BYTES * SECTOR_BYTES;
@@ -562,11 +571,13 @@ fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
             _ => {}
         }
     }
+
     let places = match picker {
         Some(picker) => Places::Picked(Box::new(picker)),
         None if is_random => Places::Uniform,
         None => Places::Sequential(first * u64::from(len_bytes)),
     };
+
     let mut upto_pct = 0.0;
     let sizes = spec.sizes.iter().map(|size| {
         upto_pct += size.percent;
@@ -588,20 +599,20 @@ fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
     }))
 }
 
-/// Whether positions are drawn.
+/// Returns whether positions are drawn at random.
 fn is_random(pattern: Pattern) -> bool {
     matches!(pattern, Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. })
 }
 
-/// The shortest request of a job, in bytes, at least 1.
+/// Returns the shortest request of a job, in bytes, at least 1.
 fn unit_bytes(spec: &JobSpec) -> u64 {
     u64::from(spec.sizes.iter().map(|size| size.bytes).min().unwrap_or(spec.request_bytes).max(1))
 }
 
-/// What draws the positions of a job, where they are not drawn evenly.
+/// Returns the picker of a job's positions, or `None` if they are drawn evenly or not at all.
 ///
 /// # Errors
-/// A parameter of the distribution is out of its range.
+/// [`AccessError`] if a parameter of the distribution is out of its range.
 pub(super) fn picker(spec: &JobSpec, target: &Target, seed: u64) -> Result<Option<AccessPicker>, AccessError> {
     if !is_random(spec.kind) || spec.access == Access::Uniform {
         return Ok(None);

@@ -1,16 +1,16 @@
-//! What a run does at this moment, for a display on another thread.
+//! Current state of a run, for a display on another thread.
 //!
 //! # Why
-//! A long run that shows nothing is ended by its user. A display must not cost the run anything.
+//! Users abort a long run that shows nothing. A display must not slow the run.
 //!
 //! # How it works
-//! Nothing is published before somebody has asked. From then on each shard writes down where its jobs are, at most
-//! every 100 ms, if nobody holds the lock at that moment; otherwise a millisecond later. Latencies are those since the
-//! shard published last: the difference of two states of the histogram that the run keeps anyway.
+//! Shards publish nothing until a reader has asked. From then on each shard writes down the state of its jobs, at
+//! most every 100 ms; if a reader holds the lock, it tries again a millisecond later. Latencies are those since the
+//! shard last published: the difference of two states of the histogram that the run keeps anyway.
 //!
 //! # Limits
-//! Counts are those of the measured window: zero in the warm-up. Queue lengths are those of the job's class, which
-//! jobs may share, and zero where the queue is on another shard.
+//! Counts cover the measured window: zero in the warm-up. Queue lengths are those of the job's class, which several
+//! jobs may share, and zero if the queue is on another shard.
 //!
 //! # Example
 //! ```
@@ -24,31 +24,31 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 use plimsoll::core::Histogram;
 
-/// What a job does at this moment, over all shards.
+/// Current state of a job, over all shards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveJob {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Requests that completed in the measured window so far.
     pub requests: u64,
-    /// Bytes they moved.
+    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short so far.
     pub errors: u64,
-    /// Requests of its class that wait.
+    /// Waiting requests of the job's class.
     pub in_queue: u64,
-    /// Pieces of its class in the device.
+    /// Pieces of the job's class in the device.
     pub in_device: u64,
-    /// Median of the latencies of the last interval (about 100 ms), in nanoseconds; 0 where nothing completed.
+    /// Median latency of the last interval (about 100 ms), in nanoseconds; 0 if nothing completed.
     pub latency_p50_ns: u64,
-    /// Their 99th percentile, in nanoseconds.
+    /// 99th percentile of those latencies, in nanoseconds.
     pub latency_p99_ns: u64,
 }
 
-/// Non-empty buckets of a histogram: (highest value in nanoseconds, how many).
+/// Non-empty buckets of a histogram: (highest value in nanoseconds, count).
 pub(super) type Buckets = Vec<(u64, u32)>;
 
-/// One job on one shard.
+/// State of one job on one shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     pub(super) job: LiveJob,
@@ -56,15 +56,15 @@ pub(super) struct Slot {
     pub(super) recent: Buckets,
 }
 
-/// All jobs of one shard.
+/// State of all jobs of one shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveShard {
-    /// How long the shard has measured, in nanoseconds.
+    /// Time that the shard has measured, in nanoseconds.
     pub(super) counted_ns: u64,
     pub(super) slots: Vec<Slot>,
 }
 
-/// Everything that one shard has done so far.
+/// Sums over all jobs of one shard so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     pub(super) counted_ns: u64,
@@ -73,7 +73,7 @@ pub(super) struct Totals {
     pub(super) latency_sum_ns: u64,
 }
 
-/// Where the shards write.
+/// The place that shards publish to.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     is_wanted: AtomicBool,
@@ -81,7 +81,7 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// From now on the shards publish.
+    /// Tells the shards to publish from now on.
     pub(super) fn want(&self) {
         self.is_wanted.store(true, Ordering::Relaxed);
     }
@@ -90,14 +90,14 @@ impl Board {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// A run begins: what an earlier one wrote is forgotten.
+    /// Begins a run: drops the state that an earlier run published.
     pub(super) fn clear(&self, shards: u16) {
         let mut all = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         all.clear();
         all.resize(usize::from(shards), LiveShard::default());
     }
 
-    /// Writes what `make` says of shard number `shard`; `false` when somebody reads at this moment.
+    /// Publishes the result of `make` for shard `shard`. Returns `false` if a reader holds the lock.
     pub(super) fn try_publish(&self, shard: u16, make: impl FnOnce() -> LiveShard) -> bool {
         let mut all = match self.shards.try_lock() {
             Ok(all) => all,
@@ -110,7 +110,7 @@ impl Board {
         true
     }
 
-    /// All jobs over all shards, in the order of the plan.
+    /// Returns all jobs summed over the shards, in the order of the plan.
     pub(super) fn jobs(&self) -> Vec<LiveJob> {
         let all = self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut jobs: Vec<(LiveJob, Buckets)> = Vec::new();
@@ -127,6 +127,7 @@ impl Board {
                 None => jobs.push((slot.job, slot.recent)),
             }
         }
+
         let finish = |(mut job, mut recent): (LiveJob, Buckets)| {
             recent.sort_unstable();
             job.latency_p50_ns = percentile_ns(&recent, 50.0);
@@ -136,7 +137,7 @@ impl Board {
         jobs.into_iter().map(finish).collect()
     }
 
-    /// All jobs of each shard together. Shards write at different moments: each has its own measured time.
+    /// Returns the sums of each shard. Shards publish at different moments, so each has its own measured time.
     pub(super) fn totals(&self) -> Vec<Totals> {
         let all = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let of_shard = |shard: &LiveShard| {
@@ -152,13 +153,13 @@ impl Board {
     }
 }
 
-/// What `histogram` has counted since it was `before`, which becomes what it is now.
+/// Returns the counts of `histogram` since `before`, and sets `before` to the current counts.
 pub(super) fn since(before: &mut Buckets, histogram: &Histogram) -> Buckets {
     let now: Buckets = histogram.iter().collect();
     let mut old = before.iter().copied().peekable();
     let mut recent = Buckets::new();
     for &(upper_ns, count) in &now {
-        // A bucket that was not empty is still not empty.
+        // Counts never fall, so every old bucket is still present.
         let known = old.next_if(|(at_ns, _)| *at_ns == upper_ns).map_or(0, |(_, known)| known);
         if count > known {
             recent.push((upper_ns, count - known));
@@ -168,7 +169,7 @@ pub(super) fn since(before: &mut Buckets, histogram: &Histogram) -> Buckets {
     recent
 }
 
-/// The value that `percent` per cent do not exceed; 0 where there is none. `sorted` may name a value more than once.
+/// Returns the value that `percent` per cent do not exceed, or 0 without values. `sorted` may repeat a value.
 fn percentile_ns(sorted: &[(u64, u32)], percent: f64) -> u64 {
     let total: u64 = sorted.iter().map(|(_, count)| u64::from(*count)).sum();
     let rank = ((percent / 100.0 * total as f64).ceil() as u64).max(1);

@@ -1,21 +1,21 @@
 //! The load generator: jobs of closed and open loops, run natively on the shards.
 //!
 //! # Why
-//! `test`, `tune` and `demo` all need the same thing: several streams of requests at once, through the scheduler, with honest
-//! latencies and as little of their own CPU time as possible.
+//! `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with accurate
+//! latencies and as little CPU time of their own as possible.
 //!
 //! # How it works
-//! A [`Plan`] names the jobs, where each works on each shard, and for how long. [`run`] starts the shards; each turns
-//! its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin together;
-//! what completes within the measured window counts.
+//! A [`Plan`] names the jobs, their regions on each shard, and the duration. [`run`] starts the shards; each turns
+//! its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin
+//! together; requests that complete within the measured window count.
 //!
-//! A fiber with a rate measures latency from when its request was *due*, not from when it could at last be sent: a
-//! stall of the disk shows in every request that it delayed (no coordinated omission).
+//! A fiber with a rate measures latency from when its request was *due*, not from when it was sent: a stall of the
+//! disk shows in every request that it delayed (no coordinated omission).
 //!
 //! # Limits
-//! At most 65 536 requests can be under way on a shard, those included that it serves for others; larger plans are
-//! refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds what can be
-//! outstanding. The depth in the device is sampled at most once a millisecond.
+//! At most 65 536 requests can be under way on a shard, including those that the shard serves for others; larger
+//! plans are refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds the
+//! outstanding requests. The depth in the device is sampled at most once a millisecond.
 //!
 //! # Example
 //! ```
@@ -75,30 +75,31 @@ pub use scratch::{Scratch, ScratchError};
 pub use steady::{Steady, SteadyCriterion, SteadyStop};
 pub use unlink::unlink_path;
 
-/// Where a job works on one shard.
+/// The region that a job works on, for one shard.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The file. Make one for each shard: shards that share one share its reference count.
+    /// The file. Make one for each shard: shards that share a file share its reference count.
     pub file: Arc<SharedFile>,
     /// First byte of the region.
     pub offset: u64,
-    /// Length of the region in bytes; of an appending job, where it begins again.
+    /// Length of the region in bytes. An appending job starts over at its end.
     pub len_bytes: u64,
 }
 
 /// One job of a plan.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// What its requests are, and when they come; lengths are multiples of the file's alignment. A job dereferences to it.
+    /// Kind, size and timing of the requests; lengths are multiples of the file's alignment. A job dereferences to
+    /// it.
     pub shape: Shape,
-    /// Its class.
+    /// Priority class of the requests.
     pub class: Class,
-    /// Sequential requests begin at the shard's part of the region instead of at its beginning, for shards that work
-    /// on one file.
+    /// Whether sequential requests begin at the shard's part of the region instead of at its beginning, for shards
+    /// that work on one file.
     pub staggered: bool,
-    /// Where it works, by shard; `None` on shards where it does not run.
+    /// The region on each shard; `None` on shards where the job does not run.
     pub targets: Vec<Option<Target>>,
 }
 
@@ -111,26 +112,26 @@ impl Deref for JobSpec {
 }
 
 impl JobSpec {
-    /// A job of this shape, which runs nowhere yet.
+    /// Returns a job of this shape that runs on no shard yet.
     #[must_use]
     pub fn new(name: &str, shape: Shape, class: Class) -> JobSpec {
         JobSpec { name: name.to_owned(), shape, class, staggered: false, targets: Vec::new() }
     }
 
-    /// A job that sends the next request when the last has come back.
+    /// Returns a job that sends the next request when the previous one has completed.
     #[must_use]
     pub fn closed_loop(name: &str, kind: Pattern, request_bytes: u32, parallelism: u32, class: Class) -> JobSpec {
         JobSpec::new(name, Shape::closed_loop(kind, request_bytes, parallelism), class)
     }
 
-    /// The same job with another shape.
+    /// Returns the job with its shape changed.
     #[must_use]
     pub fn shaped(mut self, change: impl FnOnce(&mut Shape)) -> JobSpec {
         change(&mut self.shape);
         self
     }
 
-    /// The same job at a fixed rate: `requests_per_s` on each shard where it runs, divided over its fibers.
+    /// Returns the job at a fixed rate: `requests_per_s` on each shard where it runs, divided over its fibers.
     #[must_use]
     pub(crate) fn at_rate(mut self, requests_per_s: f64, distribution: PauseDistribution) -> JobSpec {
         self.shape.requests_per_s_per_fiber = Some(requests_per_s / f64::from(self.parallelism.max(1)));
@@ -138,7 +139,7 @@ impl JobSpec {
         self
     }
 
-    /// Lets it run on `shard` too.
+    /// Adds `shard` to the shards that run the job.
     #[must_use]
     pub fn on_shard(mut self, shard: u16, target: Target) -> JobSpec {
         let at = usize::from(shard);
@@ -150,30 +151,30 @@ impl JobSpec {
     }
 }
 
-/// What to run.
+/// The jobs of a run, and the machine and duration to run them with.
 #[derive(Clone)]
 pub struct Plan {
-    /// Shards, disks, classes.
+    /// Shards, disks and priority classes.
     pub topology: Topology,
     /// Backend and threads.
     pub options: ShardOptions,
-    /// All run at the same time.
+    /// The jobs. All run at the same time.
     pub jobs: Vec<JobSpec>,
-    /// Runs so long before anything counts.
+    /// Nanoseconds that the jobs run before anything counts.
     pub warmup_ns: u64,
-    /// Length of the measured window.
+    /// Length of the measured window in nanoseconds.
     pub duration_ns: u64,
-    /// For the positions and the Poisson gaps.
+    /// Seed of the positions and the Poisson gaps.
     pub seed: u64,
 }
 
-/// What to watch beside the figures of the whole window. The default watches nothing.
+/// What a run watches beside the figures of the whole window. The default watches nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watch {
-    /// Length of the intervals of [`JobResult::intervals`] in nanoseconds: at least 1 ms, shorter ones are taken as
-    /// that; 0: no intervals.
+    /// Length of the intervals of [`JobResult::intervals`] in nanoseconds. Lengths below 1 ms are taken as 1 ms; 0:
+    /// no intervals.
     pub interval_ns: u64,
-    /// Ends the run when it is steady, before its duration is over.
+    /// If set, ends the run before its duration is over, as soon as it is steady.
     pub steady: Option<SteadyStop>,
 }
 
@@ -187,17 +188,17 @@ pub enum LoadError {
     /// A file of a job could not be opened on a shard.
     #[error("job `{job}`: {error}")]
     Open {
-        /// Which job.
+        /// The job.
         job: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A job's requests do not suit its file.
     #[error("job `{job}`: {reason}")]
     Unsuitable {
-        /// Which job.
+        /// The job.
         job: String,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
     /// There is no memory for the requests of a job.
@@ -205,13 +206,13 @@ pub enum LoadError {
         "job `{job}`: no memory for {requests} requests of {request_bytes} bytes: {error}; lower its parallelism, batch or reqsize"
     )]
     NoMemory {
-        /// Which job.
+        /// The job.
         job: String,
         /// Requests under way at once on a shard.
         requests: u64,
-        /// Length of each.
+        /// Length of each request.
         request_bytes: u32,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A file could not be written.
@@ -219,7 +220,7 @@ pub enum LoadError {
     Write {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The backend broke while running.
@@ -227,7 +228,7 @@ pub enum LoadError {
     Backend(std::io::Error),
 }
 
-/// Runs a plan to its end, or until `control` says stop.
+/// Runs a plan to its end, or until `control` asks for the end.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -235,7 +236,7 @@ pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
     run_watched(plan, &Watch::default(), control)
 }
 
-/// As [`run`], with a series of intervals and an end when nothing changes any more, as `watch` says.
+/// Runs a plan as [`run`] does, with the intervals of `watch`, and ends early when its criterion is met.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -243,11 +244,11 @@ pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunR
     control.instruments.recording(&plan.topology, || run_unrecorded(plan, watch, control))
 }
 
-/// As [`run`], on the simulated disks of `world`: one shard, on the calling thread, in virtual time. The backend of the plan
-/// does not matter.
+/// Runs a plan on the simulated disks of `world`: one shard, on the calling thread, in virtual time. Ignores the
+/// backend of the plan.
 ///
 /// # Errors
-/// See [`LoadError`]; [`LoadError::Start`] where the plan has more shards than the one.
+/// See [`LoadError`]; [`LoadError::Start`] if the plan has more than one shard.
 pub fn run_simulated(plan: &Plan, world: &SimWorld, control: &Control) -> Result<RunResult, LoadError> {
     let shards = plan.topology.shards();
     if shards != 1 {
@@ -256,17 +257,19 @@ pub fn run_simulated(plan: &Plan, world: &SimWorld, control: &Control) -> Result
     prepare::check_size(plan)?;
     let (crew, backend) = (crew::Crew::new(1), world.backend(plan.options.entries));
     let reactor = Reactor::new(0, &plan.topology, Box::new(backend)).map_err(StartError::Shard)?;
-    // Nothing in virtual time may depend on the hour: no run number that no other run has.
+    // Nothing in virtual time may depend on the clock, so the run number is fixed.
     let shard = runner::run_shard(reactor, plan, 0, &Watch::default(), control, &crew)?;
     Ok(RunResult { shards: vec![shard], ..RunResult::default() })
 }
 
-/// As [`run_watched`], in no trace: what prepares a measurement is none.
+/// Runs a plan as [`run_watched`] does, without recording it: preparation is no part of a measurement's trace.
 fn run_unrecorded(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
     prepare::check_size(plan)?;
     let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
     control.instruments.board().clear(plan.topology.shards());
+
     let run_number = new_run_number();
+
     let (ends, steady) = std::thread::scope(|scope| {
         let (is_running, over) = std::sync::mpsc::channel();
         let watcher = watch.steady.map(|stop| {
@@ -280,22 +283,24 @@ fn run_unrecorded(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunRe
             (result, choice.clone())
         });
         drop(is_running);
-        // It does not panic; if it did, nothing is known of how steady the run was.
+        // The watcher does not panic; if it did, the run has no verdict on steadiness.
         (ends, watcher.and_then(|watcher| watcher.join().ok()))
     });
+
     let mut run = RunResult { steady, ..RunResult::default() };
     for (shard, choice) in ends? {
         run.shards.push(shard?);
         run.backend.get_or_insert(choice);
     }
+
     Ok(run)
 }
 
-/// A number that no other run has, of this process or another: from the clock, the process and a count.
+/// Returns a number that no other run of any process has, from the clock, the process and a counter.
 fn new_run_number() -> u64 {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let count = RUNS.fetch_add(1, Ordering::Relaxed);
-    // A clock that is before 1970 leaves the other two.
+    // If the clock is before 1970, the process and the counter have to do.
     let clock_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let parts = [u64::from(std::process::id()), count];
     parts.into_iter().fold(clock_ns, |number, part| Rng::new(number ^ part).next_u64())

@@ -1,13 +1,13 @@
-//! When requests are due: one schedule for all fibers of a job on a shard.
+//! Due times of requests: one schedule for all fibers of a job on a shard.
 //!
 //! # Why
-//! An open loop asks what users feel: they come when they come, not when the disk has answered the last of them.
+//! An open loop models users: they arrive on their own schedule, not when the disk has answered the previous one.
 //!
 //! # How it works
-//! A [`Pace`] is a list of due times that goes on whatever the fibers do. A fiber that is free takes the next due
-//! time: at once if it has passed, else it waits with the other free ones. When all are busy the due times queue up,
-//! and are served later; latency counts from the due time, so a stall shows in every request that it delayed. Times
-//! are kept as an offset from the beginning in fractions of a nanosecond: no rounding adds up.
+//! A [`Pace`] is a sequence of due times that advances whatever the fibers do. A free fiber takes the next due time:
+//! at once if it has passed, else the fiber waits with the other free ones. When all are busy, due times queue up and
+//! are served late; latency counts from the due time, so a stall shows in every request that it delayed. Times are
+//! kept as an offset from the beginning in fractions of a nanosecond, so rounding does not add up.
 //!
 //! # Limits
 //! The offset has 53 bits: exact to a nanosecond for 104 days.
@@ -22,7 +22,7 @@ use plimsoll_sim::rng::Rng;
 
 use super::PauseDistribution;
 
-/// See the module's documentation.
+/// The due times of a job on a shard, and the fibers that wait for them.
 pub(super) struct Pace {
     begin_ns: u64,
     offset_ns: f64,
@@ -30,12 +30,12 @@ pub(super) struct Pace {
     distribution: PauseDistribution,
     /// Fibers that wait for the next due time.
     pub(super) free: Vec<u32>,
-    /// Whether a timer stands for the free ones.
+    /// Whether a timer is set for the free fibers.
     pub(super) is_armed: bool,
 }
 
 impl Pace {
-    /// `rate_per_s` (above 0) from `begin_ns` on.
+    /// Returns a schedule with `rate_per_s` (above 0) requests a second.
     pub(super) fn new(rate_per_s: f64, distribution: PauseDistribution) -> Pace {
         Pace {
             begin_ns: 0,
@@ -47,7 +47,7 @@ impl Pace {
         }
     }
 
-    /// The schedule begins at `begin_ns`: an even one with a request at once.
+    /// Starts the schedule at `begin_ns`. An even schedule has its first request then.
     pub(super) fn begin(&mut self, begin_ns: u64, rng: &mut Rng) {
         self.begin_ns = begin_ns;
         if self.distribution == PauseDistribution::Poisson {
@@ -55,12 +55,12 @@ impl Pace {
         }
     }
 
-    /// When the next is due.
+    /// Returns when the next request is due.
     pub(super) fn next_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.offset_ns as u64)
     }
 
-    /// The next due time, if it is not after `now_ns`.
+    /// Takes the next due time, if it is not after `now_ns`.
     pub(super) fn take(&mut self, now_ns: u64, rng: &mut Rng) -> Option<u64> {
         let due_ns = self.next_ns();
         (due_ns <= now_ns).then(|| {
@@ -69,7 +69,7 @@ impl Pace {
         })
     }
 
-    /// How many requests nobody has taken are due by `now_ns`: by the mean gap, where gaps are not even.
+    /// Returns the untaken requests due by `now_ns`. If gaps are random, estimates by the mean gap.
     pub(super) fn overdue(&self, now_ns: u64) -> u64 {
         due_by(now_ns, self.next_ns(), self.period_ns)
     }
@@ -82,7 +82,7 @@ impl Pace {
     }
 }
 
-/// How many of the times `next_ns` and, every `period_ns`, after it have come by `now_ns`.
+/// Returns how many of the times `next_ns`, `next_ns + period_ns`, ... have come by `now_ns`.
 pub(super) fn due_by(now_ns: u64, next_ns: u64, period_ns: f64) -> u64 {
     let late_ns = now_ns.checked_sub(next_ns);
     late_ns.map_or(0, |late_ns| ((late_ns as f64 / period_ns) as u64).saturating_add(1))
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn rates_are_exact_over_time_however_rarely_somebody_looks() {
-        // (rate, distribution, how often a fiber is free, relative error allowed)
+        // (rate, distribution, time between two takes, relative error allowed)
         let cases = [
             (50_000.0, PauseDistribution::Uniform, 1_000, 1e-5),
             (50_000.0, PauseDistribution::Uniform, 33_000_000, 1e-5),

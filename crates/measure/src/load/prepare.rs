@@ -1,15 +1,15 @@
-//! What is checked and made before a run begins: the plan's size, the open files, the buffers.
+//! Checks and preparations before a run: the plan's size, the open files, the buffers.
 //!
 //! # Why
-//! A plan that cannot run is refused before it has touched anything, with the job's name and what to change.
+//! A plan that cannot run is refused before any request, with the job's name and the remedy.
 //!
 //! # How it works
 //! [`check_size`] counts the requests that can be under way at once on each shard. [`prepare`] opens the files of one
-//! shard's jobs, and makes their fibers with the memory that they will use; what is written stands in it from here on,
-//! so that a run costs no time for making data.
+//! shard's jobs, and makes their fibers with all their memory; the buffers hold the data to write from here on, so
+//! the run spends no time on making data.
 //!
 //! # Limits
-//! Reactors and I/O queues are taken to have the library's default sizes, as all plans of this crate have.
+//! Reactors and I/O queues are assumed to have the library's default sizes, as in all plans of this crate.
 //!
 //! # Example
 //! A job of 65 536 fibers fills a shard's table; a second one with a single fiber on the same shard is refused:
@@ -26,20 +26,22 @@ use super::job::{Extras, Job, Work, picker};
 use super::verify::Stamps;
 use super::{JobSpec, LoadError, Pattern, Plan, Target};
 
-/// Requests of one job under way at once on a shard.
+/// Returns the requests of one job that can be under way at once on a shard.
 fn requests_at_once(spec: &JobSpec) -> u64 {
     u64::from(spec.parallelism) * u64::from(spec.batch.max(1))
 }
 
-/// Refuses a plan with more requests under way than a shard can hold. A request on another shard's I/O queue has a
-/// place in the tables of both shards.
+/// Refuses a plan with more requests under way than a shard can hold. A request on another shard's I/O queue occupies
+/// the tables of both shards.
 pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
     let most = u64::from(ReactorConfig::default().max_requests.min(QueueConfig::default().max_requests));
     let mut on_shard = vec![0_u64; usize::from(plan.topology.shards())];
+
     for spec in &plan.jobs {
         let requests = requests_at_once(spec);
         for (shard, target) in (0..plan.topology.shards()).zip(&spec.targets) {
             let Some(target) = target else { continue };
+
             let coordinator = plan.topology.coordinator(target.file.disk(), shard);
             let other = (coordinator != shard).then_some(coordinator);
             for held_by in std::iter::once(shard).chain(other) {
@@ -58,10 +60,10 @@ pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The jobs that belong to the reactor's shard, and their fibers.
+/// Makes the jobs of the reactor's shard, and their fibers.
 ///
-/// What is written carries numbers that come from `run_number`, different for each run: nobody takes what an earlier
-/// run, stage or sweep point wrote for what this one did.
+/// Written data carries numbers derived from `run_number`, which differs for each run, so data of an earlier run,
+/// stage or sweep point is never mistaken for data of this one.
 pub(super) fn prepare<'a>(
     reactor: &mut Reactor,
     plan: &'a Plan,
@@ -72,16 +74,19 @@ pub(super) fn prepare<'a>(
     let mut fibers = Vec::new();
     for (number, spec) in plan.jobs.iter().enumerate() {
         let Some(Some(target)) = spec.targets.get(shard) else { continue };
+
         let seed = plan.seed ^ ((shard as u64) << 32) ^ ((number as u64) << 48);
         let positions = open(reactor, spec, target)?;
         let first = if spec.staggered { first_position(positions, reactor.shard(), plan.topology.shards()) } else { 0 };
         let job = jobs.len();
+
         let batch = spec.batch.max(1) as usize;
-        // Shards write different data, or the disk might keep one copy of them.
+        // Shards write different data, or the disk might keep one copy for all.
         let mut buffers = make_buffers(reactor, spec, plan.seed ^ number as u64 ^ ((shard as u64) << 32))?;
         let mut extras = extras(plan, number, target, identity(run_number, seed))?;
         extras.spares = buffers.drain(requests_at_once(spec) as usize..).collect();
         let job_is_made = Job::new(spec, target, positions, first, seed, extras);
+
         let remembered = if matches!(job_is_made.work, Work::Special(_)) { batch } else { 0 };
         for _ in 0..spec.parallelism {
             let mine = buffers.split_off(buffers.len().saturating_sub(batch));
@@ -96,19 +101,19 @@ fn unsuitable(spec: &JobSpec, reason: impl ToString) -> LoadError {
     LoadError::Unsuitable { job: spec.name.clone(), reason: reason.to_string() }
 }
 
-/// A number that jobs of other runs, shards or places in the plan do not have; `seed` is that of the job on its shard.
+/// Returns a number unique to the run, the shard and the job. `seed` is that of the job on its shard.
 fn identity(run_number: u64, seed: u64) -> u64 {
     Rng::new(Rng::new(run_number).next_u64() ^ seed).next_u64()
 }
 
-/// What draws uneven positions, and what stamps and checks blocks, for jobs that want them.
+/// Returns the picker of uneven positions and the stamps, for jobs that want them.
 fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<Extras, LoadError> {
     let Some(spec) = plan.jobs.get(number) else { return Ok(Extras::default()) };
-    // The same positions are popular on all shards.
+    // The seed leaves out the shard: the same positions are popular on all shards.
     let picker = picker(spec, target, plan.seed ^ number as u64).map_err(|error| unsuitable(spec, error))?;
     let stamps = match spec.verify && has_transfers(spec.kind) {
         true => {
-            // The longest block that all requests are made of.
+            // The longest block that divides every request length.
             let block_bytes = lengths(spec).fold(0, common_divisor);
             let stamps = Stamps::new(identity, target.offset, target.len_bytes, block_bytes);
             Some(Box::new(stamps.map_err(|error| unsuitable(spec, error))?))
@@ -118,31 +123,33 @@ fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<
     Ok(Extras { picker, stamps, next_word: identity, ..Extras::default() })
 }
 
-/// The greatest common divisor (Euclid).
+/// Returns the greatest common divisor (Euclid).
 fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Whether requests move data.
+/// Returns whether requests move data.
 fn has_transfers(pattern: Pattern) -> bool {
     !matches!(pattern, Pattern::Flush | Pattern::Discard | Pattern::Unlink { .. } | Pattern::Cpu { .. })
 }
 
-/// Where `shard` of `shards` begins in a region of `positions` that all of them go through.
+/// Returns where `shard` of `shards` begins in a region of `positions` that all of them traverse.
 fn first_position(positions: u64, shard: u16, shards: u16) -> u64 {
     let position = u128::from(positions) * u128::from(shard) / u128::from(shards.max(1));
     u64::try_from(position).unwrap_or(0)
 }
 
-/// Opens the file of a job, and answers how many of its requests fit in the region (1 for those that have no place).
+/// Opens the file of a job. Returns how many of its requests fit in the region (1 if requests have no place).
 fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, LoadError> {
     if matches!(spec.kind, Pattern::Unlink { .. } | Pattern::Cpu { .. }) {
         return Ok(1);
     }
+
     let info = reactor.open(&target.file).map_err(|error| LoadError::Open { job: spec.name.clone(), error })?;
     if spec.kind == Pattern::Flush {
         return Ok(1);
     }
+
     let align_bytes = info.offset_align_bytes.max(1);
     for bytes in lengths(spec) {
         if !bytes.is_multiple_of(align_bytes) {
@@ -155,20 +162,22 @@ fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, L
                 ),
             ));
         }
+
         if bytes == 0 || target.len_bytes < u64::from(bytes) {
             let region_bytes = target.len_bytes;
             return Err(unsuitable(spec, format!("its region of {region_bytes} bytes does not hold one request")));
         }
     }
+
     Ok(target.len_bytes / u64::from(spec.request_bytes.max(1)))
 }
 
-/// All lengths of its requests.
+/// Returns all lengths of the job's requests.
 fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
     std::iter::once(spec.request_bytes).chain(spec.sizes.iter().map(|size| size.bytes))
 }
 
-/// A buffer for each request that can be under way at once, and then the spare ones.
+/// Makes a buffer for each request that can be under way at once, then the spare ones.
 fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<Data>, LoadError> {
     let requests = requests_at_once(spec);
     let request_bytes = lengths(spec).max().unwrap_or(spec.request_bytes);
@@ -180,18 +189,21 @@ fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<
     if !has_transfers(spec.kind) {
         return Ok((0..count).map(|_| Data::None).collect());
     }
+
     let mut maker = spec.kind.is_write().then(|| ContentMaker::new(spec.content, seed));
     let mut fill = |buffer: &mut AlignedBuf| {
         if let Some(maker) = &mut maker {
             maker.fill(buffer);
         }
     };
+
     let Some(pieces) = spec.iov_count else {
-        // Unregistered buffers do as well, a little dearer.
+        // Unregistered buffers work as well, at a little more cost.
         let mut buffers = reactor.make_buffers(count, request_bytes as usize).map_err(no_memory)?.buffers;
         buffers.iter_mut().for_each(fill);
         return Ok(buffers.into_iter().map(Data::One).collect());
     };
+
     let piece_bytes = request_bytes as usize / pieces.max(1) as usize;
     let vectored = (0..count).map(|_| {
         let mut buffers = Vec::with_capacity(pieces as usize);

@@ -1,16 +1,16 @@
-//! Runs that are recorded: one trace file for all runs under a control.
+//! Records runs: one trace file for all runs under a control.
 //!
 //! # Why
-//! `--trace FILE` is the same for every command that runs loads, and what such a command runs is often more than one run,
-//! each with a topology of its own.
+//! `--trace FILE` is the same for every command that runs loads. Such a command often makes several runs, each with a
+//! topology of its own.
 //!
 //! # How it works
-//! The file is begun once ([`TraceFile::create`]). Each run records into it and gives the writer back; numbers of
-//! requests go on where the last run ended, and names are told again.
+//! [`TraceFile::create`] begins the file once. Each run records into it and gives the writer back; request numbers
+//! continue from the last run, and names are written again.
 //!
 //! # Limits
-//! Runs one after another: a run that begins while another records is not recorded. After a failed write nothing more is.
-//! The warm-up of a run is recorded too; filling scratch files before is not.
+//! Runs are recorded one at a time: a run that begins while another records is not recorded. After a failed write,
+//! recording ends. The warm-up of a run is recorded too; filling scratch files is not.
 //!
 //! # Example
 //! ```
@@ -36,23 +36,23 @@ use plimsoll::sys::clock::now_ns;
 use plimsoll::trace::format::{Clock, Writer};
 use plimsoll::trace::{TraceConfig, TraceSummary, TraceWriter};
 
-/// Bytes that go to the file at once.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// What was recorded so far.
+/// Progress of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Events in the file.
     pub events: u64,
-    /// Events for which the program had no room when they happened.
+    /// Events that were lost because the program had no room for them.
     pub dropped_events: u64,
-    /// Why nothing more was recorded, if so.
+    /// Why recording ended early, if it did.
     pub error: Option<String>,
 }
 
-/// A trace file that runs are recorded into.
+/// A trace file for recording runs.
 pub struct TraceFile {
-    /// None while a run records, and after an error.
+    /// `None` while a run records, and after an error.
     writer: Option<TraceWriter>,
     last_request: u64,
     recorded: Recorded,
@@ -65,10 +65,10 @@ impl std::fmt::Debug for TraceFile {
 }
 
 impl TraceFile {
-    /// Begins the file at `path`; what was there is written over.
+    /// Creates the file at `path`, or overwrites an existing one.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn create(path: &Path) -> io::Result<TraceFile> {
         let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?));
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -77,12 +77,12 @@ impl TraceFile {
         Ok(TraceFile { writer: Some(writer), last_request: 0, recorded: Recorded::default() })
     }
 
-    /// What is in it so far.
+    /// Returns the progress so far.
     pub(super) fn recorded(&self) -> Recorded {
         self.recorded.clone()
     }
 
-    /// Records `topology` from now on; whether it does.
+    /// Starts to record `topology`. Returns whether recording started.
     pub(super) fn start(&mut self, topology: &Topology) -> bool {
         let Some(writer) = self.writer.take() else { return false };
         let config = TraceConfig { after_request: self.last_request, ..TraceConfig::default() };
@@ -95,7 +95,7 @@ impl TraceFile {
         }
     }
 
-    /// Ends the record of `topology`.
+    /// Ends the recording of `topology`.
     pub(super) fn stop(&mut self, topology: &Topology) {
         let Some(summary) = topology.trace().stop() else { return };
         let TraceSummary { events, dropped_events, last_request, error, writer } = summary;

@@ -1,30 +1,30 @@
-//! Replay: the requests of a trace again, at the times at which they came.
+//! Replay: sends the requests of a trace again, at the times at which they came.
 //!
 //! # Why
-//! What a program asked of a disk, in its own rhythm, is the load that matters to it. Job files only resemble it.
+//! What a program asked of a disk, in its own rhythm, is the load that matters to that program. Job files only
+//! resemble it.
 //!
 //! # How it works
-//! The trace is read twice. [`Survey::read`] finds what there is in it: classes, files, sums. Then [`replay`] reads it
-//! again on a thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded
-//! channels; each shard (`shard`) sends what is due:
+//! The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again on a
+//! thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
+//! each shard (`shard`) sends the requests that are due:
 //!
 //! ```text
 //! due = begin of the replay + (queued in the trace - first queued in the trace) / speed
 //! ```
 //!
-//! It is an open loop: a request is sent when it is due, whatever has become of those before it, and its latency counts
-//! from when it was due. How late requests were sent is kept beside it. With [`Speed::Max`] nothing is due: each shard
-//! keeps [`MAX_SPEED_DEPTH`] requests under way, in the order of the trace.
+//! The loop is open: a request is sent when it is due, whatever happened to earlier ones, and its latency counts from
+//! when it was due. The delay of each send is recorded beside it. With [`Speed::Max`] there are no due times: each
+//! shard keeps [`MAX_SPEED_DEPTH`] requests under way, in the order of the trace.
 //!
-//! Requests go where [`Places`] says: the files (in a kernel trace the disks) of the trace one behind another on the
-//! one file or device of the replay, from its beginning again where it ends, widened to what direct I/O asks for.
-//! Shard number
-//! `n` of the trace is shard `n` modulo the shards of the replay.
+//! [`Places`] maps requests to the target: the files (in a kernel trace the disks) of the trace lie one after another
+//! on the one file or device of the replay, wrap at its end, and requests are widened to what direct I/O requires.
+//! Shard `n` of the trace is shard `n` modulo the shards of the replay.
 //!
 //! # Limits
-//! At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: what is due then waits,
-//! and is counted as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard that cannot
-//! keep up holds up the others once it is some ten thousand requests behind.
+//! At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: beyond that, due requests
+//! wait and count as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard that falls
+//! some ten thousand requests behind stops the others.
 //!
 //! # Example
 //! A request that was queued 2 s after the first of its trace is due 1 s after the beginning with a speed of 2.
@@ -50,7 +50,7 @@ use serde::Serialize;
 use super::crew::Crew;
 use super::{Control, LoadError, RunResult};
 
-/// Requests that each shard keeps under way where nothing is due.
+/// Requests that each shard keeps under way at [`Speed::Max`].
 pub const MAX_SPEED_DEPTH: usize = 256;
 /// Most requests under way on a shard.
 pub const UNDER_WAY_MAX: usize = 32_768;
@@ -59,20 +59,20 @@ pub const UNDER_WAY_MAX_BYTES: u64 = 256 << 20;
 /// Longest read or write in bytes.
 pub const REQUEST_MAX_BYTES: u32 = 64 << 20;
 
-/// How fast.
+/// Speed of a replay, relative to the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// So many times as fast as the trace: above 0.
+    /// This many times as fast as the trace: above 0.
     Times(f64),
-    /// As fast as it goes.
+    /// As fast as the target serves.
     Max,
 }
 
 impl Speed {
-    /// Reads `2`, `0.5` or `max`.
+    /// Parses `2`, `0.5` or `max`.
     ///
     /// # Errors
-    /// Anything else, and numbers outside 0.001 to 100000.
+    /// A message for any other text, and for numbers outside 0.001 to 100000.
     pub fn parse(text: &str) -> Result<Speed, String> {
         if text == "max" {
             return Ok(Speed::Max);
@@ -83,7 +83,7 @@ impl Speed {
         }
     }
 
-    /// The time that `ns` of the trace take.
+    /// Returns the time that `ns` of the trace take in the replay.
     fn stretch(self, ns: u64) -> u64 {
         match self {
             Speed::Times(times) => (ns as f64 / times) as u64,
@@ -95,47 +95,47 @@ impl Speed {
 /// A class of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayClass {
-    /// Its name in the result.
+    /// Name of the class in the result.
     pub name: String,
-    /// What its requests go in.
+    /// Priority class of the requests.
     pub class: Class,
 }
 
-/// What to replay, and how.
+/// A trace to replay, and how.
 #[derive(Clone)]
 pub struct ReplayPlan {
-    /// The trace. It has been surveyed.
+    /// The trace, already surveyed.
     pub trace: PathBuf,
-    /// What is in it.
+    /// Survey of the trace.
     pub survey: Arc<Survey>,
-    /// How fast.
+    /// Speed relative to the trace.
     pub speed: Speed,
     /// Classes of the replay; at least one.
     pub classes: Vec<ReplayClass>,
-    /// For each class number of the trace its place in `classes`; others go into the last one.
+    /// Index into `classes` by class number of the trace; other numbers use the last class.
     pub class_at: std::collections::BTreeMap<u16, usize>,
-    /// Only reads: whatever changes the target is left out.
+    /// Whether to send only reads, and leave out all that changes the target.
     pub reads_only: bool,
-    /// Ends so long after its beginning, in ns; `None`: with the trace.
+    /// Ends the replay this long after its beginning, in ns; `None`: with the trace.
     pub duration_ns: Option<u64>,
     /// Shards, disk, classes.
     pub topology: Topology,
     /// Backend and threads.
     pub options: ShardOptions,
-    /// The file or device, for each shard its own handle.
+    /// A handle of the file or device for each shard.
     pub files: Vec<Arc<SharedFile>>,
-    /// How much of it is used, in bytes from its beginning.
+    /// Length of the used part of the target, in bytes from its beginning.
     pub target_bytes: u64,
-    /// Seed of what is written.
+    /// Seed of the written data.
     pub seed: u64,
 }
 
-/// What became of the requests of a class.
+/// Times of the requests of a class.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayCounts {
-    /// From when a request was due to when it was sent, in ns.
+    /// Delay from when a request was due to when it was sent, in ns.
     pub lateness: Box<Histogram>,
-    /// Latency in the trace of those that completed here and there, in ns.
+    /// Latency in the trace of requests that completed both there and here, in ns.
     pub original: Box<Histogram>,
     /// Latency here of the same requests, in ns.
     pub replayed: Box<Histogram>,
@@ -149,26 +149,26 @@ impl ReplayCounts {
     }
 }
 
-/// What became of the requests of a trace.
+/// Counts of the requests of a trace by fate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayTotals {
-    /// Sent.
+    /// Requests sent.
     pub issued: u64,
-    /// Left out: they would have changed the target.
+    /// Requests left out because they would have changed the target.
     pub not_allowed: u64,
-    /// Left out: allocations, and reads and writes without a length.
+    /// Requests left out as allocations, or as reads and writes without a length.
     pub not_replayable: u64,
-    /// Not sent, because the run was stopped, its time was over, or no more may be written.
+    /// Requests not sent because the run was stopped, its time was over, or the write bound was reached.
     pub not_reached: u64,
-    /// Sent to another place than the trace's, because the target ends before it.
+    /// Requests sent to another place than the trace's, because the target ends before it.
     pub wrapped: u64,
-    /// Sent longer or further ahead than in the trace, because direct I/O asks for it.
+    /// Requests sent longer or further ahead than in the trace, as direct I/O requires.
     pub widened: u64,
-    /// Sent shorter than in the trace.
+    /// Requests sent shorter than in the trace.
     pub cut: u64,
-    /// Waited for room: too much was under way when they were due.
+    /// Requests that waited for room: too much was under way when they were due.
     pub waited_for_room: u64,
-    /// Given away by the reader after one that was queued later.
+    /// Requests that the reader gave after one that was queued later.
     pub unordered: u64,
 }
 
@@ -187,14 +187,14 @@ impl ReplayTotals {
     }
 }
 
-/// What a replay measured.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// As of any run: a job for each class.
+    /// The result as of any run, with a job for each class.
     pub run: RunResult,
-    /// By class, in the order of the plan.
+    /// Times by class, in the order of the plan.
     pub counts: Vec<ReplayCounts>,
-    /// Of all.
+    /// Counts over all classes.
     pub totals: ReplayTotals,
 }
 
@@ -202,38 +202,38 @@ pub struct Replayed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It cannot be read; with its path.
+    /// The trace cannot be read.
     #[error("{path}: {error}")]
     Trace {
         /// The trace.
         path: String,
-        /// Why.
+        /// The reason.
         error: TraceError,
     },
     /// Standard input cannot be read twice.
     #[error("a replay reads the trace twice: name a file instead of standard input")]
     Stdin,
-    /// There is nothing in it that could be sent again.
+    /// The trace has no request that could be sent again.
     #[error("{path}: nothing to replay: {reason}")]
     Nothing {
         /// The trace.
         path: String,
-        /// What was found instead.
+        /// What the trace has instead.
         reason: String,
     },
-    /// The run itself.
+    /// The run itself failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Runs a replay to its end, or until `control` says stop.
+/// Runs a replay to its end, or until `control` asks for the end.
 ///
 /// # Errors
 /// See [`ReplayError`].
 pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayError> {
     let crew = Arc::new(Crew::new(plan.topology.shards()));
     let (feed, receivers) = feed::start(plan);
-    // Each shard takes its own.
+    // Each shard takes its own receiver.
     let receivers = Arc::new(Mutex::new(receivers));
     let shards = || {
         let (plan, control, crew) = (Arc::new(plan.clone()), control.clone(), Arc::clone(&crew));
@@ -242,10 +242,13 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
             (shard::run(reactor, &plan, mine, &control, &crew), choice.clone())
         })
     };
+
     let ends = control.instruments.recording(&plan.topology, shards).map_err(LoadError::Start)?;
+
     let mut run = RunResult::default();
     let mut counts: Vec<ReplayCounts> = vec![ReplayCounts::default(); plan.classes.len()];
     let mut totals = ReplayTotals::default();
+
     for (end, choice) in ends {
         let end = end?;
         run.shards.push(end.result);
@@ -253,7 +256,7 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
         counts.iter_mut().zip(&end.counts).for_each(|(all, mine)| all.merge(mine));
         totals.add(&end.totals);
     }
-    // A reader whose shards have gone has nobody to read for: its end is not waited for.
+    // If the replay ended early, the reader reads on without a receiver: do not wait for it.
     if !control.stop.is_asked() && plan.duration_ns.is_none() {
         let fed = feed.join().map_err(|_| ReplayError::Nothing {
             path: plan.trace.display().to_string(),

@@ -1,4 +1,4 @@
-//! What a run measured.
+//! Results of a run.
 
 use plimsoll::backend::choose::Choice;
 use plimsoll::core::{ClassStats, Histogram};
@@ -6,54 +6,53 @@ use serde::{Deserialize, Serialize};
 
 use super::steady::Steady;
 
-/// What one job did on one shard, or (merged) on several.
+/// Results of one job on one shard, or (merged) on several.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Requests that completed in the measured window.
     pub requests: u64,
-    /// Bytes they moved.
+    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
     /// Error number of the first failure (0 for a short transfer).
     pub first_error: Option<i32>,
-    /// Length of the measured window in nanoseconds, as far as it had work: a job that reached a limit ends there.
+    /// Length of the measured window in nanoseconds. For a job that reached a limit, the window ends there.
     pub elapsed_ns: u64,
-    /// Latency of its requests in nanoseconds: from when they were due (or sent) to completion.
+    /// Latency of the requests in nanoseconds: from when they were due (or sent) to completion.
     pub latency: Box<Histogram>,
-    /// Mean number of pieces of its class in the device; over shards, the sum of theirs.
+    /// Mean number of pieces of the job's class in the device; over shards, the sum of the means.
     pub device_depth_mean: f64,
-    /// Pieces of its class in the device, sampled on each I/O queue by itself: percentiles are those of one queue.
+    /// Pieces of the job's class in the device, sampled on each I/O queue separately: percentiles are those of one
+    /// queue.
     pub device_depth: Box<Histogram>,
-    /// What it did in each interval of the measured window, in order; all of the same length but the last.
+    /// Progress in each interval of the measured window, in order; all intervals but the last have the same length.
     pub intervals: Vec<Interval>,
-    /// Blocks that did not hold what they should, of a job that verifies; at most [`FAULTS_MAX`] are kept.
+    /// Blocks that did not hold the expected data, if the job verifies; the first [`FAULTS_MAX`].
     pub faults: Vec<BlockFault>,
-    /// All of them.
+    /// Number of all such blocks.
     pub fault_count: u64,
-    /// What its class did on the shard's I/O queue in the window (all jobs of the class together). `None` where the queue is
-    /// on another shard.
+    /// Figures of the job's class on the shard's I/O queue in the window (all jobs of the class together). `None` if
+    /// the queue is on another shard.
     pub class: Option<ClassResult>,
-    /// Its reads and writes by themselves, of a job that mixes them.
+    /// Reads and writes separately, if the job mixes them.
     pub directions: Option<Box<Directions>>,
-    /// The flushes that came after its writes (not the requests of a job of type `flush`).
+    /// The flushes after writes (not the requests of a job of type `flush`).
     pub flushes: DirectionResult,
-    /// Of an open loop: requests that were due in the measured window and had not completed at its end, whether they
-    /// were on their way or not sent yet; a few are normal, many are a stall that no latency shows. 0 for closed loops.
-    /// Those of a Poisson schedule that were not sent yet are counted by the mean of its gaps.
+    /// For an open loop: requests that were due in the measured window and had not completed at its end, sent or not.
+    /// A few are normal, many are a stall that no latency shows. 0 for closed loops. Unsent requests of a Poisson
+    /// schedule are estimated by its mean gap.
     pub overdue: u64,
-    /// How long the oldest of them was overdue at the end of the window, in nanoseconds; 0 where there is none.
+    /// How long the oldest of those was overdue at the end of the window, in nanoseconds; 0 if none.
     pub overdue_oldest_ns: u64,
 }
 
 /// Reads and writes of a job that mixes them.
 #[derive(Clone, Debug, Default)]
 pub struct Directions {
-    /// Its reads.
     pub reads: DirectionResult,
-    /// Its writes.
     pub writes: DirectionResult,
 }
 
@@ -62,7 +61,7 @@ pub struct Directions {
 pub struct DirectionResult {
     /// Requests that completed.
     pub requests: u64,
-    /// Bytes they moved; of flushes 0.
+    /// Bytes that those requests moved; 0 for flushes.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
@@ -70,34 +69,34 @@ pub struct DirectionResult {
     pub latency: Box<Histogram>,
 }
 
-/// The most faults that a result keeps.
+/// Most faults that a result keeps.
 pub const FAULTS_MAX: usize = 16;
 
-/// A stretch of the measured window.
+/// Progress in an interval of the measured window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// Its length in nanoseconds.
+    /// Length of the interval in nanoseconds.
     pub length_ns: u64,
     /// Requests that completed.
     pub requests: u64,
-    /// Bytes they moved.
+    /// Bytes that those requests moved.
     pub bytes: u64,
-    /// Sum of their latencies in nanoseconds.
+    /// Sum of the latencies in nanoseconds.
     pub latency_sum_ns: u64,
-    /// The longest of their latencies in nanoseconds.
+    /// Longest latency in nanoseconds.
     pub latency_max_ns: u64,
 }
 
-/// A block that did not hold what it should.
+/// A block that did not hold the expected data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockFault {
-    /// Where, in bytes from the beginning of the file.
+    /// Offset in bytes from the beginning of the file.
     pub offset: u64,
     /// Torn, stale, misdirected, or no block of ours.
     pub kind: FaultKind,
-    /// What it should hold.
+    /// The expected content.
     pub expected: String,
-    /// What it holds.
+    /// The content found.
     pub found: String,
 }
 
@@ -105,18 +104,18 @@ pub struct BlockFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// Its parts are of different writes, or its checksum is wrong.
+    /// Sectors come from different writes, or a checksum is wrong.
     Torn,
-    /// An older write than the last that was acknowledged.
+    /// The block holds an older write than the last that was acknowledged.
     Stale,
-    /// It belongs somewhere else.
+    /// The block belongs elsewhere.
     Misdirected,
-    /// Nothing that this program wrote.
+    /// The block holds nothing that this program wrote.
     Foreign,
 }
 
 impl FaultKind {
-    /// The word in results.
+    /// Returns the word used in results.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,19 +127,19 @@ impl FaultKind {
     }
 }
 
-/// What a class did in the measured window.
+/// Figures of a class in the measured window.
 #[derive(Clone, Debug, Default)]
 pub struct ClassResult {
     /// Counters.
     pub stats: ClassStats,
-    /// Time in the queue.
+    /// Time in the queue, in nanoseconds.
     pub queue: Box<Histogram>,
-    /// Time in the device.
+    /// Time in the device, in nanoseconds.
     pub device: Box<Histogram>,
 }
 
 impl Interval {
-    /// Adds what was done in the same interval on another shard.
+    /// Adds the same interval of another shard.
     fn merge(&mut self, other: &Interval) {
         self.length_ns = self.length_ns.max(other.length_ns);
         self.requests += other.requests;
@@ -151,7 +150,7 @@ impl Interval {
 }
 
 impl DirectionResult {
-    /// Adds what another shard, or another time, has counted.
+    /// Adds the counts of another shard or another time.
     pub fn merge(&mut self, other: &DirectionResult) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -159,7 +158,7 @@ impl DirectionResult {
         self.latency.merge(&other.latency);
     }
 
-    /// Counts an end: `Ok` with the bytes that were moved of `expected_bytes`.
+    /// Counts a completion: `Ok` with the bytes moved, of `expected_bytes`.
     pub(super) fn count(&mut self, result: Result<u32, i32>, expected_bytes: u32, latency_ns: u64) {
         let Ok(bytes) = result else {
             self.errors += 1;
@@ -181,26 +180,28 @@ impl ClassResult {
 }
 
 impl JobResult {
-    /// Requests a second.
+    /// Returns the requests a second.
     #[must_use]
     pub fn iops(&self) -> f64 {
         per_second(self.requests, self.elapsed_ns)
     }
 
-    /// Bytes a second.
+    /// Returns the bytes a second.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         per_second(self.bytes, self.elapsed_ns)
     }
 
-    /// Adds what the same job did on another shard at the same time.
+    /// Adds the result of the same job on another shard at the same time.
     pub fn merge(&mut self, other: &JobResult) {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.device_depth_mean += other.device_depth_mean;
+
         self.intervals.resize(self.intervals.len().max(other.intervals.len()), Interval::default());
         for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
             mine.merge(theirs);
         }
+
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.errors += other.errors;
@@ -210,11 +211,13 @@ impl JobResult {
         let room = FAULTS_MAX.saturating_sub(self.faults.len());
         self.faults.extend(other.faults.iter().take(room).cloned());
         self.device_depth.merge(&other.device_depth);
+
         match (&mut self.class, &other.class) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
             (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
             (_, None) => {}
         }
+
         match (&mut self.directions, &other.directions) {
             (Some(mine), Some(theirs)) => {
                 mine.reads.merge(&theirs.reads);
@@ -223,6 +226,7 @@ impl JobResult {
             (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
             (_, None) => {}
         }
+
         self.flushes.merge(&other.flushes);
         self.overdue = self.overdue.saturating_add(other.overdue);
         self.overdue_oldest_ns = self.overdue_oldest_ns.max(other.overdue_oldest_ns);
@@ -233,32 +237,32 @@ pub(crate) fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// What one shard measured.
+/// Results of one shard.
 #[derive(Clone, Debug)]
 pub struct ShardResult {
-    /// Its number.
+    /// Number of the shard.
     pub shard: u16,
-    /// CPU time of its thread in the measured window, in nanoseconds.
+    /// CPU time of the shard's thread in the measured window, in nanoseconds.
     pub cpu_ns: u64,
     /// Length of the measured window, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Results of the jobs that ran on it, in the order of the plan.
+    /// Results of the jobs that ran on the shard, in the order of the plan.
     pub jobs: Vec<JobResult>,
 }
 
-/// What all shards measured.
+/// Results of all shards.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// By shard.
+    /// Results by shard.
     pub shards: Vec<ShardResult>,
-    /// The backend that carried it.
+    /// The backend that the run used.
     pub backend: Option<Choice>,
-    /// How steady it was, where that was asked: of several stages, the first that was not, or else the last.
+    /// How steady the run was, if asked for: of several stages, the first that was not steady, or else the last.
     pub steady: Option<Steady>,
 }
 
 impl RunResult {
-    /// The job of that name over all shards; nothing done where there is no such job.
+    /// Returns the job `name` summed over all shards; an empty result if there is no such job.
     #[must_use]
     pub fn total(&self, name: &str) -> JobResult {
         let mut total = JobResult { name: name.to_owned(), ..JobResult::default() };
@@ -266,7 +270,7 @@ impl RunResult {
         total
     }
 
-    /// CPU seconds of all shards' threads in a million requests.
+    /// Returns the CPU seconds of all shards' threads per million requests, or `None` without requests.
     #[must_use]
     pub fn cpu_s_per_million(&self) -> Option<f64> {
         let requests: u64 = self.shards.iter().flat_map(|s| &s.jobs).map(|j| j.requests).sum();

@@ -1,17 +1,17 @@
 //! One shard of a run: fibers around a reactor.
 //!
 //! # Why
-//! The measured window, the fibers and the counting are one loop; what happens before it is in [`super::prepare`], how
-//! the shards wait for each other in [`super::crew`], which request comes next in [`super::job`].
+//! One loop holds the measured window, the fibers and the counting. [`super::prepare`] runs before it,
+//! [`super::crew`] makes shards wait for each other, and [`super::job`] chooses the next request.
 //!
 //! # How it works
-//! Each turn parks the reactor until a completion, a timer or the end of the window; counts what came back; and sends
-//! what is due. A fiber ends when its job has reached a limit. A shard without fibers goes on turning while others
-//! have some: it may serve their requests.
+//! Each turn parks the reactor until a completion, a timer or the end of the window; counts completions; and sends
+//! what is due. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while others
+//! have some, because it may serve their requests.
 //!
-//! A fiber of a CPU job waits for its turn in a list; each turn of the loop runs one slice, so that completions wait
-//! for one slice at the most. Files are removed on a helper thread ([`super::unlink`]). A flush after writes is a
-//! request under a number that no buffer has. After the window, jobs that verify read back what they wrote.
+//! Fibers of CPU jobs queue for slices; each turn of the loop runs one slice, so completions wait for at most one
+//! slice. Files are removed on a helper thread ([`super::unlink`]). A flush after writes is a request whose tag names
+//! no buffer. After the window, jobs that verify read back what they wrote.
 //!
 //! # Limits
 //! A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
@@ -41,30 +41,30 @@ use super::prepare::prepare;
 use super::unlink::{Place, Unlinker};
 use super::{Control, LoadError, PauseDistribution, Plan, ShardResult, Watch};
 
-/// How long a shard may sleep without looking whether the run is to end.
+/// Longest sleep between two checks whether the run is to end.
 const LOOK_UP_NS: u64 = 50_000_000;
-/// How often the depth in the device is sampled.
+/// Time between two samples of the depth in the device.
 const SAMPLE_NS: u64 = 1_000_000;
-/// How often a shard publishes what it does.
+/// Time between two publications of a shard's state.
 const PUBLISH_NS: u64 = 100_000_000;
-/// The shortest interval of a series.
+/// Shortest interval of a series.
 const INTERVAL_MIN_NS: u64 = 1_000_000;
-/// How long a fiber waits that was refused because the shard's table is full.
+/// Wait of a fiber that was refused because the shard's table is full.
 const RETRY_NS: u64 = 1_000_000;
-/// Linux's error number of what may be tried again: the shard's table is full.
+/// Linux's error number for "try again": the shard's table is full.
 const EAGAIN: i32 = 11;
-/// Linux's error number of a request that makes no sense, such as one in a class that was removed.
+/// Linux's error number for an invalid request, such as one in a class that was removed.
 const EINVAL: i32 = 22;
-/// The number of a flush in its tag; no buffer has it.
+/// Buffer number of a flush in its tag; no buffer has this number.
 const FLUSH: u64 = 0xffff_ffff;
-/// Timers with this bit stand for the schedule of a job, the others for a fiber.
+/// Bit that marks the timer of a job's schedule; timers without it belong to a fiber.
 const SCHEDULE: u32 = 1 << 31;
 
-/// What it publishes, and when.
+/// The state behind a shard's publications.
 struct Publisher {
     period_ns: u64,
     next_ns: u64,
-    /// The latencies of each job when it last did.
+    /// Latencies of each job at the last publication.
     before: Vec<Buckets>,
 }
 
@@ -73,18 +73,18 @@ struct Runner<'a> {
     control: &'a Control,
     jobs: Vec<Job<'a>>,
     fibers: Vec<Fiber>,
-    /// Fibers that pause, and schedules: (when, which).
+    /// Timers of pausing fibers and of schedules: (time in ns, fiber or schedule).
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Fibers that want a slice of CPU time.
+    /// Fibers that wait for a slice of CPU time.
     slices: VecDeque<u32>,
     unlinker: Option<Unlinker>,
-    /// Requests of this shard's fibers under way.
+    /// Requests of this shard's fibers that are under way.
     outstanding: u64,
     begin_ns: u64,
     end_ns: u64,
     /// Length of the intervals; 0: none.
     interval_ns: u64,
-    /// When the present interval ends.
+    /// When the current interval ends.
     mark_ns: u64,
     publisher: Publisher,
     /// Whether the measured window has begun.
@@ -92,7 +92,7 @@ struct Runner<'a> {
     running: bool,
 }
 
-/// Runs the jobs of `plan` that belong to the reactor's shard. No other run has `run_number`.
+/// Runs the jobs of `plan` on the reactor's shard. `run_number` is unique to the run.
 pub(super) fn run_shard(
     mut reactor: Reactor,
     plan: &Plan,
@@ -104,14 +104,16 @@ pub(super) fn run_shard(
     let member = Member::new(crew, reactor.wake_handle());
     let made =
         prepare(&mut reactor, plan, run_number).and_then(|made| Ok((start_unlinker(&reactor, plan, &made.0)?, made)));
-    // Whoever failed must still come to the start, or the others wait for ever.
+    // A shard that failed must still arrive at the start, or the others wait for ever.
     if made.is_err() {
         crew.end();
     }
     member.begin();
     let (unlinker, (jobs, fibers)) = made?;
+
     let period_ns = watch.steady.map_or(PUBLISH_NS, |stop| (stop.sample_ns() / 4).clamp(SAMPLE_NS, PUBLISH_NS));
     let publisher = Publisher { period_ns, next_ns: 0, before: vec![Buckets::new(); jobs.len()] };
+
     let mut runner = Runner {
         reactor,
         control,
@@ -129,11 +131,12 @@ pub(super) fn run_shard(
         counting: plan.warmup_ns == 0,
         running: true,
     };
+
     runner.start(plan);
     runner.turn_until_over(plan, member)
 }
 
-/// The helper thread of a shard that removes files.
+/// Starts the helper thread if a job removes files.
 fn start_unlinker(reactor: &Reactor, plan: &Plan, jobs: &[Job<'_>]) -> Result<Option<Unlinker>, LoadError> {
     let Some(job) = jobs.iter().find(|job| matches!(job.work, Work::Unlink { .. })) else { return Ok(None) };
     let place = match plan.options.backend {
@@ -146,22 +149,25 @@ fn start_unlinker(reactor: &Reactor, plan: &Plan, jobs: &[Job<'_>]) -> Result<Op
 }
 
 impl Runner<'_> {
-    /// All fibers begin: those with a rate spread over their period, the others at once, unless the job says later.
+    /// Starts all fibers: those with a rate spread over their period, the others at once, unless the job delays them.
     fn start(&mut self, plan: &Plan) {
         let mut none = Vec::new();
         self.reactor.reap(&mut none);
         let now_ns = self.reactor.now_ns();
+
         self.begin_ns = now_ns.saturating_add(plan.warmup_ns);
         self.end_ns = self.begin_ns.saturating_add(plan.duration_ns);
         if self.counting && self.interval_ns > 0 {
             self.mark_ns = self.begin_ns.saturating_add(self.interval_ns);
         }
+
         for job in &mut self.jobs {
             job.begin_ns = now_ns.saturating_add(job.spec.start_delay_ns);
             if let Pacing::Shard(pace) = &mut job.pacing {
                 pace.begin(job.begin_ns, &mut job.rng);
             }
         }
+
         let mut nth = vec![0u64; self.jobs.len()];
         for at in 0..self.fibers.len() {
             let number = self.fibers[at].job;
@@ -172,6 +178,7 @@ impl Runner<'_> {
             if let Pacing::Fiber { period_ns } = job.pacing {
                 due_ns = due_ns.saturating_add((period_ns * part) as u64);
             }
+
             let fiber = &mut self.fibers[at];
             fiber.phase_end_ns = due_ns.saturating_add(job.spec.think_after_ns);
             fiber.due_ns = due_ns;
@@ -192,25 +199,30 @@ impl Runner<'_> {
             if self.is_idle() {
                 member.rest();
             }
+
             let now_ns = self.reactor.now_ns();
             if member.do_all_rest() {
-                // All jobs of all shards have reached their limits.
+                // All jobs on all shards have reached their limits.
                 self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
                 break;
             }
+
             self.reactor.park(Some(self.wake_ns(now_ns))).map_err(LoadError::Backend)?;
             if self.reactor.now_ns() >= next_sample_ns {
                 next_sample_ns = self.reactor.now_ns() + SAMPLE_NS;
                 self.sample();
             }
+
             self.reactor.reap(&mut done);
             let now_ns = self.reactor.now_ns();
+
             if !self.counting && now_ns >= self.begin_ns {
                 // A shard that gets its CPU late measures as long as the others.
                 self.begin_counting(now_ns);
                 self.end_ns = now_ns.saturating_add(plan.duration_ns);
                 cpu_begin_ns = rusage::thread_cpu_ns();
             }
+
             if now_ns >= self.end_ns || self.control.stop.is_asked() || member.is_over() {
                 self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
                 break;
@@ -218,37 +230,41 @@ impl Runner<'_> {
             if now_ns >= self.mark_ns {
                 self.mark_until(now_ns);
             }
+
             for end in done.drain(..) {
                 self.is_done(end, now_ns);
             }
             if self.unlinker.is_some() {
                 self.collect_unlinked(now_ns);
             }
+
             self.fire_timers(now_ns);
             if let Some(at) = self.slices.pop_front() {
                 self.run_slice(at as usize, now_ns);
             }
         }
+
         if !self.counting {
-            // It ended in the warm-up: nothing was measured, and no counter may say otherwise.
+            // The run ended in the warm-up: nothing was measured, and no counter may say otherwise.
             self.begin_counting(self.end_ns);
             cpu_begin_ns = rusage::thread_cpu_ns();
         }
+
         let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
         self.finish(cpu_ns, done, member)
     }
 
-    /// How long the shard may sleep.
+    /// Returns until when the shard may sleep.
     fn wake_ns(&self, now_ns: u64) -> u64 {
         if !self.slices.is_empty() {
-            // Not in the past: the backend then looks for completions all the same.
+            // Not in the past: the backend then still checks for completions.
             return now_ns.saturating_add(1);
         }
         let wake_ns = self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
         wake_ns.min(now_ns.saturating_add(LOOK_UP_NS)).min(self.end_ns)
     }
 
-    /// Whether this shard has nothing under way, and nothing to send later.
+    /// Returns whether this shard has nothing under way and nothing to send later.
     fn is_idle(&self) -> bool {
         self.outstanding == 0 && (self.timers.is_empty() || !self.running)
     }
@@ -262,7 +278,7 @@ impl Runner<'_> {
         self.reactor.reset_stats();
     }
 
-    /// Closes the intervals that ended by `now_ns`; what comes back now belongs to the next.
+    /// Closes the intervals that ended by `now_ns`; later completions belong to the next.
     fn mark_until(&mut self, now_ns: u64) {
         while self.mark_ns <= now_ns {
             let from_ns = self.mark_ns - self.interval_ns;
@@ -277,6 +293,7 @@ impl Runner<'_> {
         let fiber = &mut self.fibers[fiber_at];
         let job = &mut self.jobs[fiber.job];
         let is_counted = self.counting && self.running;
+
         match &mut job.work {
             Work::Special(_) => special_is_done(job, fiber, number, &end, is_counted.then_some(now_ns)),
             _ if is_counted => {
@@ -288,9 +305,11 @@ impl Runner<'_> {
             }
             _ => {}
         }
+
         if let Some(buffer) = fiber.buffers.get_mut(number) {
             *buffer = end.data;
         }
+
         job.under_way -= 1;
         fiber.outstanding -= 1;
         self.outstanding -= 1;
@@ -299,7 +318,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The fiber's batch is back: what comes next?
+    /// Continues a fiber whose batch has completed.
     fn go_on(&mut self, at: usize, now_ns: u64) {
         let job = &self.jobs[self.fibers[at].job];
         if job.is_used_up() {
@@ -311,7 +330,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The fiber makes no more requests. When the job has ended with it, its other fibers wait for nothing.
+    /// Ends a fiber. If its job ends with it, drops the timers of the job's other fibers.
     fn end_fiber(&mut self, at: usize, now_ns: u64) {
         let fiber = &mut self.fibers[at];
         fiber.has_ended = true;
@@ -319,6 +338,7 @@ impl Runner<'_> {
         let job = &mut self.jobs[number];
         let had_ended = job.ended_ns.is_some();
         job.fiber_ended(now_ns);
+
         if job.ended_ns.is_some() && !had_ended {
             let fibers = &self.fibers;
             self.timers.retain(|Reverse((_, which))| match which & SCHEDULE != 0 {
@@ -328,7 +348,7 @@ impl Runner<'_> {
         }
     }
 
-    /// When is the next request of a fiber due that does not just go on?
+    /// Sends the next request of a paced or thinking fiber, or sets a timer for it.
     fn go_on_later(&mut self, at: usize, now_ns: u64) {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
@@ -353,10 +373,12 @@ impl Runner<'_> {
                 }
             },
         };
+
         if spec.think_time_ns > 0 && now_ns >= fiber.phase_end_ns {
             due_ns = due_ns.max(now_ns.saturating_add(spec.think_time_ns));
             fiber.phase_end_ns = due_ns.saturating_add(spec.think_after_ns);
         }
+
         if due_ns <= now_ns {
             self.send(at, due_ns);
         } else {
@@ -382,14 +404,14 @@ impl Runner<'_> {
             }
             let at = which as usize;
             match self.fibers[at].then {
-                // After a refusal it was due earlier than its timer says.
+                // After a refusal the request was due before the timer's time.
                 Then::Send => self.send(at, self.fibers[at].due_ns),
                 Then::GoOn => self.go_on(at, now_ns),
             }
         }
     }
 
-    /// Requests of a schedule are due: free fibers send them.
+    /// Sends the requests of a schedule that are due, from free fibers.
     fn fire_schedule(&mut self, number: usize, now_ns: u64) {
         loop {
             let job = &mut self.jobs[number];
@@ -402,10 +424,12 @@ impl Runner<'_> {
                 }
                 return;
             }
+
             let Some(at) = pace.free.pop() else {
                 pace.is_armed = false;
                 return;
             };
+
             match pace.take(now_ns, &mut job.rng) {
                 Some(due_ns) => self.send(at as usize, due_ns),
                 None => {
@@ -423,7 +447,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Works for one slice, and counts it.
+    /// Spends one slice of CPU time, and counts it.
     fn run_slice(&mut self, at: usize, now_ns: u64) {
         let Work::Cpu { execution_ns } = self.jobs[self.fibers[at].job].work else { return };
         let begin = Instant::now();
@@ -433,11 +457,12 @@ impl Runner<'_> {
                 black_box(rng.next_u64());
             }
         }
+
         let spent_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.has_ended(at, Ok(0), now_ns.saturating_add(spent_ns));
     }
 
-    /// Something that was no request of the reactor has ended.
+    /// Counts the end of something other than a request of the reactor, and continues its fiber.
     fn has_ended(&mut self, at: usize, result: OpResult, now_ns: u64) {
         let fiber = &mut self.fibers[at];
         if self.counting && self.running {
@@ -451,7 +476,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Looks at the depth in the device, and publishes what somebody wants to see.
+    /// Samples the depth in the device, and publishes the state if a reader wants it.
     fn sample(&mut self) {
         let now_ns = self.reactor.now_ns();
         if self.counting {
@@ -477,6 +502,7 @@ impl Runner<'_> {
             let live = LiveJob { name, requests, bytes, errors, in_queue, in_device, ..LiveJob::default() };
             Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.latency) }
         };
+
         let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };
         if self.control.instruments.board().try_publish(reactor.shard(), make) {
             self.publisher.next_ns = now_ns.saturating_add(self.publisher.period_ns);
@@ -484,7 +510,7 @@ impl Runner<'_> {
     }
 }
 
-/// Counts (in the window, at a time) and verifies what came back of a job that remembers its requests.
+/// Counts (at `counted_ns`, in the window) and verifies a completion of a job that keeps records of its requests.
 fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Done, counted_ns: Option<u64>) {
     let Work::Special(special) = &mut job.work else { return };
     let Some(sent) = fiber.sent.get(number) else {
@@ -499,6 +525,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
         fiber.flush_sent_ns = 0;
         return;
     };
+
     special.verify(sent, end);
     if let Some(now_ns) = counted_ns {
         let latency_ns = now_ns.saturating_sub(fiber.due_ns);
@@ -511,7 +538,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     }
 }
 
-/// The error number that stands for a refusal.
+/// Returns the error number that stands for a refusal.
 fn error_of(reason: RefusedReason) -> i32 {
     if reason == RefusedReason::Full { EAGAIN } else { EINVAL }
 }

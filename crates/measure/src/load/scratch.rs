@@ -1,7 +1,7 @@
-//! Files to work on: made for the run and removed after it, whatever happens.
+//! Scratch files: made for a run and always removed after it.
 //!
-//! A scratch file is created exclusively (never over what is there), filled with data that does not compress, and removed
-//! when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
+//! A scratch file is created exclusively (never over an existing one), filled with data that does not compress, and
+//! removed when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
 
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,24 +18,24 @@ use super::{Control, JobSpec, LoadError, Pattern, Plan, RunResult, Target, Watch
 
 /// Length of the writes that fill a file.
 const FILL_BYTES: u32 = 1 << 20;
-/// How many of them are in flight.
+/// Fill writes in flight.
 const FILL_DEPTH: u32 = 16;
-/// Space to leave free on a file system.
+/// Space to leave free on the file system.
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// Why files could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScratchError {
-    /// Not a directory, or it cannot be read.
+    /// The path is not a directory, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to")]
     BadDirectory {
         /// The path.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the path.
         reason: String,
     },
-    /// Too little space.
+    /// The file system has too little free space.
     #[error(
         "{path} has {} free, but {} are needed (with {} to spare): free some space or ask for less data",
         format_bytes_binary(*.free_bytes), format_bytes_binary(*.needed_bytes), format_bytes_binary(SPARE_BYTES)
@@ -43,9 +43,9 @@ pub enum ScratchError {
     NoSpace {
         /// The directory.
         path: String,
-        /// What there is.
+        /// Free space in bytes.
         free_bytes: u64,
-        /// What is needed.
+        /// Space needed in bytes.
         needed_bytes: u64,
     },
     /// A file could not be created.
@@ -53,10 +53,10 @@ pub enum ScratchError {
     Create {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It could not be filled.
+    /// A file could not be filled.
     #[error("cannot fill the scratch files: {0}")]
     Fill(#[from] LoadError),
 }
@@ -74,13 +74,13 @@ fn remedy(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
-    /// Each is locked while it is used: a file without a lock is left from a program that is gone.
+    /// The files, each locked while it is in use: a file without a lock is left over from a program that has ended.
     files: Vec<(PathBuf, std::fs::File)>,
     keep: bool,
 }
 
 impl Scratch {
-    /// Checks that `directory` is one and has `needed_bytes` free.
+    /// Checks that `directory` is a directory with `needed_bytes` free.
     ///
     /// # Errors
     /// See [`ScratchError`].
@@ -98,12 +98,12 @@ impl Scratch {
         Ok(Scratch { directory: directory.to_owned(), files: Vec::new(), keep: false })
     }
 
-    /// Leaves the files where they are.
+    /// Keeps the files when the value is dropped.
     pub fn keep(&mut self) {
         self.keep = true;
     }
 
-    /// Creates an empty file of that name, which must not exist.
+    /// Creates an empty file named `name`, which must not exist.
     ///
     /// # Errors
     /// [`ScratchError::Create`].
@@ -111,16 +111,17 @@ impl Scratch {
         let path = self.directory.join(name);
         let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = created.map_err(|error| ScratchError::Create { path: path.display().to_string(), error })?;
-        // Where locks are not to be had, nobody can take the file for a leftover either.
+        // If the file system has no locks, `reclaim` cannot lock the file either, so it does not mistake it for a
+        // leftover.
         let _ = file.try_lock();
         self.files.push((path.clone(), file));
         Ok(path)
     }
 
-    /// Removes a scratch file of that name that a program which is gone has left. No file is no error.
+    /// Removes the scratch file `name` if a program that has ended left it. A missing file is no error.
     ///
     /// # Errors
-    /// [`ScratchError::Create`] when the file is in use, or cannot be removed.
+    /// [`ScratchError::Create`] if the file is in use, or cannot be removed.
     pub(crate) fn reclaim(directory: &Path, name: &str) -> Result<(), ScratchError> {
         let path = directory.join(name);
         let failed = |error: io::Error| ScratchError::Create { path: path.display().to_string(), error };
@@ -132,10 +133,10 @@ impl Scratch {
         std::fs::remove_file(&path).map_err(failed)
     }
 
-    /// Fills `files` (path, length in bytes) with data that does not compress, by direct I/O, past any scheduling.
+    /// Fills `files` (path, length in bytes) with data that does not compress, by direct I/O, without scheduling.
     ///
     /// # Errors
-    /// [`ScratchError::Fill`]. A stop of `control` is no error: the files are then only partly filled.
+    /// [`ScratchError::Fill`]. A stop of `control` is no error, but leaves files only partly filled.
     pub fn fill(
         &self,
         files: &[(PathBuf, u64)],
@@ -157,7 +158,7 @@ fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: 
     check_filled(path, &run_unrecorded(&plan, &Watch::default(), control)?)
 }
 
-/// Makes and fills a file of a simulated disk.
+/// Creates a file on a simulated disk and fills it.
 pub(crate) fn fill_simulated(
     path: &Path,
     len_bytes: u64,
@@ -172,15 +173,17 @@ fn fill_plan(path: &Path, len_bytes: u64, how: OpenOptions, backend: Option<Back
     let unsuitable = |reason: String| LoadError::Unsuitable { job: "fill".to_owned(), reason };
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])
         .map_err(|error| unsuitable(error.to_string()))?;
+
     let file = topology.file(path, OpenOptions { write: true, direct: true, ..how }, 0);
     let request_bytes = u32::try_from(len_bytes).unwrap_or(FILL_BYTES).min(FILL_BYTES);
     let writes = len_bytes / u64::from(request_bytes.max(1));
-    // No more fibers than writes: each begins with one.
+    // No more fibers than writes: each fiber sends at least one.
     let fibers = u32::try_from(writes).unwrap_or(FILL_DEPTH).clamp(1, FILL_DEPTH);
-    // A job ends once more than its limit were made.
+    // A job ends with the request after its limit.
     let limit = u32::try_from(writes.saturating_sub(1)).ok();
     let job = JobSpec::closed_loop("fill", Pattern::Overwrite, request_bytes, fibers, Class::DEFAULT);
     let job = job.shaped(|it| it.limit_requests = limit).on_shard(0, Target { file, offset: 0, len_bytes });
+
     let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
     Ok(Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes })
 }
@@ -201,7 +204,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
             for (path, _) in &self.files {
-                // Nobody is left who could act on an error; a file that is gone already is what was wanted.
+                // An error has no remedy here; a file that is already gone needs none.
                 let _ = std::fs::remove_file(path);
             }
         }

@@ -1,18 +1,18 @@
-//! Ending a run as soon as what it measures no longer changes.
+//! Ends a run as soon as its measurements no longer change.
 //!
 //! # Why
-//! A disk that was idle, or is full of what was there before, needs minutes to hours until its figures stay where they
-//! are. Nobody knows beforehand how long.
+//! A disk that was idle, or is full of older data, needs minutes to hours until its figures settle. The time is not
+//! known beforehand.
 //!
 //! # How it works
-//! A thread beside the shards takes samples of what they publish (see [`super::live`]) over a rolling window, and ends
-//! the run when the newest window is steady: either every sample lies within a limit of the window's mean, or the
-//! slope of the least-squares line through them is below a limit. These are fio's criteria (`ss=iops:5%`,
-//! `ss=iops_slope:0.1%`); as there with its default interval, the slope is the change in a second.
+//! A thread beside the shards samples their published totals (see [`super::live`]) over a rolling window. It ends the
+//! run when the newest window is steady: either every sample lies within a limit of the window's mean, or the slope
+//! of the least-squares line through them is below a limit. These are fio's criteria (`ss=iops:5%`,
+//! `ss=iops_slope:0.1%`); as in fio with its default interval, the slope is the change in a second.
 //!
 //! # Limits
-//! All jobs together. A window has 8 to 256 samples: one a second where it is long enough. Windows below 80 ms are
-//! taken as 80 ms. The warm-up does not count.
+//! The criterion covers all jobs together. A window has 8 to 256 samples: one a second if the window is long enough.
+//! Windows below 80 ms are taken as 80 ms. The warm-up does not count.
 //!
 //! # Example
 //! ```
@@ -30,16 +30,17 @@ use serde::{Deserialize, Serialize};
 
 use super::live::{Board, Totals};
 
-/// The shortest window.
+/// Shortest window.
 const WINDOW_MIN_NS: u64 = 80_000_000;
-/// Samples of a window are so long if that makes enough of them: fio's default.
+/// Length of a sample, as in fio's default. Windows too short or too long for 8 to 256 such samples use another
+/// length.
 const SAMPLE_NS: u64 = 1_000_000_000;
-/// The fewest samples of a window.
+/// Fewest samples of a window.
 const SAMPLES_MIN: u64 = 8;
-/// The most.
+/// Most samples of a window.
 const SAMPLES_MAX: u64 = 256;
 
-/// What has to stay where it is.
+/// The figure that must settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SteadyCriterion {
@@ -51,31 +52,31 @@ pub enum SteadyCriterion {
     LatencyMean,
 }
 
-/// When a run ends before its time.
+/// The condition that ends a run early.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SteadyStop {
-    /// What is looked at.
+    /// The figure that is sampled.
     pub criterion: SteadyCriterion,
     /// Whether the slope is limited; else the deviation of every sample.
     pub is_slope: bool,
-    /// The limit in per cent of the window's mean (of a slope: a second), above 0.
+    /// The limit in per cent of the window's mean (for a slope: per second), above 0.
     pub limit_pct: f64,
     /// Length of the window in nanoseconds.
     pub window_ns: u64,
 }
 
-/// What came of a [`SteadyStop`].
+/// The outcome of a [`SteadyStop`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
     /// Whether the run was ended because it was steady.
     pub attained: bool,
     /// Mean of the last window: requests a second, bytes a second or nanoseconds.
     pub mean: f64,
-    /// The largest deviation of one of its samples from the mean, in per cent of it.
+    /// Largest deviation of a sample from the mean, in per cent of the mean.
     pub deviation_pct: f64,
-    /// Its slope, in per cent of the mean a second.
+    /// Slope of the last window, in per cent of the mean per second.
     pub slope_pct: f64,
-    /// Samples in it; fewer than a full window has where the run was too short.
+    /// Samples in the last window; fewer than in a full window if the run was too short.
     pub samples: usize,
 }
 
@@ -84,12 +85,12 @@ impl SteadyStop {
         (self.window_ns / SAMPLE_NS).clamp(SAMPLES_MIN, SAMPLES_MAX)
     }
 
-    /// Length of a sample.
+    /// Returns the length of a sample.
     pub(super) fn sample_ns(&self) -> u64 {
         self.window_ns.max(WINDOW_MIN_NS) / self.samples()
     }
 
-    /// A sample, of what each shard has done since the last: rates over the shard's own time, added up.
+    /// Returns a sample from the progress of each shard since the last one: rates over the shard's own time, summed.
     fn value(&self, since: &[Totals]) -> f64 {
         let rates = |count: fn(&Totals) -> u64| {
             let rate = |shard: &Totals| count(shard) as f64 * 1e9 / shard.counted_ns.max(1) as f64;
@@ -106,7 +107,7 @@ impl SteadyStop {
         }
     }
 
-    /// Looks at the samples of a window, oldest first.
+    /// Computes the verdict on the samples of a window, oldest first.
     fn judge(&self, samples: &VecDeque<f64>) -> Steady {
         let count = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / count.max(1.0);
@@ -118,18 +119,20 @@ impl SteadyStop {
             squares += x * x;
             deviation = deviation.max((value - mean).abs());
         }
+
         let pct = |value: f64| if mean > 0.0 { value / mean * 100.0 } else { 0.0 };
         let sample_s = self.sample_ns() as f64 / 1e9;
         let slope_pct = if squares > 0.0 { pct(products / squares / sample_s) } else { 0.0 };
         let deviation_pct = pct(deviation);
         let seen_pct = if self.is_slope { slope_pct.abs() } else { deviation_pct };
+
         // A run that does nothing is not steady.
         let attained = samples.len() as u64 >= self.samples() && mean > 0.0 && seen_pct <= self.limit_pct;
         Steady { attained, mean, deviation_pct, slope_pct, samples: samples.len() }
     }
 }
 
-/// What each shard has done between two looks at the board.
+/// Returns the progress of each shard between two readings of the board.
 fn differences(before: &[Totals], now: &[Totals]) -> Vec<Totals> {
     let nothing = std::iter::repeat(&Totals { counted_ns: 0, requests: 0, bytes: 0, latency_sum_ns: 0 });
     let pairs = now.iter().zip(before.iter().chain(nothing));
@@ -142,12 +145,12 @@ fn differences(before: &[Totals], now: &[Totals]) -> Vec<Totals> {
     pairs.map(difference).collect()
 }
 
-/// Watches `board` until the run is steady, which `end` is told, or until the sender of `over` is gone.
+/// Watches `board` until the run is steady, then calls `end`; or until the sender of `over` is gone.
 pub(super) fn watch(stop: &SteadyStop, board: &Board, over: &Receiver<()>, end: impl FnOnce()) -> Steady {
     let mut samples = VecDeque::new();
     let mut before = Vec::new();
     let mut seen = Steady::default();
-    // Looks more often than once a sample: when a shard publishes is not known.
+    // Shards publish at unknown moments: check more often than once a sample.
     let look = Duration::from_nanos(stop.sample_ns() / 4);
     while over.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
         let now = board.totals();
@@ -160,6 +163,7 @@ pub(super) fn watch(stop: &SteadyStop, board: &Board, over: &Receiver<()>, end: 
         if samples.len() as u64 > stop.samples() {
             samples.pop_front();
         }
+
         seen = stop.judge(&samples);
         if seen.attained {
             end();
@@ -204,7 +208,7 @@ mod tests {
         let before = [Totals { counted_ns: second_ns, requests: 10, bytes: 100, latency_sum_ns: 50 }];
         let now = [
             Totals { counted_ns: 3 * second_ns, requests: 30, bytes: 500, latency_sum_ns: 250 },
-            // It has published half as often: the same rate counts as much.
+            // This shard has run longer since the last sample; its rate counts the same.
             Totals { counted_ns: 4 * second_ns, requests: 40, bytes: 800, latency_sum_ns: 400 },
         ];
         let of = |criterion, now: &[Totals]| {

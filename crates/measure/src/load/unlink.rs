@@ -1,11 +1,12 @@
-//! Removing files, one at a time, on a thread of its own.
+//! Removes files, one at a time, on a thread of its own.
 //!
 //! # Why
-//! Removing a file may block for long, and no ring does it on all kernels: the shard's thread must not.
+//! Removing a file may block for long, and not all kernels do it through a ring, so it must not run on the shard's
+//! thread.
 //!
 //! # How it works
-//! Each shard that removes files has one helper thread. It takes names through a channel, removes, answers through
-//! another, and wakes the shard. Requests wait for each other, and that shows in their latency.
+//! Each shard that removes files has one helper thread. The thread takes names from a channel, removes the files,
+//! answers through another channel, and wakes the shard. Requests wait for each other, which shows in their latency.
 //!
 //! # Limits
 //! One file at a time on each shard, whatever the parallelism, as io_tester's syscall thread does.
@@ -23,7 +24,7 @@ use std::thread::JoinHandle;
 use plimsoll::backend::WakeHandle;
 use plimsoll::backend::memory::MemoryStore;
 
-/// File number `number` (from 0) of a job that removes files and whose target is at `base`.
+/// Returns the path of file `number` (from 0) of a job that removes files and whose target is at `base`.
 #[must_use]
 pub fn unlink_path(base: &Path, number: u32) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
@@ -31,7 +32,7 @@ pub fn unlink_path(base: &Path, number: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Where the files are.
+/// The store that holds the files.
 #[derive(Clone)]
 pub(super) enum Place {
     Disk,
@@ -41,7 +42,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Removes a file; else the number of the error.
+    /// Removes a file. On failure returns the error number.
     fn remove(&self, path: &Path) -> Result<(), i32> {
         match self {
             Place::Disk => std::fs::remove_file(path).map_err(|error| error.raw_os_error().unwrap_or(EIO)),
@@ -57,12 +58,12 @@ impl Place {
     }
 }
 
-/// Linux's error number of an error that has none.
+/// Linux's number for an I/O error, for errors that carry no number.
 const EIO: i32 = 5;
-/// Linux's error number of a file that does not exist.
+/// Linux's number for a file that does not exist.
 const ENOENT: i32 = 2;
 
-/// The helper thread. Dropping it waits for what it is at.
+/// The helper thread. Dropping it waits for all queued removals.
 pub(super) struct Unlinker {
     to: Option<Sender<(u32, PathBuf)>>,
     from: Receiver<(u32, Result<(), i32>)>,
@@ -70,7 +71,7 @@ pub(super) struct Unlinker {
 }
 
 impl Unlinker {
-    /// A thread that removes files from `place` and then wakes `wake`.
+    /// Starts a thread that removes files from `place` and wakes `wake` after each.
     pub(super) fn start(place: Place, wake: WakeHandle) -> std::io::Result<Unlinker> {
         let (to, work) = channel::<(u32, PathBuf)>();
         let (answer, from) = channel();
@@ -87,15 +88,15 @@ impl Unlinker {
         Ok(Unlinker { to: Some(to), from, thread: Some(thread) })
     }
 
-    /// Asks for the removal of `path`, for `fiber`.
+    /// Queues the removal of `path` for `fiber`.
     pub(super) fn send(&self, fiber: u32, path: PathBuf) {
         if let Some(to) = &self.to {
-            // The thread takes work as long as this sender exists.
+            // The thread receives as long as this sender exists.
             let _ = to.send((fiber, path));
         }
     }
 
-    /// A removal that has ended: whose it was, and how.
+    /// Returns a finished removal, if any: its fiber and its result.
     pub(super) fn poll(&self) -> Option<(u32, Result<(), i32>)> {
         self.from.try_recv().ok()
     }
@@ -105,7 +106,7 @@ impl Drop for Unlinker {
     fn drop(&mut self) {
         self.to = None;
         if let Some(thread) = self.thread.take() {
-            // Nothing in it panics; and there is nobody to tell.
+            // The thread does not panic, and a failure could not be reported here.
             let _ = thread.join();
         }
     }

@@ -1,33 +1,32 @@
-//! Stamps in what is written, checked when it is read.
+//! Stamps in written data, checked when it is read.
 //!
 //! # Why
-//! A disk that answers quickly may answer wrongly: old data, half of a write, somebody else's block. Checksums alone
-//! do not see an old block, which is whole; so each block also says whose it is, where it belongs, and which write it
-//! is of.
+//! A disk that answers fast may answer wrongly: old data, half of a write, another file's block. Checksums alone do
+//! not detect an old block, which is whole; so each block also names its file, its place and its write.
 //!
 //! # How it works
 //! Each 512-byte sector begins with 32 bytes: magic and version, identity of file and run, the sector's own offset in
-//! the file, and the generation of the write. It ends with the XXH3 checksum (64 bits) of all before it. Each of these
-//! has 8 bytes, numbers little-endian.
+//! the file, and the generation of the write. It ends with the XXH3 checksum (64 bits) of everything before. Each
+//! field has 8 bytes, numbers little-endian.
 //!
 //! [`Stamps`] counts events: each write, its end, each read. The number of a write's beginning is its generation. For
-//! each block (the smallest unit that requests write) it keeps the last settled write; blocks with requests under way
-//! have a list of the writes that may be seen there.
+//! each block (the smallest unit that requests write) [`Stamps`] keeps the last settled write; a block with requests
+//! under way has a list of the writes that a read may see.
 //!
-//! A read may see a write unless another write began after that one's end and was acknowledged before the read began.
-//! So overlapping writes to a block, and a write that overlaps the read, are right either way, also sector by sector:
-//! disks promise no more. A write that failed may be seen, whole or in part, until a later one is acknowledged.
+//! A read may see a write unless another write began after that write's end and was acknowledged before the read
+//! began. So overlapping writes to a block, and a write that overlaps the read, are right either way, also sector by
+//! sector: disks promise no more. A failed write may be seen, whole or in part, until a later one is acknowledged.
 //!
-//! What a read must not see is named:
+//! A block that a read must not see is one of:
 //! * *torn*: some sectors are right and others not, or of different writes, or a checksum is wrong;
-//! * *stale*: a whole block of a write that was replaced;
+//! * *stale*: a whole block of a replaced write;
 //! * *misdirected*: a good stamp of another offset or identity;
-//! * *foreign*: no stamp, or one of a write that was never made.
+//! * *foreign*: no stamp, or the stamp of a write that was never made.
 //!
 //! # Limits
-//! 8 bytes of memory a block; more than 1 GiB in all is refused. Blocks with requests under way take some 100 bytes
-//! more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the same region
-//! cannot verify. What was written before a crash is not judged.
+//! 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests under way take some 100 bytes
+//! more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the same
+//! region cannot verify. Data written before a crash is not judged.
 //!
 //! # Example
 //! ```text
@@ -44,25 +43,25 @@ use twox_hash::XxHash3_64;
 
 use super::result::{BlockFault, FaultKind};
 
-/// Each sector carries a stamp. Lengths and offsets of requests are multiples of it.
+/// Length of a stamped sector. Lengths and offsets of requests are multiples of it.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// The most memory that the generations of a region may take: 1 GiB.
+/// Most memory that the generations of a region may take: 1 GiB.
 pub(super) const STAMPS_MAX_BYTES: u64 = 1 << 30;
-/// Seven letters and the version.
+/// Beginning of a stamp: seven letters and the version.
 const MAGIC: [u8; 8] = *b"PLIMSTA\x01";
 const IDENTITY_AT: usize = 8;
 const OFFSET_AT: usize = 16;
 const GENERATION_AT: usize = 24;
 const CHECKSUM_AT: usize = SECTOR_BYTES - size_of::<u64>();
-/// The generation of what was in the region before the first write: anything. Nothing but what belongs elsewhere is a fault
-/// until a write was acknowledged.
+/// Generation of the data from before the first write. Until a write is acknowledged, such a block may hold anything
+/// except a stamp of this file and run for another place.
 const BEFORE: u64 = 0;
 
 /// Why a region or a request cannot be stamped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum StampError {
-    /// Blocks are not of whole sectors.
+    /// Blocks are not made of whole sectors.
     #[error("blocks of {0} bytes cannot be verified: request sizes must be multiples of {SECTOR_BYTES} bytes")]
     Block(u32),
     /// The generations would take too much memory.
@@ -76,54 +75,54 @@ pub(super) enum StampError {
         /// Length of a block.
         block_bytes: u32,
     },
-    /// A request that is not of whole blocks of the region.
+    /// The request is not made of whole blocks of the region.
     #[error("{len_bytes} bytes at {offset} are not whole blocks of the region that is verified")]
     Outside {
-        /// Where it begins.
+        /// Offset of the request.
         offset: u64,
-        /// Its length.
+        /// Length of the request.
         len_bytes: u64,
     },
 }
 
-/// The generations of a region. See the module's documentation.
+/// The generations of a region's blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Stamps {
     identity: u64,
     region_offset: u64,
     block_bytes: u32,
-    /// The number of the last event.
+    /// Number of the last event.
     clock: u64,
-    /// The only write that may be seen in a block that is not in `busy`.
+    /// The only write that a read may see, for each block that is not in `busy`.
     settled: Vec<u64>,
     busy: HashMap<u64, Busy>,
 }
 
-/// A block with requests under way, or where more than one write may be seen.
+/// A block with requests under way, or with more than one visible write.
 #[derive(Clone, Debug)]
 struct Busy {
-    /// In the order in which they began; the first is the one that was settled.
+    /// Writes in the order of their beginnings; the first is the settled one.
     writes: Vec<Write>,
     readers: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// When it began.
+    /// Number of the event that began the write.
     generation: u64,
-    /// When it ended; `None` while it is under way.
+    /// Number of the event that ended the write; `None` while the write is under way.
     ended: Option<u64>,
-    /// Whether it replaced what began to be seen before it: not if it failed.
+    /// Whether the write replaced earlier ones. A failed write may not have.
     is_certain: bool,
 }
 
 impl Write {
-    /// A write that ended before anything else began.
+    /// Returns a write that ended before all others began.
     fn settled(generation: u64) -> Write {
         Write { generation, ended: Some(generation), is_certain: true }
     }
 
-    /// Whether it was acknowledged before `moment`.
+    /// Returns whether the write was acknowledged before `moment`.
     fn is_certain_at(&self, moment: u64) -> bool {
         self.is_certain && self.ended.is_some_and(|ended| ended < moment)
     }
@@ -131,18 +130,18 @@ impl Write {
 
 impl Busy {
     fn new(settled: u64) -> Busy {
-        // Room for one more: all that most blocks ever need.
+        // Room for one more write, all that most blocks ever need.
         let mut writes = Vec::with_capacity(2);
         writes.push(Write::settled(settled));
         Busy { writes, readers: 0 }
     }
 
-    /// The last beginning of a write that was acknowledged before `moment`: what ended before it cannot be seen.
+    /// Returns the last beginning of a write acknowledged before `moment`. Writes that ended earlier are invisible.
     fn replaced_until(&self, moment: u64) -> u64 {
         self.writes.iter().filter(|write| write.is_certain_at(moment)).map(|write| write.generation).max().unwrap_or(0)
     }
 
-    /// The writes that a read which began at `moment` may see.
+    /// Returns the writes that a read which began at `moment` may see.
     fn visible(&self, moment: u64) -> impl Iterator<Item = &Write> {
         let until = self.replaced_until(moment);
         self.writes.iter().filter(move |write| write.ended.is_none_or(|ended| ended >= until))
@@ -150,12 +149,13 @@ impl Busy {
 }
 
 impl Stamps {
-    /// Nothing written yet. `identity` tells this file and run from all others; `block_bytes`, a multiple of
-    /// [`SECTOR_BYTES`], divides the length of every request and its distance from `region_offset` (a multiple of
-    /// [`SECTOR_BYTES`]). What is left of the region after the last whole block is not used.
+    /// Returns the stamps of an unwritten region. `identity` distinguishes this file and run from all others;
+    /// `block_bytes`, a multiple of [`SECTOR_BYTES`], divides the length of every request and its distance from
+    /// `region_offset` (a multiple of [`SECTOR_BYTES`]). The rest of the region after the last whole block is unused.
     ///
     /// # Errors
-    /// Blocks that are not whole sectors; more than [`STAMPS_MAX_BYTES`] of memory.
+    /// [`StampError::Block`] if blocks are not whole sectors; [`StampError::TooLarge`] above [`STAMPS_MAX_BYTES`] of
+    /// memory.
     pub(super) fn new(
         identity: u64,
         region_offset: u64,
@@ -165,18 +165,20 @@ impl Stamps {
         if block_bytes == 0 || !(block_bytes as usize).is_multiple_of(SECTOR_BYTES) {
             return Err(StampError::Block(block_bytes));
         }
+
         let blocks = region_len_bytes / u64::from(block_bytes);
         if blocks > STAMPS_MAX_BYTES / size_of::<u64>() as u64 {
             return Err(StampError::TooLarge { region_bytes: region_len_bytes, block_bytes });
         }
+
         let settled = vec![BEFORE; blocks as usize];
         Ok(Stamps { identity, region_offset, block_bytes, clock: BEFORE, settled, busy: HashMap::new() })
     }
 
-    /// A write of `len_bytes` at `offset` of the file begins; the answer is its generation. [`Stamps::put`] comes next.
+    /// Begins a write of `len_bytes` at `offset` of the file. Returns its generation. [`Stamps::put`] comes next.
     ///
     /// # Errors
-    /// The request is not of whole blocks of the region.
+    /// [`StampError::Outside`] if the request is not made of whole blocks of the region.
     pub(super) fn begin_write(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
         let blocks = self.blocks(offset, len_bytes)?;
         self.clock += 1;
@@ -187,26 +189,25 @@ impl Stamps {
         Ok(self.clock)
     }
 
-    /// Stamps a buffer of whole sectors (or a piece of it) that the write of this generation takes to `offset` of the
-    /// file.
+    /// Stamps a buffer of whole sectors (or a piece of it) for the write of `generation` to `offset` of the file.
     pub(super) fn put(&self, buffer: &mut [u8], offset: u64, generation: u64) {
         put_stamps(self.identity, generation, buffer, offset);
     }
 
-    /// The write of this generation, with the place that it began with, was acknowledged in full.
+    /// Records that the write of `generation`, with its original place, was acknowledged in full.
     pub(super) fn acknowledged(&mut self, offset: u64, len_bytes: u64, generation: u64) {
         self.write_ends(offset, len_bytes, generation, true);
     }
 
-    /// The write of this generation failed, or came back short: whether it is on the disk is not known.
+    /// Records that the write of `generation` failed or was short: whether it reached the disk is unknown.
     pub(super) fn failed(&mut self, offset: u64, len_bytes: u64, generation: u64) {
         self.write_ends(offset, len_bytes, generation, false);
     }
 
-    /// A read begins; the answer is its moment, for `Stamps::check_since`. `Stamps::end_read` must follow.
+    /// Begins a read. Returns its moment, for `Stamps::check_since`. `Stamps::end_read` must follow.
     ///
     /// # Errors
-    /// The request is not of whole blocks of the region.
+    /// [`StampError::Outside`] if the request is not made of whole blocks of the region.
     pub(super) fn begin_read(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
         let blocks = self.blocks(offset, len_bytes)?;
         self.clock += 1;
@@ -216,12 +217,13 @@ impl Stamps {
         Ok(self.clock)
     }
 
-    /// What is wrong in a buffer (or a piece of it, of whole sectors) that a read which began at `moment` brought from
-    /// `offset` of the file: one fault for each wrong block, at its first wrong sector. Call it before
+    /// Checks a buffer (or a piece of it, of whole sectors) that a read which began at `moment` returned from
+    /// `offset` of the file. Returns one fault for each wrong block, at its first wrong sector. Call before
     /// `Stamps::end_read`.
     #[must_use]
     pub(super) fn check_since(&self, buffer: &[u8], offset: u64, moment: u64) -> Vec<BlockFault> {
         let mut faults = Vec::new();
+
         let (mut rest, mut offset) = (buffer, offset);
         while !rest.is_empty() {
             let into_block = offset.saturating_sub(self.region_offset) % u64::from(self.block_bytes);
@@ -233,7 +235,7 @@ impl Stamps {
         faults
     }
 
-    /// A read ended, well or not.
+    /// Ends a read, successful or not.
     pub(super) fn end_read(&mut self, offset: u64, len_bytes: u64) {
         for block in self.blocks(offset, len_bytes).unwrap_or_default() {
             if let Some(busy) = self.busy.get_mut(&block) {
@@ -243,7 +245,7 @@ impl Stamps {
         }
     }
 
-    /// Whether a write of any part of `len_bytes` at `offset` of the file has begun; `false` outside of the region.
+    /// Returns whether a write of any part of `len_bytes` at `offset` has begun; `false` outside of the region.
     #[must_use]
     pub(super) fn is_touched(&self, offset: u64, len_bytes: u64) -> bool {
         let is_written = |writes: &[Write]| writes.iter().any(|write| write.generation != BEFORE);
@@ -252,7 +254,7 @@ impl Stamps {
         })
     }
 
-    /// The blocks of a request.
+    /// Returns the blocks of a request.
     fn blocks(&self, offset: u64, len_bytes: u64) -> Result<Range<u64>, StampError> {
         let outside = StampError::Outside { offset, len_bytes };
         let block_bytes = u64::from(self.block_bytes);
@@ -260,6 +262,7 @@ impl Stamps {
         if !into_region.is_multiple_of(block_bytes) || !len_bytes.is_multiple_of(block_bytes) {
             return Err(outside);
         }
+
         let (first, count) = (into_region / block_bytes, len_bytes / block_bytes);
         let end = first.saturating_add(count);
         if end <= self.settled.len() as u64 { Ok(first..end) } else { Err(outside) }
@@ -276,6 +279,7 @@ impl Stamps {
 
     fn write_ends(&mut self, offset: u64, len_bytes: u64, generation: u64, is_certain: bool) {
         self.clock += 1;
+
         for block in self.blocks(offset, len_bytes).unwrap_or_default() {
             let writes = self.busy.get_mut(&block).map(|busy| &mut busy.writes);
             if let Some(write) = writes.and_then(|writes| writes.iter_mut().find(|it| it.generation == generation)) {
@@ -285,15 +289,17 @@ impl Stamps {
         }
     }
 
-    /// Forgets writes that no later read can see, and the block where only one is left.
+    /// Drops writes that no later read can see, and the block's list if only one is left.
     fn settle(&mut self, block: u64) {
         let Entry::Occupied(mut entry) = self.busy.entry(block) else { return };
         let busy = entry.get_mut();
         if busy.readers > 0 {
             return;
         }
+
         let until = busy.replaced_until(u64::MAX);
         busy.writes.retain(|write| write.ended.is_none_or(|ended| ended >= until));
+
         if let [Write { generation, is_certain: true, .. }] = busy.writes[..] {
             if let Some(settled) = usize::try_from(block).ok().and_then(|at| self.settled.get_mut(at)) {
                 *settled = generation;
@@ -302,13 +308,14 @@ impl Stamps {
         }
     }
 
-    /// Checks a block, or the sectors of it that a piece of a buffer holds.
+    /// Checks a block, or the sectors of it in a piece of a buffer.
     fn check_block(&self, sectors: &[u8], offset: u64, moment: u64) -> Option<BlockFault> {
         let block = offset.saturating_sub(self.region_offset) / u64::from(self.block_bytes);
         let expected: Vec<u64> = match self.busy.get(&block) {
             Some(busy) => busy.visible(moment).map(|write| write.generation).collect(),
             None => vec![self.settled_at(block)],
         };
+
         let mut verdict = Verdict::default();
         for (number, sector) in sectors.chunks(SECTOR_BYTES).enumerate() {
             let offset = sector_offset(offset, number);
@@ -319,6 +326,7 @@ impl Stamps {
                 verdict.add(found, offset);
             }
         }
+
         let (offset, found) = verdict.first_wrong?;
         let expected = expected_text(&expected, self.identity, offset);
         Some(BlockFault { offset, kind: verdict.kind(self.clock), expected, found: found.text(self.identity) })
@@ -334,16 +342,16 @@ impl Stamps {
     }
 }
 
-/// What a sector holds.
+/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// A good stamp that belongs here.
+    /// A valid stamp that belongs here.
     Right { generation: u64 },
-    /// A good stamp that does not.
+    /// A valid stamp that belongs elsewhere.
     Elsewhere { identity: u64, offset: u64, generation: u64 },
-    /// A stamp, but not the data that it was made for.
+    /// A stamp whose checksum does not match the data.
     BadChecksum,
-    /// Nothing that looks like a stamp.
+    /// No stamp.
     NoStamp { is_zero: bool },
 }
 
@@ -390,7 +398,7 @@ impl Found {
 struct Verdict {
     has_right: bool,
     first_wrong: Option<(u64, Found)>,
-    /// Whether the wrong ones are not all alike.
+    /// Whether the wrong sectors differ in kind.
     is_mixed: bool,
 }
 
@@ -432,7 +440,7 @@ fn expected_text(expected: &[u64], identity: u64, offset: u64) -> String {
     format!("{} to offset {offset} of file {identity:016x}", writes.join(" or "))
 }
 
-/// Of sector `number` of a piece that begins at `offset`.
+/// Returns the offset of sector `number` of a piece that begins at `offset`.
 fn sector_offset(offset: u64, number: usize) -> u64 {
     offset.saturating_add((number * SECTOR_BYTES) as u64)
 }
@@ -449,6 +457,7 @@ fn put_stamps(identity: u64, generation: u64, buffer: &mut [u8], offset: u64) {
         put(IDENTITY_AT, &identity.to_le_bytes());
         put(OFFSET_AT, &offset.to_le_bytes());
         put(GENERATION_AT, &generation.to_le_bytes());
+
         let sum = checksum(sector);
         if let Some(field) = sector.get_mut(CHECKSUM_AT..) {
             field.copy_from_slice(&sum.to_le_bytes());
@@ -456,7 +465,7 @@ fn put_stamps(identity: u64, generation: u64, buffer: &mut [u8], offset: u64) {
     }
 }
 
-/// Of all before it.
+/// Returns the checksum of everything before the checksum field.
 fn checksum(sector: &[u8]) -> u64 {
     XxHash3_64::oneshot(sector.get(..CHECKSUM_AT).unwrap_or(sector))
 }

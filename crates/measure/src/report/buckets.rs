@@ -1,15 +1,15 @@
 //! Latencies that can be merged: a histogram as a list.
 //!
 //! # Why
-//! Percentiles of several runs or shards do not add up; the counts they come from do.
+//! Percentiles of several runs or shards cannot be added; the counts behind them can.
 //!
 //! # How it works
-//! The buckets that counted something, rising: the longest latency in nanoseconds that each holds, and its count. They
-//! are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, and loses nothing.
+//! Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each holds, and its count.
+//! They are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without loss.
 //!
 //! # Limits
-//! The middle of a bucket is off by at most 0.78 %; the shortest and the longest latency are known as exactly only.
-//! What took longer than 18 minutes is in the last bucket.
+//! The middle of a bucket is off by at most 0.78 %, also for the shortest and the longest latency. Latencies above 18
+//! minutes are in the last bucket.
 //!
 //! # Example
 //! ```
@@ -25,38 +25,37 @@
 use plimsoll::core::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Values below this have a bucket each; above, every power of two has half as many buckets, as in
-/// See the module's documentation. As JSON a list of `[upper_ns, count]`.
+/// The non-empty buckets of a histogram of latencies. As JSON a list of `[upper_ns, count]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct Buckets(Vec<(u64, u64)>);
 
 impl Buckets {
-    /// Of a histogram of nanoseconds.
+    /// Returns the buckets of a histogram of nanoseconds.
     #[must_use]
     pub fn of(histogram: &Histogram) -> Buckets {
         Buckets(histogram.iter().map(|(upper_ns, count)| (upper_ns, u64::from(count))).collect())
     }
 
-    /// The longest latency in nanoseconds that each bucket holds, rising, and its count, above 0.
+    /// Returns the longest latency in nanoseconds of each bucket, rising, and its count, above 0.
     #[must_use]
     pub fn as_slice(&self) -> &[(u64, u64)] {
         &self.0
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many latencies were counted.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Adds all that `other` has counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Buckets) {
         let mut merged = Vec::with_capacity(self.0.len().max(other.0.len()));
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -69,8 +68,8 @@ impl Buckets {
         self.0 = merged;
     }
 
-    /// The latency in nanoseconds that `percent` per cent do not exceed (nearest rank), within 0.78 %; 0 where nothing
-    /// was counted. `percent` is clamped to 0 to 100; NaN counts as 0.
+    /// Returns the latency in nanoseconds that `percent` per cent do not exceed (nearest rank), within 0.78 %; 0
+    /// without latencies. `percent` is clamped to 0 to 100; NaN counts as 0.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         let total = self.count();
@@ -85,7 +84,7 @@ impl Buckets {
     }
 }
 
-/// The middle of the histogram's bucket whose longest latency is `upper_ns`.
+/// Returns the middle of the histogram's bucket whose longest latency is `upper_ns`.
 pub(crate) fn middle_ns(upper_ns: u64) -> u64 {
     let width_ns = Histogram::bucket_width_ns(upper_ns);
     upper_ns - (width_ns - 1 - width_ns / 2)
@@ -95,7 +94,7 @@ impl TryFrom<Vec<(u64, u64)>> for Buckets {
     type Error = &'static str;
 
     /// # Errors
-    /// Latencies that do not rise, or a count of 0.
+    /// A message if the latencies do not rise, or a count is 0.
     fn try_from(buckets: Vec<(u64, u64)>) -> Result<Buckets, Self::Error> {
         if !buckets.is_sorted_by(|low, high| low.0 < high.0) {
             return Err("the latencies of a histogram must rise");
@@ -117,7 +116,7 @@ impl From<Buckets> for Vec<(u64, u64)> {
 mod tests {
     use super::*;
 
-    /// Latencies over nine powers of ten, in no order.
+    /// Returns latencies over nine powers of ten, in no order.
     fn latencies(seed: u64) -> impl Iterator<Item = u64> {
         (0..10_000).map(move |index: u64| {
             let random = (index + seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
@@ -150,7 +149,7 @@ mod tests {
             for value in [ns, ns, ns] {
                 histogram.record(value);
             }
-            // The second of three is neither the shortest nor the longest: a middle, clamped to the one value.
+            // The second of three is neither the shortest nor the longest: a middle, clamped to the only value.
             let middle_ns = Buckets::of(&histogram).percentile_ns(50.0);
             assert!(middle_ns.abs_diff(ns) as f64 <= ns as f64 * 0.0079, "{ns}: {middle_ns}");
         }

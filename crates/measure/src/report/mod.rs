@@ -4,15 +4,16 @@
 //! A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
 //!
 //! # How it works
-//! [`TestReport`] holds plain numbers, units in the names. JSON is this structure, and [`TestReport::from_json`] reads
-//! it again; CSV is its `jobs`, a line each; YAML is io_tester's own: a list with one map a shard, one entry a job, its
-//! field names (throughput in KiB/s labelled `kB/s`, latencies in microseconds), ours beside them (`splits`,
-//! `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so percentiles can be computed over several results.
+//! [`TestReport`] holds plain numbers, with units in the names. JSON is this structure, and [`TestReport::from_json`]
+//! reads it again; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a list with one map a shard,
+//! one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in microseconds), with ours
+//! beside them (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so percentiles can be computed
+//! over several results.
 //!
 //! # Limits
 //! io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and the time
 //! with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left out.
-//! Results of versions before [`SCHEMA`] 1 had no number, and cannot be read.
+//! Results of versions before [`SCHEMA`] 1 have no schema number and cannot be read.
 //!
 //! # Example
 //! ```
@@ -39,30 +40,30 @@ pub use buckets::Buckets;
 pub use options::JobOptions;
 pub use parts::DirectionReport;
 
-/// Version of the form of the JSON. It rises when a key changes its meaning or goes.
+/// Version of the JSON form. It rises when a key is removed or changes its meaning.
 pub const SCHEMA: u64 = 1;
 
-/// Latency of requests, in microseconds. All zero where there were none.
+/// Latency of requests, in microseconds. All zero without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Arithmetic mean.
     pub average_us: f64,
-    /// Half were faster.
+    /// 50 % were at least as fast.
     pub p50_us: f64,
-    /// 95 % were faster.
+    /// 95 % were at least as fast.
     pub p95_us: f64,
-    /// 99 % were faster.
+    /// 99 % were at least as fast.
     pub p99_us: f64,
-    /// 99.9 % were faster.
+    /// 99.9 % were at least as fast.
     pub p99_9_us: f64,
-    /// 99.99 % were faster.
+    /// 99.99 % were at least as fast.
     pub p99_99_us: f64,
-    /// The slowest.
+    /// Longest latency.
     pub max_us: f64,
 }
 
 impl Latency {
-    /// Of a histogram of nanoseconds.
+    /// Computes the latency from a histogram of nanoseconds.
     #[must_use]
     pub fn of(histogram: &Histogram) -> Latency {
         let at = |percent: f64| histogram.percentile(percent) as f64 / 1e3;
@@ -81,17 +82,17 @@ impl Latency {
 /// Pieces of a class in the device, sampled at most once a millisecond on each I/O queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Depth {
-    /// Mean; of several I/O queues, the sum of theirs.
+    /// Mean; of several I/O queues, the sum of the means.
     pub average: f64,
     /// Median of one I/O queue.
     pub p50: u64,
     /// 90th percentile of one I/O queue.
     pub p90: u64,
-    /// The most on one I/O queue.
+    /// Most on one I/O queue.
     pub max: u64,
 }
 
-/// What the class of a job did on the I/O queues. Jobs of one class show the same figures.
+/// Figures of a job's class on the I/O queues. Jobs of one class show the same figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
     /// Pieces dispatched.
@@ -108,106 +109,106 @@ pub struct ClassReport {
     pub queue: Latency,
     /// Time in the device.
     pub device: Latency,
-    /// How often the class woke up.
+    /// How often the class became active.
     pub activations: u64,
-    /// Seconds with work queued and others served.
+    /// Seconds with work queued while other classes were served.
     pub waited_fairness_s: f64,
-    /// Seconds with work queued and the model's tokens used up.
+    /// Seconds with work queued while the model's tokens were used up.
     pub waited_tokens_s: f64,
-    /// Seconds at a limit of the class, or of a group above it.
+    /// Seconds with work queued at a limit of the class, or of a group above it.
     pub waited_limit_s: f64,
-    /// Seconds with work queued and enough in the device.
+    /// Seconds with work queued while enough was in the device.
     pub waited_depth_s: f64,
-    /// Seconds with work queued and no room in the backend.
+    /// Seconds with work queued while the backend had no room.
     pub waited_backend_s: f64,
 }
 
 /// One job, on one shard or on all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// The shard, or nothing for all of them together.
+    /// The shard; `None` for all shards together.
     pub shard: Option<u16>,
-    /// Its class.
+    /// Name of the class.
     pub class: String,
     /// Shares of the class.
     pub shares: u32,
     /// `type` of the job file.
     pub kind: String,
-    /// Length of a request; with several lengths the longest.
+    /// Length of a request in bytes; with several lengths the longest.
     pub request_bytes: u64,
-    /// What the job file said of it.
+    /// Options of the job in the job file.
     pub job: JobOptions,
-    /// Requests that completed; of a `cpu` job its slices.
+    /// Requests that completed; for a `cpu` job its slices.
     pub requests: u64,
-    /// Bytes they moved.
+    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
-    /// Why the first of them did; nothing where there are none.
+    /// Error of the first of them; `None` without errors.
     pub first_error: Option<String>,
     /// Requests a second.
     pub iops: f64,
     /// Bytes a second.
     pub throughput_bytes_per_s: f64,
-    /// From when a request was due (or sent) to its end.
+    /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
-    /// In the device.
+    /// Pieces in the device.
     pub device_depth: Depth,
-    /// The class on the I/O queue; nothing where its queue is on another shard.
+    /// Figures of the class on the I/O queue; `None` if its queue is on another shard.
     pub io_queue: Option<ClassReport>,
-    /// The latencies themselves.
+    /// Histogram of the latencies.
     pub histogram: Buckets,
-    /// What it did in each interval of the measured window, in order.
+    /// Figures of each interval of the measured window, in order.
     pub intervals: Vec<IntervalReport>,
-    /// Blocks that did not hold what they should, the first of them; empty for jobs that do not verify.
+    /// First blocks with wrong content; empty for jobs that do not verify.
     pub faults: Vec<BlockFault>,
-    /// How many there were.
+    /// Number of all such blocks.
     pub fault_count: u64,
-    /// Its reads, of a job that mixes; nothing for others.
+    /// Reads of a mixed job; `None` for others.
     #[serde(default)]
     pub reads: Option<DirectionReport>,
-    /// Its writes, of a job that mixes; nothing for others.
+    /// Writes of a mixed job; `None` for others.
     #[serde(default)]
     pub writes: Option<DirectionReport>,
-    /// Flushes that came after its writes; nothing where there were none.
+    /// Flushes after writes; `None` if there were none.
     #[serde(default)]
     pub flushes: Option<DirectionReport>,
-    /// Requests that were due and had not completed at the end of the window; 0 of closed loops.
+    /// Requests that were due and had not completed at the end of the window; 0 for closed loops.
     #[serde(default)]
     pub overdue: u64,
-    /// How long the oldest of them was overdue, in microseconds; 0 where there is none.
+    /// How long the oldest of those was overdue, in microseconds; 0 if none.
     #[serde(default)]
     pub overdue_oldest_us: f64,
 }
 
-/// A stretch of the measured window.
+/// A part of the measured window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntervalReport {
-    /// Its length in seconds.
+    /// Length of the interval in seconds.
     pub length_s: f64,
     /// Requests that completed.
     pub requests: u64,
-    /// Bytes they moved.
+    /// Bytes that those requests moved.
     pub bytes: u64,
-    /// Mean of their latencies in microseconds; 0 where there were none.
+    /// Mean latency in microseconds; 0 without requests.
     pub latency_mean_us: f64,
-    /// The longest of their latencies in microseconds.
+    /// Longest latency in microseconds.
     pub latency_max_us: f64,
 }
 
-/// What two results must have in common to be compared; nothing that names the machine.
+/// Properties of a machine that matter for a comparison; nothing that names the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// CPUs that the program may use; nothing where the system does not say.
+    /// CPUs that the program may use; `None` if the system does not report them.
     pub cpus: Option<usize>,
-    /// Release of the kernel; nothing where it cannot be read.
+    /// Release of the kernel; `None` if it cannot be read.
     pub kernel: Option<String>,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the properties of this machine.
     #[must_use]
     pub fn here() -> Machine {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
@@ -223,46 +224,46 @@ impl Machine {
 pub struct TestReport {
     /// Version of this form: [`SCHEMA`].
     pub schema: u64,
-    /// Version of the program that made it.
+    /// Version of the program that made the result.
     pub plimsoll: String,
-    /// Where it was made.
+    /// Machine that made the result.
     pub machine: Machine,
-    /// Seed of positions, gaps and data; nothing where it is not known.
+    /// Seed of positions, gaps and data; `None` if unknown.
     pub seed: Option<u64>,
-    /// How long the test was to measure, in seconds; nothing where it is not known.
+    /// Duration asked for, in seconds; `None` if unknown.
     pub duration_s: Option<f64>,
-    /// How long it was to run before anything counted, in seconds; nothing where it is not known.
+    /// Warm-up asked for, in seconds; `None` if unknown.
     pub warmup_s: Option<f64>,
-    /// Backend that carried the I/O.
+    /// Backend that served the I/O.
     pub backend: String,
-    /// Why that one.
+    /// Reason for the choice of the backend.
     pub backend_reason: String,
     /// Number of shards.
     pub shards: usize,
     /// Length of the measured window, in seconds.
     pub elapsed_s: f64,
-    /// Whether the run was stopped before its time.
+    /// Whether the run was stopped early.
     pub interrupted: bool,
-    /// Bytes written to the storage, preparing it included.
+    /// Bytes written to the storage, its preparation included.
     pub written_bytes: u64,
-    /// Whether writers ended because no more may be written.
+    /// Whether the write bound ended writers.
     pub max_write_reached: bool,
-    /// How steady it was, where it was to end when it is steady; of several stages, the first that was not, or the last.
+    /// How steady the run was, if it was to end when steady: of several stages, the first that was not, or the last.
     #[serde(default)]
     pub steady: Option<Steady>,
-    /// CPU seconds of the shards in a million requests, over the measured window.
+    /// CPU seconds of the shards per million requests, over the measured window.
     pub cpu_s_per_million_requests: Option<f64>,
-    /// Each job over all shards.
+    /// Results of each job over all shards.
     pub jobs: Vec<JobReport>,
-    /// Each job on each shard.
+    /// Results of each job on each shard.
     pub by_shard: Vec<JobReport>,
 }
 
-/// What a line of a report is about: a job, or a class of a trace.
+/// The subject of a line of a report: a job, or a class of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) name: String,
-    /// Its class.
+    /// Name of the class.
     pub(crate) class: String,
     /// Shares of the class.
     pub(crate) shares: u32,
@@ -276,7 +277,7 @@ impl Load {
     }
 }
 
-/// What tells whether a text is a result, and of which form.
+/// The keys that tell whether a text is a result, and of which form.
 #[derive(Deserialize)]
 struct Head {
     plimsoll: Option<IgnoredAny>,
@@ -285,33 +286,32 @@ struct Head {
     by_shard: Option<IgnoredAny>,
 }
 
-/// Why a text is not read as a result.
+/// Why a text cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// Not JSON at all, or cut off.
+    /// The text is not JSON, or is cut off.
     #[error("this is not JSON: {0}; give a file that `plimsoll test --format json` wrote, whole")]
     NotJson(serde_json::Error),
-    /// JSON of something else.
+    /// The JSON is something else.
     #[error("this JSON is not the result of a test: give a file that `plimsoll test --format json` wrote")]
     NotAResult,
-    /// Written before results had a number.
+    /// The result is from before schemas had a number.
     #[error("this result has no `schema`: a version of plimsoll before 1 of that form wrote it; run the test again")]
     OlderSchema,
-    /// Written by a newer version.
+    /// The result is of a newer version.
     #[error("this result has schema {found}, and this version of plimsoll knows up to {SCHEMA}: use a newer plimsoll")]
     NewerSchema {
-        /// Its schema.
+        /// Schema of the result.
         found: u64,
     },
-    /// A key is missing, or its value is of another kind.
+    /// A key is missing, or its value has the wrong type.
     #[error("this result is damaged: {0}; run the test again")]
     Shape(serde_json::Error),
 }
 
 impl TestReport {
-    /// The report of a result that was made on this machine. What was asked for is added by
-    /// [`TestReport::with_options`].
+    /// Returns the report of a result that was made on this machine. [`TestReport::with_options`] adds the options.
     #[must_use]
     pub fn of(result: &TestResult) -> TestReport {
         let loads: Vec<Load> = result.jobs.iter().map(Load::of).collect();
@@ -323,7 +323,7 @@ impl TestReport {
         }
     }
 
-    /// The report of a run of these loads, of which nothing was written and nothing ended early.
+    /// Returns the report of a run of these loads, without written bytes or an early end.
     pub(crate) fn of_run(run: &RunResult, loads: &[Load]) -> TestReport {
         let RunResult { shards, backend, steady } = run;
         let jobs = loads.iter().map(|load| job_report(load, &run.total(&load.name), None)).collect();
@@ -332,6 +332,7 @@ impl TestReport {
             let report = |job: &JobResult| Some(job_report(find(&job.name)?, job, Some(shard.shard)));
             shard.jobs.iter().filter_map(report).collect::<Vec<_>>()
         });
+
         TestReport {
             schema: SCHEMA,
             plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -353,19 +354,19 @@ impl TestReport {
         }
     }
 
-    /// The same with the seed, the duration and the warm-up that were asked for.
+    /// Returns the report with the seed, the duration and the warm-up that were asked for.
     #[must_use]
     pub fn with_options(self, options: &TestOptions) -> TestReport {
         TestReport {
             seed: Some(options.seed),
-            // A run that ends when its jobs have done everything has no duration.
+            // A run that ends when its jobs have done all their work has no duration.
             duration_s: (options.duration_ns < 1 << 58).then_some(options.duration_ns as f64 / 1e9),
             warmup_s: Some(options.warmup_ns as f64 / 1e9),
             ..self
         }
     }
 
-    /// Reads what [`TestReport::to_json`] wrote, of this version or an older one with the same form.
+    /// Parses the output of [`TestReport::to_json`], of this version or an older one with the same form.
     ///
     /// # Errors
     /// See [`ReportError`].
@@ -384,20 +385,20 @@ impl TestReport {
         }
     }
 
-    /// As JSON.
+    /// Returns the report as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Plain numbers and strings: cannot fail. Numbers that JSON has no name for become null.
+        // Plain numbers and strings cannot fail. Numbers that JSON cannot express become null.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// The jobs over all shards as CSV, with a header.
+    /// Returns the jobs over all shards as CSV, with a header.
     #[must_use]
     pub fn to_csv(&self) -> String {
         text::csv(self)
     }
 
-    /// As io_tester's YAML.
+    /// Returns the report as io_tester's YAML.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         text::yaml(self)
@@ -408,6 +409,7 @@ fn job_report(load: &Load, result: &JobResult, shard: Option<u16>) -> JobReport 
     let directions = result.directions.as_deref();
     let of = |direction| DirectionReport::of(direction, result.elapsed_ns);
     let has_flushed = result.flushes.requests + result.flushes.errors > 0;
+
     JobReport {
         name: load.name.clone(),
         shard,
@@ -472,7 +474,7 @@ fn class_report(stats: &ClassStats, queue: &Histogram, device: &Histogram) -> Cl
     }
 }
 
-/// An error number in words; 0 stands for a short transfer.
+/// Returns an error number as text; 0 stands for a short transfer.
 fn error_text(number: i32) -> String {
     match number {
         0 => "it came back short: the file ends there, or the disk is full".to_owned(),

@@ -1,14 +1,14 @@
-//! The options of a job as its result keeps them.
+//! The options of a job, as its result keeps them.
 //!
 //! # Why
-//! Two results can be compared only if the jobs were the same; what differs must be nameable.
+//! Two results can be compared only if their jobs were the same, and any difference must be nameable.
 //!
 //! # How it works
-//! [`JobOptions`] has a field for each thing that a job file can say of a load, in the file's words where they are
-//! words. What does not apply to a job is `None`.
+//! [`JobOptions`] has a field for each option of a load in a job file, in the file's words if the option is a word.
+//! Options that do not apply to a job are `None`.
 //!
 //! # Limits
-//! The class and its shares stand beside it, in the report of the job.
+//! The class and its shares are in the job's report instead.
 //!
 //! # Example
 //! A job `{type: randread, shards: all, shard_info: {parallelism: 4, access: "zipf:1.1"}}` has the kind `randread`,
@@ -17,73 +17,73 @@
 use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
 use serde::{Deserialize, Serialize};
 
-/// What the job file said of a job.
+/// Options of a job from the job file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobOptions {
     /// `type` of the job file.
     pub kind: String,
-    /// Reads in a hundred requests, of a job that mixes.
+    /// Reads in a hundred requests, for a mixed job.
     pub read_pct: Option<u8>,
-    /// Files on each shard, of a job that removes files.
+    /// Files on each shard, for a job that removes files.
     pub files: Option<u32>,
-    /// Length of a slice in nanoseconds, of a job that uses the CPU.
+    /// Length of a slice in nanoseconds, for a job that uses the CPU.
     pub execution_ns: Option<u64>,
-    /// The shards; `None`: all.
+    /// Shards of the job; `None`: all.
     pub shards: Option<Vec<u32>>,
-    /// Bytes of all shards together; `None`: 1 GiB a shard, of an appending job none.
+    /// Total bytes of all shards; `None`: 1 GiB a shard, or unlimited for an appending job.
     pub data_size_bytes: Option<u64>,
     /// First byte of the region in a named file or device.
     pub offset_bytes: u64,
-    /// Requests, or batches, under way on each shard.
+    /// Requests (or batches) under way on each shard.
     pub parallelism: u32,
     /// Length of a request in bytes; with `sizes` the longest.
     pub request_bytes: u64,
-    /// Lengths in bytes and how many per cent of the requests have them; empty: all have `request_bytes`.
+    /// Lengths in bytes and their percentages of the requests; empty: all have `request_bytes`.
     pub sizes: Vec<(u32, f64)>,
-    /// Which positions random requests take, as in a job file.
+    /// Distribution of the positions of random requests, as in a job file.
     pub access: String,
     /// Requests (or batches) a second of each of the `parallelism` fibers.
     pub requests_per_s_per_fiber: Option<u32>,
     /// Requests (or batches) a second of each shard.
     pub requests_per_s_per_shard: Option<f64>,
-    /// `uniform` or `poisson`.
+    /// Distribution of the pauses: `uniform` or `poisson`.
     pub pause_distribution: String,
     /// Requests issued together.
     pub batch: u32,
-    /// More requests than this end the job on a shard.
+    /// Number of requests after which one more ends the job on a shard.
     pub limit_requests: Option<u32>,
-    /// So many bytes end the job on a shard.
+    /// Number of bytes that ends the job on a shard.
     pub limit_bytes: Option<u64>,
-    /// Pause in nanoseconds after each request, or active phase.
+    /// Pause after each request or active phase, in nanoseconds.
     pub think_time_ns: u64,
     /// Length of an active phase in nanoseconds; 0: none.
     pub think_after_ns: u64,
-    /// Pieces of memory of a request; `None`: one, by the plain interface.
+    /// Pieces of memory per request; `None`: one, by the plain interface.
     pub iov_count: Option<u32>,
-    /// The most bytes a second of the job's class.
+    /// Most bytes a second of the job's class.
     pub bandwidth_limit_bytes_per_s: Option<u64>,
-    /// The job begins so many nanoseconds after its stage.
+    /// Delay of the job after the start of its stage, in nanoseconds.
     pub start_delay_ns: u64,
-    /// Its fibers begin spread over so many nanoseconds.
+    /// Time over which the starts of its fibers are spread, in nanoseconds.
     pub ramp_up_ns: u64,
-    /// Its stage, from 0.
+    /// Stage of the job, from 0.
     pub stage: u32,
-    /// Space is reserved before the run.
+    /// Whether space is reserved before the run.
     pub fallocate: bool,
-    /// Files are opened with `O_DSYNC`.
+    /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
-    /// Blocks are stamped and checked.
+    /// Whether blocks are stamped and checked.
     pub verify: bool,
-    /// How much a compressor can save of what is written, in per cent.
+    /// Part of the written data that a compressor can save, in per cent.
     pub compressible_pct: u8,
-    /// After so many writes of a fiber comes a flush; 0: never.
+    /// Writes of a fiber between flushes; 0: no flushes.
     pub flush_every: u32,
-    /// Whether that flush is an `fdatasync`.
+    /// Whether those flushes are `fdatasync`.
     pub flush_data_only: bool,
 }
 
 impl JobOptions {
-    /// Those of a job.
+    /// Returns the options of a job.
     #[must_use]
     pub fn of(job: &Job) -> JobOptions {
         JobOptions {
@@ -104,7 +104,7 @@ impl JobOptions {
             request_bytes: job.request_bytes.into(),
             sizes: job.sizes.iter().map(|size| (size.bytes, size.percent)).collect(),
             access: access_text(&job.access),
-            // Whole in a job file.
+            // A job file has only whole numbers here.
             requests_per_s_per_fiber: job.requests_per_s_per_fiber.map(|rate| rate as u32),
             requests_per_s_per_shard: job.requests_per_s_per_shard,
             pause_distribution: match job.pause_distribution {
@@ -131,7 +131,7 @@ impl JobOptions {
     }
 }
 
-/// As a job file says it.
+/// Returns the distribution in the words of a job file.
 fn access_text(access: &Access) -> String {
     match access {
         Access::Uniform => "uniform".to_owned(),

@@ -1,13 +1,13 @@
-//! Parts of a report that only some jobs have: reads, writes and flushes by themselves.
+//! Parts of a report that only some jobs have: separate reads, writes and flushes.
 //!
 //! # Why
-//! The latency of a mix of reads and writes is the latency of neither.
+//! The latency of a mix is that of neither its reads nor its writes.
 //!
 //! # How it works
-//! [`DirectionReport`] is made of what [`crate::load`] counted beside the job.
+//! [`DirectionReport`] is made from the separate counts of [`crate::load`].
 //!
 //! # Limits
-//! Jobs that only read, or only write, have no directions: their own figures are those.
+//! Jobs that only read, or only write, have no directions: their own figures serve.
 //!
 //! # Example
 //! ```
@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 use super::{Buckets, Latency};
 use crate::load::DirectionResult;
 
-/// Requests of one kind, of a job that has several.
+/// Requests of one kind in a job that has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// Requests that completed.
     pub requests: u64,
-    /// Bytes they moved; of flushes 0.
+    /// Bytes that those requests moved; 0 for flushes.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
@@ -35,14 +35,14 @@ pub struct DirectionReport {
     pub iops: f64,
     /// Bytes a second.
     pub throughput_bytes_per_s: f64,
-    /// From when a request was due (or sent) to its end.
+    /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
-    /// The latencies themselves.
+    /// Histogram of the latencies.
     pub histogram: Buckets,
 }
 
 impl DirectionReport {
-    /// Of what was counted in `elapsed_ns`.
+    /// Computes the report of counts from `elapsed_ns`.
     #[must_use]
     pub fn of(direction: &DirectionResult, elapsed_ns: u64) -> DirectionReport {
         let per_second = |count: u64| if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 };

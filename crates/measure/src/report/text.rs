@@ -1,15 +1,16 @@
 //! A test's result as CSV and as io_tester's YAML.
 //!
 //! # Why
-//! Spreadsheets read the one, scripts that were written for io_tester the other.
+//! Spreadsheets read the CSV, scripts written for io_tester the YAML.
 //!
 //! # How it works
-//! [`csv`] prints a line for each job over all shards. [`yaml`] prints for each type of job the keys that io_tester has
-//! for it, in its order, and ours after them.
+//! [`csv`] prints a line for each job over all shards. [`yaml`] prints for each type of job io_tester's keys in its
+//! order, and then our own.
 //!
 //! # Limits
-//! Latency by interval, buckets and options are in the JSON only. `statistics: aio_retries` counts what io_tester had
-//! to hand to its system-call thread because the kernel refused it; no backend here does that, so it is always 0.
+//! Latency by interval, buckets and options are in the JSON only. `statistics: aio_retries` counts requests that
+//! io_tester had to hand to its system-call thread because the kernel refused them; no backend here does that, so it
+//! is always 0.
 //!
 //! # Example
 //! A `cpu` job is one line of YAML below its name, `throughput: 9876.543`: slices a second.
@@ -20,7 +21,7 @@ use plimsoll_show::table::{self, Column, fixed};
 
 use super::{ClassReport, Depth, JobReport, TestReport};
 
-/// Of a job over all shards. New ones come at the end.
+/// Columns of a job over all shards. New columns are added at the end.
 const COLUMNS: [Column<JobReport>; 20] = [
     ("job", |it| it.name.clone()),
     ("class", |it| it.class.clone()),
@@ -44,12 +45,12 @@ const COLUMNS: [Column<JobReport>; 20] = [
     ("fault_count", |it| it.fault_count.to_string()),
 ];
 
-/// Each job over all shards, with a header.
+/// Returns each job over all shards, with a header.
 pub(super) fn csv(report: &TestReport) -> String {
     table::csv(&report.jobs, &COLUMNS)
 }
 
-/// A list with one map a shard.
+/// Returns a list with one map a shard.
 pub(super) fn yaml(report: &TestReport) -> String {
     let mut out = String::from("---\n");
     let of_one_shard = |a: &JobReport, b: &JobReport| a.shard == b.shard;
@@ -63,10 +64,10 @@ pub(super) fn yaml(report: &TestReport) -> String {
     out
 }
 
-/// Plain words that some YAML reader takes for a truth value or for nothing.
+/// Plain words that some YAML readers take for a boolean or null.
 const YAML_WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
 
-/// A YAML scalar that is a string whatever it looks like.
+/// Returns a YAML scalar that is a string, whatever it looks like.
 fn yaml_string(text: &str) -> String {
     let plain = !YAML_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -96,6 +97,7 @@ fn yaml_job(out: &mut String, job: &JobReport) {
 fn yaml_io_job(out: &mut String, job: &JobReport) {
     let l = &job.latency;
     let kib_per_s = job.throughput_bytes_per_s / 1024.0;
+
     let _ = write!(
         out,
         "    throughput: {kib_per_s:.3}  # kB/s\n    IOPS: {:.3}\n    latencies:  # usec\n      average: {:.3}\n      \
@@ -112,6 +114,7 @@ fn yaml_io_job(out: &mut String, job: &JobReport) {
         job.requests,
         job.errors
     );
+
     if job.job.verify {
         let _ = writeln!(out, "      faults: {}", job.fault_count);
     }

@@ -1,14 +1,14 @@
-//! Results as JSON: which is which, and its sections.
+//! Recognises results in JSON, and makes their sections.
 //!
 //! # Why
-//! The keys of a result say what it is; its file name does not.
+//! The keys of a result tell its kind; its file name does not.
 //!
 //! # How it works
-//! [`read`] looks for the keys that only one kind of result has, and reads it as that kind, with that kind's own
-//! message where it is damaged.
+//! [`read`] looks for keys that only one kind of result has, and reads the text as that kind, with that kind's own
+//! message if it is damaged.
 //!
 //! # Limits
-//! What only its own command can show on a page is named, with what to do.
+//! If only its own command can show a result on a page, a message says what to do.
 //!
 //! # Example
 //! A map with `jobs` and `by_shard` is the result of a test.
@@ -24,7 +24,7 @@ use crate::instance::{self, Card};
 use crate::report::TestReport;
 use crate::tune::{self, TuneReport};
 
-/// Results without sections here: a key or two that tell, and what to do.
+/// Results without sections here: the keys that identify them, and what to do.
 const ELSEWHERE: [(&[&str], &str); 9] = [
     (&["axes", "points"], "the result of a sweep: measure with `plimsoll test --sweep ... --page FILE`"),
     (&["closed_loop_iops", "found"], "the result of a search for a rate: `plimsoll test ... --page FILE` draws it"),
@@ -37,7 +37,7 @@ const ELSEWHERE: [(&[&str], &str); 9] = [
     (&["fio version"], "output of fio: run the job with `plimsoll test JOBS.fio --format json`"),
 ];
 
-/// The sections of a result; `None` for JSON that may be of another program's.
+/// Returns the sections of a result; `None` for JSON that may be another program's.
 pub(super) fn read(file: &str, text: &str, value: &Value) -> Option<Result<Content, String>> {
     if let Value::Array(items) = value {
         let is_tune = !items.is_empty() && items.iter().all(|item| has(item, &["mountpoint", "read_block"]));
@@ -77,14 +77,17 @@ fn of_tunes(items: &[Value]) -> Result<Content, String> {
                  again with `plimsoll tune --from RECORD --format json`"
             ));
         }
+
         let report: TuneReport =
             serde_json::from_value(item.clone()).map_err(|error| format!("this measurement is damaged: {error}"))?;
+
         let (title, mut sections) = tune::pictures::sections(&report);
         if items.len() > 1 {
             sections
                 .iter_mut()
                 .for_each(|section| section.heading = format!("{}: {}", report.mountpoint, section.heading));
         }
+
         titles.push(title);
         all.extend(sections);
     }
@@ -101,17 +104,20 @@ fn of_test(file: &str, text: &str) -> Result<Content, String> {
     let report = TestReport::from_json(text).map_err(|error| error.to_string())?;
     let seconds = format_duration_ns((report.elapsed_s.max(0.0) * 1e9) as u64);
     let backend = &report.backend;
+
     let mut remarks = vec![format!(
         "plimsoll {}, {} shard(s), backend {backend}, {seconds} measured{}.",
         report.plimsoll,
         report.shards,
         if report.interrupted { ", interrupted" } else { "" }
     )];
+
     let failed = report.jobs.iter().filter(|job| job.errors > 0);
     remarks.extend(failed.map(|job| {
         let first = job.first_error.as_deref().unwrap_or("unknown");
         format!("Job {}: {} requests failed, the first: {first}.", job.name, job.errors)
     }));
+
     let sections = pictures::sections(&remarks, pictures::table(&report), &pictures::of_report(&report));
     Ok(Content::new(Kind::Test, format!("Test {file}"), sections))
 }

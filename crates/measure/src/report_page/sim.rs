@@ -1,11 +1,10 @@
 //! Results of the simulator as sections.
 //!
 //! # Why
-//! A scenario's tables and figures are worth showing beside measurements.
+//! A scenario's tables and figures belong beside measurements.
 //!
 //! # How it works
-//! The documented keys of `sim run --format json` and `sim surface --format json` are read; what is missing is left
-//! out.
+//! Reads the documented keys of `sim run --format json` and `sim surface --format json`; missing ones are left out.
 //!
 //! # Limits
 //! Curves are not in the JSON: `sim run --svg DIR` draws them.
@@ -22,7 +21,7 @@ use serde_json::Value;
 
 use super::{Content, Kind};
 
-/// Newest schema of either that is understood.
+/// Newest readable schema of both results.
 const SCHEMA: u64 = 1;
 
 #[derive(Deserialize)]
@@ -77,7 +76,7 @@ struct SurfaceFile {
     cells: Vec<Cell>,
 }
 
-/// Keys as they are documented.
+/// A cell, with the documented keys.
 #[derive(Deserialize)]
 struct Cell {
     #[serde(rename = "write_MBps")]
@@ -117,17 +116,21 @@ fn section(run: &Run) -> Section {
     if !run.title.is_empty() {
         blocks.push(Block::Text(run.title.clone()));
     }
+
     blocks.push(Block::Warnings(run.error.iter().map(|error| format!("It failed: {error}")).collect()));
     if !run.figures.is_empty() {
         let rows = run.figures.iter().map(figure_row);
         blocks.push(Table::new("Figures", ["figure", "value", "target", "verdict"], rows).into());
     }
+
     blocks.extend(
         run.tables
             .iter()
             .map(|table| Block::Table(Table::new(&table.title, &table.columns, table.rows.iter().cloned()))),
     );
+
     blocks.extend(run.remarks.iter().cloned().map(Block::Text));
+
     if let (Some(requests), Some(hash)) = (run.requests, &run.log_hash) {
         let requests = plimsoll_figures::units::format_count(requests);
         blocks.push(Block::Text(format!("{requests} requests, hash of the event log {hash}.")));
@@ -143,6 +146,7 @@ fn figure_row(figure: &Figure) -> Vec<String> {
         Some((None, Some(most))) => format!("at most {}", format_figure(most)),
         _ => String::new(),
     };
+
     let verdict = match figure.passed {
         Some(true) => "pass",
         Some(false) => "FAIL",
@@ -155,6 +159,7 @@ pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {
     let SurfaceFile { cells } = typed(value, "surface")?;
     let is_measured = cells.iter().any(|cell| cell.p50_ms.is_some());
     let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", format_figure(ms)));
+
     let row = |cell: &Cell| {
         let mut row = vec![format_figure(cell.write_mbps), format_figure(cell.read_iops)];
         if is_measured {
@@ -164,15 +169,17 @@ pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {
         row.push(if cell.saturated { "saturated".to_owned() } else { String::new() });
         row
     };
+
     let measured: &[&str] = if is_measured { &["p50", "p95"] } else { &[] };
     let headers = [&["writes, MB/s", "reads a second"], measured, &["model p50", "model p95", "state"]].concat();
     let table = Table::new("Cells", headers, cells.iter().map(row));
     let blocks = [Block::Picture(vec![chart(&cells)]), table.into()];
+
     let sections = vec![Section::new("Latency of reads beside writes", blocks)];
     Ok(Content::new(Kind::Surface, format!("Surface {file}"), sections))
 }
 
-/// The median of the model, and the measured one where it is known, by the load of reads.
+/// Draws the median of the model, and the measured one if known, by the rate of reads.
 fn chart(cells: &[Cell]) -> Chart {
     let of = |name: &str, ms: fn(&Cell) -> Option<f64>| Layer::Points {
         name: name.to_owned(),

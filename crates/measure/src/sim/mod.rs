@@ -1,15 +1,15 @@
-//! `plimsoll sim`: scenarios on virtual time, device models from measurements, and how good those are.
+//! `plimsoll sim`: scenarios in virtual time, device models from measurements, and how accurate those are.
 //!
 //! # Why
-//! What a scheduler does with 192 shards, a starved one among them, or with a disk that falls to a quarter of its
-//! speed, can be seen in a second, and is the same every time.
+//! A scheduler on 192 shards, one of them starved, or on a disk that falls to a quarter of its speed, can be observed
+//! in a second, with the same result every time.
 //!
 //! # How it works
-//! [`run`] runs named scenarios and users' own on two threads, [`stats`] puts several seeds together, [`report`] writes
-//! results for programs, [`surface`] sets a disk model beside a measured surface of latencies.
+//! [`run`] runs named and users' scenarios on two threads, [`stats`] combines several seeds, [`report`] writes
+//! results for programs, [`surface`] compares a disk model with a measured surface of latencies.
 //!
 //! # Limits
-//! A world that runs cannot be stopped in its middle: who wants to stop leaves it behind and ends the process.
+//! A running world cannot be stopped: to stop, a caller abandons it and ends the process.
 //!
 //! # Example
 //! ```

@@ -1,11 +1,11 @@
 //! Results of `sim` for programs: JSON and CSV.
 //!
 //! # Why
-//! The forms are contracts, so they stand in one place; docs/formats.md describes them.
+//! The forms are contracts, so they are defined in one place; docs/formats.md describes them.
 //!
 //! # How it works
-//! Values are taken as they are, in the units that their names carry. Nothing that depends on the machine is in
-//! them: the same seed gives the same bytes.
+//! Values are written unchanged, in the units that their names carry. They contain nothing that depends on the
+//! machine: the same seed gives the same bytes.
 //!
 //! # Limits
 //! Numbers that are not finite are null in JSON and empty in CSV.
@@ -23,7 +23,7 @@ use super::scenarios::crate_of;
 use super::stats::Spread;
 use super::surface::Surface;
 
-/// The named scenarios.
+/// Returns the named scenarios as JSON.
 #[must_use]
 pub fn list_json(scenarios: &[Scenario]) -> String {
     let entry = |scenario: &Scenario| {
@@ -33,7 +33,7 @@ pub fn list_json(scenarios: &[Scenario]) -> String {
     pretty(&Value::Array(scenarios.iter().map(entry).collect()))
 }
 
-/// The named scenarios: name, title, items (joined by spaces), crate.
+/// Returns the named scenarios as CSV: name, title, items (joined by spaces), crate.
 #[must_use]
 pub fn list_csv(scenarios: &[Scenario]) -> String {
     let columns: &[Column<Scenario>] = &[
@@ -45,7 +45,7 @@ pub fn list_csv(scenarios: &[Scenario]) -> String {
     csv(scenarios, columns)
 }
 
-/// All runs, and the spreads where there were several seeds.
+/// Returns all runs as JSON, with the spreads if there were several seeds.
 #[must_use]
 pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool) -> String {
     pretty(&json!({
@@ -124,11 +124,11 @@ fn number(value: f64) -> Value {
 }
 
 fn pretty(value: &Value) -> String {
-    // A tree of plain values always prints.
+    // A tree of plain values can always be printed.
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A line for each figure of each run.
+/// Returns a CSV line for each figure of each run.
 #[must_use]
 pub fn runs_csv(finished: &[Finished]) -> String {
     let bounds = |target| match target {
@@ -137,6 +137,7 @@ pub fn runs_csv(finished: &[Finished]) -> String {
         Some(Target::AtLeast(least)) => (Some(least), None),
         Some(Target::Between(least, most)) => (Some(least), Some(most)),
     };
+
     let rows = finished.iter().filter_map(|run| Some((run, run.result.as_ref().ok()?))).flat_map(|(run, result)| {
         result.figures.iter().map(move |figure| {
             let (least, most) = bounds(figure.target);
@@ -153,17 +154,18 @@ pub fn runs_csv(finished: &[Finished]) -> String {
             ]
         })
     });
+
     let names = "scenario,sweep,seed,figure,value,at_least,at_most,passed,log_hash";
     Table::new("", names.split(','), rows).to_csv()
 }
 
-/// What a sweep changed, as `parallelism=4 shards=2`.
+/// Returns the changes of a sweep as text: `parallelism=4 shards=2`.
 #[must_use]
 pub fn sweep_text(changes: &[(String, String)]) -> String {
     changes.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Curves, a line for each point: `panel,curve,x,y`, under a header.
+/// Returns the curves as CSV, a line for each point: `panel,curve,x,y`, under a header.
 #[must_use]
 pub fn series_csv(series: &[Series]) -> String {
     let rows = series.iter().flat_map(|panel| panel.curves.iter().map(move |curve| (panel, curve)));
@@ -173,7 +175,7 @@ pub fn series_csv(series: &[Series]) -> String {
     Table::new("", ["panel", "curve", "x", "y"], rows).to_csv()
 }
 
-/// A line for each cell; measured columns are empty where nothing was measured.
+/// Returns a CSV line for each cell; columns of the measurement are empty without one.
 #[must_use]
 pub fn surface_csv(surface: &Surface) -> String {
     let rows = surface.results.iter().map(|result| {
@@ -187,12 +189,13 @@ pub fn surface_csv(surface: &Surface) -> String {
     Table::new("", "write_MBps,read_iops,p50_ms,p95_ms,model_p50_ms,model_p95_ms".split(','), rows).to_csv()
 }
 
-/// The cells with what the simulated disk achieved, and the errors.
+/// Returns the cells as JSON, with the rates that the simulated disk achieved, and the errors.
 #[must_use]
 pub fn surface_json(surface: &Surface) -> String {
     let ms = |ns: f64| number(ns / 1e6);
     let has_measured = surface.comparison.is_some();
     let measured = |ns: f64| if has_measured { ms(ns) } else { Value::Null };
+
     let cells = surface.results.iter().map(|result| {
         json!({
             "write_MBps": number(result.cell.write_bytes_per_s / 1e6),
@@ -206,6 +209,7 @@ pub fn surface_json(surface: &Surface) -> String {
             "saturated": result.saturated,
         })
     });
+
     let errors = surface.comparison.as_ref().map(|comparison| {
         json!({
             "cells": surface.results.len(),
@@ -219,6 +223,7 @@ pub fn surface_json(surface: &Surface) -> String {
             "saturated": comparison.saturated,
         })
     });
+
     pretty(&json!({"schema": 1, "cells": cells.collect::<Vec<_>>(), "errors": errors}))
 }
 

@@ -1,10 +1,10 @@
-//! What one run of a scenario found, named scenario or a user's.
+//! The result of one run of a scenario, named or a user's.
 //!
 //! # Why
-//! Both are printed, drawn and judged in the same way.
+//! Both kinds are printed, drawn and judged in the same way.
 //!
 //! # How it works
-//! A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one itself, without targets.
+//! A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one directly, without targets.
 //!
 //! # Limits
 //! Figures are plain numbers; their unit is in their name.
@@ -14,36 +14,31 @@
 
 use plimsoll_sim::scenario::{self, Outcome, Series, Table, Target};
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// Tables.
     pub tables: Vec<Table>,
-    /// Figures.
     pub figures: Vec<Measured>,
-    /// Remarks.
     pub remarks: Vec<String>,
-    /// Curves.
     pub series: Vec<Series>,
-    /// Simulated requests.
+    /// Number of simulated requests.
     pub requests: u64,
     /// Hash of the event log.
     pub log_hash: u64,
 }
 
-/// A figure; those of a user's scenario have no target.
+/// A figure. Figures of a user's scenario have no target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What was measured, with its unit.
+    /// Name with its unit.
     pub name: String,
-    /// What came out.
     pub value: f64,
-    /// What it should be.
+    /// The bounds it should keep.
     pub target: Option<Target>,
 }
 
 impl Measured {
-    /// Whether it is what it should be; `None` without a target.
+    /// Returns whether the figure meets its target; `None` without a target.
     #[must_use]
     pub fn passed(&self) -> Option<bool> {
         let figure = |target| scenario::Figure { name: String::new(), value: self.value, target };

@@ -1,18 +1,17 @@
-//! Runs scenarios: several at a time, results in the order in which they were asked for.
+//! Runs scenarios, several at a time, and returns results in the order of the tasks.
 //!
 //! # Why
-//! All named scenarios together take minutes; on two cores they take half of that, and nobody should see them in an
-//! order that depends on the machine.
+//! All named scenarios together take minutes; on two cores half of that. Their order must not depend on the machine.
 //!
 //! # How it works
-//! [`WORKERS`] threads take [`Task`]s from a common list; what is ready is handed on as soon as everything before it
-//! is. A scenario that panics is one that failed, not the end of the others.
+//! [`WORKERS`] threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A
+//! scenario that panics has failed, and the others continue.
 //!
 //! # Limits
-//! [`run_all`] returns early when it is asked to stop; what is under way then stays so until the process ends.
+//! [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
 //!
 //! # Example
-//! See the module above.
+//! See [`super`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,20 +30,20 @@ use crate::load::Stop;
 /// Threads that run scenarios.
 pub const WORKERS: usize = 2;
 
-/// How often a stop is looked for.
+/// Longest wait between two checks for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What is run.
+/// The scenario of a run.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A scenario of the project.
+    /// A built-in scenario.
     Named(scenario::Scenario),
-    /// A scenario of a file.
+    /// A scenario from a file.
     Own(Box<Scenario>),
 }
 
 impl Subject {
-    /// Its name.
+    /// Returns the name of the scenario.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -53,7 +52,7 @@ impl Subject {
         }
     }
 
-    /// What it shows; empty for a scenario of a file.
+    /// Returns the title of the scenario; empty for a scenario from a file.
     #[must_use]
     pub fn title(&self) -> &str {
         match self {
@@ -63,36 +62,35 @@ impl Subject {
     }
 }
 
-/// One run.
+/// One run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// What is run.
+    /// The scenario.
     pub subject: Subject,
-    /// What a sweep changed in it: key and value.
+    /// Changes of a sweep: key and value.
     pub changes: Vec<(String, String)>,
-    /// The seed.
     pub seed: u64,
 }
 
-/// What came out of one run.
+/// The outcome of one run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// What was run.
+    /// The task.
     pub task: Task,
-    /// What came out, or why nothing did.
+    /// The result, or why the run failed.
     pub result: Result<RunResult, String>,
-    /// How long it took, in real seconds.
+    /// Length of the run in real seconds.
     pub elapsed_s: f64,
 }
 
 impl Finished {
-    /// Whether it ran, and no figure says no.
+    /// Returns whether the run succeeded and no figure misses its target.
     #[must_use]
     pub fn passed(&self) -> bool {
         matches!(&self.result, Ok(result) if result.figures.iter().all(|figure| figure.passed() != Some(false)))
     }
 
-    /// Figures that are as they should be, and figures with a target.
+    /// Returns the number of figures that meet their target, and of figures with a target.
     #[must_use]
     pub fn figures_passed(&self) -> (usize, usize) {
         let judged = || self.result.iter().flat_map(|result| &result.figures).filter_map(Measured::passed);
@@ -100,20 +98,21 @@ impl Finished {
     }
 }
 
-/// Runs tasks; `on_ready` gets each result, in the order of `tasks`. What was not run when `stop` was asked is
-/// left out.
+/// Runs tasks and returns the results. Calls `on_ready` with each, in the order of `tasks`. After a stop, tasks that
+/// were not run are left out.
 pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
     let count = tasks.len();
     let tasks = Arc::new(tasks);
     let next = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = mpsc::channel();
+
     for _ in 0..WORKERS.min(count) {
         let (tasks, next, sender, stop) = (Arc::clone(&tasks), Arc::clone(&next), sender.clone(), stop.clone());
         std::thread::spawn(move || {
             while !stop.is_asked() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(task) = tasks.get(at) else { return };
-                // Nobody listens any more after a stop.
+                // After a stop the receiver is gone.
                 if sender.send((at, run_one(task))).is_err() {
                     return;
                 }
@@ -121,6 +120,7 @@ pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished
         });
     }
     drop(sender);
+
     let (mut waiting, mut ready) = (BTreeMap::new(), Vec::with_capacity(count));
     while ready.len() < count && !stop.is_asked() {
         match receiver.recv_timeout(PATIENCE) {
@@ -135,7 +135,8 @@ pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished
             ready.push(finished);
         }
     }
-    // Stopped: what has ended counts, although something before it has not.
+
+    // After a stop, results count even if an earlier task has none.
     for finished in waiting.into_values() {
         on_ready(&finished);
         ready.push(finished);

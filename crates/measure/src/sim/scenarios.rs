@@ -1,14 +1,14 @@
-//! All named scenarios, whichever crate has them.
+//! All named scenarios of all crates.
 //!
 //! # Why
-//! Scenarios live beside what they are about: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. Who runs them need
-//! not know.
+//! Scenarios live beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The code that runs
+//! them need not know.
 //!
 //! # How it works
-//! The lists of both crates, one after the other. Names are unique; a test sees to it.
+//! Concatenates the lists of both crates. Names are unique, as a test checks.
 //!
 //! # Limits
-//! A crate that begins to have scenarios is added here.
+//! A further crate with scenarios must be added here.
 //!
 //! # Example
 //! ```
@@ -19,19 +19,19 @@
 
 use plimsoll_sim::scenario::Scenario;
 
-/// All scenarios, in the order in which they are best read.
+/// Returns all scenarios, in the best order for reading.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     [plimsoll_sim::scenario::all(), plimsoll_cache::scenario::all()].concat()
 }
 
-/// The scenario of that name.
+/// Returns the scenario `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
-/// The crate that has the scenario of that name.
+/// Returns the crate that defines the scenario `name`.
 #[must_use]
 pub fn crate_of(name: &str) -> &'static str {
     let is_caches = plimsoll_cache::scenario::all().iter().any(|scenario| scenario.name == name);

@@ -1,15 +1,15 @@
-//! Several seeds together: mean and 95 % interval of each figure.
+//! Statistics over several seeds: mean and 95 % interval of each figure.
 //!
 //! # Why
-//! One seed is one sample. Whether a difference between two runs means anything shows over several.
+//! One seed is one sample. Several show whether a difference between two runs is significant.
 //!
 //! # How it works
-//! Runs of the same scenario with the same changes belong together. The interval is the mean plus and minus
-//! t * s / sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution
-//! with n - 1 degrees of freedom ([`student_t`]).
+//! Runs of the same scenario with the same changes form a group. The interval is the mean plus and minus t * s /
+//! sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution with n -
+//! 1 degrees of freedom ([`student_t`]).
 //!
 //! # Limits
-//! Figures are taken to be about normally distributed. A figure passes when it passes with every seed.
+//! Figures are assumed to be roughly normally distributed. A figure passes if it passes with every seed.
 //!
 //! # Example
 //! ```
@@ -28,27 +28,27 @@ use super::run::Finished;
 pub struct Spread {
     /// The scenario.
     pub scenario: String,
-    /// What a sweep changed.
+    /// Changes of a sweep: key and value.
     pub changes: Vec<(String, String)>,
-    /// The figure.
+    /// Name of the figure.
     pub figure: String,
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
     /// Mean.
     pub mean: f64,
-    /// Half of the width of the 95 % interval; `None` for a single run.
+    /// Half the width of the 95 % interval; `None` for a single run.
     pub half_width_95: Option<f64>,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
-    /// What it should be.
+    /// Bounds that the figure should keep.
     pub target: Option<Target>,
-    /// Runs in which it is.
+    /// Number of runs that keep them.
     pub passed: usize,
 }
 
-/// Mean, and half of the width of its 95 % interval (`None` for one value); `None` without values.
+/// Returns the mean and half the width of its 95 % interval (`None` for one value), or `None` without values.
 #[must_use]
 pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let count = values.len() as f64;
@@ -62,7 +62,7 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
     Some((mean, t.map(|t| t * (variance / count).sqrt())))
 }
 
-/// The figures of runs that differ in nothing but their seed, in the order in which they first appear.
+/// Returns the figures of runs that differ only in their seed, in order of first appearance.
 #[must_use]
 pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
     let mut groups: Vec<(&Finished, Vec<&Finished>)> = Vec::new();
@@ -85,6 +85,7 @@ fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
             names.push(&figure.name);
         }
     }
+
     let spread = |name: &str| {
         let figures: Vec<_> = runs
             .iter()
@@ -106,6 +107,7 @@ fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
             passed: figures.iter().filter(|figure| figure.passed() != Some(false)).count(),
         })
     };
+
     names.into_iter().filter_map(spread).collect()
 }
 

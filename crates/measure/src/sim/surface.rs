@@ -1,14 +1,15 @@
-//! What a disk model says of read latency under load, on a grid, and beside a measurement.
+//! Read latencies that a disk model predicts under load, on a grid or beside a measurement.
 //!
 //! # Why
-//! A model is worth as much as its predictions. The grid shows them; measured cells show how far off they are.
+//! A model is worth as much as its predictions. The grid shows them; measured cells show their errors.
 //!
 //! # How it works
 //! Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
-//! [`LEVELS`] levels of each rate, up to [`LOAD_MAX`] of what the disk model's figures and mix exponent allow.
+//! [`LEVELS`] levels of each rate, up to the part [`LOAD_MAX`] of what the disk model's figures and mix exponent
+//! allow.
 //!
 //! # Limits
-//! Cells are as long as [`SurfaceOptions`] says: percentiles are good to some per cent.
+//! [`SurfaceOptions`] sets the length of a cell: percentiles are accurate to a few per cent.
 //!
 //! # Example
 //! ```
@@ -25,21 +26,21 @@ use plimsoll_sim::device::{DeviceSpec, SpecError};
 use plimsoll_sim::fit::Cell;
 use plimsoll_sim::surface::{CellResult, Comparison, SurfaceOptions, compare, simulate};
 
-/// Levels of each rate of the default grid, 0 included.
+/// Levels of each rate of the default grid, including 0.
 pub const LEVELS: u32 = 11;
-/// The highest load of the default grid, 1 being what the figures allow.
+/// Highest load of the default grid, as a part of what the figures allow.
 pub const LOAD_MAX: f64 = 0.95;
 
 /// A simulated surface.
 #[derive(Clone, Debug)]
 pub struct Surface {
-    /// Cell by cell, in the order given.
+    /// Results by cell, in the order given.
     pub results: Vec<CellResult>,
-    /// Against the measurement, where there is one.
+    /// Comparison with the measurement, if there is one.
     pub comparison: Option<Comparison>,
 }
 
-/// The cells of the default grid; nothing is measured there.
+/// Returns the cells of the default grid, with placeholders for measured latencies.
 #[must_use]
 pub fn grid(model: &DiskModel) -> Vec<Cell> {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64);
@@ -60,10 +61,10 @@ pub fn grid(model: &DiskModel) -> Vec<Cell> {
     inside.map(cell).collect()
 }
 
-/// Simulates `cells`; compares with them where they are measured.
+/// Simulates `cells`. If they were measured, compares the results with them.
 ///
 /// # Errors
-/// A specification that makes no device.
+/// [`SpecError`] if the specification makes no device.
 pub fn run(spec: &DeviceSpec, cells: &[Cell], is_measured: bool, seed: u64) -> Result<Surface, SpecError> {
     let results = simulate(spec, cells, seed, &SurfaceOptions::default())?;
     let comparison = is_measured.then(|| compare(cells, cells, &results));

@@ -1,16 +1,16 @@
-//! The trace of a simulated scenario, in the format of a program's own.
+//! Records a simulated scenario as a trace, in the format of a program's own.
 //!
 //! # Why
-//! What a simulated disk does to a load is looked at with the same tools as what a real one does.
+//! The same tools can then show the effect of a load on a simulated and on a real disk.
 //!
 //! # How it works
-//! A simulation is the same whenever it is run, so [`record`] runs it once more and writes its log as events: a
-//! dispatch is Dispatched and Submitted, what a shard sees come back is Completed and Reaped, an end is Finished and
-//! Callback. The lateness of a completion is exact here.
+//! A simulation gives the same result every time, so [`record`] runs it again and writes its log as events: a
+//! dispatch is Dispatched and Submitted, a completion that a shard sees is Completed and Reaped, an end is Finished
+//! and Callback. The lateness of a completion is exact here.
 //!
 //! # Limits
-//! One world: a scenario of a file. There is nothing of blocked queues and decisions of the closed loop in it. A request for
-//! another shard's queue has all its events there, with no Callback.
+//! Only one world can be recorded: a scenario from a file. The trace has no blocked queues and no decisions of the
+//! closed loop. A request for another shard's queue has all its events there, with no Callback.
 //!
 //! # Example
 //! ```text
@@ -25,23 +25,23 @@ use plimsoll::trace::format::{ClassName, Clock, FileName, Names, Writer};
 use plimsoll_files::scenario::Scenario;
 use plimsoll_sim::world::{self, WorldError, WorldSpec, run_logged};
 
-/// Events of a shard that are written at once.
+/// Events of a shard per write.
 const BATCH: usize = 16_384;
-/// Linux's error number of a request that was cancelled.
+/// Linux's error number for a cancelled request.
 const ECANCELED: u32 = 125;
 
 /// Why a scenario was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The scenario itself.
+    /// The scenario failed.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// Writing.
+    /// Writing failed.
     #[error("cannot write the trace: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Runs `scenario` with `seed` and writes what happens to every request into `out`; how many events that were.
+/// Runs `scenario` with `seed` and writes the events of every request to `out`. Returns the number of events.
 ///
 /// # Errors
 /// See [`RecordError`].
@@ -66,10 +66,10 @@ fn names(scenario: &Scenario) -> Names {
     names
 }
 
-/// A request that has been queued and has not ended.
+/// A request between its Queued and Finished events.
 struct UnderWay {
     shard: u16,
-    /// Where its pieces begin, in the order of dispatch.
+    /// Offsets of its pieces, in the order of dispatch.
     pieces: Vec<u64>,
 }
 
@@ -86,6 +86,7 @@ impl<W: Write> Log<W> {
         if self.error.is_some() {
             return;
         }
+
         let mut event = event_of(seen);
         match seen.kind {
             world::EventKind::Enqueue => {
@@ -116,7 +117,7 @@ impl<W: Write> Log<W> {
         }
     }
 
-    /// Number of the piece that begins where `seen` does.
+    /// Returns the number of the piece at the offset of `seen`.
     fn piece(&mut self, seen: &world::Event) -> u16 {
         let Some(request) = self.requests.get_mut(&seen.key) else { return 0 };
         let known = request.pieces.iter().rposition(|offset| *offset == seen.offset_bytes);
@@ -171,6 +172,7 @@ fn event_of(seen: &world::Event) -> Event {
         world::EventKind::Finish => EventKind::Finished,
         world::EventKind::Cancel => EventKind::Cancelled,
     };
+
     Event {
         time_ns: seen.at_ns,
         request: seen.key + 1,

@@ -1,4 +1,4 @@
-//! One run of a user's scenario: the world, its samples as curves, its report as tables.
+//! Runs a user's scenario: the world, its samples as curves, its report as tables.
 
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_files::scenario::Scenario;
@@ -8,7 +8,7 @@ use plimsoll_sim::world::{WorldError, WorldSpec, run_observed};
 
 use super::result::{Measured, RunResult};
 
-/// More shards than this are not listed one by one.
+/// Most shards that are listed one by one.
 const SHARDS_LISTED: usize = 16;
 
 /// Runs a scenario with a seed.
@@ -31,7 +31,7 @@ fn disk_name(scenario: &Scenario, disk: usize) -> String {
     if scenario.disk_names.len() > 1 { format!("{disk}: {name}") } else { name.to_owned() }
 }
 
-/// What a class is called in results: with its disk where there are several.
+/// Returns the name of a class in results: with its disk if there are several.
 fn class_name(scenario: &Scenario, class: &str, disk: usize) -> String {
     if scenario.disk_names.len() > 1 { format!("{class} on disk {disk}") } else { class.to_owned() }
 }
@@ -57,6 +57,7 @@ fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
             class.queued.to_string(),
         ]
     });
+
     let job_rows = report.jobs.iter().map(|job| {
         let latency = LatencySummary::of(&job.latency);
         let counts = job.total;
@@ -72,6 +73,7 @@ fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
             counts.slices.to_string(),
         ]
     });
+
     let disk_rows = report.disks.iter().enumerate().map(|(at, disk)| {
         vec![
             disk_name(scenario, at),
@@ -83,11 +85,13 @@ fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
             format!("{:.1} %", disk.utilisation * 100.0),
         ]
     });
+
     let table = |title: &str, columns: &[&str], rows: Vec<Vec<String>>| Table {
         title: title.to_owned(),
         columns: words(columns),
         rows,
     };
+
     let mut tables = vec![
         table(
             "Classes",
@@ -101,11 +105,13 @@ fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
             disk_rows.collect(),
         ),
     ];
+
     if report.shards.len() <= SHARDS_LISTED {
         let busy = |cpu_ns: u64| format!("{:.1} %", cpu_ns as f64 / report.duration_ns.max(1) as f64 * 100.0);
         let rows = report.shards.iter().enumerate().map(|(at, shard)| vec![at.to_string(), busy(shard.cpu_ns)]);
         tables.push(table("Shards", &["shard", "CPU"], rows.collect()));
     }
+
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -160,7 +166,7 @@ fn series(scenario: &Scenario, samples: &[Sample]) -> Vec<Series> {
             let first = samples.first()?.classes.get(at)?;
             let spec = scenario.world.classes.get(first.class).filter(|spec| !spec.is_group)?;
             let point = |sample: &Sample| Some((at_s(sample), value(sample.classes.get(at)?, sample)?));
-            // A class that only waits is what one looks for.
+            // A class that only waits is of interest too.
             let is_active = |class: &plimsoll_sim::report::ClassSample| class.requests > 0 || class.queued > 0;
             let is_used = samples.iter().any(|sample| sample.classes.get(at).is_some_and(is_active));
             let name = class_name(scenario, &spec.name, first.disk);
@@ -168,6 +174,7 @@ fn series(scenario: &Scenario, samples: &[Sample]) -> Vec<Series> {
         };
         (0..count).filter_map(curve).collect::<Vec<Curve>>()
     };
+
     let of_disks = |what: &str, value: &dyn Fn(&plimsoll_sim::report::DiskSample) -> f64| {
         let curve = |at: usize| {
             let point = |sample: &Sample| Some((at_s(sample), value(sample.disks.get(at)?)));
@@ -176,6 +183,7 @@ fn series(scenario: &Scenario, samples: &[Sample]) -> Vec<Series> {
         };
         (0..scenario.disk_names.len()).map(curve).collect::<Vec<Curve>>()
     };
+
     let panel = |title: &str, y: &str, curves: Vec<Curve>| Series {
         title: title.to_owned(),
         x: "time, s".to_owned(),
@@ -183,8 +191,10 @@ fn series(scenario: &Scenario, samples: &[Sample]) -> Vec<Series> {
         curves,
     };
     let per_s = |bytes: u64, sample: &Sample| bytes as f64 / (sample.interval_ns.max(1) as f64 / 1e9) / 1e6;
+
     let mut work = of_disks("in the device", &|disk| disk.in_device_ns as f64 / 1e6);
     work.extend(of_disks("window", &|disk| disk.window_ns as f64 / 1e6));
+
     vec![
         panel("Throughput by class", "MB/s", of_classes(&|class, sample| Some(per_s(class.bytes, sample)))),
         panel(

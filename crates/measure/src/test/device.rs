@@ -1,13 +1,13 @@
-//! A block device that jobs write to: nobody else may use it, from before the first byte to the end of the run.
+//! Claims a block device that jobs write to, from before the first byte to the end of the run.
 //!
 //! # Why
-//! `--destructive` allows the loss of what is on a device. It does not mean the file system that somebody has mounted.
+//! `--destructive` allows the loss of data on a device, but not of a file system that is mounted.
 //!
 //! # How it works
-//! [`claim`] asks the kernel who uses the device or its partitions, names them, and then claims the device.
+//! [`claim`] asks the kernel for users of the device or its partitions, names them, and otherwise claims the device.
 //!
 //! # Limits
-//! Between the question and the claim somebody may mount it: then the claim fails, without a name.
+//! Another program may mount the device between the question and the claim: then the claim fails, without a name.
 //!
 //! # Example
 //! `/dev/sdb` with a mounted partition: "sdb1 is mounted on /data: unmount it first (`umount /data`)".
@@ -22,7 +22,7 @@ use plimsoll::sys::sysfs;
 
 use super::TestError;
 
-/// Claims the device at `path`, until the file is dropped.
+/// Claims the device at `path` until the returned file is dropped.
 pub(super) fn claim(path: &Path) -> Result<File, TestError> {
     let name = path.display().to_string();
     let uses = uses(path).map_err(|error| TestError::UsesUnknown { path: name.clone(), error })?;

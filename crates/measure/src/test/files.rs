@@ -1,20 +1,20 @@
-//! The files that a test works on: found, or made and removed.
+//! The files that a test works on: opened, or created and removed.
 //!
 //! # Why
-//! Everything that can be refused is refused before a byte is written, with the numbers.
+//! All checks come before the first byte is written, and errors give the numbers.
 //!
 //! # How it works
-//! [`Files::check`] looks at the jobs and the storage and adds up what is needed; [`Files::spec`] makes the files of
-//! one job and says what the load generator is to do with them; [`Files::fill`] writes the data, and reserves the
-//! space of appending jobs that want it (`fallocate`).
+//! [`Files::check`] checks the jobs and the storage and sums the space needed; [`Files::spec`] creates the files of
+//! one job and returns the job for the load generator; [`Files::fill`] writes the data, and reserves the space of
+//! appending jobs that want it (`fallocate`).
 //!
 //! # Limits
-//! An appending job with a `data_size` begins again at its end; one without may use an eighth of the free space,
-//! shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as io_tester's.
+//! An appending job with a `data_size` starts over at its end; one without may use an eighth of the free space,
+//! shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as in io_tester.
 //!
 //! # Example
-//! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; files to remove have `.0`, `.1`, ...
-//! behind that.
+//! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; names of files to remove end in `.0`,
+//! `.1`, ...
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,30 +30,30 @@ use plimsoll_files::setup::is_in_memory;
 use super::{Storage, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, Target, unlink_path};
 
-/// Characters of a job's name that its files' names keep.
+/// Most characters of a job's name that its files' names keep.
 const FILE_NAME_CHARS: usize = 64;
-/// How far an appending job may go in memory before it begins again, in bytes.
+/// Bytes after which an appending job in memory starts over.
 const APPEND_IN_MEMORY_BYTES: u64 = 1 << 30;
-/// The most space that is reserved for an appending job that does not say how much it writes, in bytes.
+/// Most bytes that are reserved for an appending job without a size.
 const RESERVED_MAX_BYTES: u64 = 1 << 30;
-/// Files to remove have a multiple of this, as io_tester's.
+/// Unit of the length of files to remove, in bytes, as in io_tester.
 const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
 
-/// See the module's documentation.
+/// The files of a test, and the work left to prepare them.
 pub(super) struct Files {
     scratch: Option<Scratch>,
-    /// Path and length.
+    /// Files to fill: path and length.
     to_fill: Vec<(PathBuf, u64)>,
-    /// Job, path and length.
+    /// Files to reserve space for: job, path and length.
     to_reserve: Vec<(String, PathBuf, u64)>,
-    /// How far each appending job of a directory may go that does not say so itself.
+    /// Bytes after which an appending job of a directory without a size starts over.
     append_room_bytes: u64,
-    /// Keeps others off a device that is written to.
+    /// Keeps other programs off a device that is written to.
     _claim: Option<File>,
 }
 
 impl Files {
-    /// Looks at everything that can be refused before anything is made.
+    /// Makes all checks that are possible before any file is created.
     pub(super) fn check(options: &TestOptions) -> Result<Files, TestError> {
         let nothing = |append_room_bytes| Files {
             scratch: None,
@@ -62,6 +62,7 @@ impl Files {
             append_room_bytes,
             _claim: None,
         };
+
         check_named(options)?;
         let directory = match &options.storage {
             Storage::Directory(directory) => directory,
@@ -76,26 +77,30 @@ impl Files {
         if is_in_memory(options.backend) {
             return Ok(nothing(APPEND_IN_MEMORY_BYTES));
         }
+
         let shards = u32::from(options.shards);
         let running = |job: &Job| (0..shards).filter(|s| job.shards.contains(*s)).count() as u64;
         let of_all = |job: &Job| running(job).saturating_mul(data_bytes(job, shards));
         let (appending, filled): (Vec<&Job>, Vec<&Job>) =
             options.jobs.jobs.iter().partition(|job| job.kind == JobKind::Append);
+
         let filled_bytes = filled.into_iter().map(of_all).fold(0, u64::saturating_add);
         if let Some(max_write_bytes) = options.max_write_bytes.filter(|max| filled_bytes > *max) {
             return Err(TestError::MaxWrite { needed_bytes: filled_bytes, max_write_bytes });
         }
+
         let needed_bytes = appending.iter().map(|job| of_all(job)).fold(filled_bytes, u64::saturating_add);
         let mut scratch = Scratch::new(directory, needed_bytes)?;
         if options.keep_files {
             scratch.keep();
         }
+
         let roomless = appending.into_iter().filter(|job| data_bytes(job, shards) == 0).map(running).sum();
         let append_room_bytes = append_room_bytes(directory, needed_bytes, roomless);
         Ok(Files { scratch: Some(scratch), ..nothing(append_room_bytes) })
     }
 
-    /// The job as the load generator takes it, its files made.
+    /// Creates the files of a job, and returns the job for the load generator.
     pub(super) fn spec(
         &mut self,
         options: &TestOptions,
@@ -105,7 +110,7 @@ impl Files {
         class: Class,
     ) -> Result<JobSpec, TestError> {
         let mut spec = JobSpec::new(&job.name, job.shape.clone(), class);
-        // A file in a directory is the shard's own; a named one is everybody's.
+        // A file in a directory belongs to one shard; a named one is shared by all.
         spec.staggered = self.scratch.is_none() && !is_in_memory(options.backend);
         for shard in (0..options.shards).filter(|s| job.shards.contains(u32::from(*s))) {
             let target = self.target(options, topology, job, number, shard)?;
@@ -131,14 +136,17 @@ impl Files {
         };
         let bytes = data_bytes(job, u32::from(options.shards));
         let name = file_name(number, &job.name, shard);
+
         if let JobKind::Cpu { .. } = job.kind {
-            // Nobody opens it.
+            // The file of a CPU job is never opened.
             return Ok(Target { file: topology.file(Path::new(&name), how, 0), offset: 0, len_bytes: 0 });
         }
+
         if self.scratch.is_some() {
             let (path, len_bytes) = self.make(job, &name, bytes)?;
             return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
         }
+
         if is_in_memory(options.backend) {
             let path = PathBuf::from(name);
             if options.backend == Some(BackendKind::Memory) {
@@ -149,9 +157,10 @@ impl Files {
             let len_bytes = if job.kind == JobKind::Append { append_in_memory_bytes(bytes) } else { bytes };
             return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
         }
+
         let path = options.storage.path();
         let file_bytes = length_of(path)?;
-        // A size is the whole of the region here: all shards work on it.
+        // Here `data_size` is the whole region: all shards work on it.
         let after_bytes = file_bytes.saturating_sub(job.offset_bytes);
         let len_bytes = job.data_size_bytes.map_or(after_bytes, |size| size.min(after_bytes));
         if len_bytes < u64::from(job.request_bytes) {
@@ -167,8 +176,7 @@ impl Files {
         Ok(Target { file: topology.file(path, how, 0), offset: job.offset_bytes, len_bytes })
     }
 
-    /// Makes what a job needs on a shard in the directory; the path that the job knows it by, and the length of its
-    /// region.
+    /// Creates the files of a job on a shard in the directory. Returns the job's path and the length of its region.
     fn make(&mut self, job: &Job, name: &str, bytes: u64) -> Result<(PathBuf, u64), TestError> {
         let Some(scratch) = &mut self.scratch else { return Ok((PathBuf::from(name), bytes)) };
         match job.kind {
@@ -177,7 +185,7 @@ impl Files {
                     let path = scratch.create(&unlink_path(Path::new(name), number).to_string_lossy())?;
                     self.to_fill.push((path, bytes / u64::from(files.max(1))));
                 }
-                // The first file's path without its number: it is in the directory, whatever that is called.
+                // The job's path is that of the first file without its number.
                 let first = self.to_fill.last().and_then(|(path, _)| path.parent()).map(|parent| parent.join(name));
                 Ok((first.unwrap_or_else(|| PathBuf::from(name)), bytes))
             }
@@ -198,7 +206,7 @@ impl Files {
         }
     }
 
-    /// Reserves and writes.
+    /// Reserves space and writes data.
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
         for (job, path, len_bytes) in &self.to_reserve {
             reserve(path, *len_bytes, options.backend).map_err(|reason| {
@@ -214,7 +222,7 @@ impl Files {
     }
 }
 
-/// The part of a file of which a job has too little.
+/// Returns text about the region of a file that is too short for a job.
 pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> String {
     match (offset_bytes, data_size_bytes) {
         (0, None) => String::new(),
@@ -224,7 +232,7 @@ pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> St
     }
 }
 
-/// What to do about it.
+/// Returns advice on a region that is too short.
 pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, request_bytes: u64) -> String {
     match (offset_bytes, data_size_bytes) {
         (_, Some(size)) if size < request_bytes => "raise data_size, or lower reqsize".to_owned(),
@@ -233,7 +241,7 @@ pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, req
     }
 }
 
-/// What a job may not do to a named file or device.
+/// Refuses jobs that a named file or device does not allow.
 fn check_named(options: &TestOptions) -> Result<(), TestError> {
     let (path, is_allowed, flag) = match &options.storage {
         Storage::Directory(_) => return Ok(()),
@@ -247,19 +255,21 @@ fn check_named(options: &TestOptions) -> Result<(), TestError> {
     if let Some(job) = jobs.iter().find(|job| job.kind.is_write() && !is_allowed) {
         return Err(TestError::WouldOverwrite { job: job.name.clone(), path, flag });
     }
+
     let writers = |stage| jobs.iter().filter(|job| job.stage == stage && job.kind.is_write()).count();
     let is_shared = |job: &&Job| {
         let shards = (0..u32::from(options.shards)).filter(|shard| job.shards.contains(*shard)).count();
         let others = writers(job.stage) - usize::from(job.kind.is_write());
         job.verify && (others > 0 || (shards > 1 && job.kind.is_write()))
     };
+
     match jobs.iter().find(is_shared) {
         Some(job) => Err(TestError::SharedVerify { job: job.name.clone(), path }),
         None => Ok(()),
     }
 }
 
-/// Bytes that a job's files have on a shard; 0 where it does not say, or has none.
+/// Returns the bytes of a job's files on a shard; 0 if the job sets no size or has no files.
 fn data_bytes(job: &Job, shards: u32) -> u64 {
     let bytes = job.bytes_per_shard(shards);
     match job.kind {
@@ -276,7 +286,7 @@ fn append_in_memory_bytes(bytes: u64) -> u64 {
     if bytes > 0 { bytes } else { APPEND_IN_MEMORY_BYTES }
 }
 
-/// Makes the files of a job on a shard for the memory backend.
+/// Creates the files of a job on a shard for the memory backend.
 fn make_all_in_memory(topology: &Topology, job: &Job, path: &Path, bytes: u64) -> std::io::Result<()> {
     match job.kind {
         JobKind::Unlink { files } => (0..files).try_for_each(|number| {
@@ -287,29 +297,29 @@ fn make_all_in_memory(topology: &Topology, job: &Job, path: &Path, bytes: u64) -
     }
 }
 
-/// Makes a file of zeros for the memory backend, so that reads find what they ask for.
+/// Creates a file of zeros for the memory backend, so that reads find data.
 pub(super) fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
     let mut backend = MemoryBackend::new(topology.memory())?;
     let (file, _) = backend.open(path, &OpenOptions { write: true, create_new: true, ..OpenOptions::default() })?;
     backend.set_file_len(file, len_bytes)
 }
 
-/// Name of the scratch file of job number `number` on `shard`. Names of jobs are free text: only the number tells them
-/// apart.
+/// Returns the name of the scratch file of job `number` on `shard`. Names of jobs are free text, so only the number
+/// makes file names unique.
 fn file_name(number: usize, job: &str, shard: u16) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let name: String = job.chars().take(FILE_NAME_CHARS).map(letter).collect();
     format!("plimsoll-test-{number}-{name}-{shard}")
 }
 
-/// How far each of `files` appending files may go before it begins again: together an eighth of what is free when the
-/// other files are there, but 1 MiB each.
+/// Returns the bytes after which each of `files` appending files starts over: together an eighth of the space left
+/// free by the other files, but at least 1 MiB each.
 fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
     let free_bytes = file_system(directory).map_or(APPEND_IN_MEMORY_BYTES, |fs| fs.available_bytes);
     (free_bytes.saturating_sub(needed_bytes) / 8 / files.max(1)).max(1 << 20)
 }
 
-/// Length of a file or block device in bytes.
+/// Returns the length of a file or block device in bytes.
 pub(super) fn length_of(path: &Path) -> Result<u64, TestError> {
     use std::io::Seek;
     let opened = std::fs::File::open(path).and_then(|mut file| file.seek(std::io::SeekFrom::End(0)));
@@ -323,16 +333,19 @@ fn reserve(path: &Path, len_bytes: u64, backend: Option<BackendKind>) -> Result<
     let how = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
     let file = topology.file(path, how, 0);
     let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
+
     let ends = run_shards(&topology, &options, move |mut reactor, _| {
         let kind = RequestKind::Allocate { len_bytes, keep_size: true };
         let (file, data) = (file.clone(), Data::None);
         let request = Request { file, class: Class::DEFAULT, kind, offset: 0, data, tag: 0 };
         reactor.submit(request).map_err(|refused| refused.to_string())?;
+
         let mut done = Vec::new();
         while done.is_empty() {
             reactor.park(None).map_err(|error| error.to_string())?;
             reactor.reap(&mut done);
         }
+
         let failed = done.iter().find_map(|end| end.result.err());
         failed.map_or(Ok(()), |error| Err(error.to_string()))
     });

@@ -1,27 +1,27 @@
-//! `plimsoll test --replay`: the requests of a trace on real storage, through the scheduler.
+//! `plimsoll test --replay`: replays the requests of a trace on real storage, through the scheduler.
 //!
 //! # Why
-//! As [`super`], with what a program did instead of a job file.
+//! As [`super`], with the recorded requests of a program instead of a job file.
 //!
 //! # How it works
-//! [`run`] surveys the trace, makes the classes, makes (or opens) the file, replays with [`crate::load::replay`], and
-//! makes a result as that of any test: a job for each class.
+//! [`run`] surveys the trace, creates the classes, creates (or opens) the file, replays with [`crate::load::replay`],
+//! and makes a result like that of any test: a job for each class.
 //!
-//! Classes go by name: one of the job file or of the groups has the name of the trace's class, and its requests go in
-//! that; the others get classes of their own, with the shares that they had. Of a job file only the classes are used.
-//! At most [`CLASSES_MAX`] classes, those with the most requests, are kept apart; the rest is one more.
+//! Classes are matched by name: if the job file or the groups have a class with the name of the trace's class, its
+//! requests use that class; others get classes of their own, with their recorded shares. Only the classes of a job
+//! file are used. At most [`CLASSES_MAX`] classes, those with the most requests, are kept separate; the rest form one
+//! more.
 //!
-//! In a directory there is one scratch file, as long as what the trace used, but at most [`SCRATCH_MAX_BYTES`] where
-//! nobody says more. Of a named file or device all is used; writes, flushes and discards are left out unless
-//! `overwrite`, or
-//! `destructive`, says that they are meant.
+//! In a directory there is one scratch file, as long as the used part of the trace, but by default at most
+//! [`SCRATCH_MAX_BYTES`]. A named file or device is used whole; writes, flushes and discards are left out unless
+//! `overwrite`, or `destructive`, permits them.
 //!
 //! # Limits
-//! See [`crate::load::replay`]. A simulated disk replays what `trace export --to arrivals` wrote: see scenarios.
+//! See [`crate::load::replay`]. For a simulated disk, `trace export --to arrivals` makes a replay: see scenarios.
 //!
 //! # Example
-//! A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` as the file says,
-//! `backup` with 100 shares.
+//! A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` is as in the
+//! file, `backup` has 100 shares.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,44 +44,44 @@ use crate::load::replay::{
 use crate::load::{Control, RunResult, Scratch};
 use crate::report::{JobOptions, Latency, Load, TestReport};
 
-/// Most classes that are kept apart.
+/// Most classes that are kept separate.
 pub const CLASSES_MAX: usize = 64;
-/// The longest scratch file where nobody says how long, in bytes.
+/// Longest scratch file by default, in bytes.
 pub const SCRATCH_MAX_BYTES: u64 = 1 << 30;
-/// Scratch files have a multiple of this, in bytes.
+/// Unit of the length of scratch files, in bytes.
 const SCRATCH_UNIT_BYTES: u64 = 1 << 20;
-/// The class of what is not kept apart.
+/// Name of the class of all requests that are not kept separate.
 const OTHERS: &str = "others";
-/// Shares of classes that had none: of processes.
+/// Shares of classes without recorded ones, such as processes.
 const SHARES: u32 = 100;
 
-/// What to replay, beside what every test needs.
+/// Options of a replay, beside those of every test.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// Storage, shards, disk. Of its jobs, if there are any, only the classes are used.
+    /// Storage, shards, disk. Only the classes of its jobs, if any, are used.
     pub test: TestOptions,
     /// The trace.
     pub trace: PathBuf,
-    /// How fast.
+    /// Speed relative to the trace.
     pub speed: Speed,
-    /// Length of the scratch file in a directory or in memory; `None`: what the trace needs, at most
-    /// [`SCRATCH_MAX_BYTES`].
+    /// Length of the scratch file in a directory or in memory, in bytes; `None`: the length that the trace needs, at
+    /// most [`SCRATCH_MAX_BYTES`].
     pub data_size_bytes: Option<u64>,
-    /// Ends so long after its beginning, in ns; `None`: with the trace.
+    /// Ends the replay this long after its beginning, in ns; `None`: with the trace.
     pub duration_ns: Option<u64>,
 }
 
-/// Why there was no replay.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayTestError {
-    /// As in any test.
+    /// An error of any test.
     #[error(transparent)]
     Test(#[from] TestError),
-    /// The trace, or the run.
+    /// The trace or the run failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// Only reads are allowed, and there are none.
+    /// Only reads are allowed, and the trace has none.
     #[error("{trace} has no reads, and {path} may not be written: pass {flag} if that is meant, or use a directory")]
     NoReads {
         /// The trace.
@@ -99,7 +99,7 @@ impl From<ClassError> for ReplayTestError {
     }
 }
 
-/// What a replay measured.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
     run: RunResult,
@@ -107,63 +107,63 @@ pub struct ReplayResult {
     interrupted: bool,
     written_bytes: u64,
     max_write_reached: bool,
-    /// What is a replay's own.
+    /// Figures that only a replay has.
     pub figures: ReplayFigures,
 }
 
-/// Of a replay, beside the figures of the test.
+/// Figures of a replay, beside those of the test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayFigures {
-    /// The trace.
+    /// Path of the trace.
     pub trace: String,
-    /// Who recorded it: `own` or `kernel`.
+    /// Recorder of the trace: `own` or `kernel`.
     pub origin: &'static str,
-    /// So many times as fast as the trace; nothing: as fast as it goes.
+    /// Speed relative to the trace; `None`: as fast as the target serves.
     pub speed: Option<f64>,
-    /// From the first request of the trace to the last, in seconds.
+    /// Time from the first request of the trace to the last, in seconds.
     pub trace_s: f64,
     /// Requests in the trace that could be replayed.
     pub requests: u64,
-    /// What became of them.
+    /// Counts of those requests by fate.
     #[serde(flatten)]
     pub totals: ReplayTotals,
-    /// Requests of the trace left out: only their end is known.
+    /// Requests of the trace left out because only their end is known.
     pub without_begin: u64,
-    /// Requests of the trace left out: they were taken back.
+    /// Requests of the trace left out because they were cancelled.
     pub cancelled: u64,
-    /// Length of the part of the target that was used, in bytes.
+    /// Length of the used part of the target, in bytes.
     pub target_bytes: u64,
     /// Length that the trace would need, in bytes.
     pub needed_bytes: u64,
-    /// How late requests were sent, after they were due; nothing where they were not due.
+    /// Delay of sends after their due times; `None` if there were no due times.
     pub lateness: Option<Latency>,
-    /// By class, in the order of the jobs.
+    /// Figures by class, in the order of the jobs.
     pub classes: Vec<ReplayClassFigures>,
-    /// What could not be read of the trace, a sentence each.
+    /// Sentences on what could not be read of the trace.
     pub lost: Vec<String>,
 }
 
-/// A class of a replay.
+/// Figures of a class of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayClassFigures {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
     /// Requests that were sent.
     pub issued: u64,
-    /// How late they were sent; nothing where they were not due.
+    /// Delay of sends after their due times; `None` if there were no due times.
     pub lateness: Option<Latency>,
     /// Requests that completed in the trace and here.
     pub compared: u64,
-    /// Their latency in the trace.
+    /// Latency of those requests in the trace.
     pub original: Latency,
-    /// Their latency here.
+    /// Latency of those requests here.
     pub replayed: Latency,
 }
 
-/// Replays. `on_step` hears what is going on, and how long it is expected to take (ns).
+/// Runs a replay. Calls `on_step` with each step, and its expected length in ns, if known.
 ///
 /// # Errors
-/// See [`ReplayTestError`]. Nothing is left behind, unless `keep_files`.
+/// See [`ReplayTestError`]. No file is left behind, unless `keep_files`.
 pub fn run(
     options: &ReplayOptions,
     control: &Control,
@@ -171,7 +171,9 @@ pub fn run(
 ) -> Result<ReplayResult, ReplayTestError> {
     let test = &options.test;
     let survey = Arc::new(Survey::read(&options.trace)?);
+
     let reads_only = reads_only(options, &survey)?;
+
     let classes = Classes::new();
     let (lanes, class_at) = lanes(options, &survey, &classes)?;
     let control = &control.with_write_bound(test.max_write_bytes);
@@ -180,11 +182,13 @@ pub fn run(
     let _claim = is_device_written.then(|| device::claim(test.storage.path())).transpose()?;
     let needed_bytes = Places::new(&survey.regions, 1, 0).total_bytes();
     let target = Target::make(options, &topology, needed_bytes)?;
+
     on_step("preparing files", None);
     target.fill(test, control)?;
     if control.stop.is_asked() {
         return Err(TestError::Interrupted.into());
     }
+
     let how = OpenOptions { write: !reads_only, create_new: false, direct: true, dsync: false, directory: false };
     let plan = ReplayPlan {
         trace: options.trace.clone(),
@@ -200,6 +204,7 @@ pub fn run(
         target_bytes: target.len_bytes,
         seed: test.seed,
     };
+
     on_step("replaying", expected_ns(&plan));
     let replayed = replay(&plan, control)?;
     let figures = figures(options, &survey, &replayed, needed_bytes, target.len_bytes);
@@ -213,7 +218,7 @@ pub fn run(
     })
 }
 
-/// The report of a replay: that of a test, whose jobs are the classes.
+/// Returns the report of a replay: that of a test, with the classes as jobs.
 #[must_use]
 pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
     let mut report = TestReport {
@@ -222,9 +227,10 @@ pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
         max_write_reached: result.max_write_reached,
         ..TestReport::of_run(&result.run, &result.loads).with_options(&options.test)
     };
+
     report.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
     for job in report.jobs.iter_mut().chain(&mut report.by_shard) {
-        // A class that only reads has no writes worth a line.
+        // If a class only reads or only writes, its own figures serve.
         let is_empty = |requests: u64, errors: u64| requests + errors == 0;
         job.reads = job.reads.take().filter(|part| !is_empty(part.requests, part.errors));
         job.writes = job.writes.take().filter(|part| !is_empty(part.requests, part.errors));
@@ -235,14 +241,14 @@ pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
     report
 }
 
-/// The time that the replay will take, where that is known.
+/// Returns the expected length of the replay, if known.
 fn expected_ns(plan: &ReplayPlan) -> Option<u64> {
     let Speed::Times(times) = plan.speed else { return None };
     let whole_ns = (plan.survey.span_ns() as f64 / times) as u64;
     Some(plan.duration_ns.map_or(whole_ns, |ns| ns.min(whole_ns)))
 }
 
-/// Whether the target may not be changed.
+/// Returns whether the target may not be changed.
 fn reads_only(options: &ReplayOptions, survey: &Survey) -> Result<bool, ReplayTestError> {
     let (path, is_allowed, flag) = match &options.test.storage {
         Storage::Directory(_) => return Ok(false),
@@ -257,7 +263,7 @@ fn reads_only(options: &ReplayOptions, survey: &Survey) -> Result<bool, ReplayTe
     Ok(!is_allowed)
 }
 
-/// Classes of the replay, and for each class of the trace its place among them.
+/// Returns the classes of the replay, and the index among them of each class of the trace.
 fn lanes(
     options: &ReplayOptions,
     survey: &Survey,
@@ -270,6 +276,7 @@ fn lanes(
         let sums = by_name.entry(survey.class_name(*number)).or_insert((0, shares));
         sums.0 += class.requests;
     }
+
     let mut names: Vec<(String, (u64, u32))> = by_name.into_iter().collect();
     names.sort_by_key(|(_, (requests, _))| std::cmp::Reverse(*requests));
     let has_others = names.len() > CLASSES_MAX;
@@ -277,11 +284,13 @@ fn lanes(
     if has_others && !names.iter().any(|(name, _)| name == OTHERS) {
         names.push((OTHERS.to_owned(), (0, SHARES)));
     }
+
     let mut lanes = Vec::new();
     for (name, (_, shares)) in &names {
         let class = class_named(classes, name, if *shares == 0 { SHARES } else { *shares })?;
         lanes.push(ReplayClass { name: result_name(name), class });
     }
+
     let place_of = |name: &str| names.iter().position(|(known, _)| known == name);
     let rest = place_of(OTHERS).unwrap_or(lanes.len().saturating_sub(1));
     let places = survey.classes.keys().map(|number| (*number, place_of(&survey.class_name(*number)).unwrap_or(rest)));
@@ -289,19 +298,20 @@ fn lanes(
     Ok((lanes, class_at))
 }
 
-/// Keys of results as YAML have two names for themselves.
+/// Returns a class name that is no reserved key of the YAML result.
 fn result_name(name: &str) -> String {
     if matches!(name, "shard" | "statistics" | "") { format!("class {name}") } else { name.to_owned() }
 }
 
-/// The class of that name, or a new one. A group of that name has no requests of its own: a class beside it takes them.
+/// Returns the class `name`, or a new one. A group of that name has no requests of its own: a class beside it takes
+/// them.
 fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, ClassError> {
     let table = classes.list();
     match classes.find(name) {
         Some(class) if table.get(class.index()).is_some_and(|info| info.is_group) => {
             classes.add_class(&format!("{name} (replay)"), None, shares)
         }
-        // Its shares are those of the trace unless a file has named it: a file names it by making it before.
+        // `default` has the trace's shares unless a file named any class: files add their classes before.
         Some(Class::DEFAULT) if table.len() == 1 => {
             classes.set_shares(Class::DEFAULT, shares)?;
             Ok(Class::DEFAULT)
@@ -314,7 +324,7 @@ fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, Clas
     }
 }
 
-/// What the requests go to.
+/// The storage of the requests.
 struct Target {
     path: PathBuf,
     len_bytes: u64,
@@ -327,6 +337,7 @@ impl Target {
         let wanted_bytes = options.data_size_bytes.unwrap_or_else(|| needed_bytes.min(SCRATCH_MAX_BYTES));
         let made_bytes = wanted_bytes.max(1).div_ceil(SCRATCH_UNIT_BYTES).saturating_mul(SCRATCH_UNIT_BYTES);
         let name = "plimsoll-test-replay";
+
         if is_in_memory(test.backend) {
             let path = PathBuf::from(name);
             if test.backend == Some(BackendKind::Memory) {
@@ -335,13 +346,16 @@ impl Target {
             }
             return Ok(Target { path, len_bytes: made_bytes, scratch: None });
         }
+
         let Storage::Directory(directory) = &test.storage else {
             let path = test.storage.path();
             return Ok(Target { path: path.to_owned(), len_bytes: length_of(path)?, scratch: None });
         };
+
         if let Some(max_write_bytes) = test.max_write_bytes.filter(|max| made_bytes > *max) {
             return Err(TestError::MaxWrite { needed_bytes: made_bytes, max_write_bytes }.into());
         }
+
         let mut scratch = Scratch::new(directory, made_bytes).map_err(TestError::Scratch)?;
         if test.keep_files {
             scratch.keep();
@@ -379,15 +393,17 @@ fn figures(
         original: Latency::of(&counts.original),
         replayed: Latency::of(&counts.replayed),
     };
+
     replayed.counts.iter().for_each(|counts| lateness.merge(&counts.lateness));
     let all = &replayed.totals;
     let seen = all.issued + all.not_allowed + all.not_replayable;
     let totals = ReplayTotals {
-        // Also what the reader still held.
+        // Includes the requests that the reader still held.
         not_reached: all.not_reached.max(survey.requests.saturating_sub(seen)),
         unordered: survey.unordered,
         ..all.clone()
     };
+
     ReplayFigures {
         trace: options.trace.display().to_string(),
         origin: if survey.origin == Origin::Own { "own" } else { "kernel" },
@@ -405,7 +421,7 @@ fn figures(
     }
 }
 
-/// A load for each class.
+/// Returns a load for each class.
 fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
     let table = classes.list();
     let load = |(at, lane): (usize, &ReplayClass)| {
@@ -423,7 +439,7 @@ fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
     plan.classes.iter().enumerate().map(load).collect()
 }
 
-/// What the user should know of a replay, a sentence each.
+/// Returns what the user should know of a replay, one sentence each.
 #[must_use]
 pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     let count = plimsoll_figures::units::format_count;
@@ -433,12 +449,14 @@ pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
             remarks.push(format!("{} requests {text}", count(number)));
         }
     };
+
     let flag = flag.map_or_else(String::new, |flag| format!(": {flag} replays them too"));
     add(figures.totals.not_allowed, format!("are left out because they would change the target{flag}"));
     add(figures.totals.not_replayable, "are left out: they reserve space, or have no length".to_owned());
     add(figures.without_begin, "of the trace are left out: only their end is known".to_owned());
     add(figures.cancelled, "of the trace are left out: they were taken back".to_owned());
     add(figures.totals.unordered, "came too late in the trace to be put in order, and were sent late".to_owned());
+
     let (needed, target) = (format_bytes_binary(figures.needed_bytes), format_bytes_binary(figures.target_bytes));
     add(figures.totals.wrapped, format!("went elsewhere: the trace uses {needed}, the target has {target}"));
     add(figures.totals.widened, "were made longer, as direct I/O asks for it here".to_owned());
@@ -448,7 +466,7 @@ pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     remarks
 }
 
-/// The flag that would allow writes on this storage.
+/// Returns the flag that allows writes on this storage.
 #[must_use]
 pub fn write_flag(storage: &Storage) -> Option<&'static str> {
     match storage {

@@ -1,22 +1,23 @@
-//! How much may still be written.
+//! The bytes that a measurement may still write.
 //!
 //! # Why
-//! Writing wears a disk out, so a user can set a bound; it must hold, and what is measured within it must not suffer.
+//! Writing wears a disk out, so a user can set a bound. The bound must hold, without spoiling what is measured within
+//! it.
 //!
 //! # How it works
-//! Each phase that writes leaves a reserve for those after it. From the rate seen so far follows how long it can go on
-//! ([`WriteBudget::affordable_s`]); the rig holds the hard bound besides, and says where a run was cut by it.
+//! Each phase that writes leaves a reserve for later phases. From the rate so far follows how long it can write
+//! ([`WriteBudget::affordable_s`]); the rig also enforces the hard bound, and reports a run that was cut by it.
 //!
 //! # Limits
-//! Until the first run of a phase, the rate is that of the phase before; a short run comes first therefore.
+//! Until the first run of a phase, the rate is that of the phase before, so a short run comes first.
 //!
 //! # Example
-//! 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, of which 60 %, 3 s, are planned.
+//! 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, 60 % of them, 3 s, are planned.
 
-/// Part of what is left that is planned for. The rest is for warm-up and for a disk that turns out faster.
+/// Part of the remaining bytes that is planned for. The rest is for warm-up and for a disk faster than expected.
 const PLANNED_PART: f64 = 0.6;
 
-/// See the module's documentation.
+/// The bound on writes, the bytes spent, and the rate of spending.
 #[derive(Clone, Debug)]
 pub(super) struct WriteBudget {
     max_bytes: Option<u64>,
@@ -31,12 +32,12 @@ impl WriteBudget {
         WriteBudget { max_bytes, written_bytes: 0, reserve_bytes: 0, rate_bytes_per_s: 0.0, phase_is_new: true }
     }
 
-    /// Whether there is a bound at all.
+    /// Returns whether there is a bound.
     pub(super) fn is_bounded(&self) -> bool {
         self.max_bytes.is_some()
     }
 
-    /// Begins a phase that leaves `reserve_part` of what can still be written to the phases after it.
+    /// Begins a phase that reserves `reserve_part` of the remaining bytes for later phases.
     pub(super) fn begin_phase(&mut self, reserve_part: f64) {
         self.phase_is_new = true;
         self.reserve_bytes = 0;
@@ -45,13 +46,13 @@ impl WriteBudget {
         }
     }
 
-    /// What this phase can still write; `None` where nothing bounds it.
+    /// Returns the bytes that this phase may still write; `None` if unbounded.
     fn left_bytes(&self) -> Option<u64> {
         let max_bytes = self.max_bytes?;
         Some(max_bytes.saturating_sub(self.written_bytes).saturating_sub(self.reserve_bytes))
     }
 
-    /// How long this phase can go on writing, in seconds.
+    /// Returns how long this phase can continue to write, in seconds.
     pub(super) fn affordable_s(&self) -> f64 {
         match self.left_bytes() {
             Some(left_bytes) if self.rate_bytes_per_s > 0.0 => left_bytes as f64 * PLANNED_PART / self.rate_bytes_per_s,
@@ -59,12 +60,12 @@ impl WriteBudget {
         }
     }
 
-    /// Lets the present phase take what was kept for those after it.
+    /// Releases the reserve of later phases to the current one.
     pub(super) fn end_reserve(&mut self) {
         self.reserve_bytes = 0;
     }
 
-    /// A run wrote `bytes` in `seconds`.
+    /// Accounts for a run that wrote `bytes` in `seconds`.
     pub(super) fn note(&mut self, bytes: u64, seconds: f64) {
         self.written_bytes = self.written_bytes.saturating_add(bytes);
         if bytes > 0 && seconds > 0.0 {

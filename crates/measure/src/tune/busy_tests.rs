@@ -1,4 +1,4 @@
-//! A bounded measurement where runs write more than was planned: on a machine so busy that they are made several times.
+//! A measurement with a write bound on a machine so busy that runs are repeated, and so write more than planned.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -8,7 +8,7 @@ use super::record::{Entry, Load, Sample};
 use super::rig::Rig;
 use super::*;
 
-/// Each run is made six times before its threads begin in time ([`DiskRig`] does so), and all six write.
+/// A rig that makes each run six times, as [`DiskRig`] does until threads begin in time. All six write.
 struct LateRig(SimRig);
 
 impl Rig for LateRig {
@@ -48,7 +48,7 @@ fn a_bounded_measurement_on_a_busy_machine_has_all_four_figures() {
         let name = format!("{write_bytes_per_s} B/s");
         let disk =
             SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 };
-        // As the demo measures, with half of its bound.
+        // Like the demo's options, with half of its write bound and without mixes.
         let options = TuneOptions {
             shards: 1,
             data_bytes: 512 << 20,

@@ -1,15 +1,15 @@
-//! What single operations cost where a measurement takes place: flush, discard, submissions.
+//! Measures the cost of single operations at the place of a measurement: flush, discard, submissions.
 //!
 //! # Why
-//! A log flushes after each batch, a cache gives blocks back, and a shard stands still while a submission blocks. None
+//! A log flushes after each batch, a cache discards blocks, and a shard stands still while a submission blocks. None
 //! of that shows in rates.
 //!
 //! # How it works
-//! The library's probes ([`plimsoll::sys::submission`]) in the directory; on a device, discards in the range that was
-//! given up. What cannot be tried is named with its reason, and the rest is measured all the same.
+//! Runs the library's probes ([`plimsoll::sys::submission`]) in the directory; on a device, discards in the range
+//! that may be overwritten. A probe that cannot run is named with its reason, and the others run all the same.
 //!
 //! # Limits
-//! In a file system a "discard" is a hole punched into a file; the disk hears of it then or later, or never.
+//! In a file system a "discard" is a hole punched into a file, which may reach the disk at once, later, or never.
 //!
 //! # Example
 //! ext4 on NVMe: flush 28 us, hole of 1 MiB 110 us, appending writes block (0.8 context switches each).
@@ -25,21 +25,21 @@ use plimsoll::sys::submission::{
 use super::record::Entry;
 use super::report::{OperationCost, SubmissionCost};
 
-/// What the probes write at the most, in bytes: 64 MiB that are given back, blocks that are flushed and submitted.
+/// Most bytes that the probes write: 64 MiB to discard, and blocks to flush and submit.
 pub(super) const PROBE_MAX_BYTES: u64 = 96 << 20;
 
-/// Where to try.
+/// The place for the probes.
 pub(super) enum CostPlace {
-    /// Nowhere: the backend is in memory.
+    /// No place: the backend is in memory.
     Nowhere,
     /// Scratch files in a directory.
     Directory(PathBuf),
-    /// A part of a device that was given up; the claim is let go for the probe, which makes its own.
+    /// A part of a device that may be overwritten. The claim is dropped for the probe, which makes its own.
     Device { path: PathBuf, range_bytes: Range<u64>, claim: Option<File> },
 }
 
 impl CostPlace {
-    /// An [`Entry::Costs`].
+    /// Runs the probes. Returns an [`Entry::Costs`].
     pub(super) fn measure(&mut self) -> Entry {
         let mut skipped = Vec::new();
         let (mut flush, mut discard, mut submissions) = (None, None, Vec::new());
@@ -67,7 +67,7 @@ fn discard_of(path: &Path, range_bytes: &Range<u64>) -> std::io::Result<submissi
     probe_discard_device(path, range_bytes.clone(), ProbeLimits::DISCARD)
 }
 
-/// The result, or the reason for its absence among `skipped`.
+/// Returns the result, or `None` and adds the error to `skipped`.
 fn kept<T>(result: std::io::Result<T>, skipped: &mut Vec<String>) -> Option<T> {
     result.map_err(|error| skipped.push(error.to_string())).ok()
 }

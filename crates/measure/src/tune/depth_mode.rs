@@ -1,35 +1,35 @@
-//! How many I/O queues and requests suit a disk that is scheduled by depth alone.
+//! Recommends I/O queues and requests for a disk that is scheduled by depth alone.
 //!
 //! # Why
-//! In depth mode the disk gets at most `max_io_requests` at a time, divided over `num_io_queues`. Too few requests for
-//! a queue, and its shards cannot use the disk's parallelism or be told apart; too few queues, and shards send each
-//! other messages for every request.
+//! In depth mode the disk gets at most `max_io_requests` at a time, divided over `num_io_queues`. With too few
+//! requests per queue, its shards cannot use the disk's parallelism or be told apart; with too few queues, shards
+//! exchange messages for every request.
 //!
 //! # How it works
-//! The requests are those that get nearly the most from the disk ([`ENOUGH_PART`] of its best rate); more would wait. Each queue needs 4
-//! ([`QUEUE_DEPTH_MIN`]). So there are a quarter as many queues as requests, but no more than shards (then none sends
-//! messages), and no fewer than NUMA nodes, since a queue and its shards live in one node. Several nodes get the same
-//! number of queues each, unless every shard has its own.
+//! The requests are those that reach nearly the best rate ([`ENOUGH_PART`]); more would only wait. Each queue needs 4
+//! ([`QUEUE_DEPTH_MIN`]), so there are a quarter as many queues as requests: at most one per shard (then no messages
+//! are sent), and at least one per NUMA node, since a queue and its shards live in one node. Several nodes get the
+//! same number of queues each, unless every shard has its own.
 //!
 //! # Limits
-//! The depth is that of one request size. Where the nodes need more queues than it allows, the disk gets more
-//! requests than it needs, which costs latency; the reason says so. Requests that do not divide evenly are up to the
-//! scheduler.
+//! The depth is that of one request size. If the nodes need more queues than the depth allows, the disk gets more
+//! requests than it needs, which costs latency; the reason says so. The scheduler divides uneven remainders.
 //!
 //! # Example
 //! 30 requests with 12 shards on one node: 7 queues, 30 requests. With 6 shards: 6 queues, a shard each.
 
 use super::report::DepthMode;
 
-/// Part of the best rate that is enough. (iotune of 2016 took 80 %, and three times the depth.)
+/// Part of the best rate that is enough. (iotune of 2016 used 80 %, and three times the depth.)
 pub(super) const ENOUGH_PART: f64 = 0.9;
-/// Requests that a queue needs to use a disk's parallelism.
+/// Fewest requests with which a queue can use a disk's parallelism.
 const QUEUE_DEPTH_MIN: u32 = 4;
 
-/// What to set for a disk that needs `enough_depth` requests under way, used by `shards` shards on `numa_nodes`
-/// nodes. Zeros count as ones.
+/// Returns the setting for a disk that needs `enough_depth` requests under way, used by `shards` shards on
+/// `numa_nodes` nodes. Zeros count as ones.
 pub(super) fn recommend(enough_depth: u32, shards: u16, numa_nodes: u16) -> DepthMode {
     let (enough_depth, shards) = (enough_depth.max(1), shards.max(1));
+
     // Nodes without a shard need no queue.
     let nodes = numa_nodes.clamp(1, shards);
     let affordable = u16::try_from(enough_depth / QUEUE_DEPTH_MIN).unwrap_or(u16::MAX);
@@ -37,14 +37,17 @@ pub(super) fn recommend(enough_depth: u32, shards: u16, numa_nodes: u16) -> Dept
         queues if queues >= shards => shards,
         queues => (queues / nodes * nodes).max(nodes),
     };
+
     let needed = u32::from(num_io_queues) * QUEUE_DEPTH_MIN;
     let max_io_requests = enough_depth.max(needed);
+
     let mut reason = format!("{enough_depth} request(s) get 90 % of the best rate");
     if needed > enough_depth {
         let why = if nodes > 1 { format!("{nodes} NUMA nodes need a queue each") } else { "a queue".to_owned() };
         let verb = if nodes > 1 { ", and a queue needs" } else { " needs" };
         reason += &format!("; {why}{verb} {QUEUE_DEPTH_MIN}, so {needed}: more latency than the disk has to have");
     }
+
     reason += &if shards == 1 {
         "; the only shard has its own queue".to_owned()
     } else if num_io_queues == shards {
@@ -54,6 +57,7 @@ pub(super) fn recommend(enough_depth: u32, shards: u16, numa_nodes: u16) -> Dept
             "; {num_io_queues} queue(s) have at least {QUEUE_DEPTH_MIN} each, {shards} shards share them by messages"
         )
     };
+
     DepthMode { num_io_queues, max_io_requests, reason }
 }
 

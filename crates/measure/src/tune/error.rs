@@ -1,13 +1,13 @@
-//! Why nothing could be measured.
+//! Errors of a measurement.
 //!
 //! # Why
 //! Each message says what happened, where, and what to do.
 //!
 //! # How it works
-//! One variant for each kind of trouble; the command turns them into exit codes.
+//! One variant for each kind of failure; the command turns them into exit codes.
 //!
 //! # Limits
-//! Doubts about what was measured are warnings of the report, not errors.
+//! Doubts about a result are warnings of the report, not errors.
 //!
 //! # Example
 //! `/dev/nvme1n1 is a block device: measuring it overwrites everything on it; add --destructive ...`
@@ -23,42 +23,42 @@ use super::place::PlaceError;
 use super::record::RecordError;
 use crate::load::{LoadError, ScratchError};
 
-/// Why nothing could be measured.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
-    /// An option makes no sense, here or anywhere.
+    /// An option makes no sense, here or at all.
     #[error("{option}: {reason}")]
     Option {
-        /// Its name on the command line.
+        /// Name of the option on the command line.
         option: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
-    /// Too little may be written.
+    /// The write bound is too low.
     #[error(
         "a measurement writes at least {}, more than --max-write {}: allow more, or set a smaller --data-size",
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
     )]
     MaxWrite {
-        /// What is needed, in bytes.
+        /// Bytes needed.
         needed_bytes: u64,
-        /// What is allowed, in bytes.
+        /// Bytes allowed.
         max_write_bytes: u64,
     },
-    /// Nothing that can be measured, or a device that is in use.
+    /// The path cannot be measured, or is a device in use.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The files in the directory: no space, read-only.
+    /// Scratch files cannot be made: no space, read-only.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// The backend is not to be had.
+    /// The backend is not available.
     #[error(transparent)]
     Backend(#[from] OpenBackendError),
-    /// The scratch files cannot be used, as where direct I/O is refused.
+    /// The scratch files cannot be used, for instance because direct I/O is refused.
     #[error(transparent)]
     Open(io::Error),
-    /// A block device without permission to write to it.
+    /// The path is a block device without permission to overwrite it.
     #[error(
         "{path} is a block device: measuring it overwrites everything on it; add --destructive if nothing there is \
          needed, or name a directory on its file system"
@@ -67,15 +67,15 @@ pub enum TuneError {
         /// The device.
         path: String,
     },
-    /// A device that is in use, or cannot be opened.
+    /// The device is in use, or cannot be opened.
     #[error("{path}: {error}")]
     Device {
         /// The device.
         path: String,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
-    /// The record's file is there already.
+    /// The record's file exists already.
     #[error("{path} exists: go on with it (--resume), analyse it (--from), or name another file for --record")]
     RecordExists {
         /// The file.
@@ -86,21 +86,21 @@ pub enum TuneError {
     WriteRecord {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The record cannot be read.
     #[error(transparent)]
     ReadRecord(#[from] RecordError),
-    /// The record is of something else.
+    /// The record belongs to another disk.
     #[error("{path}: cannot go on with this record: {reason}")]
     Resume {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Impossible shards.
+    /// The shards make no valid topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// A run could not begin, or broke.
@@ -109,19 +109,19 @@ pub enum TuneError {
     /// Requests failed.
     #[error("{phase}: {errors} requests failed, the first with: {reason}")]
     Io {
-        /// What was being done.
+        /// Phase of the measurement.
         phase: &'static str,
-        /// How many failed.
+        /// Number of failed requests.
         errors: u64,
-        /// Why the first did.
+        /// Error of the first.
         reason: String,
     },
-    /// Not one request came back.
+    /// Not one request completed.
     #[error("{phase}: no request came back in {seconds:.1} s: is the disk stuck? The kernel log may say more")]
     Silent {
-        /// What was being done.
+        /// Phase of the measurement.
         phase: &'static str,
-        /// How long it was waited, in seconds.
+        /// Seconds waited.
         seconds: f64,
     },
 }
@@ -135,7 +135,7 @@ impl TuneError {
         }
     }
 
-    /// `first` is an error number; 0 or none for a transfer that came back short.
+    /// Returns an I/O error. `first` is an error number; 0 or `None` for a short transfer.
     pub(super) fn io(phase: &'static str, errors: u64, first: Option<i32>) -> TuneError {
         let reason = match first {
             Some(number) if number != 0 => io::Error::from_raw_os_error(number).to_string(),

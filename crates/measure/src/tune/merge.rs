@@ -1,18 +1,18 @@
-//! Several measurements of the same kind of disk in one.
+//! Merges several measurements of the same kind of disk.
 //!
 //! # Why
-//! One run is a sample of one. Figures for a fleet, or for a preset, come from several runs, and a run that went wrong
-//! must not spoil them, nor vanish silently.
+//! A single run is a sample of one. Figures for a fleet, or for a preset, come from several runs, and a failed run
+//! must neither spoil them nor vanish silently.
 //!
 //! # How it works
-//! For each of the four figures: values far from the median of all runs (the modified z-score of
-//! [`super::study::outliers`]) are left out and named. What remains gives the mean and, from its scatter over the runs,
-//! the 95 % interval. Everything else (curves, frontier, latencies) is that of the run whose random reads lie closest to
-//! the merged figure.
+//! For each of the four figures, values far from the median of all runs (the modified z-score of
+//! [`super::study::outliers`]) are left out and named. The mean of the rest is the figure, its scatter over the runs
+//! the 95 % interval. Everything else (curves, frontier, latencies) comes from the run whose random reads are closest
+//! to the merged figure.
 //!
 //! # Limits
-//! Runs must be of one kind of disk (model and members) with the same block sizes. Two runs have no outlier: with both
-//! far apart nobody can say which is right.
+//! Runs must be of one kind of disk (model and members) with the same block sizes. Two runs have no outlier: if they
+//! differ, either may be right.
 //!
 //! # Example
 //! Five runs read 95.1, 94.8, 95.3, 61.0 and 95.0 thousand times a second: the fourth is left out, the figure is 95.05.
@@ -26,42 +26,42 @@ use super::study::outliers;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// Fewer than two.
+    /// There are fewer than two runs.
     #[error("--merge needs the records of at least two runs")]
     TooFew,
-    /// Not the same thing was measured.
+    /// The runs did not measure the same thing.
     #[error("{run}: {what} is {here}, but {there} in {first}: only runs of one kind of disk can be merged")]
     Different {
         /// The run that differs.
         run: String,
-        /// In what.
+        /// The property that differs.
         what: &'static str,
-        /// Its value there.
+        /// Its value in this run.
         here: String,
         /// Its value in the first run.
         there: String,
         /// The first run.
         first: String,
     },
-    /// The same run again, which would look like agreement.
+    /// Two files hold the same run, which would look like agreement.
     #[error("{run} holds the same run as {same}: give each run once")]
     Twice {
         /// The file.
         run: String,
-        /// The other that holds it.
+        /// The other file that holds the run.
         same: String,
     },
-    /// A run without all four figures.
+    /// A run lacks some of the four figures.
     #[error("{run}: {reason}; leave it out, or resume it (--resume)")]
     Unfinished {
-        /// Which.
+        /// The file.
         run: String,
         /// What is missing.
         reason: String,
     },
 }
 
-/// What must be equal: by name, as text.
+/// Returns the properties that must be equal, by name, as text.
 fn identity(report: &TuneReport) -> [(&'static str, String); 7] {
     let models = |report: &TuneReport| {
         let leaves = report.device.iter().flat_map(|device| &device.leaves);
@@ -79,7 +79,7 @@ fn identity(report: &TuneReport) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Merges runs, each with the name of its file.
+/// Merges runs, given with the names of their files.
 ///
 /// # Errors
 /// See [`MergeError`].
@@ -87,6 +87,7 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
     let Some(((first, first_report), others)) = runs.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Err(MergeError::TooFew);
     };
+
     for (run, report) in others {
         for ((what, there), (_, here)) in identity(first_report).into_iter().zip(identity(report)) {
             if here != there {
@@ -94,6 +95,7 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
             }
         }
     }
+
     for (at, (run, report)) in runs.iter().enumerate() {
         if let Some((same, _)) = runs.iter().take(at).find(|(_, earlier)| earlier == report) {
             return Err(MergeError::Twice { run: run.clone(), same: same.clone() });
@@ -102,16 +104,19 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
             return Err(MergeError::Unfinished { run: run.clone(), reason: missing.to_string() });
         }
     }
+
     let mut left_out = Vec::new();
     let read_iops = merge_figure(runs, "read_iops", |report| report.read_iops.as_ref(), &mut left_out);
     let write_iops = merge_figure(runs, "write_iops", |report| report.write_iops.as_ref(), &mut left_out);
     let read_bandwidth = merge_figure(runs, "read_bandwidth", |report| report.read_bandwidth.as_ref(), &mut left_out);
     let write_bandwidth =
         merge_figure(runs, "write_bandwidth", |report| report.write_bandwidth.as_ref(), &mut left_out);
+
     let middle = read_iops.as_ref().map_or(0.0, |figure| figure.value);
     let distance = |report: &TuneReport| report.read_iops.as_ref().map_or(f64::MAX, |f| (f.value - middle).abs());
     let typical = runs.iter().map(|(_, report)| report).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let typical = typical.unwrap_or(first_report);
+
     Ok(TuneReport {
         read_iops,
         write_iops,
@@ -126,7 +131,7 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
     })
 }
 
-/// The warnings of all runs, each once with the first run that has it.
+/// Returns the warnings of all runs, each once, with the first run that has it.
 fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
     let mut seen = std::collections::HashSet::new();
@@ -138,7 +143,7 @@ fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
     warnings
 }
 
-/// Half the 95 % interval of the mean of runs that know nothing of each other, in per cent; their order does not matter.
+/// Returns half the 95 % interval of the mean of independent runs, in per cent, whatever their order.
 fn interval_pct(rates: &[f64]) -> Option<f64> {
     let count = rates.len() as f64;
     (rates.len() > 1).then(|| series::student_t(count - 1.0) * series::deviation_pct(rates) / count.sqrt())
@@ -154,6 +159,7 @@ fn merge_figure<'a>(
     let values: Vec<f64> = found.iter().map(|(_, figure)| figure.value).collect();
     let median = series::median(&values)?;
     let is_out = outliers::outliers(&values);
+
     let mut kept: Vec<&Figure> = Vec::new();
     for ((run, figure), is_out) in found.iter().zip(is_out) {
         if is_out {
@@ -163,6 +169,7 @@ fn merge_figure<'a>(
             kept.push(figure);
         }
     }
+
     let rates: Vec<f64> = kept.iter().map(|figure| figure.value).collect();
     let typical = kept.first()?;
     let value = series::mean(&rates);

@@ -1,22 +1,22 @@
-//! Measures what the disk under a directory can carry: two rates of operations, two of bytes.
+//! Measures what the disk under a directory can carry: two rates of operations, two rates of bytes.
 //!
 //! # Why
-//! A scheduler that loads a disk up to its line must know the line. These are the figures of Seastar's io-properties,
-//! each with its spread and with all that makes one doubt it.
+//! A scheduler that loads a disk up to its limit must know the limit. These are the figures of Seastar's
+//! io-properties, each with its spread and with every reason to doubt it.
 //!
 //! # How it works
-//! Four steps that know nothing of each other: a *protocol* puts loads on a *rig* (a disk of this machine through
-//! [`measure`], a simulated one through [`measure_simulated`]), everything that comes back goes into a [`record`], a
-//! *study* of the record makes the [`TuneReport`], and what is printed or drawn comes from the report. A record in a
-//! file can be analysed again ([`analyse`]), gone on with after a crash, and merged with others ([`merge()`]).
+//! Four independent steps: a *protocol* puts loads on a *rig* (a disk of this machine through [`measure`], a
+//! simulated one through [`measure_simulated`]), all results go into a [`record`], a *study* of the record makes the
+//! [`TuneReport`], and text and pictures come from the report. A record in a file can be analysed again
+//! ([`analyse`]), resumed after a crash, and merged with others ([`merge()`]).
 //!
-//! [`TuneReport::disk_properties`] makes the entry for [`plimsoll_files::io_properties::write`], and
-//! [`TuneReport::disk_model`] the disk model with everything.
+//! [`TuneReport::disk_properties`] makes the entry for [`plimsoll_files::io_properties::write`],
+//! [`TuneReport::disk_model`] the complete disk model.
 //!
 //! # Limits
-//! Scratch data that fits into a cache of the disk, or of the machine that a virtual disk is on, measures the cache:
-//! give more of it ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default of some
-//! minutes; the report warns where a rate was still changing, and [`Mode::Full`] goes on until the disk is steady. The
+//! If the scratch data fits into a cache of the disk, or of the host of a virtual disk, the cache is measured: use
+//! more data ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default of some
+//! minutes; the report warns if a rate was still changing, and [`Mode::Full`] continues until the disk is steady. The
 //! backends null and memory measure this program, not a disk.
 //!
 //! # Example
@@ -85,22 +85,22 @@ pub use rig::SimulatedDisk;
 
 /// Length of sequential requests, in bytes.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
-/// What [`measure`] needs to write beyond the scratch data, in bytes.
+/// Bytes that [`measure`] must be allowed to write beyond the scratch data.
 const MEASURE_MIN_BYTES: u64 = 256 << 20;
 
-/// Hears how a measurement goes. `()` ignores it all.
+/// Receives the progress of a measurement. `()` ignores it.
 pub trait Observer {
-    /// A phase begins. `expected_s` is about how long it takes, in seconds.
+    /// Called when a phase begins. `expected_s` is its approximate length in seconds.
     fn on_phase(&mut self, name: &str, expected_s: f64) {
         let _ = (name, expected_s);
     }
 
-    /// Part of the present phase that is done, 0 to 1.
+    /// Called with the part of the current phase that is done, 0 to 1.
     fn on_progress(&mut self, fraction: f64) {
         let _ = fraction;
     }
 
-    /// Something for the user to read: a figure as it comes, a warning. One line.
+    /// Called with one line for the user: a new figure, or a warning.
     fn on_note(&mut self, text: &str) {
         let _ = text;
     }
@@ -110,8 +110,8 @@ impl Observer for () {}
 
 /// Measures the disk under `options.directory`.
 ///
-/// When `control` says stop, what was measured by then is the result, marked as interrupted. The scratch files are
-/// removed in any case.
+/// If `control` asks for the end, the result so far is returned, marked as interrupted. The scratch files are always
+/// removed.
 ///
 /// # Errors
 /// See [`TuneError`].
@@ -119,12 +119,12 @@ pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Con
     measure_disk(options, None, observer, control)
 }
 
-/// Goes on with the record in `path`, which a crash (or Ctrl-C) left: phases that are done are not made again. A block
-/// device is overwritten again, so that must be allowed again (`destructive`).
+/// Continues the record in `path` after a crash (or Ctrl-C): completed phases are not repeated. A block device is
+/// overwritten again, so that must be allowed again (`destructive`).
 ///
 /// # Errors
-/// See [`TuneError`]; [`TuneError::Resume`] where the disk is not the one of the record, or the record is that of a
-/// simulated disk.
+/// See [`TuneError`]; [`TuneError::Resume`] if the disk is not the one of the record, or the record is of a simulated
+/// disk.
 pub fn resume(
     path: &Path,
     destructive: bool,
@@ -144,7 +144,7 @@ pub fn resume(
     measure_disk(&options, Some((path, record)), observer, control)
 }
 
-/// As [`resume`], for a record of a simulated disk: the disk begins anew, the phases that are done do not.
+/// Continues the record of a simulated disk as [`resume`] does: the disk starts afresh, completed phases are kept.
 ///
 /// # Errors
 /// See [`TuneError`].
@@ -155,6 +155,7 @@ pub fn resume_simulated(
     control: &Control,
 ) -> Result<TuneReport, TuneError> {
     let record = Record::read(path)?;
+
     if record.is_complete() {
         return Ok(analyse(&record));
     }
@@ -163,8 +164,7 @@ pub fn resume_simulated(
     conduct(&mut rig, Recorder::resume(path, record)?, observer)
 }
 
-/// Of several paths, those on different file systems, each the first of its own: one directory tells of a whole file
-/// system.
+/// Returns the first of `paths` on each file system: one directory stands for its whole file system.
 ///
 /// # Errors
 /// See [`PlaceError`].
@@ -174,7 +174,7 @@ pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError
     Ok(place::one_per_device(places?).into_iter().map(|place| place.directory).collect())
 }
 
-/// What follows from a record, without the disk.
+/// Computes the report of a record, without the disk.
 #[must_use]
 pub fn analyse(record: &Record) -> TuneReport {
     study::report(record)
@@ -182,13 +182,13 @@ pub fn analyse(record: &Record) -> TuneReport {
 
 /// Name of the backend in records of simulated disks.
 const SIMULATED: &str = "sim";
-/// A simulated disk is addressed in sectors of so many bytes.
+/// Alignment of a simulated disk: a sector, in bytes.
 const SIMULATED_ALIGN_BYTES: u32 = 512;
 
-/// Measures a simulated disk, in virtual time; `options.directory` and the backend do not matter.
+/// Measures a simulated disk in virtual time. Ignores `options.directory` and the backend.
 ///
 /// # Errors
-/// See [`TuneError`]; [`TuneError::Option`] for a specification that makes no disk.
+/// See [`TuneError`]; [`TuneError::Option`] if the specification makes no disk.
 pub fn measure_simulated(
     options: &TuneOptions,
     disk: &SimulatedDisk,
@@ -210,7 +210,7 @@ fn simulated_rig(disk: &SimulatedDisk, options: &TuneOptions, control: &Control)
     SimRig::new(disk, shards, data_bytes, seed, stop, traffic)
 }
 
-/// What a record says of where a measurement takes place.
+/// The place of a measurement, as its record names it.
 struct Site {
     directory: String,
     mountpoint: String,
@@ -232,7 +232,7 @@ impl Site {
         }
     }
 
-    /// A simulated disk is nowhere, but it has a name, members and (perhaps) a block that a kernel would report.
+    /// Returns the site of a simulated disk: no mount point, but a name, members and (perhaps) a block size.
     fn of_simulated(disk: &SimulatedDisk) -> Site {
         let leaf = |member: u32| Leaf {
             name: format!("{}-{member}", disk.name),
@@ -242,6 +242,7 @@ impl Site {
             rotational: Some(disk.spec.hdd.is_some()),
             ..Leaf::default()
         };
+
         let device = Device {
             name: disk.name.clone(),
             disk: disk.name.clone(),
@@ -249,6 +250,7 @@ impl Site {
             leaves: (0..disk.spec.raid0.members.max(1)).map(leaf).collect(),
             ..Device::default()
         };
+
         Site {
             directory: disk.name.clone(),
             mountpoint: disk.name.clone(),
@@ -260,7 +262,7 @@ impl Site {
     }
 }
 
-/// Runs the protocol on a rig; what it found is the report.
+/// Runs the protocol on a rig. Returns the report of its record.
 fn conduct(rig: &mut dyn Rig, recorder: Recorder, observer: &mut dyn Observer) -> Result<TuneReport, TuneError> {
     let mut protocol = Protocol::new(rig, recorder, observer);
     protocol.run()?;
@@ -282,6 +284,7 @@ fn measure_disk(
     if let Some(path) = options.record.as_deref().filter(|path| path.exists()) {
         return Err(TuneError::RecordExists { path: path.display().to_string() });
     }
+
     let roots = Roots::default();
     let mut place = Place::find(&options.directory, &roots)?;
     let is_in_memory = options.is_in_memory();
@@ -291,24 +294,28 @@ fn measure_disk(
     } else if place.is_block_device && !options.destructive {
         return Err(TuneError::NotDestructive { path: options.directory.display().to_string() });
     }
+
     let topology = Topology::new(options.shards, Classes::new(), vec![DiskSetup::unlimited()])?;
     if let Some((path, record)) = &resumed {
         check_same(path, &record.header, &place)?;
-        // What a crash left of this measurement is in the way of its scratch files, and takes their room.
+        // Scratch files that a crash left would take the names and the room of new ones.
         for shard in 0..options.shards {
             Scratch::reclaim(&place.directory, &scratch_name(shard))?;
         }
     }
-    // Removes the files when this function ends, which is after every run has ended.
+
+    // Dropped when this function ends, after every run: this removes the files.
     let mut scratch = None;
     if !is_in_memory && !place.is_block_device {
         scratch = Some(Scratch::new(&place.directory, options.data_bytes)?);
     }
+
     let costs = cost_place(options, &place, is_in_memory)?;
     let spans = make_spans(options, &topology, scratch.as_mut(), &place)?;
     let shard_options = ShardOptions { backend: options.backend, ..ShardOptions::default() };
     let (choice, info) = look(options, &shard_options, &spans)?;
     let warnings = if is_in_memory { Vec::new() } else { place::warnings(&place, &info, options.shards) };
+
     let recorder = match resumed {
         None => {
             let header = header(options, Site::of_place(&place), choice, info.offset_align_bytes, warnings)?;
@@ -316,11 +323,13 @@ fn measure_disk(
         }
         Some((path, record)) => Recorder::resume(path, record)?,
     };
+
     let header = &recorder.record.header;
     for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
         observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
     }
-    // The probes at the end write past the load generator.
+
+    // Reserve the bytes of the probes at the end, which the load generator does not count.
     let kept_bytes = recorder.written_before_bytes.saturating_add(costs::PROBE_MAX_BYTES);
     let control = &control.with_write_bound(options.max_write_bytes.map(|max| max.saturating_sub(kept_bytes)));
     let meter = place.disk_number.map(|(major, minor)| ForeignMeter::new(&roots.proc, major, minor));
@@ -328,7 +337,7 @@ fn measure_disk(
     conduct(&mut rig, recorder, observer)
 }
 
-/// A record goes on only on the disk that it began on: names of devices move from one disk to another between boots.
+/// Refuses to continue a record on another disk: device names move from one disk to another between boots.
 fn check_same(path: &Path, header: &Header, place: &Place) -> Result<(), TuneError> {
     let identity = |device: &Option<Device>| {
         let Some(device) = device else { return "no device".to_owned() };
@@ -344,12 +353,13 @@ fn check_same(path: &Path, header: &Header, place: &Place) -> Result<(), TuneErr
     if there == here && header.mountpoint == place.mountpoint {
         return Ok(());
     }
+
     let (was, is) = (&header.mountpoint, &place.mountpoint);
     let reason = format!("it is of {was}, {there}; {} is now on {is}, {here}", header.directory);
     Err(TuneError::Resume { path: path.display().to_string(), reason })
 }
 
-/// Everything that is known before measuring.
+/// Returns the header of a record, all that is known before measuring.
 fn header(
     options: &TuneOptions,
     site: Site,
@@ -360,6 +370,7 @@ fn header(
     let device = site.device.as_ref();
     let read_block = place::block_size("--read-block-size", options.read_block_bytes, align_bytes, device)?;
     let write_block = place::block_size("--write-block-size", options.write_block_bytes, align_bytes, device)?;
+
     Ok(Header {
         record: RECORD_NAME.to_owned(),
         schema: RECORD_SCHEMA,
@@ -390,7 +401,7 @@ fn header(
     })
 }
 
-/// Where single operations are tried; a device is claimed there, so that nobody mounts it meanwhile.
+/// Returns where single operations are tried. Claims a device, so that it cannot be mounted meanwhile.
 fn cost_place(options: &TuneOptions, place: &Place, is_in_memory: bool) -> Result<costs::CostPlace, TuneError> {
     if is_in_memory {
         return Ok(costs::CostPlace::Nowhere);
@@ -407,7 +418,7 @@ fn scratch_name(shard: u16) -> String {
     format!("plimsoll-tune-{shard}")
 }
 
-/// A part for each shard, all of the same length: a file each, or a stretch of the device.
+/// Makes a part for each shard, all of the same length: a file each, or a stretch of the device.
 fn make_spans(
     options: &TuneOptions,
     topology: &Topology,
@@ -423,6 +434,7 @@ fn make_spans(
         let reason = format!("{} shards need {need} each, and the device has {have}", options.shards);
         return Err(TuneError::Option { option: "--shards", reason });
     }
+
     let make = |shard: u16| {
         let (path, offset) = match &mut scratch {
             Some(scratch) => (scratch.create(&scratch_name(shard))?, 0),
@@ -437,7 +449,7 @@ fn make_spans(
     (0..options.shards).map(make).collect()
 }
 
-/// The backend that will be used, and what it says of the scratch files.
+/// Returns the backend in use, and its view of the scratch files.
 fn look(options: &TuneOptions, shard_options: &ShardOptions, spans: &[Span]) -> Result<(Choice, FileInfo), TuneError> {
     let (mut backend, choice) = probe(options.backend, shard_options.entries)?;
     if let Some(span) = spans.first().filter(|_| !options.is_in_memory()) {

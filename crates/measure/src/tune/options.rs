@@ -1,14 +1,14 @@
-//! What to measure, and how.
+//! The options of a measurement.
 //!
 //! # Why
-//! The options of a measurement are written into its record and read back from it, so that it can be gone on with.
+//! The options of a measurement are written into its record and read back from it, so the measurement can be resumed.
 //!
 //! # How it works
-//! [`TuneOptions::new`] and [`TuneOptions::quick`] are the usual measurements; fields change them. They are checked before
-//! anything is touched.
+//! [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; fields change them. They are
+//! checked before the disk is touched.
 //!
 //! # Limits
-//! What depends on the place (alignment, room) is checked there.
+//! Options that depend on the place (alignment, room) are checked there.
 //!
 //! # Example
 //! ```
@@ -28,13 +28,13 @@ use super::report::BlockSize;
 use super::rig::SPAN_MIN_BYTES;
 use super::{MEASURE_MIN_BYTES, TuneError};
 
-/// How thorough a measurement is.
+/// Thoroughness of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// A minute at most.
+    /// At most a minute.
     Quick,
-    /// Five minutes at most.
+    /// At most five minutes.
     #[default]
     Standard,
     /// Preconditioning, then rounds until the disk is steady as SNIA's performance test specification defines it.
@@ -42,7 +42,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// `quick`, `standard` or `full`.
+    /// Returns `quick`, `standard` or `full`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,39 +60,39 @@ pub struct TuneOptions {
     pub directory: PathBuf,
     /// Whether a block device may be written to: **everything on it is lost**.
     pub destructive: bool,
-    /// Backend; `None` takes the best that the machine allows.
+    /// Backend; `None` selects the best that the machine allows.
     pub backend: Option<BackendKind>,
     /// Shards, at least 1; each is a thread with a CPU of its own.
     pub shards: u16,
-    /// How thorough.
+    /// Thoroughness.
     pub mode: Mode,
-    /// The four figures and the latency of the idle disk, and nothing else.
+    /// Measures only the four figures and the latency of the idle disk.
     pub figures_only: bool,
-    /// With `figures_only`: reads beside writes all the same, for the mix exponent.
+    /// With `figures_only`: measures reads beside writes as well, for the mix exponent.
     pub with_frontier: bool,
-    /// Size of random reads: a power of two, 512 bytes to 1 MiB. `None`: 4096, or more where the disk works in more.
+    /// Size of random reads: a power of two, 512 bytes to 1 MiB. `None`: 4096, or the disk's larger unit.
     pub read_block_bytes: Option<u32>,
-    /// The same for random writes; with `None` also found by experiment.
+    /// Size of random writes, likewise; with `None` also found by experiment.
     pub write_block_bytes: Option<u32>,
-    /// Scratch data in all, at least 4 MiB for each shard; on a device the part of it that is used.
+    /// Total scratch data in bytes, at least 4 MiB for each shard; on a device the part of it that is used.
     pub data_bytes: u64,
-    /// Never write more than this, scratch data included; at least 256 MiB above `data_bytes`.
+    /// Most bytes to write, scratch data included; at least 256 MiB above `data_bytes`.
     pub max_write_bytes: Option<u64>,
-    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: until it is known.
+    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: until the figure is known well enough.
     pub phase_s: Option<f64>,
-    /// Rounds at most of a full measurement, at least 5.
+    /// Most rounds of a full measurement, at least 5.
     pub rounds_max: u32,
     /// Length of each of the four conditions of a round in seconds, 0.001 to 86 400.
     pub round_s: f64,
     /// Seed of positions and data.
     pub seed: u64,
-    /// Where the record goes: a file that must not exist.
+    /// File for the record, which must not exist.
     pub record: Option<PathBuf>,
 }
 
 impl TuneOptions {
-    /// The usual measurement, at most five minutes: 8 GiB of scratch data, a shard on every CPU that the process may
-    /// use.
+    /// Returns the usual measurement, at most five minutes: 8 GiB of scratch data, a shard on every CPU that the
+    /// process may use.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> TuneOptions {
         let cpus = plimsoll::sys::pin::allowed_cpus().map_or(1, |cpus| cpus.len());
@@ -116,13 +116,13 @@ impl TuneOptions {
         }
     }
 
-    /// The short one, at most a minute: 2 GiB of scratch data.
+    /// Returns the short measurement, at most a minute: 2 GiB of scratch data.
     #[must_use]
     pub fn quick(directory: impl Into<PathBuf>) -> TuneOptions {
         TuneOptions { mode: Mode::Quick, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
     }
 
-    /// Those that a record was made with.
+    /// Returns the options that a record was made with.
     pub(super) fn of_header(header: &Header) -> TuneOptions {
         let set = |block: &BlockSize| block.is_set.then_some(block.bytes);
         TuneOptions {
@@ -150,6 +150,7 @@ impl TuneOptions {
         if self.shards == 0 {
             return bad("--shards", "at least one shard is needed".to_owned());
         }
+
         for (option, seconds) in [("--phase", self.phase_s), ("--round", Some(self.round_s))] {
             if let Some(seconds) = seconds
                 && !(0.001..=86_400.0).contains(&seconds)
@@ -157,14 +158,17 @@ impl TuneOptions {
                 return bad(option, format!("{seconds} s is not from 0.001 s to a day"));
             }
         }
+
         if self.rounds_max < 5 {
             return bad("--rounds", "a steady state takes five rounds at least".to_owned());
         }
+
         let data_min_bytes = u64::from(self.shards) * SPAN_MIN_BYTES;
         if self.data_bytes < data_min_bytes {
             let least = format_bytes_binary(data_min_bytes);
             return bad("--data-size", format!("{} shards need at least {least}", self.shards));
         }
+
         let needed_bytes = self.data_bytes.saturating_add(MEASURE_MIN_BYTES);
         match self.max_write_bytes {
             Some(max_write_bytes) if max_write_bytes < needed_bytes => {
@@ -174,7 +178,7 @@ impl TuneOptions {
         }
     }
 
-    /// Whether the backend touches no disk.
+    /// Returns whether the backend touches no disk.
     pub(super) fn is_in_memory(&self) -> bool {
         plimsoll_files::setup::is_in_memory(self.backend)
     }

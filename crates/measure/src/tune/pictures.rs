@@ -1,11 +1,11 @@
-//! A measurement as pictures, and as one page that holds all of it.
+//! A measurement as pictures, and as one complete page.
 //!
 //! # Why
-//! Whether a knee is sharp, a fit holds, or a figure was taken from a steady stretch is seen at once, and believed.
+//! A picture shows at once whether a knee is sharp, a fit holds, or a figure comes from a steady stretch.
 //!
 //! # How it works
-//! [`charts`] makes each picture of a report, by name; what was not measured has none. [`page()`] puts them into one
-//! self-contained HTML page beside the figures, the warnings and the lines to apply.
+//! [`charts`] makes each picture of a report, by name; figures that were not measured have none. [`page()`] puts them
+//! into one self-contained HTML page with the figures, the warnings and the lines to apply.
 //!
 //! # Limits
 //! The page shows one disk.
@@ -25,10 +25,10 @@ use plimsoll_show::table::Table;
 use super::report::Unit as FigureUnit;
 use super::report::{DepthCurve, Figure, Frontier, SizeCurve, SteadyState, SteadyWindow, TuneReport};
 
-/// The names of all pictures that there can be.
+/// Names of all possible pictures.
 pub const NAMES: [&str; 5] = ["latency-against-load", "sizes", "frontier", "time", "steady-state"];
 
-/// The pictures of a report: name (fit for a file) and charts.
+/// Returns the pictures of a report: name (usable as a file name) and charts.
 #[must_use]
 pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
     let all = [
@@ -41,18 +41,19 @@ pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
     all.into_iter().filter(|(_, charts)| !charts.is_empty()).collect()
 }
 
-/// Everything of a report in one HTML page.
+/// Returns a report as one HTML page.
 #[must_use]
 pub fn page(report: &TuneReport) -> String {
     let (title, sections) = sections(report);
     page::html(&title, &sections)
 }
 
-/// Title and sections of the page.
+/// Returns the title and sections of the page.
 #[must_use]
 pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
     let title = format!("{}: what the disk carries", report.mountpoint);
     let mut sections = vec![summary(report)];
+
     let texts = [
         (
             "latency-against-load",
@@ -85,12 +86,14 @@ pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
           20 %, slope at most 10 % of their mean.",
         ),
     ];
+
     for (name, charts) in charts(report) {
         let text = texts.iter().find(|(key, ..)| *key == name);
         let (heading, words) = text.map_or((name, ""), |(_, heading, words)| (heading, words));
         let blocks = vec![Block::Text(words.to_owned()), Block::Picture(charts)];
         sections.push(Section { heading: heading.to_owned(), blocks });
     }
+
     (title, sections)
 }
 
@@ -105,12 +108,14 @@ fn summary(report: &TuneReport) -> Section {
             figure.depth.to_string(),
         ],
     };
+
     let rows = vec![
         row("random read", &report.read_iops),
         row("random write", &report.write_iops),
         row("sequential read", &report.read_bandwidth),
         row("sequential write", &report.write_bandwidth),
     ];
+
     let mut blocks = vec![
         Block::Text(format!(
             "{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
@@ -123,12 +128,15 @@ fn summary(report: &TuneReport) -> Section {
         )),
         Table::new("", ["", "figure", "95 %", "size", "depth"], rows).into(),
     ];
+
     if let Some(line) = &report.iocost_model {
         blocks.push(Block::Text(format!("For io.cost.model: {line}")));
     }
+
     if !report.warnings.is_empty() {
         blocks.push(Block::Warnings(report.warnings.iter().map(|warning| warning.message.clone()).collect()));
     }
+
     Section { heading: "Figures".to_owned(), blocks }
 }
 
@@ -143,6 +151,7 @@ fn latency_against_load(report: &TuneReport) -> Vec<Chart> {
             let points = points.into_iter().map(|(x, y)| Point::new(x, y)).collect();
             layers.push(Layer::Points { name: label.to_owned(), points });
         }
+
         let note = curve.knee.map(|knee| {
             layers.push(Layer::VerticalMark { x: knee.iops, label: format!("knee: depth {}", knee.depth) });
             format!(
@@ -154,6 +163,7 @@ fn latency_against_load(report: &TuneReport) -> Vec<Chart> {
                 knee.concurrency,
             )
         });
+
         Chart {
             title: format!("Random {name}s of {}", format_bytes_binary(u64::from(curve.block_bytes))),
             x: Axis::linear(format!("{name}s a second"), Unit::PerSecond),
@@ -174,13 +184,14 @@ fn sizes(report: &TuneReport) -> Vec<Chart> {
     if curves.is_empty() {
         return Vec::new();
     }
+
     let (mut rates, mut rest) = (Vec::new(), vec![Layer::HorizontalMark { y: 0.0, label: String::new() }]);
     for (name, curve) in curves {
         let sizes = || curve.points.iter().map(|point| f64::from(point.block_bytes));
         let measured = curve.points.iter().map(|point| Point::new(f64::from(point.block_bytes), point.iops));
         rates.push(Layer::Points { name: name.to_owned(), points: measured.collect() });
         let Some(fit) = &curve.fit else { continue };
-        // Four values between two sizes: the bend of the fit is no corner of the points.
+        // Four values between two sizes, so that the bend of the fit does not coincide with a point.
         let fine = (36..=80).map(|step| 2f64.powf(f64::from(step) / 4.0)).filter(|bytes| {
             let (least, most) = (sizes().fold(f64::MAX, f64::min), sizes().fold(0.0, f64::max));
             (least..=most).contains(bytes)
@@ -215,9 +226,11 @@ fn frontier(frontier: &Frontier) -> Chart {
     let left = |part: f64| p.map_or(1.0, |p| (1.0 - part.powf(p)).max(0.0).powf(1.0 / p));
     let mut curve: Vec<(f64, f64)> =
         (0..=100).map(|step| f64::from(step) / 100.0).map(|part| (part * writes, left(part) * reads)).collect();
+
     if p.is_none() {
         curve.push((writes, 0.0));
     }
+
     let name = p.map_or("p infinite: no disturbance".to_owned(), |p| format!("p = {p:.2}"));
     let mut layers =
         vec![Layer::Points { name: "carried".to_owned(), points }, Layer::Line { name, points: curve, dashed: false }];
@@ -225,6 +238,7 @@ fn frontier(frontier: &Frontier) -> Chart {
         let points = vec![(0.0, reads), (writes, 0.0)];
         layers.push(Layer::Line { name: "p = 1, for comparison".to_owned(), points, dashed: true });
     }
+
     Chart {
         title: format!(
             "Random reads of {} beside sequential writes of {}",
@@ -252,6 +266,7 @@ fn time_series(report: &TuneReport) -> Vec<Chart> {
         let figure = figure.as_ref()?;
         let at = |sample: usize| (sample as f64 + 0.5) * figure.sample_s * 1e9;
         let points: Vec<(f64, f64)> = figure.samples.iter().enumerate().map(|(i, rate)| (at(i), *rate)).collect();
+
         let end_ns = figure.samples.len() as f64 * figure.sample_s * 1e9;
         Some(Chart {
             title: title.to_owned(),
@@ -284,9 +299,11 @@ fn steady_state(state: &SteadyState) -> Vec<Chart> {
         let points: Vec<(f64, f64)> =
             track.rates.iter().enumerate().map(|(round, rate)| (round as f64 + 1.0, *rate)).collect();
         let (from, to) = (track.window_begin as f64 + 1.0, track.window_begin as f64 + 5.0);
+
         let SteadyWindow { intercept, slope_per_round, range_pct, slope_pct, .. } = track.window;
         let best = vec![(from, intercept), (to, intercept + 4.0 * slope_per_round)];
         let is_rate = track.figure.ends_with("iops");
+
         Chart {
             title: track.figure.clone(),
             x: Axis::linear("round", Unit::None),
@@ -303,5 +320,6 @@ fn steady_state(state: &SteadyState) -> Vec<Chart> {
             note: Some(format!("range {range_pct:.1} %, slope {slope_pct:.1} % of the mean")),
         }
     };
+
     state.tracks.iter().map(chart).collect()
 }

@@ -1,20 +1,20 @@
-//! Where a path lies: file system, mount point, block device, and the disks below.
+//! The place of a path: file system, mount point, block device, and the disks below.
 //!
 //! # Why
-//! io-properties name a mount point, and a figure means something only with the disk's settings and the layers between.
+//! io-properties name a mount point, and a figure is meaningful only with the disk's settings and the layers between.
 //!
 //! # How it works
-//! The mount point is the deepest one that holds the directory. The device is the directory's device number in `/sys`;
-//! where that is an anonymous number (btrfs), the device that was mounted. A path can also be a block device: nobody
-//! may use it then ([`PlaceError::InUse`]), since it will be written to.
+//! The mount point is the deepest one that holds the directory. The device is the directory's device number in
+//! `/sys`; if that is an anonymous number (btrfs), the device that was mounted. A path can also be a block device:
+//! since it will be written to, no program may use it ([`PlaceError::InUse`]).
 //!
-//! Both kernel trees are parameters ([`Roots`]), so tests bring their own. [`one_per_device`] leaves one of several
+//! Both kernel trees are parameters ([`Roots`]), so tests provide their own. [`one_per_device`] keeps one of several
 //! directories on the same file system; [`warnings()`] says what the settings mean for the figures; [`block_size`] is
-//! the size at which IOPS are measured.
+//! the request size of IOPS figures.
 //!
 //! # Limits
-//! A file system over several devices (btrfs) shows one of them, or none. A device that becomes used after
-//! [`Place::find`] is not noticed: claim it (`plimsoll::sys::block::claim`) for as long as it is written to.
+//! Of a file system over several devices (btrfs), one device or none is found. If a device comes into use after
+//! [`Place::find`], that stays unnoticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
 //!
 //! # Example
 //! A directory on `dm-0` over `md0` over two NVMe drives: device `dm-0`, RAID level `raid0`, leaves `nvme0n1` and
@@ -38,7 +38,7 @@ use super::report::device::{Device, Leaf};
 pub(super) use sizes::{block_size, physical_block_bytes};
 pub(super) use warnings::warnings;
 
-/// Where the kernel's trees are.
+/// Roots of the kernel's trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roots {
     pub(super) sys: PathBuf,
@@ -55,47 +55,47 @@ impl Default for Roots {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// Neither a directory nor a block device, or it cannot be looked at.
+    /// The path is neither a directory nor a block device, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to, or a block device")]
     BadPath {
         /// The path.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the path.
         reason: String,
     },
-    /// A block device that somebody uses.
+    /// The block device is in use.
     #[error("{path} is in use, and measuring would destroy what is on it: {}", block::uses_text(.uses))]
     InUse {
         /// The device.
         path: String,
-        /// Who uses it; at least one.
+        /// Users of the device; at least one.
         uses: Vec<Use>,
     },
-    /// A block device of which nobody can say whether it is used.
+    /// Whether the block device is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): measure where /proc and /sys can be read")]
     UsesUnknown {
         /// The device.
         path: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Where a directory lies, or a block device.
+/// The place of a directory or block device.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The directory, or the node of the block device, with links followed.
+    /// The directory, or the node of the block device, with links resolved.
     pub(super) directory: PathBuf,
     pub(super) is_block_device: bool,
-    /// Mount point of the file system; of a block device its path, which is what io-properties name then.
+    /// Mount point of the file system; for a block device its path, as io-properties name it.
     pub(super) mountpoint: String,
     /// Kind of the file system; empty for a block device.
     pub(super) file_system: String,
     /// Options of the mount and of the file system: `noatime`, `discard`.
     pub(super) mount_options: Vec<String>,
-    /// Block that the file system allocates in, in bytes.
+    /// Allocation unit of the file system, in bytes.
     pub(super) fs_block_bytes: Option<u64>,
-    /// Room on the file system, in bytes.
+    /// Free space of the file system, in bytes.
     pub(super) available_bytes: Option<u64>,
     pub(super) device: Option<Device>,
     /// Number of the whole disk (or array) of the device: its counters include those of all its partitions.
@@ -103,12 +103,12 @@ pub(super) struct Place {
     /// Device number of the file system, or of the block device itself.
     st_dev: u64,
     raid: Option<sysfs::Raid>,
-    /// The kernel's version, as far as it matters: (major, minor).
+    /// Version of the kernel: (major, minor).
     kernel: Option<(u32, u32)>,
 }
 
 impl Place {
-    /// Finds where `path`, a directory or a block device, lies.
+    /// Finds the place of `path`, a directory or a block device.
     pub(super) fn find(path: &Path, roots: &Roots) -> Result<Place, PlaceError> {
         let bad = |reason: String| PlaceError::BadPath { path: path.display().to_string(), reason };
         let real = path.canonicalize().map_err(|error| bad(error.to_string()))?;
@@ -128,14 +128,16 @@ impl Place {
         let space = statfs::file_system(&real).ok();
         let source = mount.as_ref().map(|mount| mount.source.as_str());
         let device = device_of(&roots.sys, metadata.dev(), source).ok();
+
         let (mountpoint, file_system, mount_options) = match mount {
             Some(mount) => (mount.mountpoint, mount.file_system, mount.options),
-            // Without /proc the directory itself is a mount point as good as any: it is on the right device.
+            // Without /proc, name the directory itself: it is on the right device.
             None => {
                 let kind = space.as_ref().map_or_else(String::new, |space| space.name.clone());
                 (real.display().to_string(), kind, Vec::new())
             }
         };
+
         let place = Place {
             directory: real,
             is_block_device: false,
@@ -150,6 +152,7 @@ impl Place {
             raid: None,
             kernel: kernel(&roots.proc),
         };
+
         match device {
             Some(device) => place.on(device, roots),
             None => place,
@@ -160,10 +163,12 @@ impl Place {
         let path = real.display().to_string();
         let unknown = |error| PlaceError::UsesUnknown { path: path.clone(), error };
         let device = device_of(&roots.sys, rdev, None).map_err(unknown)?;
+
         let uses = block::uses(&roots.sys, &roots.proc, &device.name).map_err(unknown)?;
         if !uses.is_empty() {
             return Err(PlaceError::InUse { path, uses });
         }
+
         let place = Place {
             directory: real,
             is_block_device: true,
@@ -178,6 +183,7 @@ impl Place {
             raid: None,
             kernel: kernel(&roots.proc),
         };
+
         Ok(place.on(device, roots))
     }
 
@@ -187,15 +193,15 @@ impl Place {
         Place { device: Some(device), disk_number, raid, ..self }
     }
 
-    /// Whether both lie on the same file system or device, so that one measurement serves both.
+    /// Returns whether both are on the same file system or device, so that one measurement serves both.
     fn is_with(&self, other: &Place) -> bool {
-        // Subvolumes of btrfs have numbers of their own, and one device.
+        // Subvolumes of btrfs have different numbers but share a device.
         let number = |place: &Place| place.device.as_ref().map(|device| device.major_minor.clone());
         self.st_dev == other.st_dev || (self.device.is_some() && number(self) == number(other))
     }
 }
 
-/// The first of the places on each file system or device, in their order.
+/// Returns the first place on each file system or device, in order.
 pub(super) fn one_per_device(places: Vec<Place>) -> Vec<Place> {
     let mut kept: Vec<Place> = Vec::new();
     for place in places {
@@ -206,16 +212,18 @@ pub(super) fn one_per_device(places: Vec<Place>) -> Vec<Place> {
     kept
 }
 
-/// The device with number `st_dev`, or else the one that `source` names.
+/// Returns the device with number `st_dev`, or else the one that `source` names.
 fn device_of(sys: &Path, st_dev: u64, source: Option<&str>) -> io::Result<Device> {
     let by_number = |number: u64| -> io::Result<(sysfs::Device, String)> {
         let (major, minor) = sysfs::major_minor(number);
         Ok((sysfs::device(sys, major, minor)?, format!("{major}:{minor}")))
     };
+
     let (found, major_minor) = by_number(st_dev).or_else(|error| match source {
         Some(source) if source.starts_with("/dev/") => by_number(std::fs::metadata(source)?.rdev()),
         _ => Err(error),
     })?;
+
     let raid = sysfs::raid(sys, &found.name);
     Ok(Device {
         major_minor,
@@ -233,6 +241,7 @@ fn device_of(sys: &Path, st_dev: u64, source: Option<&str>) -> io::Result<Device
 fn leaf(sys: &Path, name: String) -> Leaf {
     let queue = sysfs::queue(sys, &name);
     let hardware = sysfs::hardware(sys, &name);
+
     Leaf {
         name,
         model: hardware.model,
@@ -254,7 +263,7 @@ fn leaf(sys: &Path, name: String) -> Leaf {
     }
 }
 
-/// The version of the running kernel: (5, 15) of `5.15.0-105-generic`.
+/// Returns the version of the running kernel: (5, 15) for `5.15.0-105-generic`.
 fn kernel(proc: &Path) -> Option<(u32, u32)> {
     let release = std::fs::read_to_string(proc.join("sys/kernel/osrelease")).ok()?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());

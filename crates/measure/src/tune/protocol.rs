@@ -1,20 +1,20 @@
-//! The order of a measurement: which loads, how long, and when a figure is known well enough.
+//! Conducts a measurement: chooses loads and lengths, and decides when a figure is known well enough.
 //!
 //! # Why
-//! A figure from a fixed time is too long on a steady disk and too short on one that still changes.
+//! A fixed time is too long for a steady disk and too short for one that still changes.
 //!
 //! # How it works
-//! Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, writes every sample down,
-//! and decides how to go on from what is written ([`crate::tune::study`]): the protocol itself keeps no figures. So a
-//! record that a crash left goes on where its last phase ended, and analysing a record later gives what the measurement
-//! said.
+//! Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, records every sample,
+//! and decides from the record how to continue ([`crate::tune::study`]): the protocol itself keeps no figures. So a
+//! record that a crash left continues after its last complete phase, and a later analysis of a record gives the same
+//! figures.
 //!
 //! A figure is a search over depths, then samples at the smallest depth that gets (nearly) the most, until their 95 %
-//! interval is narrow and the transient at their beginning is clearly over. When others moved more than
-//! [`found::FOREIGN_MAX_PCT`] of the bytes meanwhile, the phase is made again.
+//! interval is narrow and the transient at their beginning is clearly over. If others moved more than
+//! [`found::FOREIGN_MAX_PCT`] of the bytes meanwhile, the phase is repeated.
 //!
 //! # Limits
-//! Deciding on what was just measured makes the length of a measurement depend on the disk's noise.
+//! Because decisions depend on samples, the length of a measurement depends on the disk's noise.
 //!
 //! # Example
 //! Random reads, two shards, depths 2, 4, ... 256 with 9, 17, ... 96, 96 thousand operations/s: depth 64 is taken, and
@@ -33,45 +33,45 @@ use super::study::{self, phases as found};
 use super::timing::Timing;
 use super::{Mode, Observer, SEQUENTIAL_BYTES, TuneError};
 
-/// Depths that a search for bandwidth always tries up to, and the deepest while the rate still rises, for each disk.
+/// Depths of a search for bandwidth: always up to the first, while the rate still rises up to the second per disk.
 const BANDWIDTH_DEPTHS: (u32, u32) = (32, 64);
-/// The same for IOPS.
+/// Depths of a search for IOPS, likewise.
 const IOPS_DEPTHS: (u32, u32) = (256, 1024);
-/// Requests under way while the physical block is looked for.
+/// Requests under way in the search for the physical block.
 const BLOCK_DEPTH: u32 = 32;
-/// Sizes among which the physical block is looked for, in bytes; the longest first (see [`Protocol::curve`]).
+/// Sizes tried for the physical block, in bytes; the longest first (see [`Protocol::curve`]).
 const BLOCK_SIZES_BYTES: [u32; 6] = [16384, 8192, 4096, 2048, 1024, 512];
-/// Writes beside which reads are measured: length and the most under way, as diskplorer has them.
+/// Length in bytes and most under way of the writes beside which reads are measured, as in diskplorer.
 const FRONTIER_WRITE_BYTES: u32 = 128 << 10;
 const FRONTIER_WRITE_DEPTH: u32 = 64;
-/// Requests that make a sequential write of preconditioning, in bytes, and how many are under way.
+/// Length in bytes and number under way of the sequential writes of preconditioning.
 const PRECONDITION_BYTES: u32 = 128 << 10;
 const PRECONDITION_DEPTH: u32 = 64;
-/// The most bytes under way in a curve over sizes.
+/// Most bytes under way in a curve over sizes.
 const CURVE_MAX_BYTES: u32 = 64 << 20;
-/// So many seconds without one request, and the disk is taken for stuck.
+/// Length in seconds from which a sample is not repeated for lack of a completion: the disk then counts as stuck.
 const SILENT_S: f64 = 4.0;
-/// By so many seconds a phase that is not made again may pass the end of the time, for one that has not been made.
+/// How far the first attempt at an optional phase may pass the total time, in seconds. Repeated attempts may not.
 const GRACE_S: f64 = 3.0;
-/// A figure of less than this many seconds is none.
+/// Shortest affordable length of a figure, in seconds. Below it, the figure takes the write reserve of later phases.
 const SAMPLE_MIN_S: f64 = 0.01;
-/// Requests of a sample, at least, where there is time: one more or less is then within 1 %.
+/// Fewest requests of a sample, if time allows: one more or less is then within 1 %.
 const SAMPLE_MIN_REQUESTS: f64 = 100.0;
-/// The shortest step of a mix of reads and writes, in seconds, where little may be written. Steps of 20 ms on a busy machine
-/// found exponents of 0.4 where 1 is true, and a scheduler that believes in 0.4 leaves the disk idle.
+/// Shortest step of a mix of reads and writes, in seconds, if few writes are left. Steps of 20 ms on a busy machine
+/// found exponents of 0.4 instead of the true 1, and a scheduler that believes 0.4 leaves the disk idle.
 const RAY_MIN_S: f64 = 0.05;
-/// Part of what a phase may write that goes into the search for its depth.
+/// Part of a phase's write budget for the search for its depth.
 const SEARCH_PART: f64 = 0.25;
 
-/// Curves over sizes begin with 512 bytes at random positions: a power of two.
+/// Power of two of the shortest random request in a curve over sizes: 512 bytes.
 const RANDOM_FIRST_POWER: u32 = 9;
 
-/// Requests that came back in a sample, of both kinds.
+/// Returns the reads and writes that completed in a sample.
 fn requests(sample: &Sample) -> u64 {
     [sample.reads, sample.writes].iter().flatten().map(|moved| moved.requests).sum()
 }
 
-/// See the module's documentation.
+/// Conducts a measurement on a rig, into a recorder.
 pub(super) struct Protocol<'a> {
     pub(super) rig: &'a mut dyn Rig,
     pub(super) recorder: Recorder,
@@ -105,15 +105,15 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// All phases that are not done yet, until a stop is asked for.
+    /// Runs all phases that are not complete, until a stop is asked for.
     pub(super) fn run(&mut self) -> Result<(), TuneError> {
-        // Said at the end, behind the last phase that is done: a run that goes on may make them.
+        // Reported at the end, after the last complete phase: a resumed run may still make them.
         let mut left_out = Vec::new();
         for phase in self.recorder.record.header.phases() {
             if self.rig.is_stopped() {
                 break;
             }
-            // Scratch data are gone after a crash, and so is what preconditioning did for the rounds.
+            // A crash loses the scratch data, and with it the preconditioning for the rounds.
             let is_remade =
                 phase == Phase::Fill || (phase == Phase::Precondition && !self.recorder.record.is_done(Phase::Rounds));
             if self.recorder.record.is_done(phase) && !is_remade {
@@ -122,7 +122,7 @@ impl<'a> Protocol<'a> {
             let is_wanted = !matches!(phase, Phase::Sizes | Phase::SequentialSizes | Phase::Frontier);
             if is_wanted || self.rig.now_s() + self.expected_s(phase) <= self.timing.total_max_s + GRACE_S {
                 match self.phase(phase) {
-                    // The four figures are known by then: they are worth keeping.
+                    // The four figures stand without these phases: keep them.
                     Err(error) if phase > Phase::Rounds || phase == Phase::Blocks => {
                         self.warn(WarningCode::NotMeasured, format!("{}: {error}", phase.name()))?;
                     }
@@ -132,11 +132,13 @@ impl<'a> Protocol<'a> {
                 left_out.push(phase);
             }
         }
+
         for phase in left_out {
             let name = phase.name();
             let message = format!("{name}: left out, as the time is over; the machine is busy, or use the longer mode");
             self.warn(WarningCode::NotMeasured, message)?;
         }
+
         let end = Entry::End {
             written_bytes: self.recorder.written_before_bytes + self.rig.written_bytes(),
             duration_s: self.recorder.before_s + self.rig.now_s(),
@@ -147,7 +149,7 @@ impl<'a> Protocol<'a> {
 
     fn phase(&mut self, phase: Phase) -> Result<(), TuneError> {
         self.phase = phase;
-        // A phase that is made again after a crash does not add to what it did before.
+        // A phase repeated after a crash gets new attempt numbers.
         let is_made = self.recorder.record.has_samples(phase);
         let first = if is_made { self.recorder.record.last_attempt(phase) + 1 } else { 0 };
         for attempt in first..first + self.timing.attempts_max.max(1) {
@@ -157,6 +159,7 @@ impl<'a> Protocol<'a> {
             if self.rig.is_stopped() {
                 return Ok(());
             }
+
             let took_s = self.rig.now_s() - self.begin_s;
             let foreign_pct = self.recorder.record.foreign_pct(phase, attempt).unwrap_or(0.0);
             let is_clean = foreign_pct <= FOREIGN_MAX_PCT || matches!(phase, Phase::Fill | Phase::Precondition);
@@ -171,9 +174,11 @@ impl<'a> Protocol<'a> {
                 self.observer.on_note(&format!("{name}: {foreign_pct:.1} % of the I/O was not ours; once more"));
             }
         }
+
         let written_bytes = self.recorder.written_before_bytes + self.rig.written_bytes();
         self.recorder.push(Entry::Done { phase, attempts: self.attempt + 1, written_bytes })?;
         self.observer.on_progress(1.0);
+
         if let Some(line) = study::remark(&self.recorder.record, phase) {
             self.observer.on_note(&line);
         }
@@ -186,7 +191,7 @@ impl<'a> Protocol<'a> {
         self.observer.on_phase(phase.name(), self.expected_s);
     }
 
-    /// About how long a phase takes.
+    /// Returns the approximate length of a phase in seconds.
     fn expected_s(&self, phase: Phase) -> f64 {
         let timing = &self.timing;
         let searches = |depths: f64| depths * timing.search_s * 1.3;
@@ -232,6 +237,7 @@ impl<'a> Protocol<'a> {
         let seconds = self.rig.now_s() - begin_s;
         self.budget.note(data_bytes, seconds);
         self.recorder.push(Entry::Filled { data_bytes, seconds })?;
+
         if data_bytes < wanted_bytes && !self.rig.is_stopped() {
             let message = format!(
                 "only {} of {} of scratch data were written in {seconds:.0} s; a cache in the disk may hold all of it",
@@ -243,9 +249,9 @@ impl<'a> Protocol<'a> {
         Ok(())
     }
 
-    /// Twice the data, one request after the other, as SNIA's specification begins: within the range that is measured, the
-    /// disk then works as it does after long use. What it keeps free beyond that range helps it still; the report says how
-    /// much of the disk the range is.
+    /// Writes twice the data, sequentially, as SNIA's specification begins: within the measured range, the disk then
+    /// works as after long use. Spare room beyond that range still helps the disk; the report says how much of the
+    /// disk the range is.
     fn precondition(&mut self) -> Result<(), TuneError> {
         let wanted_bytes = 2 * self.recorder.record.data_bytes();
         let stream = self.stream(Order::Sequential, PRECONDITION_BYTES, PRECONDITION_DEPTH);
@@ -280,21 +286,24 @@ impl<'a> Protocol<'a> {
         Ok(())
     }
 
-    /// The depth of one of the four figures, and (unless rounds follow) its samples.
+    /// Finds the depth of one of the four figures and (unless rounds follow) takes its samples.
     fn figure(&mut self, phase: Phase) -> Result<(), TuneError> {
         let (usual, most) = match phase {
             Phase::WriteBandwidth | Phase::ReadBandwidth => BANDWIDTH_DEPTHS,
             _ => IOPS_DEPTHS,
         };
-        // Later phases that write: IOPS, then curves and mixes.
+
+        // Later writing phases need the reserve: IOPS, then curves and mixes.
         self.budget.begin_phase(match phase {
             Phase::WriteBandwidth => 0.6,
             _ => 0.4,
         });
+
         self.search(phase, usual, most * self.disks)?;
         if self.rig.is_stopped() || self.recorder.record.header.mode == Mode::Full {
             return Ok(());
         }
+
         let depth = self.depth(phase);
         self.measure(phase, depth)
     }
@@ -304,11 +313,12 @@ impl<'a> Protocol<'a> {
         let mut search_s = self.timing.search_s;
         if is_write {
             if self.budget.is_bounded() {
-                // How fast this kind of write goes decides how long it can go on; the phase before may have been far
+                // The rate of this kind of write decides how long it can continue; the phase before may have been far
                 // faster.
                 let load = self.figure_load(phase, usual / 2, search_s.min(self.budget.affordable_s() * 0.1));
                 self.sample(Step::Warmup, load)?;
             }
+
             let affordable_s = self.budget.affordable_s() * SEARCH_PART / f64::from(usual.ilog2() + 1);
             if affordable_s < search_s / 4.0 {
                 let message = format!("{}: too little may be written to search for the depth", phase.name());
@@ -316,6 +326,7 @@ impl<'a> Protocol<'a> {
             }
             search_s = search_s.min(affordable_s);
         }
+
         let mut depth = 1;
         loop {
             let probes = found::search(&self.recorder.record, phase, self.attempt);
@@ -331,27 +342,29 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// Samples of a figure until it is known well enough.
+    /// Takes samples of a figure until it is known well enough.
     fn measure(&mut self, phase: Phase, depth: u32) -> Result<(), TuneError> {
         let timing = self.timing;
         let is_write = matches!(phase, Phase::WriteBandwidth | Phase::WriteIops);
         if is_write && self.budget.affordable_s() < SAMPLE_MIN_S {
-            // One sample is worth more than what the later phases do with their part: without it there is no figure.
+            // A sample here is worth more than the later phases' share: without it there is no figure.
             self.budget.end_reserve();
         }
+
         let affordable_s = if is_write { self.budget.affordable_s() } else { f64::INFINITY };
         let max_s = timing.figure_max_s.min(affordable_s);
         if max_s < timing.figure_min_s {
             let message = format!("{}: measured for {max_s:.2} s, as no more may be written", phase.name());
             self.warn(WarningCode::MaxWrite, message)?;
         }
+
         let sample_s = timing.sample_s.max(self.whole_requests_s(phase)).min(max_s / 4.0);
         let begin_s = self.rig.now_s();
         let mut rates = Vec::new();
         loop {
             let measured_s = sample_s * rates.len() as f64;
             let is_over = measured_s + sample_s * 0.5 > max_s
-                // On a machine that is too busy to run its threads, time passes and little is measured.
+                // A machine too busy to run its threads measures little in much time.
                 || (rates.len() >= found::KNOWN_SAMPLES && self.rig.now_s() - begin_s > max_s * 1.6 + 1.0);
             let is_enough = measured_s + 1e-9 >= timing.figure_min_s.min(max_s)
                 && found::is_known(&rates, timing.enough_pct)
@@ -359,6 +372,7 @@ impl<'a> Protocol<'a> {
             if is_over || is_enough || self.rig.is_stopped() {
                 return Ok(());
             }
+
             let load = self.figure_load(phase, depth, sample_s);
             let Some(sample) = self.sample(Step::Measure, load)? else { return Ok(()) };
             rates.push(sample.bytes_per_s(&sample.moved()));
@@ -366,14 +380,15 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// How long a sample must be for so many requests that a part of one at its end does not matter, in seconds.
+    /// Returns the length of a sample, in seconds, with enough requests that a fraction of one at its end does not
+    /// matter.
     fn whole_requests_s(&self, phase: Phase) -> f64 {
         let samples = self.recorder.record.attempt(phase, self.attempt, Step::Search);
         let iops = samples.iter().map(|sample| sample.iops(&sample.moved())).fold(0.0, f64::max);
         if iops > 0.0 { SAMPLE_MIN_REQUESTS / iops } else { 0.0 }
     }
 
-    /// Rounds of all four figures until they are steady in the last five.
+    /// Measures rounds of all four figures until the last five rounds are steady.
     fn rounds(&mut self) -> Result<(), TuneError> {
         let (rounds_max, round_s) = (self.recorder.record.header.rounds_max, self.recorder.record.header.round_s);
         self.budget.begin_phase(0.2);
@@ -400,6 +415,7 @@ impl<'a> Protocol<'a> {
             let writes = self.stream(Order::Random, bytes, depth(self.depth(Phase::WriteIops), bytes));
             (reads, writes)
         };
+
         let streams =
             sizes_bytes(RANDOM_FIRST_POWER, self.recorder.record.header.align_bytes).into_iter().map(streams).collect();
         self.budget.begin_phase(0.6);
@@ -407,7 +423,7 @@ impl<'a> Protocol<'a> {
     }
 
     fn sequential_sizes(&mut self) -> Result<(), TuneError> {
-        // As many bytes under way as the bandwidth needs, though no more requests than IOPS need.
+        // The bytes under way that bandwidth needs, but no more requests than IOPS need.
         let depth = |long: u32, short: u32, bytes: u32| {
             long.saturating_mul(SEQUENTIAL_BYTES / bytes).clamp(long, short.max(long))
         };
@@ -416,6 +432,7 @@ impl<'a> Protocol<'a> {
             let writes = depth(self.depth(Phase::WriteBandwidth), self.depth(Phase::WriteIops), bytes);
             (self.stream(Order::Sequential, bytes, reads), self.stream(Order::Sequential, bytes, writes))
         };
+
         let streams = sizes_bytes(SEQUENTIAL_FIRST_POWER, self.recorder.record.header.align_bytes)
             .into_iter()
             .map(streams)
@@ -424,8 +441,8 @@ impl<'a> Protocol<'a> {
         self.curve(streams)
     }
 
-    /// Reads of all sizes, then writes, the longest first: a buffer in the disk that counts bytes is full when the short
-    /// ones come, which it would hide otherwise.
+    /// Measures reads of all sizes, then writes, the longest first: a buffer in the disk that counts bytes would hide
+    /// the cost of short writes, unless it is full before they come.
     fn curve(&mut self, streams: Vec<(Stream, Stream)>) -> Result<(), TuneError> {
         let size_s = self.timing.size_s;
         for _ in 0..self.timing.size_rounds {
@@ -441,7 +458,7 @@ impl<'a> Protocol<'a> {
         Ok(())
     }
 
-    /// A phase that ended early because no more may be written; not where somebody asked for the end.
+    /// Warns that a phase ended early because no more may be written, unless a stop was asked for.
     fn warn_cut(&mut self) -> Result<(), TuneError> {
         if self.rig.is_stopped() {
             return Ok(());
@@ -450,7 +467,7 @@ impl<'a> Protocol<'a> {
         self.warn(WarningCode::MaxWrite, message)
     }
 
-    /// Reads alone, writes alone, and mixes of both: of each, the most that the disk carries, by bisection.
+    /// Measures reads alone, writes alone, and by bisection the most that the disk carries of each mix.
     fn frontier(&mut self) -> Result<(), TuneError> {
         self.budget.begin_phase(0.1);
         let read_bytes = self.recorder.record.header.read_block.bytes;
@@ -459,9 +476,10 @@ impl<'a> Protocol<'a> {
         let reads = self.stream(Order::Random, read_bytes, read_depth);
         let writes = self.stream(Order::Sequential, write_bytes, FRONTIER_WRITE_DEPTH);
         if self.budget.is_bounded() {
-            // How fast these writes go decides how long a step may be; those of the phase before may be far slower.
+            // The rate of these writes decides how long a step may be; the phase before may have been far slower.
             self.sample(Step::Warmup, Load::writes(writes, self.timing.ray_s.min(RAY_MIN_S)))?;
         }
+
         let steps = f64::from(self.timing.rays * self.timing.bisections + 1);
         let ray_s = self.timing.ray_s.min(self.budget.affordable_s() / steps);
         if ray_s < self.timing.ray_s.min(RAY_MIN_S) {
@@ -472,13 +490,15 @@ impl<'a> Protocol<'a> {
             );
             return self.warn(WarningCode::MaxWrite, message);
         }
+
         for load in [Load::reads(reads, ray_s), Load::writes(writes, ray_s)] {
             if self.sample(Step::Measure, load)?.is_none() {
                 return Ok(());
             }
         }
+
         for (read_part, write_part) in found::rays(self.timing.rays) {
-            // First all of both: where they do not disturb each other, that is carried.
+            // Try the full rates of both first: if reads and writes do not disturb each other, the disk carries them.
             let mut bounds = (0.0, 1.0);
             let mut scale = 1.0;
             for _ in 0..self.timing.bisections {
@@ -487,7 +507,7 @@ impl<'a> Protocol<'a> {
                 };
                 let rate = |part: f64, most: f64| Some((part * scale * most).max(1.0));
                 let load = Load {
-                    // Twice the depth: a rate that comes at random times needs more room than a closed loop.
+                    // Twice the depth: requests at random times need more room than a closed loop.
                     reads: Some(Stream { rate_per_s: rate(read_part, read_max), depth: 2 * read_depth, ..reads }),
                     writes: Some(Stream { rate_per_s: rate(write_part, write_max), ..writes }),
                     seconds: ray_s,
@@ -510,7 +530,7 @@ impl<'a> Protocol<'a> {
         self.recorder.push(entry)
     }
 
-    /// What one of the four figures asks for.
+    /// Returns the load of one of the four figures.
     fn figure_load(&self, phase: Phase, depth: u32, seconds: f64) -> Load {
         let record = &self.recorder.record;
         match phase {
@@ -523,25 +543,26 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// A closed loop, its depth the same on each shard that takes part.
+    /// Returns a closed loop, with the same depth on each shard that takes part.
     fn stream(&self, order: Order, block_bytes: u32, depth: u32) -> Stream {
         let shards = u32::from(self.recorder.record.header.shards.max(1));
         let depth = if depth <= shards { depth.max(1) } else { depth / shards * shards };
         Stream { order, block_bytes, depth, rate_per_s: None, shift_bytes: 0 }
     }
 
-    /// The depth that was found for one of the four figures.
+    /// Returns the depth that was found for one of the four figures.
     fn depth(&self, phase: Phase) -> u32 {
         let record = &self.recorder.record;
         let attempt = if phase == self.phase { self.attempt } else { record.best_attempt(phase) };
         found::depth(record, phase, attempt)
     }
 
-    /// One run; `None`, and nothing more to do, when the end was asked for or no more may be written.
+    /// Makes one run. Returns `None` if a stop was asked for or no more may be written: nothing is left to do.
     fn sample(&mut self, step: Step, load: Load) -> Result<Option<Sample>, TuneError> {
         if self.rig.is_stopped() {
             return Ok(None);
         }
+
         let mut load = load;
         if load.writes.is_some() {
             load.seconds = load.seconds.min(self.budget.affordable_s());
@@ -549,23 +570,27 @@ impl<'a> Protocol<'a> {
                 return Ok(None);
             }
         }
+
         let written_before = self.rig.written_bytes();
         let begin_s = self.rig.now_s();
         let mut sample = self.rig.run(&load)?;
-        // Where not one request came back in time, the disk is that slow, or the machine that busy: longer, up to a point.
+        // Without a single completion, the disk is slow or the machine busy: try longer spans, up to a bound.
         while requests(&sample) == 0 && load.seconds < SILENT_S && !sample.is_cut && !self.rig.is_stopped() {
             load.seconds *= 4.0;
             sample = self.rig.run(&load)?;
         }
+
         let written_bytes = self.rig.written_bytes().saturating_sub(written_before);
         self.budget.note(written_bytes, (self.rig.now_s() - begin_s).min(load.seconds * 1.25));
         let is_short = self.rig.is_stopped() && sample.elapsed_s < load.seconds * 0.5;
         if sample.is_cut || is_short {
             return Ok(None);
         }
+
         if requests(&sample) == 0 && !self.rig.is_stopped() {
             return Err(TuneError::Silent { phase: self.phase.name(), seconds: load.seconds });
         }
+
         sample.at_s += self.recorder.before_s;
         let (phase, attempt) = (self.phase, self.attempt);
         self.recorder.push(Entry::Sample { phase, attempt, step, sample })?;

@@ -1,17 +1,17 @@
-//! Raw results: every load that was put on the disk, and what came back.
+//! Raw results: every load on the disk, and its outcome.
 //!
 //! # Why
-//! Raw results are files. A measurement costs minutes and wears the disk; what follows from it can be worked out again
-//! in milliseconds, by a later version too, or on another machine.
+//! A measurement costs minutes and wears the disk, so raw results are kept in a file; the conclusions can be computed
+//! again in milliseconds, also by a later version or on another machine.
 //!
 //! # How it works
-//! A record is a file of JSON lines. The first is the [`Header`]: where, with what, and in which order. Each further
-//! line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end of a phase.
-//! A line is written as soon as it is known, so what a crash leaves is a record whose last line may be cut: reading
-//! drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
+//! A record is a file of JSON lines. The first is the [`Header`]: the place, the options and the version. Each
+//! further line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end
+//! of a phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut:
+//! reading drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
 //!
 //! # Limits
-//! One disk in a record. Latencies are percentiles by sample, not whole histograms.
+//! A record is of one disk. Latencies are percentiles by sample, not whole histograms.
 //!
 //! # Example
 //! ```
@@ -33,10 +33,10 @@ use serde::{Deserialize, Serialize};
 use super::report::{Backend, BlockSize, Device, OperationCost, SubmissionCost, Warning};
 use super::{Mode, TuneError};
 
-/// The present version of the record's form. Readers refuse others.
+/// Current version of the record's form. Readers refuse others.
 pub const RECORD_SCHEMA: u32 = 1;
 
-/// What a measurement was made with; the first line of a record.
+/// The circumstances of a measurement; the first line of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Always `"plimsoll tune"`.
@@ -45,57 +45,56 @@ pub struct Header {
     pub schema: u32,
     /// Version of the program that measured.
     pub plimsoll: String,
-    /// The directory or device, with links followed; for a simulated disk its name.
+    /// The directory or device, with links resolved; the name of a simulated disk.
     pub directory: String,
-    /// Where its file system is mounted; the device itself where there is none.
+    /// Mount point of its file system; for a device its path.
     pub mountpoint: String,
     /// Kind of the file system; empty for a device.
     pub file_system: String,
-    /// How it is mounted; empty for a device.
+    /// Mount options; empty for a device.
     pub mount_options: Vec<String>,
-    /// The block device, where the kernel shows one.
+    /// The block device, if the kernel names one.
     pub device: Option<Device>,
-    /// Whether a block device was given up for the measurement.
+    /// Whether a block device may be overwritten.
     pub destructive: bool,
-    /// What carried the I/O.
+    /// The backend that served the I/O.
     pub backend: Backend,
-    /// Shards.
     pub shards: u16,
     /// NUMA nodes of the machine, at least 1.
     pub numa_nodes: u16,
     /// Seed of positions and data.
     pub seed: u64,
-    /// How thorough.
+    /// Thoroughness.
     pub mode: Mode,
-    /// Whether the four figures and the latency were all that was wanted.
+    /// Whether only the four figures and the latency were wanted.
     pub figures_only: bool,
-    /// Whether reads beside writes were wanted with them.
+    /// Whether reads beside writes were wanted as well.
     #[serde(default)]
     pub with_frontier: bool,
     /// Size of random reads.
     pub read_block: BlockSize,
     /// Size of random writes.
     pub write_block: BlockSize,
-    /// What direct I/O must be aligned to, in bytes.
+    /// Alignment of direct I/O in bytes.
     pub align_bytes: u32,
-    /// Block of the file system in bytes, where there is one.
+    /// Block of the file system in bytes, if there is one.
     pub file_system_block_bytes: Option<u64>,
     /// Scratch data wanted, in bytes.
     pub data_bytes: u64,
-    /// The most that may be written, in bytes.
+    /// Most bytes to write.
     pub max_write_bytes: Option<u64>,
-    /// Measured length of each figure in seconds, where the user set it.
+    /// Measured length of each figure in seconds, if the user set it.
     pub phase_s: Option<f64>,
-    /// Rounds at most, of a full measurement.
+    /// Most rounds of a full measurement.
     pub rounds_max: u32,
     /// Length of each condition of a round in seconds.
     pub round_s: f64,
-    /// What is known to be wrong with the place before anything was measured.
+    /// Warnings about the place from before the measurement.
     pub warnings: Vec<Warning>,
 }
 
 impl Header {
-    /// The phases of a measurement, in order.
+    /// Returns the phases of a measurement, in order.
     pub(super) fn phases(&self) -> Vec<Phase> {
         let Header { mode, figures_only, with_frontier, .. } = *self;
         let figures = [Phase::WriteBandwidth, Phase::ReadBandwidth, Phase::WriteIops, Phase::ReadIops];
@@ -116,38 +115,39 @@ impl Header {
     }
 }
 
-/// Part of a measurement, in the order in which they are made.
+/// A part of a measurement. The variants are in the order of a measurement, except `Precondition`, which comes
+/// directly before `Rounds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Scratch data.
+    /// Writes the scratch data.
     Fill,
-    /// Twice the data, sequentially, before the rounds of a full measurement.
+    /// Writes twice the data, sequentially, before the rounds of a full measurement.
     Precondition,
-    /// Random writes of small sizes, aligned and shifted: in which blocks does the disk write?
+    /// Random writes of small sizes, aligned and shifted, to find the block in which the disk writes.
     Blocks,
     /// Sequential writes of 1 MiB.
     WriteBandwidth,
     /// Sequential reads of 1 MiB.
     ReadBandwidth,
-    /// Random writes of one block, over depths.
+    /// Random writes of one block, at several depths.
     WriteIops,
-    /// Random reads of one block, over depths.
+    /// Random reads of one block, at several depths.
     ReadIops,
-    /// All four in turn, until they are steady.
+    /// All four figures in turn, until they are steady.
     Rounds,
     /// Random reads and writes by size.
     Sizes,
     /// Sequential reads and writes by size.
     SequentialSizes,
-    /// Reads and writes together.
+    /// Reads and writes at the same time.
     Frontier,
     /// Flush, discard, and whether submissions block.
     Costs,
 }
 
 impl Phase {
-    /// As people read it.
+    /// Returns the name for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -167,124 +167,124 @@ impl Phase {
     }
 }
 
-/// What a sample is for.
+/// The purpose of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// One of several loads that are compared.
+    /// A load to compare with others.
     Search,
-    /// Thrown away.
+    /// A load whose result is discarded.
     Warmup,
     /// Part of the figure.
     Measure,
 }
 
-/// Whether requests follow one another on the disk.
+/// The order of requests on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Uniformly distributed positions.
     Random,
-    /// One after the other.
+    /// Consecutive positions.
     Sequential,
 }
 
 /// One kind of request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
-    /// Positions.
+    /// Order of the positions.
     pub order: Order,
     /// Length of a request in bytes.
     pub block_bytes: u32,
-    /// Requests under way, all shards together; with a rate, the most.
+    /// Requests under way on all shards together; with a rate, the most.
     pub depth: u32,
-    /// Requests a second, all shards together, at Poisson times; `None`: the next goes when one has come back.
+    /// Requests a second on all shards together, at Poisson times; `None`: a closed loop.
     pub rate_per_s: Option<f64>,
-    /// By how many bytes positions are moved off the multiples of the length.
+    /// Distance of positions from the multiples of the length, in bytes.
     pub shift_bytes: u32,
 }
 
-/// What is put on the disk for a span of time.
+/// The requests put on the disk for a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Reads, if any.
     pub reads: Option<Stream>,
-    /// Writes, if any; at least one of the two.
+    /// Writes, if any. At least one of reads and writes is set.
     pub writes: Option<Stream>,
     /// Measured length in seconds.
     pub seconds: f64,
 }
 
 impl Load {
-    /// Reads alone.
+    /// Returns a load of reads alone.
     #[must_use]
     pub fn reads(stream: Stream, seconds: f64) -> Load {
         Load { reads: Some(stream), writes: None, seconds }
     }
 
-    /// Writes alone.
+    /// Returns a load of writes alone.
     #[must_use]
     pub fn writes(stream: Stream, seconds: f64) -> Load {
         Load { reads: None, writes: Some(stream), seconds }
     }
 
-    /// The only stream, or of two the reads.
+    /// Returns the only stream; of two, the reads.
     #[must_use]
     pub fn stream(&self) -> Option<&Stream> {
         self.reads.as_ref().or(self.writes.as_ref())
     }
 }
 
-/// What one stream of a load moved.
+/// Outcome of one stream of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Requests that came back within the span.
+    /// Requests that completed within the span.
     pub requests: u64,
     /// Bytes that they moved.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
-    /// Half of the requests took no longer, in nanoseconds.
+    /// Median latency in nanoseconds.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
+    /// 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
 }
 
-/// A load, and what came back.
+/// A load and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// What was asked.
+    /// The load.
     pub load: Load,
-    /// When it began, in seconds after the measurement did.
+    /// Seconds from the start of the measurement to that of the sample.
     pub at_s: f64,
     /// Length of the span in seconds.
     pub elapsed_s: f64,
-    /// Of the reads.
+    /// Outcome of the reads.
     pub reads: Option<Moved>,
-    /// Of the writes.
+    /// Outcome of the writes.
     pub writes: Option<Moved>,
     /// CPU use of the busiest shard, in per cent of one CPU.
     pub cpu_busy_pct: f64,
-    /// Part of what the device moved in the span that others asked for, in per cent; `None` where it cannot be known.
+    /// Part of the device's traffic in the span that others caused, in per cent; `None` if unknown.
     pub foreign_pct: Option<f64>,
-    /// Whether the bound on writes ended it.
+    /// Whether the bound on writes ended the sample.
     pub is_cut: bool,
 }
 
 impl Sample {
-    /// What the only stream moved, or of two the reads.
+    /// Returns the outcome of the only stream; of two, of the reads.
     #[must_use]
     pub fn moved(&self) -> Moved {
         self.reads.or(self.writes).unwrap_or_default()
     }
 
-    /// Requests a second of `moved`.
+    /// Returns the requests a second of `moved`.
     #[must_use]
     pub fn iops(&self, moved: &Moved) -> f64 {
         if self.elapsed_s > 0.0 { moved.requests as f64 / self.elapsed_s } else { 0.0 }
     }
 
-    /// Bytes a second of `moved`.
+    /// Returns the bytes a second of `moved`.
     #[must_use]
     pub fn bytes_per_s(&self, moved: &Moved) -> f64 {
         if self.elapsed_s > 0.0 { moved.bytes as f64 / self.elapsed_s } else { 0.0 }
@@ -297,51 +297,51 @@ impl Sample {
 pub enum Entry {
     /// A load was run.
     Sample {
-        /// In which phase.
+        /// Phase of the sample.
         phase: Phase,
-        /// Which attempt at the phase, from 0; later ones follow when others used the disk.
+        /// Attempt at the phase, from 0; later attempts follow if others used the disk.
         attempt: u32,
-        /// What for.
+        /// Purpose of the sample.
         step: Step,
-        /// What came back.
+        /// The load and its outcome.
         sample: Sample,
     },
-    /// The scratch data lies.
+    /// The scratch data was written.
     Filled {
-        /// Bytes, all shards together.
+        /// Bytes on all shards together.
         data_bytes: u64,
-        /// How long that took, in seconds.
+        /// Time that it took, in seconds.
         seconds: f64,
     },
-    /// Single operations.
+    /// Single operations were tried.
     Costs {
-        /// A flush (fdatasync) after a write.
+        /// Cost of a flush (fdatasync) after a write.
         flush: Option<OperationCost>,
-        /// Giving back 1 MiB.
+        /// Cost of discarding 1 MiB.
         discard: Option<OperationCost>,
-        /// Whether submissions block.
+        /// Cost of submissions, and whether they block.
         submissions: Vec<SubmissionCost>,
         /// What could not be tried, and why.
         skipped: Vec<String>,
     },
-    /// Something for the reader of the report.
+    /// A warning for the reader of the report.
     Warned(Warning),
     /// A phase is complete.
     Done {
-        /// Which.
+        /// The phase.
         phase: Phase,
-        /// How many attempts at it were brought to their end.
+        /// Number of completed attempts.
         attempts: u32,
         /// Bytes written by then, scratch data included.
         written_bytes: u64,
     },
-    /// The measurement ended, or a part of it when it goes on later.
+    /// The measurement ended, or a part of it if it is resumed later.
     End {
         /// Bytes written by then, scratch data included.
         written_bytes: u64,
-        /// How long it took, in seconds.
+        /// Length of the measurement, in seconds.
         duration_s: f64,
-        /// Whether somebody stopped it.
+        /// Whether it was stopped early.
         interrupted: bool,
     },
 }
@@ -349,27 +349,27 @@ pub enum Entry {
 /// A whole record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Its first line.
+    /// The first line.
     pub header: Header,
-    /// The others.
+    /// The other lines.
     pub entries: Vec<Entry>,
 }
 
 impl Record {
-    /// Whether `phase` was brought to its end.
+    /// Returns whether `phase` is complete.
     #[must_use]
     pub fn is_done(&self, phase: Phase) -> bool {
         self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done, .. } if *done == phase))
     }
 
-    /// Whether all phases that were wanted are done.
+    /// Returns whether all wanted phases are complete.
     #[must_use]
     pub(crate) fn is_complete(&self) -> bool {
         let phases = self.header.phases();
         phases.into_iter().all(|phase| self.is_done(phase))
     }
 
-    /// Samples of one step of one attempt at a phase, in order.
+    /// Returns the samples of one step of one attempt at a phase, in order.
     #[must_use]
     pub fn attempt(&self, phase: Phase, attempt: u32, step: Step) -> Vec<&Sample> {
         let of = |entry| match entry {
@@ -381,22 +381,23 @@ impl Record {
         self.entries.iter().filter_map(of).collect()
     }
 
-    /// Samples of one step of the attempt at a phase that others disturbed least; of equal ones the last.
+    /// Returns the samples of one step of a phase's best attempt (the one that others disturbed least).
     #[must_use]
     pub fn samples(&self, phase: Phase, step: Step) -> Vec<&Sample> {
         self.attempt(phase, self.best_attempt(phase), step)
     }
 
-    /// How much of what the device moved in an attempt at a phase was not ours, in per cent; `None` where unknown. The
-    /// samples of a figure count, or of a phase without one those of its search.
+    /// Returns the part of the device's traffic in an attempt at a phase that others caused, in per cent; `None` if
+    /// unknown. Uses the samples of the figure; in a phase without a figure, those of its search.
     #[must_use]
     pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
         let measured = self.attempt(phase, attempt, Step::Measure);
         let mut samples = measured;
-        // The frontier is its mixes; its ends are two samples.
+        // The frontier consists of its mixes; only its ends are measured samples.
         if samples.is_empty() || phase == Phase::Frontier {
             samples.extend(self.attempt(phase, attempt, Step::Search));
         }
+
         let mut sums = (0.0, 0.0);
         for sample in samples {
             let Some(foreign_pct) = sample.foreign_pct else { continue };
@@ -407,13 +408,13 @@ impl Record {
         (sums.1 > 0.0).then(|| sums.0 / sums.1)
     }
 
-    /// Whether anything was put on the disk for a phase.
+    /// Returns whether the record has samples of a phase.
     #[must_use]
     pub(crate) fn has_samples(&self, phase: Phase) -> bool {
         self.entries.iter().any(|entry| matches!(entry, Entry::Sample { phase: of, .. } if *of == phase))
     }
 
-    /// The last attempt at a phase, from 0; also 0 where there was none.
+    /// Returns the last attempt at a phase, from 0; 0 if there was none.
     #[must_use]
     pub(crate) fn last_attempt(&self, phase: Phase) -> u32 {
         let attempts = self.entries.iter().filter_map(|entry| match entry {
@@ -423,21 +424,21 @@ impl Record {
         attempts.max().unwrap_or(0)
     }
 
-    /// The attempt at a phase that counts: of those that were brought to their end the one that others disturbed least
-    /// (one of which that is unknown comes last), of equal ones the last.
+    /// Returns the attempt at a phase that counts: of the complete ones the one that others disturbed least (an
+    /// unknown disturbance counts as the worst), of equal ones the last.
     #[must_use]
     pub(crate) fn best_attempt(&self, phase: Phase) -> u32 {
         let done = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Done { phase: done, attempts, .. } if *done == phase => Some(*attempts),
             _ => None,
         });
-        // An attempt that is going on counts only where there is no other.
+        // An attempt under way counts only if it is the only one.
         let ended = done.unwrap_or_else(|| self.last_attempt(phase)).max(1);
         let foreign = |attempt: u32| self.foreign_pct(phase, attempt).unwrap_or(f64::INFINITY);
         (0..ended).rev().min_by(|a, b| foreign(*a).total_cmp(&foreign(*b))).unwrap_or(0)
     }
 
-    /// Bytes of scratch data that lay when the figures were measured; 0 before.
+    /// Returns the bytes of scratch data during the figures; 0 if not yet filled.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         let filled = self.entries.iter().rev().find_map(|entry| match entry {
@@ -447,10 +448,11 @@ impl Record {
         filled.unwrap_or(0)
     }
 
-    /// Bytes written and seconds gone by until the last entry, those of earlier parts of the measurement included.
+    /// Returns bytes written and seconds passed until the last entry, earlier parts of the measurement included.
     #[must_use]
     pub fn spent(&self) -> (u64, f64) {
         let (mut written_bytes, mut at_s) = (0_u64, 0.0_f64);
+
         for entry in &self.entries {
             match entry {
                 Entry::Filled { data_bytes, seconds } => {
@@ -461,7 +463,7 @@ impl Record {
                     written_bytes += sample.writes.map_or(0, |moved| moved.bytes);
                     at_s = at_s.max(sample.at_s + sample.elapsed_s);
                 }
-                // These know of warm-ups and of samples that did not count, too.
+                // These totals include warm-ups and samples that did not count.
                 Entry::Done { written_bytes: known, .. } => written_bytes = written_bytes.max(*known),
                 Entry::End { written_bytes: known, duration_s, .. } => {
                     written_bytes = written_bytes.max(*known);
@@ -470,31 +472,34 @@ impl Record {
                 _ => {}
             }
         }
+
         (written_bytes, at_s)
     }
 
-    /// Reads the text of a record. A last line that is cut is dropped, as a crash leaves one. `source_name` is used in
+    /// Parses the text of a record. Drops a last line that is cut, as a crash leaves one. `source_name` is used in
     /// messages only.
     ///
     /// # Errors
-    /// Something that is no record, a record of another version, a line that is none of a record's.
+    /// [`RecordError`] if the text is no record, is of another version, or has an invalid line.
     pub fn parse(source_name: &str, text: &str) -> Result<Record, RecordError> {
         let error = |line: usize, reason: String| RecordError { source_name: source_name.to_owned(), line, reason };
         let mut lines = text.split_inclusive('\n').enumerate();
         let Some((_, first)) = lines.next() else {
             return Err(error(1, "it is empty; a record begins with a header line".to_owned()));
         };
+
         let header: Header = serde_json::from_str(first)
             .map_err(|e| error(1, format!("this is no record of `plimsoll tune` (column {}): {e}", e.column())))?;
         if header.record != RECORD_NAME || header.schema != RECORD_SCHEMA {
             let found = format!("`{}` of version {}", header.record, header.schema);
             return Err(error(1, format!("expected `{RECORD_NAME}` of version {RECORD_SCHEMA}, found {found}")));
         }
+
         let mut entries = Vec::new();
         for (at, line) in lines {
             match serde_json::from_str(line) {
                 Ok(entry) => entries.push(entry),
-                // A crash cuts the last line; nothing follows it, not even a newline.
+                // A crash cuts the last line, so no newline follows it.
                 Err(_) if !line.ends_with('\n') => {}
                 Err(e) => return Err(error(at + 1, format!("not a line of a record: {e}"))),
             }
@@ -505,7 +510,7 @@ impl Record {
     /// Reads a record from a file.
     ///
     /// # Errors
-    /// As [`Record::parse`], and a file that cannot be read.
+    /// As [`Record::parse`], and if the file cannot be read.
     pub fn read(path: &Path) -> Result<Record, RecordError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| RecordError {
@@ -517,7 +522,7 @@ impl Record {
     }
 }
 
-/// What the first line of a record calls itself.
+/// Name of the format in the first line of a record.
 pub(super) const RECORD_NAME: &str = "plimsoll tune";
 
 /// A file that is no record.
@@ -529,18 +534,18 @@ pub struct RecordError {
     reason: String,
 }
 
-/// A record that is being made, in memory and (if asked for) in a file.
+/// A record in the making, in memory and (if asked for) in a file.
 pub(super) struct Recorder {
     pub(super) record: Record,
     file: Option<(PathBuf, File)>,
-    /// What earlier parts of the measurement wrote.
+    /// Bytes that earlier parts of the measurement wrote.
     pub(super) written_before_bytes: u64,
-    /// How long they took, in seconds.
+    /// Length of the earlier parts, in seconds.
     pub(super) before_s: f64,
 }
 
 impl Recorder {
-    /// A new record; its file must not exist.
+    /// Creates a record. If `path` is given, creates its file, which must not exist.
     pub(super) fn create(path: Option<&Path>, header: Header) -> Result<Recorder, TuneError> {
         let mut file = None;
         if let Some(path) = path {
@@ -553,12 +558,14 @@ impl Recorder {
         Ok(Recorder { record, file, written_before_bytes: 0, before_s: 0.0 })
     }
 
-    /// Goes on with a record behind its last phase that is done: what follows that is measured again, and cut off.
+    /// Continues a record after its last complete phase: cuts off later entries, which are measured again.
     pub(super) fn resume(path: &Path, mut record: Record) -> Result<Recorder, TuneError> {
         let failed = |error: io::Error| TuneError::record(path, &error);
+
         let (written_before_bytes, before_s) = record.spent();
         let is_done = |entry: &Entry| matches!(entry, Entry::Done { .. });
         record.entries.truncate(record.entries.iter().rposition(is_done).map_or(0, |at| at + 1));
+
         let text = std::fs::read_to_string(path).map_err(failed)?;
         let kept_bytes: usize = text.split_inclusive('\n').take(1 + record.entries.len()).map(str::len).sum();
         let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
@@ -566,7 +573,7 @@ impl Recorder {
         Ok(Recorder { record, file: Some((path.to_owned(), file)), written_before_bytes, before_s })
     }
 
-    /// Adds a line.
+    /// Appends an entry.
     pub(super) fn push(&mut self, entry: Entry) -> Result<(), TuneError> {
         if let Some((path, file)) = &mut self.file {
             write_line(file, &entry).map_err(|error| TuneError::record(path, &error))?;
@@ -576,7 +583,7 @@ impl Recorder {
     }
 }
 
-/// One write a line, so that a crash cuts the last one only.
+/// Writes a line with a single write, so that a crash cuts only the last line.
 fn write_line(file: &mut File, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string(line).map_err(io::Error::other)?;
     text.push('\n');

@@ -1,15 +1,14 @@
-//! What a measurement found, and the io-properties that follow from it.
+//! The result of a measurement, and the io-properties that follow from it.
 //!
 //! # Why
-//! Raw results are files: a report keeps every sample and how it came about, so that it can be judged again without
-//! the disk.
+//! A report keeps every sample and its circumstances, so that it can be judged again without the disk.
 //!
 //! # How it works
-//! Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and what was not measured is
-//! `null`. [`TuneReport::schema`] rises when a field changes its meaning or goes; new fields do not raise it.
+//! Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and missing figures are
+//! `null`. [`TuneReport::schema`] rises when a field is removed or changes its meaning; new fields do not raise it.
 //!
 //! # Limits
-//! One directory, one disk (or array).
+//! A report is of one directory and one disk (or array).
 //!
 //! # Example
 //! ```
@@ -43,41 +42,41 @@ use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE
 
 use super::{Mode, place};
 
-/// The present version of the JSON form.
+/// Current version of the JSON form.
 pub const SCHEMA: u32 = 2;
 
-/// Everything that one measurement found. See the module's documentation.
+/// The result of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
     /// Version of this form: [`SCHEMA`].
     pub schema: u32,
-    /// The directory, with links followed.
+    /// The directory, with links resolved.
     pub directory: String,
-    /// Where its file system is mounted.
+    /// Mount point of its file system.
     pub mountpoint: String,
     /// Kind of the file system: `ext4`, `xfs`; empty for a device.
     pub file_system: String,
-    /// How it is mounted: `rw`, `noatime`, `discard`.
+    /// Mount options: `rw`, `noatime`, `discard`.
     pub mount_options: Vec<String>,
-    /// The block device; `null` where the kernel shows none (tmpfs, network) or none was used (backends null, memory).
+    /// The block device; `null` if the kernel names none (tmpfs, network) or none was used (backends null, memory).
     pub device: Option<Device>,
-    /// What carried the I/O.
+    /// The backend that served the I/O.
     pub backend: Backend,
-    /// How many shards worked.
+    /// Number of shards.
     pub shards: u16,
-    /// Bytes of scratch data that the requests went to, all shards together.
+    /// Bytes of scratch data that requests were spread over, all shards together.
     pub data_bytes: u64,
     /// Seed of positions and data.
     pub seed: u64,
-    /// How thorough.
+    /// Thoroughness.
     pub mode: Mode,
     /// Size of the random reads.
     pub read_block: BlockSize,
     /// Size of the random writes.
     pub write_block: BlockSize,
-    /// Random reads a second of `read_block` bytes.
+    /// Random reads of `read_block` bytes a second.
     pub read_iops: Option<Figure>,
-    /// Random writes a second of `write_block` bytes.
+    /// Random writes of `write_block` bytes a second.
     pub write_iops: Option<Figure>,
     /// Bytes a second of sequential reads.
     pub read_bandwidth: Option<Figure>,
@@ -87,9 +86,9 @@ pub struct TuneReport {
     pub read_latency: Option<UnloadedLatency>,
     /// Latency of one random write at a time.
     pub write_latency: Option<UnloadedLatency>,
-    /// Random reads over depths.
+    /// Random reads by depth.
     pub read_depths: Option<DepthCurve>,
-    /// Random writes over depths.
+    /// Random writes by depth.
     pub write_depths: Option<DepthCurve>,
     /// Random reads by size.
     pub read_sizes: Option<SizeCurve>,
@@ -99,35 +98,35 @@ pub struct TuneReport {
     pub read_sequential: Option<SequentialCurve>,
     /// Sequential writes by size.
     pub write_sequential: Option<SequentialCurve>,
-    /// In which blocks the disk really writes.
+    /// Block in which the disk really writes.
     pub physical_block: Option<PhysicalBlock>,
-    /// Reads and writes together.
+    /// Reads and writes at the same time.
     pub frontier: Option<Frontier>,
     /// Rounds of a full measurement.
     pub steady_state: Option<SteadyState>,
-    /// A flush after a write.
+    /// Cost of a flush after a write.
     pub flush: Option<OperationCost>,
-    /// Giving back 1 MiB.
+    /// Cost of discarding 1 MiB.
     pub discard: Option<OperationCost>,
-    /// Whether submissions block, by kind.
+    /// Cost of submissions, and whether they block, by kind.
     pub submissions: Vec<SubmissionCost>,
     /// Queues and requests for scheduling by depth alone.
     pub depth_mode: Option<DepthMode>,
-    /// The line for the kernel's `io.cost.model`, where all of its figures were measured.
+    /// The line for the kernel's `io.cost.model`, if all of its figures were measured.
     pub iocost_model: Option<String>,
-    /// Where figures of several runs were merged: the runs, and what was left out.
+    /// If several runs were merged: the runs, and the values left out.
     pub merged: Option<Merged>,
     /// Bytes written to the disk, scratch data included.
     pub written_bytes: u64,
-    /// How long it all took, in seconds.
+    /// Length of the measurement, in seconds.
     pub duration_s: f64,
-    /// What may be wrong with the figures.
+    /// Reasons to doubt the figures.
     pub warnings: Vec<Warning>,
-    /// Whether it was stopped before its end; the figures are then what there was until then.
+    /// Whether the measurement was stopped early; the figures are then those so far.
     pub interrupted: bool,
 }
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -138,7 +137,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A rate in this unit, as people read it: `95,000 IOPS`, `1.54 GB/s`.
+    /// Returns a rate in this unit as text for people: `95,000 IOPS`, `1.54 GB/s`.
     #[must_use]
     pub fn text(self, rate: f64) -> String {
         match self {
@@ -153,15 +152,15 @@ impl Unit {
 pub struct Figure {
     /// The rate over all samples, above 0.
     pub value: f64,
-    /// Its unit, and that of `samples` and `probes`.
+    /// Unit of `value`, `samples` and `probes`.
     pub unit: Unit,
-    /// Half the width of the 95 % confidence interval of the value, in per cent of it; `null` for a single sample.
+    /// Half the width of the 95 % confidence interval, in per cent of the value; `null` for a single sample.
     pub ci95_pct: Option<f64>,
     /// Standard deviation of the settled samples in per cent of their mean.
     pub deviation_pct: f64,
     /// The rate in each sample, in order; at least one.
     pub samples: Vec<f64>,
-    /// The first sample that counts: those before it belong to a transient (a cache, credits, a slow start).
+    /// Index of the first sample that counts: earlier ones belong to a transient (a cache, credits, a slow start).
     pub settled_at: usize,
     /// Length of a sample in seconds.
     pub sample_s: f64,
@@ -169,26 +168,26 @@ pub struct Figure {
     pub depth: u32,
     /// Length of a request in bytes.
     pub block_bytes: u32,
-    /// The search for the depth; empty where there was none.
+    /// The search for the depth; empty if there was none.
     pub probes: Vec<Probe>,
     /// CPU use of the busiest shard, in per cent of one CPU.
     pub cpu_busy_pct: f64,
-    /// Part of what the device moved meanwhile that others asked for, in per cent; `null` where it cannot be known.
+    /// Part of the device's traffic meanwhile that others caused, in per cent; `null` if unknown.
     pub foreign_pct: Option<f64>,
-    /// The rate before it settled, where that was at least 5 % off.
+    /// The rate before the figure settled, if at least 5 % off.
     pub burst: Option<f64>,
-    /// False when the phase ended before its time (interrupted, or no more may be written).
+    /// Whether the phase ran to its end; false if interrupted, or if no more could be written.
     pub complete: bool,
 }
 
 impl Figure {
-    /// How well it is known, as people read it: `± 0.8 %`, `unknown`.
+    /// Returns the uncertainty as text for people: `± 0.8 %`, `unknown`.
     #[must_use]
     pub fn interval_text(&self) -> String {
         self.ci95_pct.map_or_else(|| "unknown".to_owned(), |percent| format!("± {percent:.1} %"))
     }
 
-    /// All that [`TuneReport::to_csv`] writes of it behind its name.
+    /// Returns the fields of the figure that [`TuneReport::to_csv`] writes after its name.
     fn csv_fields(&self) -> String {
         let unit = match self.unit {
             Unit::OperationsPerS => "operations_per_s",
@@ -214,45 +213,45 @@ const FOREIGN_DOUBT_PCT: f64 = 10.0;
 /// A curve's rate over the figure, above which one of them is wrong. Curves are short: a burst explains less.
 const CONTRADICTED_FACTOR: f64 = 1.5;
 
-/// Several runs in one.
+/// The origin of a report merged from several runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
     /// Files, in the order given.
     pub runs: Vec<String>,
-    /// What was left out: run, figure and why.
+    /// Values that were left out.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A figure of one run that does not fit the others.
+/// A value of one run that does not fit the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The file.
     pub run: String,
-    /// The figure's name.
+    /// Name of the figure.
     pub figure: String,
-    /// Its value there.
+    /// The value.
     pub value: f64,
-    /// The median of all runs.
+    /// Median of all runs.
     pub median: f64,
 }
 
-/// Figures that were not measured, so that there are no io-properties.
+/// Figures that were not measured, without which there are no io-properties.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not measured: {}; {cause}", .names.join(", "))]
 pub struct MissingFigures {
-    /// Their names, as in an io-properties file; at least one.
+    /// Names of the figures, as in an io-properties file; at least one.
     pub names: Vec<&'static str>,
     /// Why they are missing.
     pub cause: MissingCause,
 }
 
-/// Why figures were not measured. As text it says what to do.
+/// Why figures were not measured. The text form says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingCause {
-    /// The measurement ended before its time.
+    /// The measurement ended early.
     Unfinished,
-    /// The measurement came to its end, but no more could be written: [`super::TuneOptions::max_write_bytes`].
+    /// The measurement reached its end, but no more could be written: [`super::TuneOptions::max_write_bytes`].
     MaxWrite,
 }
 
@@ -266,11 +265,12 @@ impl fmt::Display for MissingCause {
 }
 
 impl TuneReport {
-    /// The entry of an io-properties file: whole figures of at least 1. `physical_block_size` is in it where the kernel
-    /// gives a block above 4096 bytes and random writes were measured at it; a size that only the user chose is not.
+    /// Returns the entry of an io-properties file: whole figures of at least 1. The entry has a `physical_block_size`
+    /// if the kernel reports a block above 4096 bytes and random writes were measured at it, or an experiment found a
+    /// larger one; a size that only the user chose is left out.
     ///
     /// # Errors
-    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
     pub fn disk_properties(&self) -> Result<DiskProperties, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?;
         let saturation = |curve: &Option<SequentialCurve>| curve.as_ref()?.saturation_bytes.map(u64::from);
@@ -334,8 +334,8 @@ impl TuneReport {
         seen.into_iter().flatten().reduce(f64::max)
     }
 
-    /// How reads and writes share the disk: 1 where reads beside writes were not measured. A measured exponent has no more than
-    /// two decimals that mean something.
+    /// Returns how reads and writes share the disk, or 1 if reads beside writes were not measured. Rounds to two
+    /// decimals: a measured exponent has no more significant ones.
     fn mix_exponent_p(&self) -> f64 {
         let exponent = |p: f64| ((p * 100.0).round() / 100.0).max(0.01);
         self.frontier.as_ref().map_or(1.0, |frontier| frontier.mix_exponent_p.map_or(f64::INFINITY, exponent))
@@ -345,8 +345,8 @@ impl TuneReport {
         self.read_latency.map_or(0, |latency| latency.p50_ns)
     }
 
-    /// The disk's own block, where writers must know it: found by experiment to be larger than the kernel says, or
-    /// larger than usual by the kernel's word, and random writes were measured at it.
+    /// Returns the disk's own block if writers must know it: found by experiment to be larger than the kernel says,
+    /// or reported by the kernel as larger than usual and used for random writes.
     fn physical_block_bytes(&self) -> Option<u32> {
         let reported = place::physical_block_bytes(self.device.as_ref());
         if let Some(found) = self.physical_block.as_ref().filter(|found| found.is_step)
@@ -357,7 +357,7 @@ impl TuneReport {
         reported.filter(|bytes| *bytes > IOPS_BLOCK_BYTES && *bytes == self.write_block.bytes)
     }
 
-    /// A warning for each IOPS figure whose block is not the one that readers of io-properties take it for.
+    /// Returns a warning for each IOPS figure whose block differs from the one that readers of io-properties assume.
     pub(super) fn block_warnings(&self) -> Vec<Warning> {
         let taken_for_bytes = self.physical_block_bytes().unwrap_or(0).max(IOPS_BLOCK_BYTES);
         let blocks = [("read_iops", &self.read_block), ("write_iops", &self.write_block)];
@@ -373,12 +373,12 @@ impl TuneReport {
         others.map(warning).collect()
     }
 
-    /// The disk model with everything that was measured: figures, sizes, mix exponent, latency.
+    /// Returns the disk model with everything that was measured: figures, sizes, mix exponent, latency.
     ///
-    /// The tables of sizes are in it where both directions have them; the simulator's part is not.
+    /// The model has tables of sizes if both directions were measured; it has no part for the simulator.
     ///
     /// # Errors
-    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
     pub fn disk_model(&self) -> Result<DiskModel, MissingFigures> {
         let table = |curve: &Option<SizeCurve>| {
             let points = &curve.as_ref()?.points;
@@ -400,28 +400,28 @@ impl TuneReport {
         })
     }
 
-    /// The four figures as CSV, with a header; what was not measured has a line with empty fields.
+    /// Returns the four figures as CSV, with a header; a missing figure has a line with empty fields.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut out = String::from("figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth\n");
         for (name, figure) in self.figures() {
             let line = figure.as_ref().map_or_else(|| ",,,,,".to_owned(), Figure::csv_fields);
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(out, "{name},{line}");
         }
         out
     }
 
-    /// The figures as the scheduler takes them.
+    /// Returns the figures in the scheduler's form.
     ///
     /// # Errors
-    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
     pub fn four_figures(&self) -> Result<FourFigures, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?.map(Rate::per_second);
         Ok(FourFigures { read_iops, write_iops, read_bandwidth, write_bandwidth })
     }
 
-    /// The four figures and their names in io-properties, in the order of those.
+    /// Returns the four figures with their names in io-properties, in the order there.
     fn figures(&self) -> [(&'static str, &Option<Figure>); 4] {
         [
             ("read_iops", &self.read_iops),
@@ -436,7 +436,7 @@ impl TuneReport {
         if is_bounded && !self.interrupted { MissingCause::MaxWrite } else { MissingCause::Unfinished }
     }
 
-    /// In the order of [`TuneReport::figures`].
+    /// Returns the rounded figures in the order of [`TuneReport::figures`].
     fn whole_figures(&self) -> Result<[u64; 4], MissingFigures> {
         let figures = self.figures();
         let is_measured = |figure: &Figure| figure.value.is_finite() && figure.value > 0.0;

@@ -1,57 +1,57 @@
-//! How long the parts of a measurement take.
+//! Lengths of the parts of a measurement.
 //!
 //! # Why
-//! Three promises hold on any disk: `--quick` takes a minute at most, the default five, and `--full` as many rounds as
-//! it was given. Inside, a phase ends when its figure is known well enough.
+//! Three promises hold on any disk: `--quick` takes at most a minute, the default at most five, and `--full` at most
+//! the given rounds. Within that, a phase ends when its figure is known well enough.
 //!
 //! # How it works
-//! [`Timing::of`] is a table by mode. A length that the user sets for each figure shortens everything in proportion.
+//! [`Timing::of`] is a table by mode. If the user sets a length for each figure, everything shortens in proportion.
 //!
 //! # Limits
-//! The lengths are those of samples; threads that start and files that are opened come on top, some milliseconds each.
+//! The lengths are those of samples; starting threads and opening files adds some milliseconds each.
 //!
 //! # Example
 //! Quick: a figure takes 2 to 4 s in samples of 0.25 s, and ends as soon as its 95 % interval is within 2 %.
 
 use super::Mode;
 
-/// See the module's documentation. Seconds, unless named otherwise.
+/// Lengths and counts of the parts of a measurement. Lengths are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Timing {
-    /// Filling ends then, though less data is there than wanted.
+    /// Longest time to fill scratch data. Filling ends then, even with less data than wanted.
     pub(super) fill_max_s: f64,
-    /// One depth of a search.
+    /// Length of one depth of a search.
     pub(super) search_s: f64,
-    /// One sample of a figure.
+    /// Length of one sample of a figure.
     pub(super) sample_s: f64,
-    /// The samples of a figure: at least,
+    /// Shortest total of a figure's samples.
     pub(super) figure_min_s: f64,
-    /// and at most.
+    /// Longest total of a figure's samples.
     pub(super) figure_max_s: f64,
-    /// Half the width of the 95 % interval that is good enough, in per cent.
+    /// Half width of a 95 % interval that is narrow enough, in per cent.
     pub(super) enough_pct: f64,
-    /// One size of a curve, each time it comes.
+    /// Length of each visit to a size of a curve.
     pub(super) size_s: f64,
-    /// How often each size comes.
+    /// Visits to each size.
     pub(super) size_rounds: u32,
-    /// One size of the search for the physical block, each time it comes.
+    /// Length of each visit to a size in the search for the physical block.
     pub(super) block_s: f64,
-    /// How often each comes.
+    /// Visits to each such size.
     pub(super) block_rounds: u32,
-    /// Mixes of reads and writes.
+    /// Number of mixes of reads and writes.
     pub(super) rays: u32,
-    /// Steps by which each mix is bisected.
+    /// Steps of the bisection of each mix.
     pub(super) bisections: u32,
-    /// One step.
+    /// Length of one such step.
     pub(super) ray_s: f64,
-    /// How often a phase is made, at most, while others use the disk.
+    /// Most attempts at a phase while others use the disk.
     pub(super) attempts_max: u32,
-    /// No phase is repeated when it would end after this.
+    /// Latest end of the measurement at which a phase may still be repeated.
     pub(super) total_max_s: f64,
 }
 
 impl Timing {
-    /// Of a mode; `phase_s` is the length of each figure where the user set one.
+    /// Returns the timing of a mode. `phase_s` is the length of each figure, if the user set one.
     pub(super) fn of(mode: Mode, phase_s: Option<f64>) -> Timing {
         let usual = match mode {
             Mode::Quick => Timing {
@@ -101,6 +101,7 @@ impl Timing {
                 ..Timing::of(Mode::Standard, None)
             },
         };
+
         let Some(phase_s) = phase_s else { return usual };
         let part = |seconds: f64| seconds.min(phase_s / 8.0);
         Timing {
@@ -121,14 +122,14 @@ impl Timing {
 mod tests {
     use super::*;
 
-    /// The most that all samples of a mode take, without repeated phases: 9 depths for IOPS, 6 for bandwidths.
+    /// Returns the longest time of a mode's samples, without repeated phases: 9 depths for IOPS, 6 for bandwidths.
     fn longest_s(timing: &Timing) -> f64 {
         let searches = 2.0 * (9.0 + 6.0) * timing.search_s;
         let figures = 4.0 * timing.figure_max_s * 1.1;
         let sizes = (2.0 * 12.0 + 2.0 * 9.0) * timing.size_s * f64::from(timing.size_rounds);
         let blocks = 8.0 * timing.block_s * f64::from(timing.block_rounds);
         let rays = (2.0 + f64::from(timing.rays * timing.bisections)) * timing.ray_s;
-        // A warm-up of a tenth of a second at most inside each sample, and the cost of single operations.
+        // Each sample contains a warm-up of at most a tenth of a second; single operations add to the time.
         (timing.fill_max_s + searches + figures + sizes + blocks + rays) * 1.15 + 3.0
     }
 

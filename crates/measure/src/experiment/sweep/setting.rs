@@ -1,4 +1,4 @@
-//! What a sweep can set, and how.
+//! The settings of a sweep, and how to apply them.
 
 use plimsoll::DiskMode;
 use plimsoll::core::{ControlConfig, LatencyGoal};
@@ -11,19 +11,19 @@ use plimsoll_files::setup::{ModelChoice, parse_capacity_scale};
 
 use crate::experiment::Situation;
 
-/// Lengths of requests are multiples of this.
+/// Unit of request lengths in bytes.
 const REQUEST_UNIT_BYTES: u64 = 512;
-/// The longest pause, in nanoseconds: a day.
+/// Longest pause, in nanoseconds: a day.
 const THINK_TIME_MAX_NS: u64 = 86_400_000_000_000;
 
-/// What is set.
+/// A setting by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Fibers on each shard.
     Parallelism,
-    /// Length of requests in bytes; takes the place of a distribution.
+    /// Length of requests in bytes; replaces a distribution.
     RequestBytes,
-    /// Requests a second of each fiber.
+    /// Requests (or batches) a second of each fiber.
     RatePerFiber,
     /// Requests a second of all fibers on all shards together.
     Rate,
@@ -35,25 +35,25 @@ pub enum Key {
     ThinkTime,
     /// Segments of a request.
     IovCount,
-    /// How much a compressor can save, in per cent.
+    /// Part of the data that a compressor can save, in per cent.
     Compressible,
-    /// Reads in a hundred requests of a job that mixes.
+    /// Reads in a hundred requests of a mixed job.
     ReadPct,
-    /// Shards of the run.
+    /// Number of shards of the run.
     Shards,
     /// Longest device time of a piece.
     LatencyGoal,
     /// Cost form, or the old defaults.
     Model,
-    /// What holds requests back: `scheduled`, `drain` or `depth:N`.
+    /// Scheduling of the disk: `scheduled`, `drain` or `depth:N`.
     Mode,
-    /// I/O queues.
+    /// Number of I/O queues.
     IoQueues,
-    /// How far the capacity may follow the disk.
+    /// Range in which the capacity may follow the disk.
     CapacityScale,
 }
 
-/// Names of keys, as users of job files and flags know them. A `-` counts as `_`.
+/// Names of keys, from job files and flags. A `-` counts as `_`.
 const NAMES: [(&str, Key); 20] = [
     ("parallelism", Key::Parallelism),
     ("iodepth", Key::Parallelism),
@@ -80,9 +80,9 @@ const NAMES: [(&str, Key); 20] = [
 /// One value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// What is set.
+    /// The key.
     pub key: Key,
-    /// Of which job; `None`: of all, or of the run.
+    /// The job to change; `None`: all jobs, or the run.
     pub job: Option<String>,
     /// The value as the user wrote it.
     pub text: String,
@@ -100,21 +100,22 @@ enum Value {
 }
 
 impl Key {
-    /// The job (if there is one) and the key that `name` means: `reqsize`, `reads.reqsize`. Names of jobs may have
-    /// dots.
+    /// Finds the job (if given) and the key of `name`: `reqsize`, `reads.reqsize`. Names of jobs may have dots.
     ///
     /// # Errors
-    /// An unknown key, and a job for a key that is one of the run.
+    /// A message for an unknown key, or for a job with a key of the run.
     pub fn find(name: &str) -> Result<(Option<String>, Key), String> {
         let (job, word) = match name.rsplit_once('.') {
             Some((job, word)) => (Some(job.to_owned()), word),
             None => (None, name),
         };
+
         let plain = word.replace('-', "_");
         let Some((_, key)) = NAMES.iter().find(|(known, _)| *known == plain) else {
             let all: Vec<&str> = NAMES.iter().map(|(known, _)| *known).collect();
             return Err(format!("unknown key `{word}`: expected one of {}", all.join(", ")));
         };
+
         if job.is_some() && !key.is_of_job() {
             return Err(format!("`{word}` is a setting of the run, not of a job: write {word}=..."));
         }
@@ -127,15 +128,16 @@ impl Key {
 }
 
 impl Setting {
-    /// Reads a value of `key`.
+    /// Parses a value of `key`.
     ///
     /// # Errors
-    /// What the key takes instead.
+    /// A message with the valid values.
     pub fn parse(job: Option<&str>, key: Key, text: &str) -> Result<Setting, String> {
         let whole = |min: u64, max: u64| match parse_count(text) {
             Ok(value) if (min..=max).contains(&value) => Ok(Value::Whole(value)),
             _ => Err(format!("`{text}`: expected a whole number from {min} to {max}")),
         };
+
         let value = match key {
             Key::Parallelism => whole(1, u64::from(MAX_PARALLELISM))?,
             Key::RatePerFiber => whole(1, u64::from(MAX_REQUESTS_PER_S))?,
@@ -168,13 +170,14 @@ impl Setting {
                 Value::Scale(parse_capacity_scale(text).map_err(|error| format!("{}: {}", error.message, error.help))?)
             }
         };
+
         Ok(Setting { key, job: job.map(str::to_owned), text: text.to_owned(), value })
     }
 
-    /// Makes it so.
+    /// Applies the setting to `situation`.
     ///
     /// # Errors
-    /// No such job, or a job that has no such setting.
+    /// A message if there is no such job, or the job has no such setting.
     pub fn apply(&self, situation: &mut Situation) -> Result<(), String> {
         match (self.key, self.value) {
             (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),
@@ -190,12 +193,14 @@ impl Setting {
 
     fn apply_to_jobs(&self, situation: &mut Situation) -> Result<(), String> {
         let shards = u32::from(situation.options.shards);
+
         let is_meant = |job: &&mut Job| self.job.as_ref().is_none_or(|name| *name == job.name);
         let mut found = false;
         for job in situation.options.jobs.jobs.iter_mut().filter(is_meant) {
             found = true;
             self.apply_to(job, shards)?;
         }
+
         match (&self.job, found) {
             (Some(name), false) => Err(format!("there is no job `{name}` in the job file")),
             _ => Ok(()),
@@ -203,7 +208,7 @@ impl Setting {
     }
 
     fn apply_to(&self, job: &mut Job, shards: u32) -> Result<(), String> {
-        // Each was seen to be in its range when it was read.
+        // `parse` checked that each is in range.
         let (whole, real) = match self.value {
             Value::Whole(whole) => (whole, 0.0),
             Value::Real(real) => (0, real),
@@ -211,6 +216,7 @@ impl Setting {
         };
         let small = u32::try_from(whole).unwrap_or(u32::MAX);
         let percent = u8::try_from(whole).unwrap_or(100);
+
         match self.key {
             Key::Parallelism => job.parallelism = small,
             Key::RequestBytes => {
@@ -245,7 +251,7 @@ impl Setting {
     }
 }
 
-/// An open loop of `rate` requests a second on all shards of the job together, in batches of the job's size.
+/// Makes the job an open loop of `rate` requests a second on all its shards together, in batches of the job's size.
 pub(in crate::experiment) fn set_rate(job: &mut Job, rate: f64, shards: u32) {
     let running = (0..shards).filter(|shard| job.shards.contains(*shard)).count().max(1);
     // The job's own figure counts batches.

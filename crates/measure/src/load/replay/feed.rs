@@ -1,16 +1,16 @@
-//! The reader of a replay: the trace once more, dealt to the shards.
+//! The reader of a replay: reads the trace a second time and deals its requests to the shards.
 //!
 //! # Why
 //! Shards must neither wait for a file nor hold a whole trace.
 //!
 //! # How it works
-//! A thread reads, puts requests in order and sends them in batches through channels of a bounded length, so it is
-//! never far ahead. Every shard first gets an empty batch, when the first request is there: they can begin together.
-//! Before the reader waits for a full channel, it sends all that it holds for the others.
+//! A thread reads, puts requests in order and sends them in batches through bounded channels, so it is never far
+//! ahead. Every shard first gets an empty batch when the first request is there, so all can begin together. Before
+//! the reader waits for a full channel, it sends its batches for the other shards.
 //!
 //! # Limits
-//! A shard that is not served for long stops the reader, and so in the end the others. When all shards have gone, the
-//! reader reads to the end for nobody: visitors of traces cannot stop it.
+//! A shard that takes no batches for long stops the reader, and so in the end the others. When all shards have ended,
+//! the reader still reads to the end: visitors of traces cannot stop it.
 //!
 //! # Example
 //! 1,000 requests of shards 0 and 5 on two shards: 500 each, in batches of 256 and 244.
@@ -24,18 +24,18 @@ use plimsoll_observe::trace::arrivals::{Arrival, Arrivals};
 
 use super::ReplayPlan;
 
-/// Requests in a batch.
+/// Requests per batch.
 const BATCH: usize = 256;
-/// Batches in a channel.
+/// Most batches in a channel.
 const BATCHES_HELD: usize = 64;
 
-/// What a shard gets.
+/// The requests for a shard.
 pub(super) type Batches = Receiver<Vec<Arrival>>;
 
-/// Ends with the number of requests that came out of order.
+/// The reader's thread. Returns the number of requests that came out of order.
 type Feed = JoinHandle<Result<u64, TraceError>>;
 
-/// Begins to read; the channel of each shard.
+/// Starts to read. Returns the channel of each shard.
 pub(super) fn start(plan: &ReplayPlan) -> (Feed, HashMap<u16, Batches>) {
     let (mut lanes, mut receivers) = (Vec::new(), HashMap::new());
     for shard in 0..plan.topology.shards() {
@@ -56,13 +56,13 @@ pub(super) fn start(plan: &ReplayPlan) -> (Feed, HashMap<u16, Batches>) {
 }
 
 struct Lane {
-    /// None once the shard has gone.
+    /// `None` once the shard has ended.
     sender: Option<SyncSender<Vec<Arrival>>>,
     batch: Vec<Arrival>,
 }
 
 impl Lane {
-    /// Sends the batch; waits for room.
+    /// Sends a batch, and waits for room if the channel is full.
     fn send(&mut self, batch: Vec<Arrival>) {
         if self.sender.as_ref().is_some_and(|sender| sender.send(batch).is_err()) {
             self.sender = None;
@@ -80,19 +80,21 @@ impl Dealer {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.lanes.iter_mut().for_each(|lane| lane.send(Vec::new()));
         }
+
         let at = usize::from(arrival.shard) % self.lanes.len().max(1);
         let Some(lane) = self.lanes.get_mut(at) else { return };
         lane.batch.push(arrival);
         if lane.batch.len() < BATCH {
             return;
         }
+
         let batch = std::mem::replace(&mut lane.batch, Vec::with_capacity(BATCH));
         let Some(sender) = &lane.sender else { return };
         match sender.try_send(batch) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(_)) => lane.sender = None,
             Err(TrySendError::Full(batch)) => {
-                // The others shall not wait for this one.
+                // Serve the other shards before waiting for this one.
                 self.flush_but(at);
                 if let Some(lane) = self.lanes.get_mut(at) {
                     lane.send(batch);

@@ -1,17 +1,16 @@
-//! Where a request of a trace goes on the target of a replay.
+//! Maps requests of a trace to places on the target of a replay.
 //!
 //! # Why
-//! The target is one file or device, of another size than the trace's. Neighbours must stay neighbours, and different
-//! files must not lie on each other as long as there is room.
+//! The target is one file or device of another size than the trace's. Neighbours must stay neighbours, and files must
+//! not overlap as long as there is room.
 //!
 //! # How it works
-//! The used parts of the trace's files lie one behind another, each from a multiple of 4 KiB of its file on. Where
-//! the target ends, it begins again: the position modulo the length of the target. A request that would stick out at
-//! the end is moved down until it does not. Its beginning is moved down, its end up to a multiple of the target's
-//! alignment.
+//! The used parts of the trace's files lie one after another, each starting at a multiple of 4 KiB of its file.
+//! Beyond the end of the target they wrap: the position modulo the target's length. A request that would cross the
+//! end is moved down until it fits. The beginning is rounded down, the end up, to the target's alignment.
 //!
 //! # Limits
-//! Files that share the target after it has begun again lie on each other; [`Places::total_bytes`] tells beforehand.
+//! After wrapping, files overlap; [`Places::total_bytes`] tells beforehand.
 //!
 //! # Example
 //! ```
@@ -26,13 +25,13 @@
 
 use std::collections::BTreeMap;
 
-/// Used parts begin at multiples of this: what was aligned stays aligned.
+/// Used parts begin at multiples of this, so aligned requests stay aligned.
 const UNIT_BYTES: u64 = 4096;
 
-/// See the module's documentation.
+/// The map from requests of a trace to a target.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// By (disk, file): first byte of the used part, and where it lies.
+    /// By (disk, file): first byte of the used part, and its place on the target.
     files: BTreeMap<(u16, u32), (u64, u64)>,
     total_bytes: u64,
     align_bytes: u64,
@@ -40,24 +39,24 @@ pub struct Places {
     room_bytes: u64,
 }
 
-/// Where a request goes.
+/// The place of a request on the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Bytes from the beginning of the target.
     pub offset_bytes: u64,
     /// Length in bytes: a multiple of the alignment.
     pub len_bytes: u64,
-    /// The target ends before its place.
+    /// Whether the request wrapped, or was moved down, because the target ends before its place.
     pub is_wrapped: bool,
-    /// It is longer than in the trace.
+    /// Whether the request is longer than in the trace.
     pub is_widened: bool,
-    /// It is shorter than in the trace: the target has no more.
+    /// Whether the request is shorter than in the trace, because the target has no more room.
     pub is_cut: bool,
 }
 
 impl Places {
-    /// Places for regions, by (disk, file): first byte and the one behind the last, on a target of `target_bytes`, of
-    /// which offsets and lengths are multiples of `align_bytes`.
+    /// Returns places for `regions` (by (disk, file): first byte, and the byte after the last) on a target of
+    /// `target_bytes` whose offsets and lengths are multiples of `align_bytes`.
     #[must_use]
     pub fn new(regions: &BTreeMap<(u16, u32), (u64, u64)>, align_bytes: u32, target_bytes: u64) -> Places {
         let mut total_bytes = 0_u64;
@@ -73,19 +72,19 @@ impl Places {
         Places { files, total_bytes, align_bytes, room_bytes: target_bytes - target_bytes % align_bytes }
     }
 
-    /// Length of a target on which nothing would lie on something else.
+    /// Returns the length in bytes of a target on which nothing would overlap.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// Usable length of the target in bytes.
+    /// Returns the usable length of the target in bytes.
     #[must_use]
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
 
-    /// Where `len_bytes` (above 0) at `offset_bytes` of a (disk, file) go. On a target without room, nowhere: the
+    /// Returns the place of `len_bytes` (above 0) at `offset_bytes` of a (disk, file). If the target has no room, the
     /// length is 0.
     #[must_use]
     pub fn place(&self, file: (u16, u32), offset_bytes: u64, len_bytes: u32) -> Place {
@@ -140,7 +139,7 @@ mod tests {
     fn files_lie_one_behind_another_without_what_was_not_used() {
         let regions = [((0, 1), (1_000_000, 1_010_000)), ((0, 9), (5000, 6000)), ((1, 1), (0, 1))];
         let places = Places::new(&regions.into_iter().collect(), 1, 1 << 40);
-        // 1,000,000 lies 576 bytes behind a multiple of 4 KiB.
+        // 1,000,000 is 576 bytes after a multiple of 4 KiB.
         assert_eq!(places.place((0, 1), 1_000_000, 1).offset_bytes, 576);
         assert_eq!(places.place((0, 9), 5000, 1).offset_bytes, 12_288 + 904);
         assert_eq!(places.place((1, 1), 0, 1).offset_bytes, 12_288 + 4096);

@@ -1,15 +1,15 @@
-//! One shard of a replay: sends what is due, and counts what comes back.
+//! One shard of a replay: sends the requests that are due, and counts completions.
 //!
 //! # Why
-//! Here lies the honesty of a replay: nothing waits for what came before it, and what was sent late says so.
+//! The accuracy of a replay depends on this loop: no request waits for an earlier one, and late sends are recorded.
 //!
 //! # How it works
-//! Each turn parks the reactor until a completion or the next due time, counts what came back, and sends what is due by
-//! then. Memory is kept by powers of two of its length and used again; what is written into the file is random, and
-//! differs for each write.
+//! Each turn parks the reactor until a completion or the next due time, counts completions, and sends the requests
+//! that are due. Buffers are kept by power-of-two length for reuse; written data is random, and differs for each
+//! write.
 //!
 //! # Limits
-//! A shard looks for new requests every [`FEED_LOOK_NS`] where it has none. See [`super`] for what may be under way.
+//! An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests under way.
 //!
 //! # Example
 //! See [`super::super::replay`].
@@ -34,28 +34,28 @@ use super::{
     UNDER_WAY_MAX_BYTES,
 };
 
-/// How long a shard may sleep without looking whether the run is to end.
+/// Longest sleep between two checks whether the run is to end.
 const LOOK_UP_NS: u64 = 50_000_000;
-/// How long a shard waits for the reader before it looks again.
+/// Wait between two checks for a batch of the reader.
 const FEED_LOOK_NS: u64 = 1_000_000;
-/// The first request is due so long after the shards begin: by then the reader has sent what is due with it.
+/// Delay from the start of the shards to the first due time. By then the reader has sent the first requests.
 const LEAD_NS: u64 = 20_000_000;
-/// How long a request waits that was refused because the shard's table is full.
+/// Wait before a request is tried again that was refused because the shard's table is full.
 const RETRY_NS: u64 = 1_000_000;
-/// How often the depth in the device is sampled.
+/// Time between two samples of the depth in the device.
 const SAMPLE_NS: u64 = 1_000_000;
 /// Length of the intervals of a result.
 const INTERVAL_NS: u64 = 100_000_000;
-/// Most bytes of memory that wait to be used again.
+/// Most bytes of idle buffers kept for reuse.
 const IDLE_MAX_BYTES: u64 = 64 << 20;
 /// Distance of the words that differ from write to write: a sector.
 const RENEWAL_BYTES: usize = 512;
-/// Linux's error number of a request that makes no sense.
+/// Linux's error number for an invalid argument.
 const EINVAL: i32 = 22;
-/// Linux's error number where there is no memory.
+/// Linux's error number for a lack of memory.
 const ENOMEM: i32 = 12;
 
-/// What a shard measured.
+/// The result of a shard.
 pub(super) struct ShardEnd {
     pub(super) result: ShardResult,
     pub(super) counts: Vec<ReplayCounts>,
@@ -72,7 +72,7 @@ struct Flight {
     original_ns: Option<u64>,
 }
 
-/// Memory of one power of two, for reads and for writes.
+/// Idle buffers of one power of two: for reads, and for writes.
 type Shelf = [Vec<AlignedBuf>; 2];
 
 struct Runner<'a> {
@@ -86,9 +86,9 @@ struct Runner<'a> {
     free: Vec<usize>,
     under_way: usize,
     under_way_bytes: u64,
-    /// Whether the first of `pending` has waited for room already.
+    /// Whether the first of `pending` has already waited for room.
     has_waited: bool,
-    /// Not before this is a refused request tried again.
+    /// When a refused request may be tried again.
     retry_ns: u64,
     shelves: Vec<Shelf>,
     idle_bytes: u64,
@@ -100,14 +100,14 @@ struct Runner<'a> {
     cpu_ns: u64,
     asked_bytes: [u64; 2],
     results: Vec<JobResult>,
-    /// The present interval of each class, and when it began.
+    /// The current interval of each class.
     intervals: Vec<Interval>,
     marked_ns: u64,
     counts: Vec<ReplayCounts>,
     totals: ReplayTotals,
 }
 
-/// Replays what comes through `batches`.
+/// Replays the requests that come through `batches`.
 pub(super) fn run(
     mut reactor: Reactor,
     plan: &ReplayPlan,
@@ -117,9 +117,9 @@ pub(super) fn run(
 ) -> Result<ShardEnd, LoadError> {
     let member = Member::new(crew, reactor.wake_handle());
     let places = open(&mut reactor, plan);
-    // The first batch says that there is something to read, or that there will be nothing.
+    // The first batch says that there is something to read; a closed channel, that there is nothing.
     let first = batches.as_ref().and_then(|batches| batches.recv().ok());
-    // Whoever failed must still come to the start, or the others wait for ever.
+    // A shard that failed must still arrive at the start, or the others wait for ever.
     if places.is_err() {
         crew.end();
     }
@@ -130,6 +130,7 @@ pub(super) fn run(
         directions: Some(Box::default()),
         ..JobResult::default()
     };
+
     let seed = plan.seed ^ (u64::from(reactor.shard()) << 32);
     let mut runner = Runner {
         reactor,
@@ -185,6 +186,7 @@ impl Runner<'_> {
     fn turn_until_over(&mut self, mut member: Member<'_>) -> Result<(), LoadError> {
         let mut done = Vec::new();
         self.reactor.reap(&mut done);
+
         let lead_ns = if self.plan.speed == Speed::Max { 0 } else { LEAD_NS };
         self.begin_ns = self.reactor.now_ns().saturating_add(lead_ns);
         self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| self.begin_ns.saturating_add(ns));
@@ -192,6 +194,7 @@ impl Runner<'_> {
         self.marked_ns = self.begin_ns;
         let cpu_begin_ns = rusage::thread_cpu_ns();
         let mut next_sample_ns = self.begin_ns;
+
         loop {
             if self.under_way == 0 && self.pending.is_empty() && self.batches.is_none() {
                 member.rest();
@@ -199,11 +202,13 @@ impl Runner<'_> {
             if member.do_all_rest() {
                 break;
             }
+
             let now_ns = self.reactor.now_ns();
             if (self.control.stop.is_asked() || member.is_over() || now_ns >= self.end_ns) && !self.is_over() {
                 self.give_up();
                 continue;
             }
+
             self.reactor.park(Some(self.wake_ns(now_ns))).map_err(LoadError::Backend)?;
             self.reactor.reap(&mut done);
             let now_ns = self.reactor.now_ns();
@@ -216,13 +221,14 @@ impl Runner<'_> {
                 self.sample();
             }
         }
+
         self.totals.issued = self.counts.iter().map(|counts| counts.lateness.count()).sum();
         let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
         self.cpu_ns = cpu_ns;
         Ok(())
     }
 
-    /// Closes the intervals that ended by `now_ns`; what comes back now belongs to the next.
+    /// Closes the intervals that ended by `now_ns`; later completions belong to the next.
     fn mark_until(&mut self, now_ns: u64) {
         while now_ns.saturating_sub(self.marked_ns) >= INTERVAL_NS {
             self.mark(INTERVAL_NS);
@@ -240,23 +246,23 @@ impl Runner<'_> {
         self.pending.is_empty() && self.batches.is_none()
     }
 
-    /// Sends no more. What the reader still holds is not counted.
+    /// Stops sending. Requests that the reader still holds are not counted.
     fn give_up(&mut self) {
         self.totals.not_reached += self.pending.len() as u64;
         self.pending.clear();
         self.batches = None;
     }
 
-    /// How long the shard may sleep.
+    /// Returns until when the shard may sleep.
     fn wake_ns(&self, now_ns: u64) -> u64 {
         let next_ns = match self.pending.front() {
-            // A completion makes room.
+            // Nothing to time: a completion makes room.
             Some(_) if self.retry_ns <= now_ns && !self.has_room() => u64::MAX,
             Some(arrival) => self.due_ns(arrival).max(self.retry_ns),
             None if self.batches.is_some() => now_ns.saturating_add(FEED_LOOK_NS),
             None => u64::MAX,
         };
-        // Not in the past: the backend then looks for completions all the same.
+        // Never in the past: the backend then still checks for completions.
         next_ns.max(now_ns.saturating_add(1)).min(now_ns.saturating_add(LOOK_UP_NS)).min(self.end_ns.max(now_ns + 1))
     }
 
@@ -293,24 +299,27 @@ impl Runner<'_> {
             if due_ns > now_ns {
                 return;
             }
+
             if !self.has_room() {
-                // With no due times, there is always something that waits.
+                // Without due times, a request is always waiting.
                 let is_first_time = !std::mem::replace(&mut self.has_waited, true);
                 self.totals.waited_for_room += u64::from(is_first_time && self.plan.speed != Speed::Max);
                 return;
             }
+
             let due_ns = if self.plan.speed == Speed::Max { now_ns } else { due_ns };
             if !self.send(&arrival, due_ns, now_ns) {
                 self.retry_ns = now_ns.saturating_add(RETRY_NS);
                 return;
             }
+
             self.has_waited = false;
             self.pending.pop_front();
             self.refill();
         }
     }
 
-    /// Whether the request has been dealt with; if not, there is no room in the shard's table.
+    /// Sends a request, or counts why not. Returns `false` if the shard's table has no room for it.
     fn send(&mut self, arrival: &Arrival, due_ns: u64, now_ns: u64) -> bool {
         if self.plan.reads_only && arrival.op != Op::Read {
             self.totals.not_allowed += 1;
@@ -320,14 +329,17 @@ impl Runner<'_> {
             self.totals.not_replayable += 1;
             return true;
         }
+
         let Some(file) = self.plan.files.get(usize::from(self.reactor.shard())) else { return true };
         let place = self.places.place((arrival.disk, arrival.file), arrival.offset_bytes, arrival.len_bytes);
         let len_bytes = place.len_bytes.min(u64::from(REQUEST_MAX_BYTES)) as u32;
+
         let is_write = arrival.op == Op::Write;
         if is_write && !self.control.traffic.take_write(u64::from(len_bytes)) {
             self.totals.not_reached += 1;
             return true;
         }
+
         let last = self.plan.classes.len().saturating_sub(1);
         let number = self.plan.class_at.get(&arrival.class).copied().unwrap_or(last);
         let Some(class) = self.plan.classes.get(number).map(|class| class.class) else { return true };
@@ -337,11 +349,13 @@ impl Runner<'_> {
             Op::Discard => RequestKind::Discard { len_bytes: place.len_bytes },
             Op::Flush | Op::Allocate => RequestKind::Sync { data_only: false },
         };
+
         let flight_bytes = if arrival.op.is_transfer() { len_bytes } else { 0 };
         let Some(data) = self.memory(arrival.op, flight_bytes) else {
             self.fail(number, ENOMEM);
             return true;
         };
+
         let at = self.free.pop().unwrap_or(self.flights.len());
         let offset = if arrival.op == Op::Flush { 0 } else { place.offset_bytes };
         let request = Request { file: file.clone(), class, kind, offset, data, tag: at as u64 };
@@ -360,6 +374,7 @@ impl Runner<'_> {
             self.fail(number, EINVAL);
             return true;
         }
+
         let flight = Flight {
             class: number,
             kind: Some(arrival.op),
@@ -367,16 +382,19 @@ impl Runner<'_> {
             due_ns,
             original_ns: arrival.latency_ns,
         };
+
         match self.flights.get_mut(at) {
             Some(slot) => *slot = flight,
             None => self.flights.push(flight),
         }
+
         self.under_way += 1;
         self.under_way_bytes += u64::from(flight_bytes);
         self.asked_bytes[usize::from(is_write)] += u64::from(flight_bytes);
         if let Some(counts) = self.counts.get_mut(number) {
             counts.lateness.record(now_ns.saturating_sub(due_ns));
         }
+
         if arrival.op != Op::Flush {
             self.totals.wrapped += u64::from(place.is_wrapped);
             self.totals.widened += u64::from(place.is_widened);
@@ -401,16 +419,18 @@ impl Runner<'_> {
         self.under_way_bytes -= u64::from(flight.len_bytes);
         self.give_back(op, end.data);
         self.last_end_ns = now_ns;
+
         let latency_ns = now_ns.saturating_sub(flight.due_ns);
         let (bytes, error) = match end.result {
             Ok(bytes) if bytes == flight.len_bytes => (bytes, None),
-            // Came back short.
+            // The transfer came back short.
             Ok(bytes) => (bytes, Some(0)),
             Err(error) => (0, Some(error.errno())),
         };
         if let Some(code) = error {
             self.fail(flight.class, code);
         }
+
         let is_ended = end.result.is_ok();
         if let (Some(result), true) = (self.results.get_mut(flight.class), is_ended) {
             result.requests += 1;
@@ -429,6 +449,7 @@ impl Runner<'_> {
             counts.original.record(original_ns);
             counts.replayed.record(latency_ns);
         }
+
         let Some(result) = self.results.get_mut(flight.class) else { return };
         let side = match (op, &mut result.directions) {
             (Op::Read, Some(directions)) => Some(&mut directions.reads),
@@ -441,7 +462,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Memory for a request; `None` where there is none.
+    /// Returns a buffer for a request, or `None` if there is no memory.
     fn memory(&mut self, op: Op, len_bytes: u32) -> Option<Data> {
         if !op.is_transfer() {
             return Some(Data::None);
@@ -462,6 +483,7 @@ impl Runner<'_> {
                 buffer
             }
         };
+
         if is_write && let Some(bytes) = buffer.get_mut(..len_bytes as usize) {
             renew(bytes, RENEWAL_BYTES, &mut self.next_word);
         }
@@ -480,7 +502,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Memory of a power of two.
+    /// Returns the idle buffers of length `shelf_bytes`, a power of two.
     fn shelf(&mut self, shelf_bytes: u32) -> Option<&mut Shelf> {
         let at = shelf_bytes.trailing_zeros() as usize;
         if self.shelves.len() <= at {
@@ -505,12 +527,14 @@ impl Runner<'_> {
         if rest_ns > 0 || self.intervals.iter().any(|interval| interval.requests > 0) {
             self.mark(rest_ns.max(1));
         }
+
         let disk = self.plan.files.get(usize::from(shard)).map_or(0, |file| file.disk());
         for (class, result) in self.plan.classes.iter().zip(&mut self.results) {
             result.elapsed_ns = elapsed_ns;
             result.device_depth_mean = result.device_depth.mean();
             result.class = class_result(&self.reactor, disk, class.class);
         }
+
         let [read_bytes, written_bytes] = self.asked_bytes;
         self.control.traffic.add_read(read_bytes);
         self.control.traffic.add_written(written_bytes);

@@ -1,11 +1,11 @@
-//! The first look at a trace: what a replay needs to know before it begins.
+//! A survey of a trace: what a replay must know before it begins.
 //!
 //! # Why
-//! Classes and files must be made, space must be found, and what cannot be replayed must be refused before anything is
-//! touched.
+//! Classes and files must be created, space must be found, and what cannot be replayed must be refused before the
+//! target changes.
 //!
 //! # How it works
-//! All requests go by in the order of their beginnings; sums are kept, and for each file the part of it that was used.
+//! Reads all requests in order of their beginnings, and keeps sums and the used part of each file.
 //!
 //! # Limits
 //! At most [`REGIONS_MAX`] files; later ones share the place of the first.
@@ -24,44 +24,44 @@ use plimsoll_observe::trace::span::{Origin, Trace};
 
 use super::ReplayError;
 
-/// Most files that have a place of their own.
+/// Most files with a place of their own.
 const REGIONS_MAX: usize = 65_536;
 
-/// A class of a trace.
+/// Sums over a class of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassSurvey {
     /// Requests.
     pub requests: u64,
-    /// Length of the longest in bytes.
+    /// Longest request in bytes.
     pub longest_bytes: u32,
 }
 
-/// What is in a trace.
+/// The contents of a trace.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Who recorded it.
+    /// The recorder of the trace.
     pub origin: Origin,
-    /// What numbers stand for.
+    /// Names of the trace's numbers.
     pub names: Names,
-    /// What could not be read, a sentence each.
+    /// What could not be read, one sentence each.
     pub lost: Vec<String>,
-    /// When the first request was handed over, in ns on the clock of the trace.
+    /// When the first request was queued, in ns on the clock of the trace.
     pub first_ns: u64,
-    /// When the last one was.
+    /// When the last request was queued.
     pub last_ns: u64,
     /// Requests.
     pub requests: u64,
-    /// Of these, reads.
+    /// Reads among the requests.
     pub reads: u64,
-    /// Given away after one that was handed over later.
+    /// Requests that the reader gave after one that was queued later.
     pub unordered: u64,
-    /// Left out because only their end is known.
+    /// Requests left out because only their end is known.
     pub without_begin: u64,
-    /// Left out because they were taken back.
+    /// Requests left out because they were cancelled.
     pub cancelled: u64,
-    /// By number.
+    /// Sums by class number.
     pub classes: BTreeMap<u16, ClassSurvey>,
-    /// Bytes used of each (disk, file): first, and the one behind the last.
+    /// Bytes used by (disk, file): the first, and the one after the last.
     pub regions: BTreeMap<(u16, u32), (u64, u64)>,
 }
 
@@ -69,12 +69,13 @@ impl Survey {
     /// Reads the trace at `path`.
     ///
     /// # Errors
-    /// It cannot be read, is standard input, or has no request of which the beginning is known.
+    /// [`ReplayError`] if the trace cannot be read, is standard input, or has no request whose beginning is known.
     pub fn read(path: &Path) -> Result<Survey, ReplayError> {
         if path == Path::new("-") {
             return Err(ReplayError::Stdin);
         }
         let name = || path.display().to_string();
+
         let mut sums = Sums { first_ns: u64::MAX, ..Sums::default() };
         let mut arrivals = Arrivals::new();
         let read =
@@ -84,6 +85,7 @@ impl Survey {
         if arrivals.given == 0 {
             return Err(ReplayError::Nothing { path: name(), reason: reason(&trace, &arrivals) });
         }
+
         Ok(Survey {
             origin: trace.origin,
             names: trace.names,
@@ -100,13 +102,13 @@ impl Survey {
         })
     }
 
-    /// Name of a class; `class 3` where it has none.
+    /// Returns the name of a class, or `class 3` if class 3 has none.
     #[must_use]
     pub fn class_name(&self, number: u16) -> String {
         self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
     }
 
-    /// From the first request to the last, in ns.
+    /// Returns the time from the first request to the last, in ns.
     #[must_use]
     pub(crate) fn span_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)

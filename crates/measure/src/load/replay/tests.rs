@@ -1,4 +1,4 @@
-//! Replays on backends without a disk. Times are bounds that a slow machine keeps, too.
+//! Replays on backends without a disk. Times are bounds that a slow machine keeps as well.
 
 use std::io::Write as _;
 
@@ -11,10 +11,10 @@ use plimsoll::{Classes, DiskSetup};
 
 use super::*;
 
-/// A request: shard, class, operation, offset and length, when it came, and after how long it was back.
+/// A request: shard, class, operation, offset and length, when it was queued, and its latency.
 type Story = (u16, u16, Op, u64, u32, u64, u64);
 
-/// The trace of a program with classes `db` and `log`, a file each.
+/// Returns the trace of a program with classes `db` and `log`, a file each.
 fn trace(stories: &[Story]) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let mut names = Names::default();
@@ -57,7 +57,7 @@ fn trace(stories: &[Story]) -> tempfile::NamedTempFile {
     file
 }
 
-/// A plan with both classes, on a file of 1 MiB in memory.
+/// Returns a plan with both classes, on a file of 1 MiB in memory.
 fn plan(file: &tempfile::NamedTempFile, shards: u16, speed: Speed) -> ReplayPlan {
     let classes = Classes::new();
     let names = ["db", "log"];
@@ -84,7 +84,7 @@ fn plan(file: &tempfile::NamedTempFile, shards: u16, speed: Speed) -> ReplayPlan
     }
 }
 
-/// A read of 4 KiB in class `db` each 100 us, the whole taking 20 ms; each came back after 50 us.
+/// Returns a read of 4 KiB in class `db` every 100 us for 20 ms, each with a latency of 50 us.
 fn steady() -> Vec<Story> {
     (0..200).map(|n| (0, 1, Op::Read, 4096 * (n % 64), 4096, 1_000_000_000 + 100_000 * n, 50_000)).collect()
 }
@@ -104,7 +104,7 @@ fn every_request_comes_at_its_time_or_later() {
     let [db, log] = replayed.counts.as_slice() else { panic!("{:?}", replayed.counts.len()) };
     assert_eq!((db.lateness.count(), log.lateness.count()), (200, 0));
     assert_eq!((db.original.count(), db.original.max()), (200, 50_000));
-    // Latency counts from when it was due: whatever was sent late, is late.
+    // Latency counts from the due time, so a late send shows in it.
     assert!(db.replayed.max() >= db.lateness.max(), "{} {}", db.replayed.max(), db.lateness.max());
 }
 
@@ -134,7 +134,7 @@ fn classes_shards_and_operations_are_those_of_the_trace() {
     let control = Control::default();
     let replayed = replay(&plan(&file, 2, Speed::Max), &control).unwrap();
     let requests = |shard: usize, job: usize| replayed.run.shards[shard].jobs[job].requests;
-    // Shards 0 and 2 are shard 0, 1 and 3 are shard 1.
+    // Shards 0 and 2 of the trace are shard 0 here, 1 and 3 are shard 1.
     assert_eq!([requests(0, 0), requests(0, 1), requests(1, 0), requests(1, 1)], [2, 0, 0, 2]);
     assert_eq!((replayed.totals.issued, replayed.totals.not_replayable), (4, 2));
     assert_eq!((control.traffic.read_bytes(), control.traffic.written_bytes()), (8192, 8192));
@@ -198,7 +198,7 @@ fn a_shard_that_cannot_begin_ends_the_replay_and_nothing_else_under_its_control(
 
 #[test]
 fn more_than_the_channels_hold_is_dealt_to_shards_that_are_not_alike() {
-    // One shard has nearly all; the other's few lie between.
+    // One shard has nearly all requests; the other's few are spread among them.
     let story = |n: u64| (u16::from(n.is_multiple_of(1000)), 1, Op::Read, 4096 * (n % 64), 4096, 10 * n, 5);
     let stories: Vec<Story> = (1..=30_000).map(story).collect();
     let replayed = replay(&plan(&trace(&stories), 2, Speed::Max), &Control::default()).unwrap();

@@ -1,15 +1,16 @@
-//! The end of a run on a shard: results, what is still under way, and what was written read back.
+//! The end of a run on a shard: takes the results, drains requests under way, and reads back what was written.
 //!
 //! # Why
-//! What comes back after the window must not count, yet must have come back before buffers and files go; and what a
-//! disk acknowledged is worth nothing if it cannot be read.
+//! Completions after the window must not count, but must arrive before buffers and files are removed. And a write
+//! that a disk acknowledged is worth nothing if it cannot be read.
 //!
 //! # How it works
-//! [`Runner::finish`] takes the figures first. Then it waits; then jobs that verify read the part of the file that
-//! they wrote, with all their fibers, and check every block. The shard serves others until all rest.
+//! [`Runner::finish`] takes the figures first. Then it waits for requests under way; then jobs that verify read the
+//! part of the file that they wrote, with all their fibers, and check every block. The shard serves others until all
+//! rest.
 //!
 //! # Limits
-//! Reading back is not measured, takes as long as it takes, and is left out when the run was stopped. A read that fails
+//! Reading back is not measured, takes as long as it takes, and is left out if the run was stopped. A read that fails
 //! there counts as an error of the job.
 //!
 //! # Example
@@ -24,7 +25,7 @@ use super::super::{JobResult, LoadError, ShardResult};
 use super::{LOOK_UP_NS, Runner, error_of};
 
 impl Runner<'_> {
-    /// The window is over: what was measured, then what is still under way, then what was written.
+    /// Finishes the run after its window: takes the results, drains, and reads back.
     pub(super) fn finish(
         mut self,
         cpu_ns: u64,
@@ -40,6 +41,7 @@ impl Runner<'_> {
                 self.jobs.iter_mut().for_each(|job| job.mark(from_ns, last_ns));
             }
         }
+
         let (reactor, shard) = (&self.reactor, self.reactor.shard());
         let jobs = self.jobs.iter_mut().map(|job| job.take_result(reactor, begin_ns, end_ns));
         let jobs = jobs.collect();
@@ -47,20 +49,24 @@ impl Runner<'_> {
         if end_ns > begin_ns {
             self.count_overdue(&mut result.jobs, end_ns);
         }
+
         self.running = false;
         self.drain(&mut done)?;
         self.read_back(&mut done)?;
+
         for (result, job) in result.jobs.iter_mut().zip(&mut self.jobs) {
-            // Reading back may have failed.
+            // Reading back may have added errors.
             (result.errors, result.first_error) = (job.errors, job.first_error);
             if let Work::Special(special) = &mut job.work {
                 (result.faults, result.fault_count) = (std::mem::take(&mut special.faults), special.fault_count);
             }
         }
+
         while !member.do_all_rest() {
             member.rest();
             self.turn(&mut done)?;
         }
+
         for job in &self.jobs {
             let [read_bytes, written_bytes] = job.asked_bytes();
             self.control.traffic.add_read(read_bytes);
@@ -69,7 +75,7 @@ impl Runner<'_> {
         Ok(result)
     }
 
-    /// What was due by the end of the window and had not come back: see [`JobResult::overdue`].
+    /// Counts the requests due by the end of the window that had not completed: see [`JobResult::overdue`].
     fn count_overdue(&self, results: &mut [JobResult], end_ns: u64) {
         let mut left: Vec<u64> = self.jobs.iter().map(Job::left).collect();
         let mut add = |number: usize, requests: u64, due_ns: u64| {
@@ -78,22 +84,25 @@ impl Runner<'_> {
                 result.overdue_oldest_ns = result.overdue_oldest_ns.max(end_ns.saturating_sub(due_ns));
             }
         };
+
         for fiber in &self.fibers {
             let job = &self.jobs[fiber.job];
             if !matches!(job.pacing, Pacing::Closed) {
                 add(fiber.job, fiber.under_way(), fiber.due_ns);
             }
+
             let Pacing::Fiber { period_ns } = job.pacing else { continue };
             if fiber.has_ended || job.ended_ns.is_some() {
                 continue;
             }
-            // What is under way was due one period before the next.
+            // The request under way was due one period before the next.
             let next_ns = fiber.due_ns.saturating_add(if fiber.outstanding > 0 { period_ns as u64 } else { 0 });
             let unsent = due_by(end_ns, next_ns, period_ns).saturating_mul(fiber.buffers.len() as u64);
             let unsent = unsent.min(left[fiber.job]);
             left[fiber.job] -= unsent;
             add(fiber.job, unsent, next_ns);
         }
+
         for (number, job) in self.jobs.iter().enumerate() {
             if let (Pacing::Shard(pace), None) = (&job.pacing, job.ended_ns) {
                 let unsent = pace.overdue(end_ns).saturating_mul(u64::from(job.spec.batch.max(1)));
@@ -102,12 +111,13 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits for what is still under way: no write may land in a file that is being removed.
+    /// Waits for requests under way: no write may land in a file that is being removed.
     fn drain(&mut self, done: &mut Vec<Done>) -> Result<(), LoadError> {
         while let Some(at) = self.slices.pop_front() {
-            // It will not run any more.
+            // This slice will not run any more.
             self.has_ended(at as usize, Ok(0), self.end_ns);
         }
+
         loop {
             let now_ns = self.reactor.now_ns();
             for end in done.drain(..) {
@@ -121,7 +131,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Serves other shards, and collects what has come back.
+    /// Serves other shards, and collects completions.
     fn turn(&mut self, done: &mut Vec<Done>) -> Result<(), LoadError> {
         let look_ns = self.reactor.now_ns().saturating_add(LOOK_UP_NS);
         self.reactor.park(Some(look_ns)).map_err(LoadError::Backend)?;
@@ -129,11 +139,12 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Jobs that verify read what they have written once more (and no places between, which they have not), each with all its fibers.
+    /// Reads back the written places of jobs that verify, each with all its fibers.
     fn read_back(&mut self, done: &mut Vec<Done>) -> Result<(), LoadError> {
         for number in 0..self.jobs.len() {
             let Work::Special(special) = &self.jobs[number].work else { continue };
             let (true, Some((from, to))) = (special.stamps.is_some(), special.written) else { continue };
+
             let mut free: Vec<usize> = (0..self.fibers.len()).filter(|at| self.fibers[*at].job == number).collect();
             let (mut next, mut under_way) = (from, 0);
             loop {
@@ -144,9 +155,11 @@ impl Runner<'_> {
                     free.pop();
                     under_way += 1;
                 }
+
                 if under_way == 0 && (next >= to || self.control.stop.is_asked()) {
                     break;
                 }
+
                 self.turn(done)?;
                 for end in done.drain(..) {
                     under_way -= 1;
@@ -158,19 +171,21 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Reads the next request's length that was written in, from `next` on, which moves on; `false` when there is no
-    /// room for it now, or nothing left.
+    /// Sends a read of the next written request length at or after `next`, and advances `next`. Returns `false` if
+    /// there is no room for it now, or nothing left.
     fn send_read_back(&mut self, at: usize, next: &mut u64, to: u64) -> bool {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
         let Work::Special(special) = &mut job.work else { return false };
         let Some(len_bytes) = special.skip_unwritten(next, to, job.spec.request_bytes) else { return false };
+
         let (Some(buffer), Some(sent)) = (fiber.buffers.first_mut(), fiber.sent.first_mut()) else { return false };
         *sent = Sent::read(*next, len_bytes);
         if special.begin(sent, buffer).is_err() {
             *next = to;
             return false;
         }
+
         let request = job.request(RequestKind::Read { len_bytes }, *next, std::mem::take(buffer), (at as u64) << 32);
         if let Err(refused) = self.reactor.submit(request) {
             *buffer = refused.request.data;
@@ -182,6 +197,7 @@ impl Runner<'_> {
             }
             return false;
         }
+
         *next += u64::from(len_bytes);
         true
     }
@@ -193,6 +209,7 @@ impl Runner<'_> {
         if let Work::Special(special) = &mut job.work {
             special.verify(&sent, &end);
         }
+
         match end.result {
             Ok(bytes) if bytes == sent.len_bytes => {}
             Ok(_) => job.fail(0),

@@ -1,16 +1,15 @@
-//! Sending what is due.
+//! Sends the requests of fibers.
 //!
 //! # Why
-//! The hot path of plain jobs beside everything that other jobs need: together, so that one can see what the first
-//! does not do.
+//! The hot path of plain jobs stands beside the path of all other jobs, so a reader can see what the hot path leaves
+//! out.
 //!
 //! # How it works
-//! [`Runner::send`] sends a fiber's whole batch. What was refused for want of room is tried again; a fiber that has
-//! nothing under way and nothing to try ends.
+//! [`Runner::send`] sends a fiber's whole batch. If the table had no room for any of it, the fiber tries again later;
+//! a fiber with nothing under way and nothing to try again ends.
 //!
 //! # Limits
-//! A batch of which a part was refused is not made whole later: the fiber goes on when the part that went has come
-//! back.
+//! A batch that was refused in part is not completed later: the fiber continues when the accepted part has come back.
 //!
 //! # Example
 //! See [`super::super::run`].
@@ -31,6 +30,7 @@ impl Runner<'_> {
             self.end_fiber(at, now_ns);
             return;
         }
+
         let has_sent = match job.work {
             Work::Plain { kind, is_random } => self.send_plain(at, kind, is_random),
             Work::Special(_) => self.send_special(at),
@@ -44,8 +44,9 @@ impl Runner<'_> {
             }
             Work::Unlink { .. } => return self.send_unlink(at, now_ns),
         };
+
         if self.fibers[at].outstanding == 0 {
-            // No completion will move this fiber on.
+            // No completion will advance this fiber.
             match has_sent {
                 Err(RefusedReason::Full) => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::Send),
                 _ => self.end_fiber(at, now_ns),
@@ -53,7 +54,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends the batch of a plain job. An error says why not all of it.
+    /// Sends the batch of a plain job. If a request is refused, returns the reason.
     fn send_plain(&mut self, at: usize, kind: RequestKind, is_random: bool) -> Result<(), RefusedReason> {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
@@ -64,10 +65,12 @@ impl Runner<'_> {
             if budget.is_some_and(|traffic| !traffic.take_write(request_bytes)) {
                 break;
             }
+
             let tag = ((at as u64) << 32) | number as u64;
             if is_write {
                 job.renew(buffer, job.spec.request_bytes);
             }
+
             let request = job.next_plain(kind, is_random, std::mem::take(buffer), tag);
             if let Err(refused) = self.reactor.submit(request) {
                 let Refused { reason, request } = *refused;
@@ -80,6 +83,7 @@ impl Runner<'_> {
                 }
                 return Err(reason);
             }
+
             fiber.outstanding += 1;
             self.outstanding += 1;
             job.made += 1;
@@ -88,34 +92,40 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Sends the batch of any other job that makes requests. An error says why not all of it.
+    /// Sends the batch of any other job that makes requests. If a request is refused, returns the reason.
     fn send_special(&mut self, at: usize) -> Result<(), RefusedReason> {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
+
         for (number, (buffer, sent)) in fiber.buffers.iter_mut().zip(&mut fiber.sent).enumerate() {
             let Work::Special(special) = &mut job.work else { return Ok(()) };
             if special.has_asked(job.spec.limit_bytes) {
                 break;
             }
+
             let (kind, next) = special.next(job.spec, job.target, &mut job.rng);
             *sent = next;
+
             let is_transfer = matches!(kind, RequestKind::Write { .. });
             let budget = is_transfer.then_some(&self.control.traffic);
             let len_bytes = u64::from(sent.len_bytes);
             if budget.is_some_and(|traffic| !traffic.take_write(len_bytes)) {
                 break;
             }
+
             if special.begin(sent, buffer).is_err() {
-                // Its length was checked against the region: cannot be.
+                // Cannot happen: the length was checked against the region.
                 return Err(RefusedReason::BufferTooSmall);
             }
             if is_transfer && !job.spec.verify {
                 job.renew(buffer, sent.len_bytes);
             }
+
             let tag = ((at as u64) << 32) | number as u64;
             let request = job.request(kind, sent.offset, std::mem::take(buffer), tag);
             let submitted = self.reactor.submit(request);
             let Work::Special(special) = &mut job.work else { return Ok(()) };
+
             if let Err(refused) = submitted {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
@@ -128,6 +138,7 @@ impl Runner<'_> {
                 }
                 return Err(reason);
             }
+
             special.is_sent(kind, sent);
             fiber.unflushed = fiber.unflushed.saturating_add(u32::from(is_transfer));
             fiber.outstanding += 1;
@@ -138,7 +149,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Sends a flush if the fiber has written enough since the last; whether it waits for one now.
+    /// Sends a flush if the fiber has written enough since the last. Returns whether one was due.
     pub(super) fn flush_if_due(&mut self, at: usize, now_ns: u64) -> bool {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
@@ -146,8 +157,10 @@ impl Runner<'_> {
         if spec.flush_every == 0 || fiber.unflushed < spec.flush_every {
             return false;
         }
+
         let kind = RequestKind::Sync { data_only: spec.flush_data_only };
         let request = job.request(kind, job.target.offset, Data::None, ((at as u64) << 32) | FLUSH);
+
         match self.reactor.submit(request) {
             Ok(_) => {
                 fiber.flush_sent_ns = now_ns;

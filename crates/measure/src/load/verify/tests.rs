@@ -1,4 +1,4 @@
-//! Stories of single faults, and a fake disk that does everything that a disk may do.
+//! Tests of single faults, and a fake disk that does everything that a disk may do.
 
 use plimsoll_sim::rng::Rng;
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
@@ -23,13 +23,13 @@ impl Stamps {
         Ok(generation)
     }
 
-    /// What a read finds that begins after all that was acknowledged.
+    /// Returns the faults of a read that begins after all acknowledged writes.
     fn check(&self, buffer: &[u8], offset: u64) -> Vec<BlockFault> {
         self.check_since(buffer, offset, self.clock.saturating_add(1))
     }
 }
 
-/// The offset of a block in the file.
+/// Returns the offset of a block in the file.
 fn at(block: u64) -> u64 {
     REGION_OFFSET + block * BLOCK_BYTES as u64
 }
@@ -38,14 +38,14 @@ fn kinds(faults: &[BlockFault]) -> Vec<FaultKind> {
     faults.iter().map(|fault| fault.kind).collect()
 }
 
-/// A stamped block, not yet written.
+/// Returns a stamped block, not yet written, and its generation.
 fn block_of(stamps: &mut Stamps, block: u64, byte: u8) -> (Vec<u8>, u64) {
     let mut buffer = vec![byte; BLOCK_BYTES];
     let generation = stamps.stamp(&mut buffer, at(block)).unwrap();
     (buffer, generation)
 }
 
-/// A stamped block whose write was acknowledged.
+/// Returns a stamped block whose write was acknowledged.
 fn written(stamps: &mut Stamps, block: u64, byte: u8) -> Vec<u8> {
     let (buffer, generation) = block_of(stamps, block, byte);
     stamps.acknowledged(at(block), BLOCK_BYTES as u64, generation);
@@ -221,13 +221,12 @@ struct UnderWay {
     buffer: Vec<u8>,
     /// Sectors that the disk has not moved yet, in its order.
     to_move: Vec<usize>,
-    /// Of a write its generation, of a read its moment.
+    /// Generation of a write, or moment of a read.
     number: u64,
     is_write: bool,
 }
 
-/// A disk that moves the sectors of all requests in any order, in as many steps as it likes, and sometimes fails a
-/// write.
+/// A disk that moves the sectors of all requests in any order and any number of steps, and sometimes fails a write.
 struct FakeDisk {
     data: Vec<u8>,
     stamps: Stamps,
@@ -240,7 +239,7 @@ impl FakeDisk {
     fn new(seed: u64) -> FakeDisk {
         let mut data = vec![0x5a; BLOCKS as usize * BLOCK_BYTES];
         let mut stamps = stamps();
-        // Every block was written once, so that each read is judged.
+        // Write every block once, so that each read is judged.
         let generation = stamps.stamp(&mut data, at(0)).unwrap();
         stamps.acknowledged(at(0), data.len() as u64, generation);
         let rng = Rng::new(seed);
@@ -267,7 +266,7 @@ impl FakeDisk {
         self.under_way.push(UnderWay { first, buffer, to_move, number, is_write });
     }
 
-    /// Moves some sectors of a request; the faults that its end found.
+    /// Moves some sectors of a request. If that ends the request, returns the faults found.
     fn proceed(&mut self, number: usize) -> Vec<BlockFault> {
         let request = &mut self.under_way[number];
         let is_failed = request.is_write && self.rng.below(50) == 0;
@@ -319,7 +318,7 @@ impl FakeDisk {
         faults
     }
 
-    /// A write of one block that is the only one.
+    /// Writes one block while no other request is under way.
     fn write_alone(&mut self, block: u64) {
         let mut buffer = vec![0; BLOCK_BYTES];
         self.rng.fill(&mut buffer);
@@ -328,7 +327,7 @@ impl FakeDisk {
         self.stamps.acknowledged(at(block), BLOCK_BYTES as u64, generation);
     }
 
-    /// Spoils a block; what must be found.
+    /// Damages a block. Returns the fault that must be found.
     fn inject(&mut self, block: u64) -> FaultKind {
         self.write_alone(block);
         let old = self.block(block).to_vec();
@@ -371,7 +370,7 @@ fn only_what_was_written_is_touched() {
     stamps.acknowledged(8192, 8192, settled);
     let failed = stamps.begin_write(65_536, 4096).unwrap();
     stamps.failed(65_536, 4096, failed);
-    // Somebody reads it: that is no write.
+    // A read is no write.
     stamps.begin_read(20_480, 4096).unwrap();
     let cases = [(4096, 4096), (4096, 8192), (8192, 4096), (12_288, 4096), (16_384, 8192), (65_536, 4096), (0, 4096)];
     let touched = cases.map(|(offset, len_bytes)| stamps.is_touched(offset, len_bytes));

@@ -1,16 +1,16 @@
-//! The request size of an IOPS figure.
+//! Chooses the request size of an IOPS figure.
 //!
 //! # Why
-//! A rate of operations means something only with the size of one.
+//! A rate of operations is meaningful only with the size of one.
 //!
 //! # How it works
-//! 4096 bytes, the size that the scheduler and other people's figures take for granted, or more where the disk works in
-//! more: a smaller request would cost the device a whole physical block (a write even a read before it). Reads and
-//! writes are decided separately, since either can be set.
+//! 4096 bytes, the size that the scheduler and published figures assume, or more if the disk works in larger units: a
+//! smaller request would cost the device a whole physical block (a write even a read before it). Reads and writes are
+//! decided separately, since the user can set either.
 //!
 //! # Limits
-//! Disks say 512 and work in 4096; what the kernel reports is a lower bound. A physical block that is no power of two,
-//! or above 1 MiB, is an error of the driver and taken as unknown.
+//! Disks claim 512 bytes and work in 4096; the kernel's value is a lower bound. A physical block that is no power of
+//! two, or above 1 MiB, is an error of the driver and counts as unknown.
 //!
 //! # Example
 //! Two drives with physical blocks of 4096 and 16384 bytes: 16384 ("kernel: physical block 16384").
@@ -23,7 +23,8 @@ use super::super::report::device::{BlockSize, Device};
 /// Smallest and largest request size of an IOPS figure, in bytes.
 const BLOCK_RANGE_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
 
-/// The size at which IOPS are measured. `set` comes from the user, by `option`; `align_bytes` is what direct I/O wants.
+/// Returns the request size of an IOPS figure. `set` is the user's value for `option`; direct I/O requires
+/// `align_bytes`.
 pub(in crate::tune) fn block_size(
     option: &'static str,
     set: Option<u32>,
@@ -40,14 +41,17 @@ pub(in crate::tune) fn block_size(
         }
         return Ok(BlockSize { bytes, how: format!("set by {option}"), is_set: true });
     }
+
     let floor_bytes = align_bytes.max(IOPS_BLOCK_BYTES);
     let physical = physical_block_bytes(device);
     let bytes = physical.unwrap_or(0).max(floor_bytes);
+
     let chosen = if align_bytes > IOPS_BLOCK_BYTES && bytes == align_bytes {
         format!("{bytes}, the alignment of direct I/O")
     } else {
         bytes.to_string()
     };
+
     let how = match physical {
         Some(physical) if physical == bytes => format!("kernel: physical block {physical}"),
         Some(physical) => format!("kernel: physical block {physical}, so {chosen}"),
@@ -56,7 +60,7 @@ pub(in crate::tune) fn block_size(
     Ok(BlockSize { bytes, how, is_set: false })
 }
 
-/// The largest physical block of the leaves; `None` where none is known or sensible.
+/// Returns the largest physical block of the leaves; `None` if none is known and valid.
 pub(in crate::tune) fn physical_block_bytes(device: Option<&Device>) -> Option<u32> {
     let known = device?.leaves.iter().filter_map(|leaf| leaf.physical_block_bytes.max(leaf.logical_block_bytes));
     let sensible = known.filter_map(|bytes| u32::try_from(bytes).ok());

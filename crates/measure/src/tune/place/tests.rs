@@ -1,4 +1,4 @@
-//! Places in kernel trees of the tests' own: RAID, LVM, loop devices, and files that are missing or wrong.
+//! Places in synthetic kernel trees: RAID, LVM, loop devices, and files that are missing or wrong.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// vg0-data (dm-0) on the raid0 md0 of a partition on each of four instance stores; `data` lies on it.
+    /// Adds vg0-data (dm-0) on the raid0 md0 of a partition on each of four instance stores, as the device of `data`.
     fn with_raid(name: &str) -> io::Result<Machine> {
         let machine = Machine::new(name)?;
         machine.device("dm-0", "252:0", 1 << 40)?;
@@ -69,7 +69,7 @@ impl Machine {
         Place::find(&self.data(), &self.roots()).unwrap()
     }
 
-    /// `path` is a disk, or DISK/PARTITION.
+    /// Adds a device. `path` is a disk, or DISK/PARTITION.
     fn device(&self, path: &str, number: &str, size_bytes: u64) -> io::Result<()> {
         let (name, target) = (path.rsplit('/').next().unwrap_or(path), format!("devices/{path}"));
         self.file(&format!("sys/{target}/dev"), &format!("{number}\n"))?;
@@ -81,7 +81,7 @@ impl Machine {
         self.link(&format!("dev/block/{number}"), &target)
     }
 
-    /// The number of the real file system leads to `path`, from now on.
+    /// Makes the number of the real file system refer to `path`.
     fn data_is_on(&self, path: &str) -> io::Result<()> {
         let (major, minor) = sysfs::major_minor(self.data().metadata()?.dev());
         let link = format!("dev/block/{major}:{minor}");
@@ -123,7 +123,7 @@ fn codes(warnings: &[Warning]) -> Vec<WarningCode> {
     warnings.iter().map(|warning| warning.code).collect()
 }
 
-/// On one good disk, and a file system as it should be.
+/// Returns a place on one good disk, with a suitable file system.
 fn good() -> Place {
     let leaf = Leaf {
         name: "nvme0n1".into(),
@@ -151,7 +151,7 @@ fn good() -> Place {
     }
 }
 
-/// The one warning about [`good`] with `change`; its text contains all of `parts`.
+/// Checks that [`good`] with `change` has exactly one warning, whose text contains all of `parts`.
 fn check(code: WarningCode, parts: &[&str], change: impl FnOnce(&mut Place)) {
     let mut place = good();
     change(&mut place);

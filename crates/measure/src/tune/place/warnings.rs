@@ -1,15 +1,15 @@
-//! What the layers below a place, their settings, or the kernel's silence about them, mean for the figures.
+//! Warnings about a place: its layers, their settings, and gaps in the kernel's information.
 //!
 //! # Why
-//! A figure that looks wrong mostly has a reason that the kernel could have told: a cache, an elevator, a small block,
+//! A figure that looks wrong often has a cause that the kernel could have named: a cache, an elevator, a small block,
 //! a credit.
 //!
 //! # How it works
-//! Facts in, messages out; nothing is read here. Disks with the same finding share one message, which names them all. A
-//! message says what, where, and what to do, with the command.
+//! Facts in, messages out; this module reads nothing. Disks with the same finding share one message that names them
+//! all. A message names the finding, the place, and the remedy with its command.
 //!
 //! # Limits
-//! Commands under `/sys` need root and last until the next boot. Nothing is changed here.
+//! Commands under `/sys` need root and last until the next boot. This module changes no setting.
 //!
 //! # Example
 //! Eight drives with the elevator mq-deadline give one warning, whose command sets all eight.
@@ -21,20 +21,20 @@ use plimsoll_figures::units::format_bytes_binary;
 use super::super::report::device::{Device, Leaf, Warning, WarningCode};
 use super::{Place, physical_block_bytes};
 
-/// The longest requests of a measurement, in bytes; those of a chunk or less lie on one member of an array, if aligned.
+/// Longest requests of a measurement, in bytes. If aligned, those of at most a chunk lie on one member of an array.
 const LONG_REQUEST_BYTES: u64 = 1 << 20;
 
-/// SSDs work in such blocks, whatever they say, so a file system with smaller ones costs them a read before a write.
+/// Block that SSDs work in, whatever they report, in bytes. Smaller file system blocks cost a read before a write.
 const FLASH_BLOCK_BYTES: u64 = 4096;
 
-/// File systems with less room than this get slow, and leave too little scratch data. In bytes.
+/// Free bytes below which file systems get slow, and leave too little room for scratch data.
 const ROOM_MIN_BYTES: u64 = 10_000_000_000;
 
-/// From this kernel on md answers requests that must not wait (`REQ_NOWAIT`); before, io_uring hands each request for
+/// First kernel whose md answers requests that must not wait (`REQ_NOWAIT`); earlier, io_uring hands each request for
 /// an array to a thread.
 const MD_NOWAIT_KERNEL: (u32, u32) = (5, 17);
 
-/// All warnings about `place`, whose files `info` describes, for a measurement on `shards` shards.
+/// Returns all warnings about `place`, whose files `info` describes, for a measurement on `shards` shards.
 pub(in crate::tune) fn warnings(place: &Place, info: &FileInfo, shards: u16) -> Vec<Warning> {
     let mut warnings = Warnings(Vec::new());
     if info.align_source == AlignSource::AssumedPage {
@@ -44,6 +44,7 @@ pub(in crate::tune) fn warnings(place: &Place, info: &FileInfo, shards: u16) -> 
         );
         warnings.add(WarningCode::AssumedAlignment, message);
     }
+
     match &place.device {
         None => {
             let message = format!(
@@ -59,6 +60,7 @@ pub(in crate::tune) fn warnings(place: &Place, info: &FileInfo, shards: u16) -> 
             warnings.of_stack(device, place);
         }
     }
+
     warnings.of_file_system(place);
     warnings.0
 }
@@ -76,6 +78,7 @@ impl Warnings {
             let (names, remedy) = (disks.join(", "), set_all(&disks, "scheduler", "none"));
             self.add(WarningCode::Elevator, format!("{names}: elevator {elevator} orders requests too; {remedy}"));
         }
+
         for (_, disks) in grouped(leaves, |leaf| leaf.write_cache.as_deref().filter(|&cache| cache == "write back")) {
             let (names, remedy) = (disks.join(", "), set_all(&disks, "write_cache", "\"write through\""));
             let message = format!(
@@ -84,6 +87,7 @@ impl Warnings {
             );
             self.add(WarningCode::WriteCache, message);
         }
+
         for (nomerges, disks) in grouped(leaves, |leaf| leaf.nomerges.filter(|&value| value != 2)) {
             let (names, remedy) = (disks.join(", "), set_all(&disks, "nomerges", "2"));
             let message = format!(
@@ -92,6 +96,7 @@ impl Warnings {
             );
             self.add(WarningCode::Merges, message);
         }
+
         for (_, disks) in grouped(leaves, |leaf| leaf.rotational.filter(|&spins| spins)) {
             let (names, remedy) = (disks.join(", "), set_all(&disks, "rotational", "0"));
             let message = format!(
@@ -111,6 +116,7 @@ impl Warnings {
             );
             self.add(WarningCode::Ephemeral, message);
         }
+
         for (model, disks) in grouped(leaves, |leaf| leaf.is_network.then(|| model_of(leaf))) {
             let message = format!(
                 "{}: {model}, a volume behind the network: its rate may be a burst on credit; measure for longer than \
@@ -119,6 +125,7 @@ impl Warnings {
             );
             self.add(WarningCode::NetworkVolume, message);
         }
+
         let slots: Option<u64> = leaves.iter().map(|leaf| leaf.nr_requests).sum();
         if let Some(slots) = slots.filter(|&slots| slots < u64::from(shards)) {
             let disks: Vec<&str> = leaves.iter().map(|leaf| leaf.name.as_str()).collect();
@@ -144,6 +151,7 @@ impl Warnings {
                 self.add(WarningCode::OldRaidKernel, message);
             }
         }
+
         self.of_members(device, place.raid.as_ref());
         if let Some(file) = &device.backing_file {
             let disk = &device.disk;
@@ -166,11 +174,13 @@ impl Warnings {
             );
             self.add(WarningCode::RaidChunk, message);
         }
+
         let parities = match level.as_str() {
             "raid4" | "raid5" => 1,
             "raid6" => 2,
             _ => return,
         };
+
         let data_disks = raid.disks.unwrap_or(0).saturating_sub(parities);
         let stripe = match chunk_bytes.checked_mul(u64::from(data_disks)).filter(|&bytes| bytes > 0) {
             Some(bytes) => format!(" of {}", format_bytes_binary(bytes)),
@@ -183,13 +193,14 @@ impl Warnings {
         self.add(WarningCode::RaidChunk, message);
     }
 
-    /// Members of an array, or disks below a volume, that are not alike.
+    /// Warns about members of an array, or disks below a volume, that are not alike.
     fn of_members(&mut self, device: &Device, raid: Option<&Raid>) {
         let members: Vec<(&str, Option<&str>, Option<u64>)> = match raid {
             Some(raid) => raid.members.iter().map(|m| (m.name.as_str(), m.model.as_deref(), m.size_bytes)).collect(),
             None => device.leaves.iter().map(|l| (l.name.as_str(), l.model.as_deref(), l.size_bytes)).collect(),
         };
         let name = raid.map_or(&device.name, |raid| &raid.name);
+
         let models = members.iter().filter_map(|&(name, model, _)| Some((name, model?.to_owned())));
         let models = by_value(models);
         if models.len() > 1 {
@@ -199,6 +210,7 @@ impl Warnings {
             );
             self.add(WarningCode::MixedMembers, message);
         }
+
         let sizes: Vec<u64> = members.iter().filter_map(|&(_, _, size_bytes)| size_bytes).collect();
         let smallest = sizes.iter().min().copied().unwrap_or(0);
         // Partitions of equal disks may differ by an alignment.
@@ -232,6 +244,7 @@ impl Warnings {
             );
             self.add(WarningCode::FileSystemBlock, message);
         }
+
         if let Some(available_bytes) = place.available_bytes.filter(|&bytes| bytes < ROOM_MIN_BYTES)
             && place.device.is_some()
         {
@@ -258,7 +271,7 @@ fn make_command(file_system: &str, block_bytes: u64) -> String {
     }
 }
 
-/// Names of the disks for which `find` gives something, by what it gives; both in the order of the disks.
+/// Groups the disks for which `find` returns a value by that value, both in the order of the disks.
 fn grouped<'a, T: PartialEq>(leaves: &'a [Leaf], find: impl Fn(&'a Leaf) -> Option<T>) -> Vec<(T, Vec<&'a str>)> {
     by_value(leaves.iter().filter_map(|leaf| Some((leaf.name.as_str(), find(leaf)?))))
 }
@@ -274,13 +287,13 @@ fn by_value<'a, T: PartialEq>(pairs: impl Iterator<Item = (&'a str, T)>) -> Vec<
     groups
 }
 
-/// `nvme0n1, nvme1n1: 1 TiB; nvme2n1: 2 TiB`.
+/// Returns groups as text: `nvme0n1, nvme1n1: 1 TiB; nvme2n1: 2 TiB`.
 fn listed(groups: &[(String, Vec<&str>)]) -> String {
     let group = |(value, names): &(String, Vec<&str>)| format!("{}: {value}", names.join(", "));
     groups.iter().map(group).collect::<Vec<_>>().join("; ")
 }
 
-/// The command that writes `value` to a file of the queue of each disk.
+/// Returns the command that writes `value` to a file of each disk's queue.
 fn set_all(disks: &[&str], file: &str, value: &str) -> String {
     match disks {
         [disk] => format!("`echo {value} > /sys/block/{disk}/queue/{file}`"),

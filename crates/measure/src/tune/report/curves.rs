@@ -1,13 +1,13 @@
-//! What was measured beside the four figures: curves, blocks, mixes, rounds, single operations.
+//! Results beside the four figures: curves, blocks, mixes, rounds, single operations.
 //!
 //! # Why
-//! Four figures say how much; these say where it bends.
+//! Four figures state the limits of a disk; these show its behaviour below and between them.
 //!
 //! # How it works
 //! Plain data, part of [`super::TuneReport`].
 //!
 //! # Limits
-//! Each is there only if it was measured.
+//! Each is present only if it was measured.
 //!
 //! # Example
 //! Random reads at depths 1, 2, 4 ... 256; the knee at depth 32, where 219 k reads a second take 146 us each.
@@ -26,50 +26,50 @@ pub struct Probe {
 /// Latency of one request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnloadedLatency {
-    /// Half of the requests took no longer, in nanoseconds.
+    /// Median in nanoseconds.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
+    /// 99th percentile in nanoseconds.
     pub p99_ns: u64,
-    /// How many requests were measured, at least 1.
+    /// Number of requests measured, at least 1.
     pub requests: u64,
     /// Length of a request in bytes.
     pub block_bytes: u32,
 }
 
-/// A rate over the number of requests under way.
+/// Rates by the number of requests under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DepthCurve {
     /// Length of a request in bytes.
     pub block_bytes: u32,
-    /// By rising depth.
+    /// Points by rising depth.
     pub points: Vec<DepthPoint>,
-    /// Where more depth buys little but latency; `null` where the curve has no such place.
+    /// The depth above which more requests add little but latency; `null` if the curve has none.
     pub knee: Option<Knee>,
 }
 
-/// One depth.
+/// The result at one depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DepthPoint {
     /// Requests under way, all shards together.
     pub depth: u32,
     /// Requests a second.
     pub iops: f64,
-    /// Half of the requests took no longer, in nanoseconds.
+    /// Median latency in nanoseconds.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
+    /// 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
 }
 
 /// The operating point of a depth curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// The smallest measured depth from which on a doubling brings less than a quarter more.
+    /// Smallest measured depth from which on a doubling adds less than a quarter.
     pub depth: u32,
-    /// Requests a second there.
+    /// Requests a second at that depth.
     pub iops: f64,
-    /// Median latency there, in nanoseconds.
+    /// Median latency at that depth, in nanoseconds.
     pub p50_ns: u64,
-    /// Requests that the disk works on at once when it is saturated and none waits: the best rate times the unloaded
+    /// Requests that the disk works on at once when saturated without a queue: the best rate times the unloaded
     /// latency (Little's law).
     pub concurrency: f64,
 }
@@ -77,10 +77,10 @@ pub struct Knee {
 /// Rates by size, at random positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeCurve {
-    /// By rising size.
+    /// Points by rising size.
     pub points: Vec<SizePoint>,
-    /// What the scheduler's cost function (form `knee`) of the four figures makes of each size, in per cent of the
-    /// measured device time; empty where figures are missing.
+    /// Error of the scheduler's cost function (form `knee`) of the four figures at each size, in per cent of the
+    /// measured device time; empty if figures are missing.
     pub model_residuals_pct: Vec<f64>,
     /// The cost function that fits the points best.
     pub fit: Option<CostFit>,
@@ -89,25 +89,25 @@ pub struct SizeCurve {
 /// Device time by length: `max(floor_ns, base_ns + ns_per_byte * length)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostFit {
-    /// The least that any request costs, in nanoseconds.
+    /// Least cost of any request, in nanoseconds.
     pub floor_ns: f64,
-    /// The line at length 0, in nanoseconds.
+    /// Cost on the line at length 0, in nanoseconds.
     pub base_ns: f64,
-    /// What each byte adds on the line, in nanoseconds.
+    /// Cost of each byte on the line, in nanoseconds.
     pub ns_per_byte: f64,
-    /// For each size: how much more the fit says than was measured, in per cent of the measured device time.
+    /// Excess of the fit over the measurement at each size, in per cent of the measured device time.
     pub residuals_pct: Vec<f64>,
 }
 
 impl CostFit {
-    /// Device time of a request of `bytes`, in nanoseconds.
+    /// Returns the device time of a request of `bytes`, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self, bytes: u32) -> f64 {
         self.floor_ns.max(self.base_ns + self.ns_per_byte * f64::from(bytes))
     }
 }
 
-/// One size.
+/// The result at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizePoint {
     /// Length of a request in bytes.
@@ -120,62 +120,62 @@ pub struct SizePoint {
     pub depth: u32,
 }
 
-/// Rates by size, one request after the other.
+/// Rates by size, at consecutive positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SequentialCurve {
-    /// By rising size.
+    /// Points by rising size.
     pub points: Vec<SizePoint>,
-    /// The least size that moves (within 5 %) as many bytes a second as any longer one; `null` where not even the
-    /// longest does surely.
+    /// Smallest size that moves (within 5 %) as many bytes a second as any longer one; `null` if not even the longest
+    /// clearly does.
     pub saturation_bytes: Option<u32>,
 }
 
-/// In which blocks the disk writes, found by experiment.
+/// The block in which the disk writes, found by experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhysicalBlock {
-    /// Bytes.
+    /// Size of the block in bytes.
     pub bytes: u32,
-    /// What the kernel reports.
+    /// Size that the kernel reports, in bytes.
     pub reported_bytes: Option<u32>,
-    /// Whether shorter writes were clearly slower, so that `bytes` is more than a limit of what was tried.
+    /// Whether shorter writes were clearly slower, so that `bytes` is more than the smallest size tried.
     pub is_step: bool,
-    /// How many times as many writes of `bytes` as of half of it go through in a second; 1 without a step.
+    /// Ratio of the rate of writes of `bytes` to that of half of `bytes`; 1 without a step.
     pub gain: f64,
-    /// How many times as many aligned writes of 4 KiB as shifted ones; 1 where they differ by no more than chance, `null`
-    /// where shifted ones are not possible.
+    /// Ratio of the rate of aligned writes of 4 KiB to that of shifted ones; 1 if they differ by no more than chance,
+    /// `null` if shifted ones are impossible.
     pub misalignment_factor: Option<f64>,
 }
 
-/// What the disk carries of reads and writes together.
+/// The mixes of reads and writes that the disk carries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frontier {
     /// Random reads of `read_block_bytes` alone, requests a second.
     pub read_iops: f64,
-    /// Length of the reads.
+    /// Length of the reads in bytes.
     pub read_block_bytes: u32,
     /// Sequential writes of `write_block_bytes` alone, bytes a second.
     pub write_bytes_per_s: f64,
-    /// Length of the writes.
+    /// Length of the writes in bytes.
     pub write_block_bytes: u32,
-    /// What was carried, as parts of the two: from reads alone to writes alone.
+    /// Mixes that the disk carried, from reads alone to writes alone.
     pub points: Vec<FrontierPoint>,
-    /// p in (r/R)^p + (w/W)^p = 1, above 0; `null` where they do not disturb each other (p infinite).
+    /// p in (r/R)^p + (w/W)^p = 1, above 0; `null` if reads and writes do not disturb each other (p infinite).
     pub mix_exponent_p: Option<f64>,
-    /// Root of the mean squared distance of the points from that curve, in parts of 1.
+    /// Root of the mean squared logarithmic distance of the points from that curve; 0.01 is about 1 % of the rates.
     pub rmse: f64,
 }
 
-/// One ray from the origin.
+/// The result on one ray from the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrontierPoint {
-    /// Reads, as a part of what reads alone reach.
+    /// Reads, as a fraction of the rate of reads alone.
     pub reads: f64,
-    /// Writes, as a part of what writes alone reach.
+    /// Writes, as a fraction of the rate of writes alone.
     pub writes: f64,
 }
 
-/// How the rounds of a full measurement went, by the rules of SNIA's performance test specification: in five rounds the
-/// range is at most 20 % of the mean, and the best line moves by at most 10 % of it.
+/// The rounds of a full measurement, judged by SNIA's performance test specification: in five rounds the range is at
+/// most 20 % of the mean, and the best line moves by at most 10 % of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyState {
     /// Whether all four figures became steady in the same five rounds.
@@ -184,57 +184,57 @@ pub struct SteadyState {
     pub rounds: u32,
     /// Length of each condition of a round in seconds.
     pub round_s: f64,
-    /// Part of the disk that was written and measured, in per cent; `null` where the disk's size is unknown.
+    /// Part of the disk that was written and measured, in per cent; `null` if the disk's size is unknown.
     pub active_range_pct: Option<f64>,
-    /// Bytes that were written beforehand, sequentially.
+    /// Bytes of the sequential preconditioning.
     pub precondition_bytes: u64,
-    /// The four figures.
+    /// The four figures over the rounds.
     pub tracks: Vec<SteadyTrack>,
 }
 
 /// One figure over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyTrack {
-    /// Its name in io-properties.
+    /// Name of the figure in io-properties.
     pub figure: String,
-    /// Its rate in each round.
+    /// Rate in each round.
     pub rates: Vec<f64>,
-    /// The first round (from 0) that ended five steady ones; the four figures need not be steady together by then.
+    /// First round (from 0) that ended five steady ones of this figure; the others may not have been steady yet.
     pub first_steady: Option<usize>,
-    /// The round (from 0) with which the window of five begins.
+    /// First round (from 0) of the window of five.
     pub window_begin: usize,
-    /// The last five rounds.
+    /// The window of the last five rounds.
     #[serde(flatten)]
     pub window: SteadyWindow,
 }
 
-/// Five rounds, as the specification wants them reported.
+/// Five rounds, as the specification requires them to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyWindow {
     /// Mean rate, in the unit of the rates; positive.
     pub mean: f64,
-    /// Largest rate less smallest, in per cent of the mean.
+    /// Range of the rates, in per cent of the mean.
     pub range_pct: f64,
-    /// How much the line changes across the window, in per cent of the mean; never negative.
+    /// Change of the line across the window, in per cent of the mean; never negative.
     pub slope_pct: f64,
-    /// How much the line rises each round, in the unit of the rates; negative when it falls.
+    /// Rise of the line per round, in the unit of the rates; negative if it falls.
     pub slope_per_round: f64,
-    /// The line at the first round of the window, in the unit of the rates.
+    /// Value of the line at the first round of the window, in the unit of the rates.
     pub intercept: f64,
-    /// Whether both are within their bounds.
+    /// Whether range and slope are within their bounds.
     pub attained: bool,
 }
 
-/// What one kind of operation takes, one at a time.
+/// Cost of one kind of operation, one at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationCost {
-    /// Half of them took no longer, in nanoseconds.
+    /// Median in nanoseconds.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
+    /// 99th percentile in nanoseconds.
     pub p99_ns: u64,
-    /// How many were measured.
+    /// Number of operations measured.
     pub operations: u64,
-    /// What exactly.
+    /// Description of the operation.
     pub what: String,
 }
 
@@ -247,15 +247,15 @@ pub struct SubmissionCost {
     pub block_bytes: u32,
     /// Writes under way.
     pub depth: u32,
-    /// How often the thread had to give up its CPU for a submission, on average.
+    /// Mean number of times that the thread gave up its CPU for a submission.
     pub context_switches_per_operation: f64,
     /// Median time of a submission, in nanoseconds.
     pub submit_p50_ns: u64,
-    /// Longest, in nanoseconds.
+    /// Longest time of a submission, in nanoseconds.
     pub submit_max_ns: u64,
-    /// Part of the writes refused when told not to wait (`RWF_NOWAIT`); `null` where that cannot be asked.
+    /// Part of the writes refused under `RWF_NOWAIT`; `null` if that cannot be asked.
     pub nowait_refused: Option<f64>,
-    /// Whether it blocks: at least one context switch in ten submissions.
+    /// Whether submissions block: at least one context switch in ten.
     pub blocks: bool,
 }
 
@@ -264,8 +264,8 @@ pub struct SubmissionCost {
 pub struct DepthMode {
     /// I/O queues.
     pub num_io_queues: u16,
-    /// Requests in flight, all queues together.
+    /// Requests in flight on all queues together.
     pub max_io_requests: u32,
-    /// Why.
+    /// Reason for the recommendation.
     pub reason: String,
 }

@@ -1,14 +1,13 @@
-//! Where a measurement took place, with what, and what is wrong with that.
+//! The place and the equipment of a measurement, and the doubts about them.
 //!
 //! # Why
-//! A figure means something only beside the disk's settings, the size at which it was measured, and what makes one doubt
-//! it.
+//! A figure is meaningful only with the disk's settings, the request size, and the reasons to doubt it.
 //!
 //! # How it works
 //! Plain data, part of [`super::TuneReport`].
 //!
 //! # Limits
-//! What the kernel does not say is `null`.
+//! Values that the kernel does not report are `null`.
 //!
 //! # Example
 //! `md0`, RAID 0 in chunks of 512 KiB over `nvme0n1` and `nvme1n1`; warning `raid_chunk`.
@@ -19,13 +18,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// The device that is mounted: `nvme0n1p1`, `md0`.
+    /// Name of the mounted device: `nvme0n1p1`, `md0`.
     pub name: String,
-    /// The whole disk that it is on.
+    /// Name of the whole disk that holds the device.
     pub disk: String,
-    /// Its device number: `259:1`.
+    /// Number of the device: `259:1`.
     pub major_minor: String,
-    /// That of the whole disk: `259:0`.
+    /// Number of the whole disk: `259:0`.
     pub disk_number: Option<String>,
     /// Size in bytes.
     pub size_bytes: Option<u64>,
@@ -35,77 +34,77 @@ pub struct Device {
     pub raid_chunk_bytes: Option<u64>,
     /// The file below a loop device.
     pub backing_file: Option<String>,
-    /// The disks at the bottom of it.
+    /// The disks at the bottom of the stack.
     pub leaves: Vec<Leaf>,
 }
 
-/// One physical disk (as far as the kernel knows) and its settings; `null` where the kernel does not say.
+/// One physical disk (as far as the kernel knows) and its settings; `null` if the kernel does not report a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaf {
-    /// `nvme0n1`.
+    /// Name: `nvme0n1`.
     pub name: String,
-    /// What its maker calls it.
+    /// The maker's name of the model.
     pub model: Option<String>,
-    /// Its serial number.
+    /// Serial number.
     pub serial: Option<String>,
-    /// Version of its firmware.
+    /// Version of the firmware.
     pub firmware: Option<String>,
     /// Size in bytes.
     pub size_bytes: Option<u64>,
-    /// What its PCIe link carries in one direction, in bytes a second.
+    /// Rate of the PCIe link in one direction, in bytes a second.
     pub link_bytes_per_s: Option<u64>,
-    /// Whether its data are lost when the instance stops.
+    /// Whether the data is lost when the instance stops.
     pub is_ephemeral: bool,
-    /// Whether it is a volume on a network, with the provider's caps and credits.
+    /// Whether the disk is a volume on a network, with the provider's caps and credits.
     pub is_network: bool,
     /// Active elevator.
     pub scheduler: Option<String>,
-    /// Requests that a hardware queue holds.
+    /// Requests per hardware queue.
     pub nr_requests: Option<u64>,
     /// Physical block in bytes.
     pub physical_block_bytes: Option<u64>,
     /// Logical block in bytes.
     pub logical_block_bytes: Option<u64>,
-    /// Largest request that goes out in one piece, in bytes.
+    /// Largest request that is sent in one piece, in bytes.
     pub max_request_bytes: Option<u64>,
-    /// What the kernel reads ahead of buffered readers, in bytes.
+    /// Read-ahead for buffered readers, in bytes.
     pub read_ahead_bytes: Option<u64>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
     /// 0: merges; 1: simple merges; 2: none.
     pub nomerges: Option<u64>,
-    /// Whether it spins.
+    /// Whether the disk spins.
     pub rotational: Option<bool>,
 }
 
-/// What carried the I/O.
+/// The backend that served the I/O.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
-    /// Its name, as on the command line.
+    /// Name, as on the command line.
     pub name: String,
-    /// Why this one.
+    /// Reason for the choice.
     pub reason: String,
 }
 
 /// A request size, and how it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSize {
-    /// Bytes: a power of two, 512 to 1 MiB.
+    /// Size in bytes: a power of two, 512 to 1 MiB.
     pub bytes: u32,
-    /// `kernel: physical block 512, so 4096`, or what it falls back to and why.
+    /// Origin of the size: `kernel: physical block 512, so 4096`, or a fallback and its reason.
     pub how: String,
-    /// Whether the user asked for it.
+    /// Whether the user set the size.
     #[serde(default)]
     pub is_set: bool,
 }
 
-/// Something that may be wrong with the figures.
+/// A reason to doubt the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What kind.
+    /// Kind of the warning.
     pub code: WarningCode,
-    /// What, where, and what to do. One line.
+    /// One line with the finding, the place and the remedy.
     pub message: String,
 }
 
@@ -120,31 +119,31 @@ pub enum WarningCode {
     WriteCache,
     /// The kernel may merge neighbouring requests.
     Merges,
-    /// A spinning disk: four figures describe it badly.
+    /// The disk spins: four figures describe it badly.
     Rotational,
     /// The kernel does not describe the disk.
     UnknownDevice,
     /// Requests longer than the RAID's chunk go to several members.
     RaidChunk,
-    /// Members of an array that differ.
+    /// Members of an array differ.
     MixedMembers,
-    /// A kernel whose RAID makes asynchronous I/O wait.
+    /// The kernel's RAID makes asynchronous I/O wait.
     OldRaidKernel,
     /// Blocks of the file system are smaller than those of the disk.
     FileSystemBlock,
-    /// Data are lost when the instance stops.
+    /// Data is lost when the instance stops.
     Ephemeral,
-    /// A volume on a network: the provider's caps and credits are measured, not a disk.
+    /// The disk is a volume on a network: caps and credits are measured, not a disk.
     NetworkVolume,
-    /// Little room on the file system.
+    /// The file system has little free space.
     FewFreeBytes,
-    /// More shards than requests that the disk's queue holds.
+    /// There are more shards than requests that the disk's queue holds.
     ManyShards,
     /// Read-ahead of buffered readers.
     ReadAhead,
-    /// A file below, with another file system and perhaps its page cache.
+    /// The device is a file on another file system, perhaps with its page cache.
     LoopDevice,
-    /// Others used the disk meanwhile.
+    /// Other programs used the disk meanwhile.
     ForeignIo,
     /// The disk was faster at first.
     Burst,
@@ -154,11 +153,11 @@ pub enum WarningCode {
     BlockingSubmission,
     /// A full measurement did not become steady.
     NotSteady,
-    /// Something could not be measured here.
+    /// A part could not be measured here.
     NotMeasured,
     /// Direct I/O alignment had to be assumed.
     AssumedAlignment,
-    /// A shard was busy, so the figure is rather that of the CPU.
+    /// A shard was busy, so the figure rather measures the CPU.
     CpuLimited,
     /// The samples scatter.
     Deviation,
@@ -168,7 +167,7 @@ pub enum WarningCode {
     LessData,
     /// A phase was cut short, or left out, because no more may be written.
     MaxWrite,
-    /// IOPS were measured at a size that io-properties cannot tell.
+    /// IOPS were measured at a size that io-properties cannot express.
     BlockSize,
     /// A figure that the measurement itself contradicts; io-properties files name it as `doubtful`.
     Doubtful,

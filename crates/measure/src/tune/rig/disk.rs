@@ -1,18 +1,18 @@
-//! A disk of this machine: scratch files (or a device given up for it), and the load generator on all shards.
+//! A disk of this machine: scratch files (or a device to overwrite), and the load generator on all shards.
 //!
 //! # Why
-//! A measurement must use the path that programs will use: the same backends, buffers and threads.
+//! A measurement must use the same backends, buffers and threads as other programs on this library.
 //!
 //! # How it works
 //! Each shard has a [`Span`]: a scratch file of its own, or a part of the device. A load is one run of the load
-//! generator, reads and writes as two jobs, over as many shards as it has requests under way. Sequential loads go on
-//! where the last one ended.
+//! generator, reads and writes as two jobs, over at most as many shards as requests under way. Sequential loads
+//! continue where the last one ended.
 //!
-//! Filling goes by amount, not by time: each run ends when its requests have all come back, so nothing is written
+//! Filling is by amount, not by time: each run ends when all its requests have completed, so nothing is written
 //! twice.
 //!
 //! # Limits
-//! Between two loads the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each
+//! Between two loads the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each load
 //! keeps that out of the figures.
 //!
 //! # Example
@@ -31,31 +31,31 @@ use crate::load::{Control, JobSpec, Pattern, Plan, RunResult, Target, run};
 use crate::tune::record::{Entry, Load, Moved, Order, Sample, Stream};
 use crate::tune::{SEQUENTIAL_BYTES, TuneError, costs};
 
-/// Requests under way while scratch data are written.
+/// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
-/// A run of filling that took less than this many seconds is followed by one with twice the data; when the time for
-/// filling is over, no run goes on for longer.
+/// Length in seconds of a run of filling below which the next run writes twice the data; also the longest run once
+/// the time for filling is over.
 const FILL_RUN_S: f64 = 0.5;
-/// Every span gets so much data, however slow the disk is.
+/// Fewest bytes that every span gets, however slow the disk is.
 pub(in crate::tune) const SPAN_MIN_BYTES: u64 = 4 << 20;
-/// The longest warm-up inside a run, in seconds.
+/// Longest warm-up inside a run, in seconds.
 const RUN_WARMUP_MAX_S: f64 = 0.1;
-/// How often a run is repeated because its threads began late.
+/// Most repetitions of a run whose threads began late.
 const LATE_RUNS_MAX: u32 = 5;
 
-/// Where one shard works.
+/// The part of the disk that one shard works on.
 pub(in crate::tune) struct Span {
     pub(in crate::tune) path: PathBuf,
     pub(in crate::tune) file: Arc<SharedFile>,
-    /// First byte.
+    /// First byte of the span.
     pub(in crate::tune) offset: u64,
-    /// Its length; after filling, what was filled.
+    /// Length of the span; after filling, of its filled part.
     pub(in crate::tune) len_bytes: u64,
-    /// Where the next sequential load begins, from the offset.
+    /// Beginning of the next sequential load, from the offset.
     pub(in crate::tune) cursor_bytes: u64,
 }
 
-/// See the module's documentation.
+/// Scratch data on a real disk, and the shards that load it.
 pub(in crate::tune) struct DiskRig<'a> {
     pub(in crate::tune) topology: Topology,
     pub(in crate::tune) shard_options: ShardOptions,
@@ -76,9 +76,11 @@ impl Rig for DiskRig<'_> {
             let run_begin = Instant::now();
             let left_s = max_s - begin.elapsed().as_secs_f64();
             self.fill_once(&mut filled_bytes, piece_bytes, left_s.max(FILL_RUN_S))?;
+
             if run_begin.elapsed().as_secs_f64() < FILL_RUN_S {
                 piece_bytes = piece_bytes.saturating_mul(2);
             }
+
             progress(filled_bytes.iter().sum::<u64>() as f64 / wanted_bytes.max(1) as f64);
             let is_full = self.spans.iter().zip(&filled_bytes).all(|(span, filled)| *filled >= span.len_bytes);
             let is_late = begin.elapsed().as_secs_f64() >= max_s;
@@ -86,8 +88,9 @@ impl Rig for DiskRig<'_> {
             if is_full || (is_late && is_enough) || self.control.stop.is_asked() {
                 break;
             }
+
             if self.control.traffic.is_write_bound_reached() {
-                // There was room for all of it: what was written has not come back in time, again and again.
+                // The bound allows for all data, so writes were sent repeatedly and did not complete in time.
                 let seconds = begin.elapsed().as_secs_f64();
                 return Err(TuneError::Silent { phase: "scratch data", seconds });
             }
@@ -102,7 +105,7 @@ impl Rig for DiskRig<'_> {
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
         let mut sample = self.run_once(load)?;
         for _ in 0..LATE_RUNS_MAX {
-            // The machine was so busy that most of the run went by before its threads began.
+            // A machine too busy to start the threads loses most of the run.
             let is_late = sample.elapsed_s < load.seconds * 0.5 && !sample.is_cut;
             if !is_late || self.is_stopped() {
                 break;
@@ -133,7 +136,7 @@ impl Rig for DiskRig<'_> {
 }
 
 impl DiskRig<'_> {
-    /// Writes up to `piece_bytes` more to each span, for at most `seconds`.
+    /// Writes at most `piece_bytes` more to each span, for at most `seconds`.
     fn fill_once(&mut self, filled_bytes: &mut [u64], piece_bytes: u64, seconds: f64) -> Result<(), TuneError> {
         let mut jobs = Vec::new();
         for (shard, (span, filled)) in self.spans.iter().zip(filled_bytes.iter()).enumerate() {
@@ -146,11 +149,12 @@ impl DiskRig<'_> {
             let fibers = (FILL_DEPTH / self.spans.len().max(1) as u32).clamp(1, requests);
             let name = format!("fill {shard}");
             let job = JobSpec::closed_loop(&name, Pattern::Overwrite, SEQUENTIAL_BYTES, fibers, Class::DEFAULT);
-            // A job ends once more requests than its limit were made.
+            // A job ends with the request after its limit.
             let job = job.shaped(|it| it.limit_requests = Some(requests - 1));
             let target = Target { file: span.file.clone(), offset: span.offset + *filled, len_bytes: left_bytes };
             jobs.push(job.on_shard(shard as u16, target));
         }
+
         let result = self.play(jobs, 0.0, seconds, "scratch data")?;
         for (shard, filled) in result.shards.iter().zip(filled_bytes) {
             *filled += shard.jobs.iter().map(|job| job.bytes).sum::<u64>();
@@ -158,8 +162,7 @@ impl DiskRig<'_> {
         Ok(())
     }
 
-    /// Makes the scratch data durable: the file system then has nothing left to write about them while they are
-    /// measured.
+    /// Makes the scratch data durable, so that the file system does not write it back during the measurement.
     fn settle(&self) -> Result<(), TuneError> {
         // Backends in memory have no files.
         for span in self.spans.iter().filter(|span| span.path.exists()) {
@@ -172,23 +175,28 @@ impl DiskRig<'_> {
     fn run_once(&mut self, load: &Load) -> Result<Sample, TuneError> {
         let deepest = [load.reads, load.writes].iter().flatten().map(|stream| stream.depth).max().unwrap_or(1);
         let shards = deepest.clamp(1, self.spans.len().max(1) as u32) as usize;
+
         let mut jobs = Vec::new();
         for (name, stream, is_write) in [(READS, &load.reads, false), (WRITES, &load.writes, true)] {
             if let Some(stream) = stream {
                 jobs.push(self.job(name, stream, is_write, shards));
             }
         }
+
         let at_s = self.now_s();
         let moved_before = [self.control.traffic.read_bytes(), self.control.traffic.written_bytes()];
         if let Some(meter) = &mut self.meter {
             meter.begin();
         }
+
         let warmup_s = (load.seconds / 4.0).min(RUN_WARMUP_MAX_S);
         let result = self.play(jobs, warmup_s, load.seconds, "a sample")?;
+
         let own_read = self.control.traffic.read_bytes().saturating_sub(moved_before[0]);
         let own_written = self.control.traffic.written_bytes().saturating_sub(moved_before[1]);
         let foreign = self.meter.as_mut().and_then(|meter| meter.end(own_read, own_written));
         self.advance_cursors(&result, load);
+
         let moved = |name: &str, stream: &Option<Stream>| {
             stream.map(|_| {
                 let total = result.total(name);
@@ -201,6 +209,7 @@ impl DiskRig<'_> {
                 }
             })
         };
+
         let elapsed_ns = result.shards.iter().map(|shard| shard.elapsed_ns).max().unwrap_or(0);
         let busiest = result.shards.iter().map(|shard| shard.cpu_ns as f64 / shard.elapsed_ns.max(1) as f64);
         Ok(Sample {
@@ -222,12 +231,14 @@ impl DiskRig<'_> {
             (Order::Sequential, false) => Pattern::SeqRead,
             (Order::Sequential, true) => Pattern::Overwrite,
         };
+
         let count = shards.max(1) as u32;
         let fibers = (stream.depth / count).max(1);
         let mut job = JobSpec::closed_loop(name, pattern, stream.block_bytes, fibers, Class::DEFAULT);
         if let Some(rate_per_s) = stream.rate_per_s {
             job = job.at_rate(rate_per_s / f64::from(count), PauseDistribution::Poisson);
         }
+
         for (shard, span) in self.spans.iter().enumerate().take(shards) {
             let cursor_bytes = if stream.order == Order::Sequential { span.cursor_bytes } else { 0 };
             let shift_bytes = u64::from(stream.shift_bytes);
@@ -241,7 +252,7 @@ impl DiskRig<'_> {
         job
     }
 
-    /// The next sequential load goes on where this one ended, or at the beginning when little of the span is left.
+    /// Advances the start of the next sequential load to the end of this one, or to 0 if little of the span is left.
     fn advance_cursors(&mut self, result: &RunResult, load: &Load) {
         let is_sequential = |stream: Option<Stream>| stream.is_some_and(|stream| stream.order == Order::Sequential);
         for (span, shard) in self.spans.iter_mut().zip(&result.shards) {
@@ -256,7 +267,7 @@ impl DiskRig<'_> {
         }
     }
 
-    /// Runs `jobs`; a failed request is an error.
+    /// Runs `jobs`. A failed request is an error.
     fn play(
         &mut self,
         jobs: Vec<JobSpec>,
@@ -284,6 +295,6 @@ impl DiskRig<'_> {
     }
 }
 
-/// Names of the two jobs of a load.
+/// Names of the jobs of a load: reads, and writes.
 const READS: &str = "reads";
 const WRITES: &str = "writes";

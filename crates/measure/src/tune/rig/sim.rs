@@ -1,27 +1,27 @@
-//! A simulated disk: the loads of a measurement on a model of a disk, in virtual time.
+//! A simulated disk: applies the loads of a measurement to a model of a disk, in virtual time.
 //!
 //! # Why
-//! Whether a measurement tells the truth shows on disks of which the truth is known: their rates, bursts, blocks and
-//! neighbours are what the model was given. And five minutes of such a disk take seconds.
+//! Whether a measurement is right shows on disks whose true rates, bursts, blocks and neighbours are known: those of
+//! the model. And five minutes of such a disk take seconds.
 //!
 //! # How it works
 //! A load is a number of *fibers*, each with one request under way, spread over the shards as on a real disk; each
-//! shard has its part of the scratch data. Time jumps from event to event: a request comes back, a fiber is due, a CPU
-//! is done with a request, somebody else reads. A shard's CPU takes its requests one after another, each for the same
-//! time, before they go out; latency counts from when a fiber could go on (or, with a rate, was due), so that the rate
-//! times the mean latency is the number of requests under way.
+//! shard has its part of the scratch data. Time jumps from event to event: a request completes, a fiber is due, a CPU
+//! finishes a request, another program reads. A shard's CPU handles its requests one after another, each for the same
+//! time, before they are submitted; latency counts from when a fiber could continue (or, with a rate, was due), so
+//! the rate times the mean latency is the number of requests under way.
 //!
-//! The clock never stops or goes back: credits, buffers and weather of the device see one long measurement. Between two
-//! loads all requests come back, and [`IDLE_NS`] go by.
+//! The clock never stops or goes back: credits, buffers and weather of the device see one long measurement. Between
+//! two loads all requests complete, and [`IDLE_NS`] pass.
 //!
 //! # Limits
-//! Others ([`SimulatedDisk::foreign_bytes_per_s`]) read while loads run and data are written, not in between. A request
-//! that the device never gives back leaves its fiber waiting until the load ends. There are no files: nothing is
-//! opened, and a submission never blocks.
+//! Other programs ([`SimulatedDisk::foreign_bytes_per_s`]) read during loads and filling, not in between. If the
+//! device never completes a request, its fiber waits until the load ends. There are no files: nothing is opened, and
+//! a submission never blocks.
 //!
 //! # Example
-//! 10 000 reads/s of 100 us each: depth 1 gets 10 000/s at 100 us, depth 2 as many at 200 us. With 200 us of CPU for
-//! each request one shard gets 5 000/s at any depth, and its CPU is busy for 100 %.
+//! 10 000 reads/s of 100 us each: depth 1 gets 10 000/s at 100 us, depth 2 the same rate at 200 us. With 200 us of
+//! CPU for each request one shard gets 5 000/s at any depth, and its CPU is 100 % busy.
 
 mod play;
 
@@ -38,47 +38,47 @@ use crate::tune::{SEQUENTIAL_BYTES, TuneError};
 use play::Play;
 
 const NS_PER_S: f64 = 1e9;
-/// Between two loads.
+/// Idle time between two loads.
 const IDLE_NS: u64 = 10_000_000;
-/// The longest warm-up inside a load, in seconds, and the part of the load that it otherwise takes; a load begins to
-/// count at random between once and twice that.
+/// Longest warm-up inside a load, in seconds, and its part of a shorter load. Counting begins at a random moment
+/// between once and twice the warm-up.
 const WARMUP_MAX_S: f64 = 0.1;
 const WARMUP_PART: f64 = 0.25;
-/// Requests under way while scratch data are written.
+/// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
-/// A piece of filling that took less than this many seconds is followed by one twice as long.
+/// Length in seconds of a piece of filling below which the next piece is twice as long.
 const FILL_PIECE_S: f64 = 0.5;
-/// A piece that takes longer has met a device that gives nothing back.
+/// Longest piece of filling, in seconds. A longer one means a device that completes nothing.
 const FILL_SILENT_S: f64 = 3600.0;
-/// What others read at a time, in bytes, and the most requests that they have under way.
+/// Length of other programs' reads in bytes, and the most that they have under way.
 const FOREIGN_BYTES: u32 = 128 << 10;
 const FOREIGN_DEPTH_MAX: u32 = 1024;
-/// Key of their requests.
+/// Key of other programs' requests.
 const FOREIGN_KEY: u64 = u64::MAX;
-/// So many events go by between two looks whether somebody asked for the end.
+/// Events between two checks for a stop.
 const EVENTS_PER_LOOK: u32 = 4096;
-/// Single operations of each kind.
+/// Number of single operations of each kind, and their lengths in bytes.
 const COST_OPERATIONS: u32 = 50;
 const COST_WRITE_BYTES: u32 = 4096;
 const COST_DISCARD_BYTES: u32 = 1 << 20;
 
-/// A disk that is a model, and the machine around it, for [`measure_simulated`](crate::tune::measure_simulated).
+/// A modelled disk, and the machine around it, for [`measure_simulated`](crate::tune::measure_simulated).
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    /// What the report calls it.
+    /// Name of the disk in the report.
     pub name: String,
     /// The model. It must pass [`DeviceSpec::check`].
     pub spec: DeviceSpec,
-    /// CPU time that submitting and reaping one request takes of its shard, in ns; 0: none.
+    /// CPU time of the shard for submitting and reaping one request, in ns; 0: none.
     pub cpu_ns_per_request: u64,
-    /// The physical block in bytes that a kernel would report; it may be wrong. `None`: nothing is reported.
+    /// Physical block in bytes that a kernel would report; may be wrong. `None`: nothing is reported.
     pub reported_block_bytes: Option<u32>,
-    /// What others read from the same device meanwhile, at random and 128 KiB at a time, in bytes a second; finite, 0
-    /// or more.
+    /// Rate at which other programs read from the device meanwhile, at random and 128 KiB at a time, in bytes a
+    /// second; finite, 0 or more.
     pub foreign_bytes_per_s: f64,
 }
 
-/// See the module's documentation.
+/// A modelled disk in virtual time, and its shards.
 pub(in crate::tune) struct SimRig {
     device: Device,
     capacity_bytes: u64,
@@ -88,24 +88,25 @@ pub(in crate::tune) struct SimRig {
     now_ns: u64,
     spans: Vec<Span>,
     cpu_ns: u64,
-    /// Mean time between two requests of others; infinite where there are none.
+    /// Mean time between two requests of other programs; infinite if there are none.
     foreign_gap_ns: f64,
     written_bytes: u64,
-    /// Kept from load to load, so that no request allocates.
+    /// Kept between loads, so that no request allocates.
     completions: Vec<DeviceCompletion>,
 }
 
-/// Where one shard works.
+/// The part of the disk that one shard works on.
 struct Span {
     offset_bytes: u64,
     len_bytes: u64,
-    /// Where the next sequential load begins, from the offset.
+    /// Beginning of the next sequential load, from the offset.
     cursor_bytes: u64,
 }
 
 impl SimRig {
-    /// An idle disk whose clock stands at 0. Each of `shards` (0 counts as 1) gets an equal part of `data_bytes`, as
-    /// far as the disk is that large. What is written counts against the bound of `traffic`, scratch data included.
+    /// Returns a rig with an idle disk at time 0. Each of `shards` (0 counts as 1) gets an equal part of
+    /// `data_bytes`, or of the disk if that is smaller. Writes count against the bound of `traffic`, scratch data
+    /// included.
     pub(in crate::tune) fn new(
         disk: &SimulatedDisk,
         shards: u16,
@@ -120,6 +121,7 @@ impl SimRig {
         if !(foreign_bytes_per_s >= 0.0 && foreign_bytes_per_s.is_finite()) {
             return Err(bad(format!("foreign_bytes_per_s is {foreign_bytes_per_s}; it must be finite, 0 or more")));
         }
+
         let shards = u64::from(shards.max(1));
         let capacity_bytes = disk.spec.capacity_bytes;
         let piece_bytes = u64::from(SEQUENTIAL_BYTES);
@@ -127,11 +129,12 @@ impl SimRig {
         if len_bytes < SPAN_MIN_BYTES {
             return Err(bad(format!("{shards} shards need {SPAN_MIN_BYTES} bytes each, it has {capacity_bytes}")));
         }
+
         let span = |shard: u64| Span { offset_bytes: shard * len_bytes, len_bytes, cursor_bytes: 0 };
         Ok(SimRig {
             device,
             capacity_bytes,
-            // Another sequence than the device's own.
+            // A sequence different from the device's own.
             rng: Rng::new(seed.wrapping_add(1).rotate_left(32)),
             stop,
             traffic,
@@ -144,7 +147,7 @@ impl SimRig {
         })
     }
 
-    /// Whether `bytes` more may be written; if so, they are counted.
+    /// Takes `bytes` from the write bound and counts them. Returns `false` if fewer are left.
     fn take_write(&mut self, bytes: u32) -> bool {
         let is_taken = self.traffic.take_write(u64::from(bytes));
         if is_taken {
@@ -154,12 +157,12 @@ impl SimRig {
         is_taken
     }
 
-    /// Time until others read again: exponentially distributed, for ever where there are none.
+    /// Draws the time until other programs read again: exponentially distributed, or for ever if there are none.
     fn foreign_pause_ns(&mut self) -> u64 {
         if self.foreign_gap_ns.is_finite() { self.rng.exponential(self.foreign_gap_ns) as u64 } else { u64::MAX }
     }
 
-    /// Lets everything come back that ever will.
+    /// Waits until all requests complete that ever will.
     fn drain(&mut self) {
         while let Some(at_ns) = self.device.next_event_ns() {
             self.now_ns = self.now_ns.max(at_ns);
@@ -168,7 +171,7 @@ impl SimRig {
         }
     }
 
-    /// Writes up to `piece_bytes` more to each span that already holds `filled_bytes`; answers how much it then holds.
+    /// Writes at most `piece_bytes` more to each span, which holds `filled_bytes`. Returns what each holds then.
     fn fill_piece(&mut self, filled_bytes: u64, piece_bytes: u64) -> Result<u64, TuneError> {
         let begin_ns = self.now_ns;
         let stream = Stream {
@@ -178,16 +181,20 @@ impl SimRig {
             rate_per_s: None,
             shift_bytes: 0,
         };
+
         for span in &mut self.spans {
             span.cursor_bytes = filled_bytes;
         }
+
         let mut play = Play::new(self, (begin_ns, begin_ns.saturating_add((FILL_SILENT_S * NS_PER_S) as u64)));
         play.add(&stream, true, Some(piece_bytes / u64::from(SEQUENTIAL_BYTES)));
         play.run();
+
         let [_, lane] = &play.lanes;
         let (errors, first_error, is_silent) = (lane.errors, lane.first_error, play.active > 0);
-        // Every span has as much as the one that has least.
+        // Each span counts only as much as the one with the least.
         let least = play.jobs.iter().map(|job| job.sent * u64::from(job.block_bytes)).min().unwrap_or(0);
+
         self.drain();
         if errors > 0 {
             return Err(TuneError::io("scratch data", errors, first_error));
@@ -199,7 +206,7 @@ impl SimRig {
         Ok(filled_bytes + least)
     }
 
-    /// How long one operation takes, alone, in ns; `None` when it fails or does not come back.
+    /// Returns the time of one operation alone, in ns; `None` if the operation fails or never completes.
     fn alone_ns(&mut self, op: Op, offset_bytes: u64, len_bytes: u32) -> Option<u64> {
         let begin_ns = self.now_ns;
         self.device.submit(begin_ns, DeviceRequest { key: 0, op, offset_bytes, len_bytes });
@@ -212,7 +219,7 @@ impl SimRig {
         is_good.then(|| end_ns.saturating_sub(begin_ns))
     }
 
-    /// Somewhere in the scratch data, at a multiple of `len_bytes`.
+    /// Returns a random offset in the scratch data, a multiple of `len_bytes`.
     fn random_offset(&mut self, len_bytes: u32) -> u64 {
         let data_bytes: u64 = self.spans.iter().map(|span| span.len_bytes).sum();
         self.rng.below(data_bytes / u64::from(len_bytes)) * u64::from(len_bytes)
@@ -259,6 +266,7 @@ impl Rig for SimRig {
         let room_bytes = self.spans.iter().map(|span| span.len_bytes).min().unwrap_or(0);
         let piece_bytes = u64::from(SEQUENTIAL_BYTES);
         let span_bytes = (wanted_bytes / spans.max(1)).min(room_bytes) / piece_bytes * piece_bytes;
+
         let (mut filled_bytes, mut next_bytes) = (0, SPAN_MIN_BYTES);
         while filled_bytes < span_bytes && !self.is_stopped() && !self.traffic.is_write_bound_reached() {
             let piece_begin_s = self.now_s();
@@ -271,6 +279,7 @@ impl Rig for SimRig {
                 break;
             }
         }
+
         for span in &mut self.spans {
             (span.len_bytes, span.cursor_bytes) = (filled_bytes, 0);
         }
@@ -281,11 +290,12 @@ impl Rig for SimRig {
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
         let at_s = self.now_s();
         let warmup_ns = ((load.seconds * WARMUP_PART).min(WARMUP_MAX_S) * NS_PER_S) as u64;
-        // No machine starts its threads to the nanosecond: on a regular disk, each sample would round to whole requests
-        // in the same way, and no number of samples would show it.
+        // No machine starts its threads to the nanosecond. Without this, each sample on a regular disk would round to
+        // whole requests in the same way, and no number of samples would show it.
         let late_ns = self.rng.below(warmup_ns);
         let from_ns = self.now_ns.saturating_add(warmup_ns).saturating_add(late_ns);
         let until_ns = from_ns.saturating_add(((load.seconds * NS_PER_S) as u64).max(1));
+
         let mut play = Play::new(self, (from_ns, until_ns));
         for (stream, is_write) in [(&load.reads, false), (&load.writes, true)] {
             if let Some(stream) = stream {
@@ -293,13 +303,16 @@ impl Rig for SimRig {
             }
         }
         play.run();
+
         let elapsed_ns = play.until_ns.saturating_sub(from_ns);
         let busiest_ns = play.cpus.iter().map(|cpu| cpu.busy_ns).max().unwrap_or(0);
+
         let [read_lane, write_lane] = &play.lanes;
         let (reads, writes) = (load.reads.map(|_| read_lane.moved()), load.writes.map(|_| write_lane.moved()));
         let own_bytes: u64 = [reads, writes].iter().flatten().map(|moved| moved.bytes).sum();
         let all_bytes = (own_bytes + play.foreign_bytes).max(1);
         let foreign_pct = play.foreign_bytes as f64 / all_bytes as f64 * 100.0;
+
         play.keep_cursors();
         self.drain();
         self.now_ns = self.now_ns.saturating_add(IDLE_NS);

@@ -1,17 +1,18 @@
-//! From a record to a report.
+//! Computes the report of a record.
 //!
 //! # Why
-//! What a measurement prints when it ends, and what is worked out from its record a year later, must be the same.
+//! The report at the end of a measurement, and that of its record a year later, must be the same.
 //!
 //! # How it works
-//! [`report`] asks [`super::phases`] for each part, and says what makes one doubt a figure: the CPU was the limit, the
-//! samples scatter, the disk was still changing, others used it.
+//! [`report`] takes each part from [`super::phases`], and adds the reasons to doubt a figure: the CPU was the limit,
+//! the samples scatter, the disk was still changing, others used it.
 //!
 //! # Limits
-//! It judges by what was measured; what the kernel says of the disk was judged before ([`super::super::place`]).
+//! This module judges by the samples; warnings from the kernel's information are in the header
+//! ([`super::super::place`]).
 //!
 //! # Example
-//! Random reads of 95 k IOPS in which a shard was 97 % busy: the warning says that the figure is rather the CPU's.
+//! Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure rather measures the CPU.
 
 use plimsoll_figures::series;
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
@@ -23,29 +24,30 @@ use super::super::report::SCHEMA;
 use super::super::report::{DepthCurve, DepthMode, Figure, SizePoint, TuneReport, Warning, WarningCode};
 use super::phases::{self, FOREIGN_MAX_PCT};
 
-/// More busy than that, and the figure is the CPU's.
+/// Busiest shard in per cent of a CPU, above which a figure rather measures the CPU.
 const CPU_BUSY_MAX_PCT: f64 = 90.0;
-/// A figure that is known less well is worth a warning: half its 95 % interval, in per cent.
+/// Half of a figure's 95 % interval in per cent, above which there is a warning.
 const INTERVAL_MAX_PCT: f64 = 5.0;
-/// A steady state of less of the disk than this, in per cent, is not that of a full disk.
+/// Part of the disk in per cent, below which a steady state is not that of a full disk.
 const RANGE_MIN_PCT: f64 = 50.0;
-/// Samples that scatter more are worth a warning.
+/// Deviation of the samples in per cent, above which there is a warning.
 const DEVIATION_MAX_PCT: f64 = 5.0;
-/// Length of the requests by which the kernel's `io.cost.model` counts operations, in bytes.
+/// Length in bytes of the requests that the kernel's `io.cost.model` counts as operations.
 const IOCOST_BYTES: u32 = 4096;
 
-/// Everything that follows from a record.
+/// Returns the report of a record.
 pub(in crate::tune) fn report(record: &Record) -> TuneReport {
     let header = &record.header;
     let end = record.entries.iter().rev().find_map(|entry| match entry {
         Entry::End { written_bytes, duration_s, interrupted } => Some((*written_bytes, *duration_s, *interrupted)),
         _ => None,
     });
-    // A record without an end is that of a measurement that goes on, or that crashed.
+    // A record without an end is of a measurement under way, or of one that crashed.
     let (written_bytes, duration_s, interrupted) = end.unwrap_or_else(|| {
         let (written_bytes, seconds) = record.spent();
         (written_bytes, seconds, !record.is_complete())
     });
+
     let mut report = TuneReport {
         schema: SCHEMA,
         directory: header.directory.clone(),
@@ -86,6 +88,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         warnings: header.warnings.clone(),
         interrupted,
     };
+
     let figures = report.four_figures().ok();
     let model = figures.map(|f| phases::cost_model(&f, report.read_block.bytes, report.write_block.bytes));
     report.read_sizes = phases::size_curve(record, false, model.as_ref());
@@ -110,7 +113,7 @@ fn add_costs(record: &Record, report: &mut TuneReport) {
     }
 }
 
-/// Queues and requests for a scheduler that only counts them: as many requests as nearly the best rate takes.
+/// Returns queues and requests for a scheduler that only counts requests: as many as nearly the best rate takes.
 fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
     let depth = |curve: &Option<DepthCurve>| {
         let points = &curve.as_ref()?.points;
@@ -121,16 +124,17 @@ fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
     Some(depth_mode::recommend(enough_depth, report.shards, numa_nodes))
 }
 
-/// The line for `io.cost.model`: <https://docs.kernel.org/admin-guide/cgroup-v2.html>, "IO Interface Files". Its IOPS
-/// are of 4 KiB.
+/// Returns the line for `io.cost.model`: <https://docs.kernel.org/admin-guide/cgroup-v2.html>, "IO Interface Files".
+/// Its IOPS are of 4 KiB.
 fn iocost_model(report: &TuneReport) -> Option<String> {
-    // The kernel takes the number of a whole disk that it sends requests to itself: no partition, no array, no volume.
+    // The kernel takes only the number of a whole disk: no partition, no array, no volume.
     let device =
         report.device.as_ref().filter(|device| device.leaves.len() == 1 && device.leaves[0].name == device.disk)?;
     let at = |points: &[SizePoint]| {
         let point = points.iter().find(|point| point.block_bytes == IOCOST_BYTES)?;
         Some(point.iops.round() as u64)
     };
+
     let whole = |figure: &Option<Figure>| figure.as_ref().map(|figure| figure.value.round() as u64);
     Some(format!(
         "{} ctrl=user model=linear rbps={} rseqiops={} rrandiops={} wbps={} wseqiops={} wrandiops={}",
@@ -144,7 +148,7 @@ fn iocost_model(report: &TuneReport) -> Option<String> {
     ))
 }
 
-/// What a phase found, in a line; `None` where there is nothing to tell.
+/// Returns the finding of a phase in a line; `None` if there is none.
 pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
     let name = phase.name();
     match phase {
@@ -152,11 +156,13 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
             let Some(figure) = phases::figure(record, phase) else {
                 return Some(format!("{name}: depth {}", phases::depth(record, phase, record.best_attempt(phase))));
             };
+
             let value = figure.unit.text(figure.value);
             let interval = match figure.ci95_pct {
                 None => "a single sample".to_owned(),
                 Some(_) => format!("{} (95 %)", figure.interval_text()),
             };
+
             Some(format!("{name}: {value}, {interval}, depth {}", figure.depth))
         }
         Phase::Blocks => {
@@ -170,6 +176,7 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
         }
         Phase::Frontier => {
             let frontier = phases::frontier_curve(record)?;
+
             let p = frontier.mix_exponent_p.map_or("infinite: they do not disturb each other".to_owned(), |p| {
                 format!("{p:.2} (1: linear; larger: they disturb each other less)")
             });
@@ -179,7 +186,7 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
     }
 }
 
-/// What makes one doubt what was measured.
+/// Returns the reasons to doubt the results.
 fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = record
         .entries
@@ -189,12 +196,15 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
             _ => None,
         })
         .collect();
+
     let mut warn = |code, message: String| warnings.push(Warning { code, message });
+
     for (_, phase) in phases::FIGURES {
         if let Some(figure) = phases::figure(record, phase) {
             judge(phase.name(), &figure, &mut warn);
         }
     }
+
     for phase in record.header.phases() {
         if let Some(foreign_pct) = phases::too_foreign_pct(record, phase) {
             let tried = record.best_attempt(phase).max(record.last_attempt(phase)) + 1;
@@ -206,10 +216,13 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
             warn(WarningCode::ForeignIo, message);
         }
     }
+
     for doubt in report.doubts() {
         warn(WarningCode::Doubtful, format!("{} is doubtful: {}; measure again", doubt.figure, doubt.why));
     }
+
     judge_blocks(report, &mut warn);
+
     for cost in report.submissions.iter().filter(|cost| cost.blocks) {
         let message = format!(
             "submitting blocks here: {} of {}, {} under way, takes {:.2} context switches each (longest {}): \
@@ -222,6 +235,7 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
         );
         warn(WarningCode::BlockingSubmission, message);
     }
+
     if let Some(state) = report.steady_state.as_ref().filter(|state| !state.attained && !report.interrupted) {
         let message = format!(
             "no steady state in {} rounds (range at most 20 %, slope at most 10 % over five rounds): the figures are \
@@ -230,6 +244,7 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
         );
         warn(WarningCode::NotSteady, message);
     }
+
     if let Some(part_pct) = report.steady_state.as_ref().and_then(|state| state.active_range_pct)
         && part_pct < RANGE_MIN_PCT
     {
@@ -250,6 +265,7 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
         );
         warn(WarningCode::CpuLimited, message);
     }
+
     let settled = series::settled_from(&figure.samples);
     let is_explained = figure.burst.is_some() || !settled.is_settled;
     if figure.ci95_pct.is_none_or(|percent| percent > INTERVAL_MAX_PCT) {
@@ -263,6 +279,7 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
         );
         warn(WarningCode::Deviation, message);
     }
+
     if let Some(burst) = figure.burst {
         let (before, value) = (figure.unit.text(burst), figure.unit.text(figure.value));
         let time = format_duration_ns((figure.settled_at as f64 * figure.sample_s * 1e9) as u64);
@@ -275,6 +292,7 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
         };
         warn(WarningCode::Burst, message);
     }
+
     let counted = figure.samples.get(figure.settled_at..).unwrap_or_default();
     if !settled.is_settled {
         let change_pct = series::change_pct(counted).or_else(|| series::change_pct(&figure.samples)).unwrap_or(0.0);
@@ -290,6 +308,7 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
 
 fn judge_blocks(report: &TuneReport, warn: &mut impl FnMut(WarningCode, String)) {
     report.block_warnings().into_iter().for_each(|warning| warn(warning.code, warning.message));
+
     let Some(block) = &report.physical_block else { return };
     if let Some(reported) = block.reported_bytes
         && block.is_step
@@ -302,6 +321,7 @@ fn judge_blocks(report: &TuneReport, warn: &mut impl FnMut(WarningCode, String))
         );
         warn(WarningCode::PhysicalBlock, message);
     }
+
     if let Some(factor) = block.misalignment_factor.filter(|factor| *factor > 1.15)
         && !block.is_step
         && block.reported_bytes.is_none_or(|reported| reported < IOPS_BLOCK_BYTES)

@@ -1,16 +1,17 @@
-//! What a request of a length costs the disk: a floor, then a line.
+//! Fits the cost of a request by its length: a floor, then a line.
 //!
 //! # Why
 //! Charging every request one over IOPS and its bytes over the bandwidth counts small requests twice: the IOPS were
-//! measured with small requests, whose bytes they contain. Up to some length a disk does not notice the bytes at all.
+//! measured with small requests, which include their bytes. Up to some length a disk does not notice the bytes at
+//! all.
 //!
 //! # How it works
-//! Device time is max(floor, base + bytes * slope), fitted to 1 / IOPS of each length by least squares of the relative
-//! error, base and slope not negative. The points on the floor are the shortest ones. How many there are is tried out:
-//! for each number the floor and the line have a closed solution, and the one whose whole model is closest wins.
+//! Device time is max(floor, base + bytes * slope), fitted to 1 / IOPS of each length by least squares of the
+//! relative error, base and slope not negative. The points on the floor are the shortest ones. Every possible number
+//! of them is tried: for each the floor and the line have a closed solution, and the model with the least error wins.
 //!
 //! # Limits
-//! One bend. A disk that gets cheaper with length somewhere (blocks that it emulates) is not of this form; the
+//! The model has one bend. A disk that gets cheaper with length somewhere (blocks that it emulates) does not fit; the
 //! residuals show it.
 //!
 //! # Example
@@ -21,56 +22,61 @@ pub(crate) use super::super::report::CostFit;
 
 const NS_PER_S: f64 = 1e9;
 
-/// The cost by length of a disk that does so many operations per second (positive) of so many bytes (at least 1).
-/// Points in any order. `None` for no points, or where one is out of range.
+/// Fits the cost by length to points (bytes, at least 1; operations per second, positive) in any order. Returns
+/// `None` for no points, or if one is out of range.
 pub(crate) fn knee_cost_fit(points: &[(u32, f64)]) -> Option<CostFit> {
     let in_range = |(bytes, iops): &(u32, f64)| *bytes > 0 && iops.is_finite() && *iops > 0.0;
     if points.is_empty() || !points.iter().all(in_range) {
         return None;
     }
+
     let mut times: Vec<(u32, f64)> = points.iter().map(|(bytes, iops)| (*bytes, NS_PER_S / iops)).collect();
     times.sort_by_key(|(bytes, _)| *bytes);
+
     let mut best: Option<(f64, CostFit)> = None;
     for on_floor in 0..=times.len() {
         let (short, long) = times.split_at(on_floor);
         let (base_ns, ns_per_byte) = rising_line(long);
         let shortest_bytes = times.first().map_or(0.0, |(bytes, _)| f64::from(*bytes));
-        // Without a floor the shortest request measured is the cheapest that is known.
+        // Without a floor, the shortest request measured is the cheapest known.
         let floor_ns = level(short).unwrap_or(base_ns + ns_per_byte * shortest_bytes);
         let fit = CostFit { floor_ns, base_ns, ns_per_byte, residuals_pct: Vec::new() };
         let error: f64 = times.iter().map(|&(bytes, ns)| (fit.cost_ns(bytes) / ns - 1.0).powi(2)).sum();
-        // Where it makes no difference, as little floor as possible.
+        // Among equal fits, the one with the fewest points on the floor.
         if best.as_ref().is_none_or(|(least, _)| error < least - 1e-12) {
             best = Some((error, fit));
         }
     }
+
     let (_, mut fit) = best?;
     fit.residuals_pct =
         points.iter().map(|&(bytes, iops)| (fit.cost_ns(bytes) * iops / NS_PER_S - 1.0) * 100.0).collect();
     Some(fit)
 }
 
-/// The time with the least squared relative error. `None` for no times.
+/// Returns the time with the least squared relative error, or `None` for no times.
 fn level(times: &[(u32, f64)]) -> Option<f64> {
     let weights = times.iter().map(|(_, ns)| 1.0 / ns);
     let (sum, squares) = weights.fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
     (squares > 0.0).then(|| sum / squares)
 }
 
-/// Base and slope of the line with the least squared relative error, neither negative; 0 and 0 for no times. A single
-/// length gives a line through the origin.
+/// Returns base and slope of the line with the least squared relative error, neither negative; 0 and 0 for no times.
+/// A single length gives a line through the origin.
 fn rising_line(times: &[(u32, f64)]) -> (f64, f64) {
-    // base * u + slope * v is to be 1 at each point.
+    // Solve base * u + slope * v = 1 over all points.
     let rows = times.iter().map(|&(bytes, ns)| (1.0 / ns, f64::from(bytes) / ns));
     let [mut u, mut v, mut uu, mut uv, mut vv] = [0.0; 5];
     for (x, y) in rows {
         (u, v, uu, uv, vv) = (u + x, v + y, uu + x * x, uv + x * y, vv + y * y);
     }
+
     let through_origin = (0.0, if vv > 0.0 { v / vv } else { 0.0 });
     let determinant = uu * vv - uv * uv;
     if determinant <= 1e-9 * uu * vv {
         return through_origin;
     }
+
     let (base_ns, ns_per_byte) = ((u * vv - v * uv) / determinant, (v * uu - u * uv) / determinant);
     match (base_ns < 0.0, ns_per_byte < 0.0) {
         (true, _) => through_origin,
@@ -123,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_real_disk_with_three_lengths() {
-        // As many operations of 512 bytes as of 4 KiB, fewer than half of 16 KiB: neither sum nor maximum.
+        // As many operations of 512 bytes as of 4 KiB, fewer than half of 16 KiB: neither a sum nor a maximum.
         let points = [(512, 237_000.0), (4096, 235_000.0), (16_384, 107_000.0)];
         let fit = knee_cost_fit(&points).unwrap();
         assert!(fit.residuals_pct.iter().all(|residual| residual.abs() < 1.0), "{fit:?}");

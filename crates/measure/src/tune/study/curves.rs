@@ -1,90 +1,94 @@
-//! What a curve of measured points says: rates by depth, by length, by alignment.
+//! Finds the knee, the block and the saturation in curves of rates by depth, by length, by alignment.
 //!
 //! # Why
-//! The most that a disk does is not where it should be run, and the sizes in its data sheet are not those it works in.
-//! Both show in how the rate changes from point to point.
+//! A disk should not be run at its highest rate, and may work in other sizes than its data sheet states. Both show in
+//! how the rate changes from point to point.
 //!
 //! # How it works
 //! * **Knee** ([`knee`]): beyond Xmax * L0 requests (Little's law, L0 the latency at depth 1) an ideal disk only
-//!   queues. Real ones bend slowly. The knee is the smallest measured depth from which on a doubling brings less than
-//!   [`DOUBLING_GAIN`] on average: what is beyond is paid with latency.
-//! * **Block** ([`physical_block`]): a disk that emulates smaller blocks reads, changes and writes back its own. At its
-//!   own the rate of random writes jumps up.
-//! * **Saturation** ([`saturation_bytes`]): longer requests bring less and less; 5 % are not worth a longer wait.
+//!   queues. Real ones bend slowly. The knee is the smallest measured depth from which on a doubling adds less than
+//!   [`DOUBLING_GAIN`] on average: more depth costs mostly latency.
+//! * **Block** ([`physical_block`]): a disk that emulates smaller blocks reads, changes and writes back its own. At
+//!   its own block the rate of random writes jumps up.
+//! * **Saturation** ([`saturation_bytes`]): longer requests add less and less; 5 % are not worth a longer wait.
 //!
 //! # Limits
-//! The knee is one of the depths that were measured. A block of which only shorter ones were measured is not found.
+//! The knee is one of the measured depths. A block is found only if its own length was measured.
 //!
 //! # Example
-//! 16 servers of 100 us: 10,000/s at depth 1 and 160,000/s from depth 16 on. Xmax * L0 = 160,000/s * 100 us = 16. From 8
-//! to 16 the rate doubles, from 16 to 32 it stays: the knee is 16.
+//! 16 servers of 100 us: 10,000/s at depth 1 and 160,000/s from depth 16 on. Xmax * L0 = 160,000/s * 100 us = 16. From
+//! 8 to 16 the rate doubles, from 16 to 32 it stays: the knee is 16.
 
 pub(crate) use plimsoll_figures::series::DepthPoint;
 use plimsoll_figures::series::{mean, student_t};
 
 const NS_PER_S: f64 = 1e9;
 
-/// What a doubling of the depth must bring to be worth its latency.
+/// Gain in rate for which a doubling of the depth is worth its latency.
 const DOUBLING_GAIN: f64 = 0.25;
-/// A block must be this much faster than all smaller ones to count as the disk's own.
+/// Ratio to the rate of all smaller blocks above which a block counts as the disk's own.
 const STEP_MIN: f64 = 1.15;
-/// Part of the best throughput that a smaller length may lack and still saturate.
+/// Part of the best throughput that a saturating length may lack.
 const SATURATION_TOLERANCE: f64 = 0.05;
 
-/// Where a disk is best run: much of its rate, little of its queue.
+/// The best operating point of a disk: much of its rate, little queueing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Knee {
-    /// Requests under way, all shards together: one of the measured depths.
+    /// Requests under way on all shards together: one of the measured depths.
     pub depth: u32,
-    /// The rate measured there, in the unit of the points.
+    /// Rate at that depth, in the unit of the points.
     pub rate: f64,
-    /// The median latency measured there, in nanoseconds.
+    /// Median latency at that depth, in nanoseconds.
     pub p50_ns: u64,
     /// Requests that the disk works on at once at its highest rate: that rate times the latency at the smallest
-    /// measured depth. An upper bound where this is not 1. Meaningless where rates are bytes per second.
+    /// measured depth. An upper bound if that depth is above 1; meaningless if rates are bytes per second.
     pub concurrency: f64,
 }
 
-/// The knee of a curve, its points in any order. Points without a positive rate and latency do not count; `None` where
-/// none does.
+/// Finds the knee of a curve, its points in any order. Ignores points without a positive rate and latency; returns
+/// `None` if no other remains.
 pub(crate) fn knee(points: &[DepthPoint]) -> Option<Knee> {
     let counts = |point: &&DepthPoint| point.rate.is_finite() && point.rate > 0.0 && point.p50_ns > 0;
     let mut points: Vec<DepthPoint> = points.iter().filter(counts).copied().collect();
     points.sort_by_key(|point| point.depth);
+
     let best_rate = points.iter().map(|point| point.rate).fold(0.0, f64::max);
     let shallowest = points.first()?;
+
     let is_worth = |from: &DepthPoint, to: &DepthPoint| {
         let doublings = (f64::from(to.depth) / f64::from(from.depth.max(1))).log2();
         to.rate > from.rate * (1.0 + DOUBLING_GAIN).powf(doublings)
     };
+
     let beyond = |from: &DepthPoint| points.iter().any(|to| to.depth > from.depth && is_worth(from, to));
     let at = points.iter().find(|point| !beyond(point))?;
     let concurrency = best_rate * shallowest.p50_ns as f64 / NS_PER_S;
     Some(Knee { depth: at.depth, rate: at.rate, p50_ns: at.p50_ns, concurrency })
 }
 
-/// The block in which a disk writes.
+/// The block in which a disk writes, as found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BlockFinding {
-    /// The smallest length to write at random, in bytes.
+    /// Smallest length to write at random, in bytes.
     pub bytes: u32,
-    /// Whether the rate jumps there. If not, `bytes` is the logical block.
+    /// Whether the rate jumps at `bytes`. If not, `bytes` is the logical block.
     pub is_step: bool,
-    /// The rate at `bytes` over the best rate of smaller lengths; where there is no step, the greatest such ratio of
-    /// any length, 1 where there are not two lengths to compare.
+    /// Ratio of the rate at `bytes` to the best rate of smaller lengths. Without a step, the greatest such ratio of
+    /// any length, or 1 if there are not two lengths to compare.
     pub gain: f64,
 }
 
-/// The real block of a disk with logical blocks of `logical_bytes`, by the rates (operations per second, several runs
-/// each) of random writes of different lengths, each length once, in any order.
+/// Finds the real block of a disk with logical blocks of `logical_bytes`, from the rates (operations per second,
+/// several runs each) of random writes of different lengths, each length once, in any order.
 ///
-/// Lengths below the logical block do not count, nor do rates that are not positive. A step must exceed 15 %, and what
-/// chance makes of runs that differ as much as those of the same length do: without a length that was measured twice
-/// there is no step. Of several steps the last counts: it is the length from which on nothing more is to be gained.
+/// Ignores lengths below the logical block, and rates that are not positive. A step must exceed 15 %, and what chance
+/// explains given the scatter between runs of equal length: unless a length was measured twice, there is no step. Of
+/// several steps the last counts: longer lengths gain nothing more.
 pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> BlockFinding {
     let mut lengths: Vec<LengthRuns> =
         points.iter().filter(|(bytes, _)| *bytes >= logical_bytes).filter_map(LengthRuns::of).collect();
     lengths.sort_by_key(|length| length.bytes);
+
     let freedom: f64 = lengths.iter().map(|length| length.count - 1.0).sum();
     let squares: f64 = lengths.iter().map(|length| length.squares).sum();
     // Twice the standard error of a difference between two lengths, or a little more for few runs.
@@ -92,6 +96,7 @@ pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> 
         let certain = student_t(freedom) * (squares / freedom * (1.0 / a.count + 1.0 / b.count)).sqrt();
         if freedom > 0.0 { certain } else { f64::INFINITY }
     };
+
     let mut finding = BlockFinding { bytes: logical_bytes, is_step: false, gain: 1.0 };
     let mut ln_gain_max = f64::NEG_INFINITY;
     let mut lengths = lengths.into_iter();
@@ -106,18 +111,19 @@ pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> 
             best = length;
         }
     }
+
     if !finding.is_step && ln_gain_max.is_finite() {
         finding.gain = ln_gain_max.exp();
     }
     finding
 }
 
-/// The runs of one length, as logarithms: noise is a part of the rate, and so is a step.
+/// The runs of one length, as logarithms, because noise and steps are parts of the rate.
 #[derive(Debug)]
 struct LengthRuns {
     bytes: u32,
     ln_rate: f64,
-    /// Runs, at least 1.
+    /// Number of runs, at least 1.
     count: f64,
     /// Sum of the squared distances of the runs from `ln_rate`.
     squares: f64,
@@ -136,15 +142,15 @@ fn ln_positive(rates: &[f64]) -> Vec<f64> {
     rates.iter().filter(|rate| rate.is_finite() && **rate > 0.0).map(|rate| rate.ln()).collect()
 }
 
-/// How many times faster `aligned` requests are than `shifted` ones (rates of several runs each, in the same unit): the
-/// ratio of their geometric means. Rates that are not positive do not count; `None` where one side has no other.
+/// Returns how many times faster `aligned` requests are than `shifted` ones (rates of several runs each, in the same
+/// unit): the ratio of geometric means. Ignores rates that are not positive; `None` if one side has no other.
 pub(crate) fn misalignment_factor(aligned: &[f64], shifted: &[f64]) -> Option<f64> {
     let (aligned, shifted) = (ln_positive(aligned), ln_positive(shifted));
     (!aligned.is_empty() && !shifted.is_empty()).then(|| (mean(&aligned) - mean(&shifted)).exp())
 }
 
-/// The smallest length in bytes whose throughput (bytes per second) is within 5 % of the best that it or any longer one
-/// has. `None` for no positive throughput.
+/// Returns the smallest length in bytes whose throughput (bytes per second) is within 5 % of the best of its own and
+/// all longer lengths. `None` if no throughput is positive.
 pub(crate) fn saturation_bytes(points: &[(u32, f64)]) -> Option<u32> {
     let saturates = |(bytes, throughput): &&(u32, f64)| {
         let longer = points.iter().filter(|(other_bytes, _)| other_bytes >= bytes);
@@ -163,7 +169,7 @@ mod tests {
 
     const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-    /// What a closed system of `servers`, each taking 100 us, does at most: min(N / L0, Xmax).
+    /// Returns the limit of a closed system of `servers`, each taking 100 us: min(N / L0, Xmax).
     fn bank(servers: u32) -> Vec<DepthPoint> {
         let point = |depth: u32| DepthPoint {
             depth,
@@ -173,7 +179,7 @@ mod tests {
         DEPTHS.map(point).to_vec()
     }
 
-    /// Requests waiting or served in M/M/c with service time 1, and the mean time of each.
+    /// Returns the requests waiting or served in M/M/c with service time 1, and the mean time of each.
     fn erlang(servers: u32, rate: f64) -> (f64, f64) {
         let load = rate / f64::from(servers);
         // Erlang B by its recursion, then C.
@@ -183,7 +189,8 @@ mod tests {
         (rate * time, time)
     }
 
-    /// The curve of M/M/c with a service time of 100 us: at each depth the rate that keeps so many under way.
+    /// Returns the curve of M/M/c with a service time of 100 us: at each depth the rate that keeps that many under
+    /// way.
     fn queue(servers: u32) -> Vec<DepthPoint> {
         let point = |depth: u32| {
             let (mut low, mut high) = (0.0, f64::from(servers));
@@ -208,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_knee_of_an_ideal_bank_is_its_servers() {
-        // 24 lies between two depths: 32 has half as much again as 16. 20 too, but 32 has just a quarter more.
+        // 24 lies between two depths: 32 has half as much again as 16. So does 20, but 32 has just a quarter more.
         let cases: [(u32, u32, f64); 6] =
             [(1, 1, 1e4), (2, 2, 2e4), (16, 16, 16e4), (24, 32, 24e4), (20, 16, 16e4), (128, 128, 128e4)];
         for (servers, depth, rate) in cases {
@@ -261,10 +268,10 @@ mod tests {
         assert_eq!(knee(&backwards), knee(&bank(16)));
     }
 
-    /// Lengths in bytes and their throughput.
+    /// Lengths in bytes and their throughputs.
     type Throughputs = &'static [(u32, f64)];
 
-    /// Lengths from 512 with their rates, five runs each, with noise.
+    /// Returns lengths from 512 with their rates, five runs each, with noise.
     fn writes(rates: &[f64], sigma: f64, rng: &mut Rng) -> Vec<(u32, Vec<f64>)> {
         let mut runs = |rate: f64| (0..5).map(|_| rate * (1.0 + sigma * normal(rng))).collect();
         rates.iter().enumerate().map(|(i, rate)| (512 << i, runs(*rate))).collect()
@@ -319,7 +326,7 @@ mod tests {
         assert_eq!(physical_block(&[], 512), none);
         assert_eq!(physical_block(&[(512, vec![1.0, 1.0])], 512), none);
         assert_eq!(physical_block(&[(512, vec![]), (1024, vec![0.0, f64::NAN, -1.0])], 512), none);
-        // Once each: nobody knows by how much two runs of the same length would have differed.
+        // Once each: how much two runs of the same length would differ is unknown.
         let once = physical_block(&[(512, vec![50.0]), (4096, vec![100.0])], 512);
         assert!(!once.is_step && once.bytes == 512 && (once.gain - 2.0).abs() < 1e-9, "{once:?}");
     }

@@ -1,31 +1,31 @@
-//! How reads and writes share the disk: the exponent p in (r/R)^p + (w/W)^p = 1.
+//! Fits how reads and writes share the disk: the exponent p in (r/R)^p + (w/W)^p = 1.
 //!
 //! # Why
-//! Half of the reads and half of the writes are just what one disk carries, too much for a second, and leave a third
-//! half idle. A scheduler that takes every disk for the first wastes some and drowns others.
+//! Half of the reads with half of the writes are exactly what one disk carries; a second is overloaded by them, a
+//! third half idle. A scheduler that treats every disk like the first wastes some and overloads others.
 //!
 //! # How it works
-//! The points are measured mixes at the limit, each direction as a share of what the disk carries of it alone. The p
-//! with the least squared logarithmic distance along the ray from idle is that of [`plimsoll_sim::fit`], which holds
-//! the formula. An infinite p (reads and writes do not disturb each other) is taken where no finite one is better by
-//! more than half a per cent.
+//! The points are measured mixes at the limit, each direction as a fraction of its rate alone. [`plimsoll_sim::fit`],
+//! which holds the formula, finds the p with the least squared logarithmic distance along the ray from idle. An
+//! infinite p (reads and writes do not disturb each other) is chosen if no finite one is better by more than half a
+//! per cent.
 //!
 //! # Limits
-//! The rates alone are taken to be exact: measure them best. Points on the axes say nothing of p, only of the error.
+//! The rates alone are assumed to be exact: measure them best. Points on the axes do not affect p, only the error.
 //!
 //! # Example
 //! 3/4 of the reads with 1/4 of the writes, and a half of each: p = 1. 0.707 of each: p = 2. All of each: infinite.
 
 use plimsoll_sim::fit::{fit_mix_exponent, mix_load};
 
-/// Least exponent: half a disk of each would need ten times the time.
+/// Smallest exponent: half of each direction would need ten times the time.
 const P_MIN: f64 = 0.3;
-/// Above, the corner is full to 2 %: infinite.
+/// Largest finite exponent: above it, the corner is full to within 2 %.
 const P_MAX: f64 = 30.0;
-/// An infinite exponent may have so much more error (a part of the rates) than the best finite one.
+/// Excess error (a fraction of the rates) at which an infinite exponent is still preferred to the best finite one.
 const RMSE_TOLERANCE: f64 = 0.005;
 
-/// A mix exponent, and how well it suits.
+/// A mix exponent and its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct MixFit {
     /// The exponent, from 0.3 to 30, or infinite.
@@ -34,9 +34,9 @@ pub(crate) struct MixFit {
     pub rmse: f64,
 }
 
-/// The exponent of a frontier through `points`: reads and writes at the limit, as shares of what the disk carries of
-/// each alone (0 to about 1.2, for noise). Points with a share that is negative or no finite number do not count, nor
-/// do those with no load at all; `None` where none with both reads and writes remains.
+/// Fits the exponent of a frontier through `points`: reads and writes at the limit, as fractions of the rate of each
+/// alone (0 to about 1.2, for noise). Ignores points with a negative or non-finite fraction, and those without load;
+/// returns `None` if no point with both reads and writes remains.
 pub(crate) fn mix_exponent(points: &[(f64, f64)]) -> Option<MixFit> {
     let is_share = |share: f64| share.is_finite() && share >= 0.0;
     let counts = |(r, w): &&(f64, f64)| is_share(*r) && is_share(*w) && r.max(*w) > 0.0;
@@ -44,6 +44,7 @@ pub(crate) fn mix_exponent(points: &[(f64, f64)]) -> Option<MixFit> {
     if !shares.iter().any(|[r, w]| r.min(*w) > 0.0) {
         return None;
     }
+
     let finite = fit_mix_exponent(&shares, [P_MIN, P_MAX]);
     let squares: f64 = shares.iter().map(|[r, w]| mix_load(*r, *w, f64::INFINITY).ln().powi(2)).sum();
     let rmse_infinite = (squares / shares.len() as f64).sqrt();
@@ -60,7 +61,8 @@ mod tests {
 
     use super::*;
 
-    /// Points on the frontier of `p` at even directions, the axes included, each farther or nearer by noise.
+    /// Returns points on the frontier of `p` at even directions, the axes included, each moved along its ray by
+    /// noise.
     fn frontier(p: f64, count: u32, sigma: f64, rng: &mut Rng) -> Vec<(f64, f64)> {
         let mut point = |i: u32| {
             let angle = std::f64::consts::FRAC_PI_2 * f64::from(i) / f64::from(count - 1);
@@ -82,7 +84,7 @@ mod tests {
             (&[(0.25, 0.25), (0.0, 1.0)], 0.5),
             (&[(1.0, 1.0)], f64::INFINITY),
             (&[(1.0, 0.5), (1.0, 1.0), (0.3, 1.0), (1.0, 0.0)], f64::INFINITY),
-            // More together than each alone: noise.
+            // The sum exceeds what each does alone: noise.
             (&[(1.05, 1.02), (0.97, 1.1)], f64::INFINITY),
         ];
         for (points, p) in cases {
@@ -118,7 +120,7 @@ mod tests {
     proptest! {
         #[test]
         fn exact_frontiers_are_found_again(p in 0.35..4.0f64, half_count in 1..10u32) {
-            // An odd number, so that one is half of each.
+            // An odd number, so that one point has half of each.
             let fit = mix_exponent(&frontier(p, 2 * half_count + 1, 0.0, &mut Rng::new(1))).unwrap();
             prop_assert!((fit.p / p - 1.0).abs() < 0.01 && fit.rmse < 1e-3, "{fit:?}");
         }

@@ -1,20 +1,20 @@
-//! What measurements say: pure functions from samples, curves and grids to findings.
+//! The study of measurements: pure functions from samples, curves and grids to findings.
 //!
 //! # Why
-//! Measuring wears disks and takes minutes; thinking about what was measured does not. What is kept apart can be done
-//! again, on another machine, and tested with made-up disks whose answer is known.
+//! Measuring wears disks and takes minutes; analysing the samples does not. Kept separate, the analysis can be
+//! repeated, also on another machine, and tested with simulated disks whose answer is known.
 //!
 //! # How it works
-//! * [`plimsoll_figures::series`]: rates one after the other: mean and its uncertainty, where the transient ends, trends;
+//! * [`plimsoll_figures::series`]: consecutive rates: mean and its uncertainty, end of the transient, trends;
 //! * [`steady`]: rounds of a long run: the steady state of the SNIA performance test specification;
 //! * [`curves`]: rates by depth, by length, by alignment: the knee, the real block, the length that saturates;
-//! * [`cost`]: what a request of a length costs;
+//! * [`cost`]: the cost of a request by its length;
 //! * [`frontier`]: reads and writes together: the mix exponent;
-//! * [`phases`]: what the samples of each phase of a measurement say, and [`assemble`] all of it: the report;
-//! * [`outliers`]: runs that do not belong to the others.
+//! * [`phases`]: the findings of each phase of a measurement, and [`assemble`] all of them: the report;
+//! * [`outliers`]: runs that do not fit the others.
 //!
 //! # Limits
-//! Nothing here measures, reads files or knows the time.
+//! No function here measures, reads files or knows the time.
 //!
 //! # Example
 //! Five rounds of 100, 102, 104, 106 and 108 operations/s are steady: their range is 7.7 % of the mean (20 allowed),

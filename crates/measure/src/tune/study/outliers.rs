@@ -1,34 +1,34 @@
-//! Which of several runs does not belong to the others.
+//! Finds the runs that do not fit the others.
 //!
 //! # Why
-//! One run during a backup moves a mean and blows up a standard deviation, so that it hides itself. The median and the
-//! median absolute deviation stay where they are as long as more than half of the runs are good.
+//! One run during a backup moves the mean and inflates the standard deviation, and so hides itself. The median and
+//! the median absolute deviation stay in place as long as more than half of the runs are good.
 //!
 //! # How it works
 //! Modified z-score: 0.6745 |x - median| / MAD, an outlier above 3.5 (Iglewicz, Hoaglin: How to Detect and Handle
-//! Outliers, 1993). A value within 3 % of the median never is one: among runs that agree to a per mille, a per cent
-//! would be.
+//! Outliers, 1993). A value within 3 % of the median is never an outlier: among runs that agree to a per mille, one
+//! off by a per cent would be.
 //!
 //! # Limits
-//! Values are taken to be rates, so that a per cent means something. Nothing is said of fewer than three values. Two
-//! groups of equal size have no outliers.
+//! Values are assumed to be rates, so that a per cent is meaningful. Fewer than three values have no outliers, nor
+//! have two groups of equal size.
 //!
 //! # Example
 //! 100, 101, 99, 100, 60: median 100, deviations 0, 1, 1, 0, 40, MAD 1: the score of 60 is 27. It is an outlier.
 
 use plimsoll_figures::series::median;
 
-/// From a median absolute deviation to a standard deviation: the upper quartile of the normal distribution.
+/// Upper quartile of the normal distribution: scales a median absolute deviation to a standard deviation.
 const NORMAL_QUARTILE: f64 = 0.6745;
-/// Scores above are outliers; the value that Iglewicz and Hoaglin recommend.
+/// Largest score that is no outlier; the value that Iglewicz and Hoaglin recommend.
 const SCORE_MAX: f64 = 3.5;
-/// Part of the median that a value may always be away from it.
+/// Deviation from the median, as a part of it, within which no value is an outlier.
 const DEVIATION_MIN: f64 = 0.03;
-/// Of two values nobody knows which is wrong.
+/// Fewest values that can have an outlier: of two values, either may be wrong.
 const VALUES_MIN: usize = 3;
 
-/// For each of `values`, in their order, whether it is an outlier. A value that is no finite number always is one.
-/// With fewer than three finite values no other is.
+/// Returns for each of `values`, in order, whether it is an outlier. A value that is not finite always is. With fewer
+/// than three finite values no other is.
 pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
     let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let centre = median(&finite).unwrap_or(0.0);
@@ -58,7 +58,7 @@ mod tests {
             // MAD 1.5 around 100; 3.5 / 0.6745 * 1.5 = 7.78 is allowed.
             (&[98.0, 99.0, 100.0, 101.5, 107.0], &[]),
             (&[98.0, 99.0, 100.0, 101.5, 108.0], &[4]),
-            // Three alike: the smallest spread there is, and still 3 % are nothing.
+            // Three equal values: zero spread, and 3 % are still allowed.
             (&[100.0, 100.0, 100.0, 100.0, 102.9], &[]),
             (&[100.0, 100.0, 100.0, 100.0, 103.1], &[4]),
             (&[50.0, 100.0, 100.0, 100.0, 150.0], &[0, 4]),
@@ -93,7 +93,7 @@ mod tests {
             let mut found = outliers(&backwards);
             found.reverse();
             prop_assert_eq!(outliers(&values), found);
-            // The median is never one, so at least half of the values remain.
+            // The median is never an outlier, so at least half of the values remain.
             prop_assert!(outliers(&values).iter().filter(|is| **is).count() * 2 <= values.len());
         }
     }

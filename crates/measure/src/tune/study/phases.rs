@@ -1,14 +1,14 @@
-//! What the samples of each phase say.
+//! Computes the findings of each phase from its samples.
 //!
 //! # Why
-//! While it measures, the protocol must know which depth was best and whether a figure is known; afterwards the report
-//! needs the same. Both ask here, so a record that is analysed later says what the measurement said.
+//! During the measurement, the protocol must know the best depth and whether a figure is known; afterwards the report
+//! needs the same. Both use these functions, so a later analysis of the record agrees with the measurement.
 //!
 //! # How it works
-//! Each function takes a whole record and picks the samples it needs: those of the attempt that others disturbed least.
+//! Each function takes a whole record and selects its samples: those of the attempt that others disturbed least.
 //!
 //! # Limits
-//! A record that ended early has fewer samples, and the answers are `None`.
+//! A record that ended early has fewer samples, and the findings are `None`.
 //!
 //! # Example
 //! Writes of 512 to 16384 bytes at 61, 60, 62, 121, 118 and 90 thousand a second, three times each: the disk writes in
@@ -27,26 +27,27 @@ use super::super::timing::Timing;
 use super::super::{Mode, place};
 use super::{cost, curves, frontier, steady};
 
-/// More I/O of others than this, in per cent of all, and a phase is made again.
+/// Foreign I/O in per cent of all, above which a phase is repeated.
 pub(in crate::tune) const FOREIGN_MAX_PCT: f64 = 2.0;
-/// Curves over sizes begin with 4 KiB at positions one after the other: a power of two.
+/// Power of two of the shortest sequential request in a curve over sizes: 4 KiB.
 pub(in crate::tune) const SEQUENTIAL_FIRST_POWER: u32 = 12;
-/// By how much positions are shifted to see what misaligned writes cost, in bytes.
+/// Shift of positions in bytes to measure the cost of misaligned writes.
 pub(in crate::tune) const SHIFT_BYTES: u32 = 512;
-/// A rate before the figure settled that is further off than this, in per cent, is worth telling.
+/// Deviation in per cent of the rate before the figure settled, from which it is reported.
 const BURST_MIN_PCT: f64 = 5.0;
-/// A load whose rate the disk carries reaches this part of it at least: what diskplorer asks for.
+/// Part of its rate that a load must reach to count as carried: the value of diskplorer.
 const CARRIED_PART: f64 = 0.97;
-/// Fewer samples say nothing of their scatter.
+/// Fewest samples from which scatter can be judged.
 pub(in crate::tune) const KNOWN_SAMPLES: usize = 5;
 
-/// Powers of two from the given one to 1 MiB, as far as direct I/O with this alignment takes them.
+/// Returns the powers of two from the given one to 1 MiB that direct I/O with this alignment accepts.
 pub(in crate::tune) fn sizes_bytes(first_power: u32, align_bytes: u32) -> Vec<u32> {
     let align_bytes = align_bytes.max(1);
     (first_power..=20).map(|power| 1 << power).filter(|bytes: &u32| bytes.is_multiple_of(align_bytes)).collect()
 }
 
-/// Whether a figure is known: its transient is over, and half its 95 % interval is within `enough_pct` per cent.
+/// Returns whether a figure is known: its transient is over, and half its 95 % interval is within `enough_pct` per
+/// cent.
 pub(in crate::tune) fn is_known(rates: &[f64], enough_pct: f64) -> bool {
     let settled = series::settled_from(rates);
     let counted = rates.get(settled.index..).unwrap_or(rates);
@@ -54,7 +55,7 @@ pub(in crate::tune) fn is_known(rates: &[f64], enough_pct: f64) -> bool {
     settled.is_settled && interval.is_some_and(|i| i.half_width <= i.mean * enough_pct / 100.0)
 }
 
-/// The rate of one figure in a sample, in the figure's unit.
+/// Returns the rate of one figure in a sample, in the figure's unit.
 fn rate(phase: Phase, sample: &Sample) -> f64 {
     match unit(phase) {
         Unit::BytesPerS => sample.bytes_per_s(&sample.moved()),
@@ -69,7 +70,7 @@ fn unit(phase: Phase) -> Unit {
     }
 }
 
-/// What the search of one attempt has found so far, by rising depth.
+/// Returns the results of the search of one attempt so far, by rising depth.
 pub(in crate::tune) fn search(record: &Record, phase: Phase, attempt: u32) -> Vec<series::DepthPoint> {
     let points = record.attempt(phase, attempt, Step::Search).into_iter().filter_map(|sample| {
         let moved = sample.moved();
@@ -79,8 +80,8 @@ pub(in crate::tune) fn search(record: &Record, phase: Phase, attempt: u32) -> Ve
     points.collect()
 }
 
-/// The depth for one of the four figures: the smallest that got nearly the most in one attempt, or a usual one where no
-/// search was.
+/// Returns the depth for one of the four figures: the smallest that got nearly the highest rate in one attempt, or a
+/// usual one without a search.
 pub(in crate::tune) fn depth(record: &Record, phase: Phase, attempt: u32) -> u32 {
     let points = search(record, phase, attempt);
     let usual = match unit(phase) {
@@ -91,7 +92,7 @@ pub(in crate::tune) fn depth(record: &Record, phase: Phase, attempt: u32) -> u32
     series::smallest_sufficient_depth(&points).unwrap_or(usual)
 }
 
-/// Samples of one of the four figures, those that count from the second number on.
+/// Returns the samples of one of the four figures, and the index of the first that counts.
 fn figure_samples(record: &Record, phase: Phase) -> (Vec<&Sample>, usize) {
     if record.header.mode != Mode::Full {
         let samples = record.samples(phase, Step::Measure);
@@ -104,7 +105,7 @@ fn figure_samples(record: &Record, phase: Phase) -> (Vec<&Sample>, usize) {
     (samples, from)
 }
 
-/// Of all rounds, the samples that are for one of the four figures.
+/// Returns the samples of all rounds for one of the four figures.
 fn round_samples(record: &Record, phase: Phase) -> Vec<&Sample> {
     let is_of = |load: &Load| match phase {
         Phase::WriteBandwidth => load.writes.is_some_and(|stream| stream.order == Order::Sequential),
@@ -115,7 +116,7 @@ fn round_samples(record: &Record, phase: Phase) -> Vec<&Sample> {
     record.samples(Phase::Rounds, Step::Measure).into_iter().filter(|sample| is_of(&sample.load)).collect()
 }
 
-/// One of the four figures; `None` where nothing was measured for it.
+/// Returns one of the four figures; `None` if it was not measured.
 pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
     let (samples, settled_at) = figure_samples(record, phase);
     let first = samples.first()?;
@@ -126,16 +127,19 @@ pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
     if !(value.is_finite() && value > 0.0) {
         return None;
     }
+
     let before = rates.get(..settled_at).map(series::mean).filter(|before| *before > 0.0);
     let is_off = |before: &f64| (before / value - 1.0).abs() * 100.0 >= BURST_MIN_PCT;
     let measured_s: f64 = samples.iter().map(|sample| sample.elapsed_s).sum();
     let cpu_s: f64 = samples.iter().map(|sample| sample.cpu_busy_pct * sample.elapsed_s).sum();
+
     let stream = first.load.stream()?;
     let measured_in = if record.header.mode == Mode::Full { Phase::Rounds } else { phase };
     let is_long = match record.header.mode {
         Mode::Full => samples.len() >= steady::WINDOW_ROUNDS,
         mode => measured_s >= Timing::of(mode, record.header.phase_s).figure_min_s * 0.9,
     };
+
     let probes = search(record, phase, record.best_attempt(phase));
     Some(Figure {
         value,
@@ -155,7 +159,7 @@ pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
     })
 }
 
-/// Rates, latencies and knee over depths.
+/// Returns rates, latencies and knee by depth.
 pub(super) fn depth_curve(record: &Record, phase: Phase) -> Option<DepthCurve> {
     let samples = record.samples(phase, Step::Search);
     let block_bytes = samples.first()?.load.stream()?.block_bytes;
@@ -175,7 +179,7 @@ pub(super) fn depth_curve(record: &Record, phase: Phase) -> Option<DepthCurve> {
     Some(DepthCurve { block_bytes, points, knee })
 }
 
-/// Of the search: what one request at a time took.
+/// Returns the latency of one request at a time, from the search.
 pub(super) fn unloaded_latency(record: &Record, phase: Phase) -> Option<UnloadedLatency> {
     let samples = record.samples(phase, Step::Search);
     let alone = samples.iter().find(|sample| sample.load.stream().is_some_and(|stream| stream.depth == 1))?;
@@ -188,7 +192,7 @@ pub(super) fn unloaded_latency(record: &Record, phase: Phase) -> Option<Unloaded
     })
 }
 
-/// The size of random writes: what the user set, or the block in which the disk was found to write.
+/// Returns the size of random writes: what the user set, or the block in which the disk was found to write.
 pub(in crate::tune) fn write_block(record: &Record) -> BlockSize {
     let given = record.header.write_block.clone();
     match physical_block(record) {
@@ -199,7 +203,7 @@ pub(in crate::tune) fn write_block(record: &Record) -> BlockSize {
     }
 }
 
-/// In which blocks the disk writes; `None` where that was not tried.
+/// Returns the block in which the disk writes; `None` if that was not tried.
 pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> {
     let samples = record.samples(Phase::Blocks, Step::Search);
     let mut points: Vec<(u32, Vec<f64>)> = Vec::new();
@@ -222,6 +226,7 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
     if points.is_empty() {
         return None;
     }
+
     let logical_bytes = record.header.align_bytes.max(SHIFT_BYTES);
     let found = curves::physical_block(&points, logical_bytes);
     Some(PhysicalBlock {
@@ -237,7 +242,7 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
     })
 }
 
-/// Rates by size of one direction, the mean of all rounds.
+/// Returns the rates by size of one direction, the mean of all rounds.
 fn size_points(record: &Record, phase: Phase, is_write: bool) -> Vec<SizePoint> {
     let mut points: Vec<(SizePoint, u32)> = Vec::new();
     for sample in record.samples(phase, Step::Search) {
@@ -256,13 +261,14 @@ fn size_points(record: &Record, phase: Phase, is_write: bool) -> Vec<SizePoint> 
             }
         }
     }
+
     let mut points: Vec<SizePoint> = points.into_iter().map(|(point, _)| point).collect();
     points.retain(|point| point.iops > 0.0);
     points.sort_by_key(|point| point.block_bytes);
     points
 }
 
-/// Random rates by size, beside what the cost function of the four figures makes of them.
+/// Returns random rates by size, with the error of the cost function of the four figures.
 pub(super) fn size_curve(record: &Record, is_write: bool, model: Option<&CostModel>) -> Option<SizeCurve> {
     let points = size_points(record, Phase::Sizes, is_write);
     let op = if is_write { Op::Write } else { Op::Read };
@@ -275,16 +281,16 @@ pub(super) fn size_curve(record: &Record, is_write: bool, model: Option<&CostMod
     (!points.is_empty()).then(|| SizeCurve { points, model_residuals_pct: residuals.unwrap_or_default(), fit })
 }
 
-/// The cost function that the scheduler will use for these figures.
+/// Returns the cost function that the scheduler will use for these figures.
 pub(super) fn cost_model(figures: &FourFigures, read_block: u32, write_block: u32) -> CostModel {
     CostModel::from_figures(figures, CostForm::Knee, read_block, write_block)
 }
 
-/// Sequential rates by size.
+/// Returns sequential rates by size.
 pub(super) fn sequential_curve(record: &Record, is_write: bool) -> Option<SequentialCurve> {
     let points = size_points(record, Phase::SequentialSizes, is_write);
     let throughputs: Vec<(u32, f64)> = points.iter().map(|point| (point.block_bytes, point.bytes_per_s)).collect();
-    // Writes come longest first: where they were cut short, the longest alone say nothing.
+    // Writes come longest first: if they were cut short, the longest alone do not show saturation.
     let expected = sizes_bytes(SEQUENTIAL_FIRST_POWER, record.header.align_bytes);
     let is_whole = points.len() == expected.len();
     let saturation_bytes =
@@ -292,7 +298,7 @@ pub(super) fn sequential_curve(record: &Record, is_write: bool) -> Option<Sequen
     (!points.is_empty()).then_some(SequentialCurve { points, saturation_bytes })
 }
 
-/// Requests a second of reads alone and of writes alone, of one attempt at the frontier.
+/// Returns the requests a second of reads alone and of writes alone, of one attempt at the frontier.
 pub(in crate::tune) fn frontier_ends(record: &Record, attempt: u32) -> Option<(f64, f64)> {
     let ends = record.attempt(Phase::Frontier, attempt, Step::Measure);
     let read = ends.iter().find_map(|sample| Some(sample.iops(&sample.reads?)))?;
@@ -300,7 +306,8 @@ pub(in crate::tune) fn frontier_ends(record: &Record, attempt: u32) -> Option<(f
     (read > 0.0 && write > 0.0).then_some((read, write))
 }
 
-/// Mixes between reads alone and writes alone, as parts of what each reaches alone; the larger part is 1.
+/// Returns mixes between reads alone and writes alone, as fractions of the rate of each alone; the larger fraction is
+/// 1.
 pub(in crate::tune) fn rays(count: u32) -> Vec<(f64, f64)> {
     let ray = |at: u32| {
         let (writes, reads) = (std::f64::consts::FRAC_PI_2 * f64::from(at) / f64::from(count + 1)).sin_cos();
@@ -310,7 +317,8 @@ pub(in crate::tune) fn rays(count: u32) -> Vec<(f64, f64)> {
     (1..=count).map(ray).collect()
 }
 
-/// Whether both streams of a load reached their rates, as far as so few requests can tell.
+/// Returns whether both streams of a load reached their rates, within the statistical error of the number of
+/// requests.
 pub(in crate::tune) fn is_carried(sample: &Sample) -> bool {
     [(sample.load.reads, sample.reads), (sample.load.writes, sample.writes)].iter().all(|(stream, moved)| {
         let wanted = stream.and_then(|stream| stream.rate_per_s).map_or(0.0, |rate| rate * sample.elapsed_s);
@@ -319,15 +327,16 @@ pub(in crate::tune) fn is_carried(sample: &Sample) -> bool {
     })
 }
 
-/// What the disk carries of both: for each mix, the middle between what it reached of the largest load that it carried
-/// and of the least that it did not.
+/// Returns the mixes that the disk carries: for each, the mean of the rates reached under the largest load that it
+/// carried and under the smallest that it did not.
 pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
     let attempt = record.best_attempt(Phase::Frontier);
     let (read_max, write_max) = frontier_ends(record, attempt)?;
     let searched = record.attempt(Phase::Frontier, attempt, Step::Search);
     let first = searched.first()?.load;
     let (read_block_bytes, write_block_bytes) = (first.reads?.block_bytes, first.writes?.block_bytes);
-    // Samples of one mix follow one another: the ratio of what was asked stays.
+
+    // Samples of one mix are consecutive and ask for the same ratio.
     let mut mixes: Vec<(f64, Vec<&Sample>)> = Vec::new();
     for sample in searched {
         let (reads, writes) = (sample.load.reads?.rate_per_s?, sample.load.writes?.rate_per_s?);
@@ -337,12 +346,13 @@ pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
             _ => mixes.push((angle, vec![sample])),
         }
     }
-    // What was reached, never what was asked: a load that counts as carried may have missed its rates by a little.
+    // Use the rates reached, not asked for: a load that counts as carried may have missed its rates slightly.
     let reached = |sample: &Sample| FrontierPoint {
         reads: sample.iops(&sample.reads.unwrap_or_default()) / read_max,
         writes: sample.iops(&sample.writes.unwrap_or_default()) / write_max,
     };
     let asked = |sample: &&&Sample| sample.load.reads.and_then(|stream| stream.rate_per_s).unwrap_or(0.0);
+
     let mut points = vec![FrontierPoint { reads: 1.0, writes: 0.0 }];
     for (_, samples) in &mixes {
         let most = samples.iter().filter(|s| is_carried(s)).max_by(|a, b| asked(a).total_cmp(&asked(b)));
@@ -351,6 +361,7 @@ pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
         let mean = |part: fn(&FrontierPoint) -> f64| ends.iter().map(part).sum::<f64>() / ends.len().max(1) as f64;
         points.push(FrontierPoint { reads: mean(|point| point.reads), writes: mean(|point| point.writes) });
     }
+
     points.push(FrontierPoint { reads: 0.0, writes: 1.0 });
     let pairs: Vec<(f64, f64)> = points.iter().map(|point| (point.reads, point.writes)).collect();
     let fit = frontier::mix_exponent(&pairs).filter(|_| record.is_done(Phase::Frontier))?;
@@ -365,7 +376,7 @@ pub(super) fn frontier_curve(record: &Record) -> Option<Frontier> {
     })
 }
 
-/// The phases of the four figures, by their names in io-properties.
+/// Phases of the four figures, with their names in io-properties.
 pub(super) const FIGURES: [(&str, Phase); 4] = [
     ("read_iops", Phase::ReadIops),
     ("write_iops", Phase::WriteIops),
@@ -373,7 +384,7 @@ pub(super) const FIGURES: [(&str, Phase); 4] = [
     ("write_bandwidth", Phase::WriteBandwidth),
 ];
 
-/// How the rounds of a full measurement stand; `None` before there are five.
+/// Returns the state of the rounds of a full measurement; `None` before there are five.
 pub(in crate::tune) fn steady_state(record: &Record) -> Option<SteadyState> {
     let mut tracks = Vec::new();
     for (figure, phase) in FIGURES {
@@ -387,6 +398,7 @@ pub(in crate::tune) fn steady_state(record: &Record) -> Option<SteadyState> {
             window,
         });
     }
+
     let written = record.samples(Phase::Precondition, Step::Warmup);
     Some(SteadyState {
         attained: tracks.iter().all(|track| track.window.attained),
@@ -398,13 +410,13 @@ pub(in crate::tune) fn steady_state(record: &Record) -> Option<SteadyState> {
     })
 }
 
-/// How much of the disk the scratch data are, in per cent; `None` where its size is unknown.
+/// Returns the part of the disk that the scratch data covers, in per cent; `None` if the disk's size is unknown.
 fn active_range_pct(record: &Record) -> Option<f64> {
     let size_bytes = record.header.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)?;
     Some(record.data_bytes() as f64 / size_bytes as f64 * 100.0)
 }
 
-/// The last round in a line.
+/// Returns the last round in a line.
 pub(in crate::tune) fn rounds_line(record: &Record) -> String {
     let texts = FIGURES.iter().filter_map(|(name, phase)| {
         let samples = round_samples(record, *phase);
@@ -414,7 +426,7 @@ pub(in crate::tune) fn rounds_line(record: &Record) -> String {
     texts.collect::<Vec<String>>().join(", ")
 }
 
-/// How much of a phase's I/O was not ours, in per cent, where that is too much.
+/// Returns the foreign part of a phase's I/O in per cent, if it is too much.
 pub(super) fn too_foreign_pct(record: &Record, phase: Phase) -> Option<f64> {
     let foreign_pct = record.foreign_pct(phase, record.best_attempt(phase));
     foreign_pct.filter(|percent| *percent > FOREIGN_MAX_PCT)

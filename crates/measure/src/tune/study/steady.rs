@@ -1,14 +1,14 @@
-//! Whether a long run has reached its steady state.
+//! Decides whether a long run has reached its steady state.
 //!
 //! # Why
-//! A new or erased SSD writes fast for minutes or hours, then at the speed it will have for the rest of its life. The
-//! figure that matters is the second, and there is an agreed rule for when it has been reached.
+//! A new or erased SSD writes fast for minutes or hours, then at the speed that it keeps for the rest of its life.
+//! The second figure matters, and there is an agreed rule for when it has been reached.
 //!
 //! # How it works
-//! The rule of the SNIA Solid State Storage Performance Test Specification: rounds of equal length (60 s there), of
-//! which the last five are the measurement window. It is steady when the largest and the smallest rate differ by at
-//! most 20 % of the mean, and the best straight line through the five changes by at most 10 % of the mean from the
-//! first round to the last, four rounds later.
+//! The rule is that of the SNIA Solid State Storage Performance Test Specification: rounds of equal length (60 s
+//! there), the last five of which are the measurement window. The window is steady if the largest and the smallest
+//! rate differ by at most 20 % of the mean, and the best straight line through the five changes by at most 10 % of
+//! the mean from the first round to the last, four rounds later.
 //!
 //! # Limits
 //! Slow waves longer than five rounds pass as steady. The specification gives up after 25 rounds; that is the caller's
@@ -28,8 +28,8 @@ pub(crate) const RANGE_MAX_PCT: f64 = 20.0;
 /// Greatest change of the line across the window, in per cent of its mean.
 pub(crate) const SLOPE_MAX_PCT: f64 = 10.0;
 
-/// The window of the last five of `rates`, one for each round. `None` for fewer, or where they have no positive, finite
-/// mean.
+/// Returns the window of the last five of `rates`, one per round. `None` for fewer, or if their mean is not positive
+/// and finite.
 pub(crate) fn steady_window(rates: &[f64]) -> Option<SteadyWindow> {
     let window = rates.get(rates.len().checked_sub(WINDOW_ROUNDS)?..)?;
     let line = line(window)?;
@@ -50,7 +50,7 @@ pub(crate) fn steady_window(rates: &[f64]) -> Option<SteadyWindow> {
     })
 }
 
-/// The first round, counted from 0, that ends a steady window.
+/// Returns the first round, from 0, that ends a steady window.
 pub(crate) fn first_steady(rates: &[f64]) -> Option<usize> {
     (0..rates.len()).find(|last| {
         let window = rates.get(..=*last).and_then(steady_window);
@@ -119,7 +119,7 @@ mod tests {
             let scaled: Vec<f64> = rates.iter().map(|rate| rate * factor).collect();
             let (a, b) = (steady_window(&rates).unwrap(), steady_window(&scaled).unwrap());
             prop_assert!((a.range_pct - b.range_pct).abs() < 1e-6 && (a.slope_pct - b.slope_pct).abs() < 1e-6);
-            // The line of five points never changes by more than their range times 6/5.
+            // The line through five points never changes by more than 6/5 of their range.
             prop_assert!(a.slope_pct <= a.range_pct * 1.2 + 1e-9);
         }
 

@@ -1,19 +1,19 @@
 //! One load on a simulated disk, event by event.
 //!
 //! # Why
-//! This is the inner loop of a simulated measurement: hundreds of millions of requests.
+//! This is the inner loop of a simulated measurement, with hundreds of millions of requests.
 //!
 //! # How it works
-//! Three things can happen next: the device gives something back, a fiber (or its CPU) wakes, somebody else reads. The
-//! earliest does. A fiber that may go on first takes the CPU of its shard, if requests cost any, and then sends its
-//! next request. What comes back within the span counts.
+//! The next event is the earliest of three: the device completes a request, a fiber (or its CPU) wakes, another
+//! program reads. A fiber that may continue first takes the CPU of its shard, if requests cost CPU time, and then
+//! sends its next request. Completions within the span count.
 //!
 //! # Limits
-//! What is under way when the span ends does not count, as in the load generator.
+//! Requests under way at the end of the span do not count, as in the load generator.
 //!
 //! # Example
-//! Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50 ms; one that
-//! came back late goes on at once, and its latency counts from when it was due.
+//! Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50 ms. After
+//! a late completion a fiber continues at once, and its latency counts from when it was due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,20 +25,20 @@ use super::{EVENTS_PER_LOOK, FOREIGN_BYTES, FOREIGN_DEPTH_MAX, FOREIGN_KEY, NS_P
 use crate::tune::SEQUENTIAL_BYTES;
 use crate::tune::record::{Moved, Order, Stream};
 
-/// See the module's documentation.
+/// One load on a simulated disk, in progress.
 pub(super) struct Play<'a> {
     rig: &'a mut SimRig,
-    /// What comes back from here,
+    /// Beginning of the span that counts.
     from_ns: u64,
-    /// until before here counts; the end comes earlier when nothing is left to do.
+    /// End of the span that counts; earlier if the load ends before.
     pub(super) until_ns: u64,
     pub(super) jobs: Vec<Job>,
     fibers: Vec<Fiber>,
-    /// Fibers that are due later, or wait for their CPU: when, which, whether the CPU is done.
+    /// Fibers that are due later or wait for their CPU: (time, fiber, whether the CPU is done).
     wakes: BinaryHeap<Reverse<(u64, u32, bool)>>,
-    /// Reads, writes.
+    /// Outcome of the reads, and of the writes.
     pub(super) lanes: [Lane; 2],
-    /// By shard.
+    /// CPUs by shard.
     pub(super) cpus: Vec<Cpu>,
     /// Fibers that have not ended.
     pub(super) active: usize,
@@ -47,38 +47,38 @@ pub(super) struct Play<'a> {
     pub(super) foreign_bytes: u64,
 }
 
-/// The part of a stream that one shard does.
+/// One shard's part of a stream.
 pub(super) struct Job {
     shard: usize,
     is_write: bool,
     order: Order,
     pub(super) block_bytes: u32,
     offset_bytes: u64,
-    /// Blocks that can be chosen, at least 1.
+    /// Number of blocks to choose from, at least 1.
     positions: u64,
     next_position: u64,
-    /// Mean time from request to request of one fiber; `None` without a rate.
+    /// Mean time between two requests of one fiber; `None` without a rate.
     period_ns: Option<f64>,
-    /// Requests that were sent, and that may be.
+    /// Requests sent so far, and the most to send.
     pub(super) sent: u64,
     limit: u64,
 }
 
-/// One request after another.
+/// A sequence of requests, one at a time.
 #[derive(Clone, Copy)]
 struct Fiber {
     job: u32,
-    /// When it was due, or could go on; latency counts from here.
+    /// When the request was due, or could be sent; latency counts from here.
     due_ns: u64,
 }
 
-/// What one stream moved.
+/// Outcome of one stream.
 #[derive(Default)]
 pub(super) struct Lane {
     requests: u64,
     bytes: u64,
     pub(super) errors: u64,
-    /// The errno of the first; 0 for a short transfer.
+    /// Error number of the first failure; 0 for a short transfer.
     pub(super) first_error: Option<i32>,
     latency: Histogram,
 }
@@ -87,7 +87,7 @@ pub(super) struct Lane {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cpu {
     free_ns: u64,
-    /// Within the span that counts.
+    /// Busy time within the span that counts.
     pub(super) busy_ns: u64,
 }
 
@@ -104,7 +104,7 @@ impl Lane {
 }
 
 impl<'a> Play<'a> {
-    /// Begins now; what comes back within `span_ns` counts.
+    /// Begins a load now. Completions within `span_ns` count.
     pub(super) fn new(rig: &'a mut SimRig, span_ns: (u64, u64)) -> Play<'a> {
         let next_foreign_ns = rig.now_ns.saturating_add(rig.foreign_pause_ns());
         Play {
@@ -123,11 +123,12 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Adds a stream, spread over as many shards as it has requests under way; each of them makes at most `limit`.
+    /// Adds a stream over at most as many shards as requests under way. Each shard sends at most `limit` requests.
     pub(super) fn add(&mut self, stream: &Stream, is_write: bool, limit: Option<u64>) {
         let depth = stream.depth.max(1);
         let shards = (self.rig.spans.len() as u32).clamp(1, depth);
         let first = self.fibers.len();
+
         for (shard, span) in self.rig.spans.iter().enumerate().take(shards as usize) {
             let is_sequential = stream.order == Order::Sequential;
             let skipped_bytes = if is_sequential { span.cursor_bytes } else { 0 } + u64::from(stream.shift_bytes);
@@ -145,9 +146,11 @@ impl<'a> Play<'a> {
                 limit: limit.unwrap_or(u64::MAX),
             });
         }
+
         let job = self.jobs.len() as u32 - shards;
         self.fibers.extend((0..depth).map(|nth| Fiber { job: job + nth % shards, due_ns: 0 }));
         self.active = self.fibers.len();
+
         for nth in 0..depth {
             let period_ns = stream.rate_per_s.map_or(0.0, |rate_per_s| f64::from(nth) / rate_per_s * NS_PER_S);
             let due_ns = self.rig.now_ns.saturating_add(period_ns as u64);
@@ -155,7 +158,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Until the span ends, nothing is left to do, or somebody asks for the end.
+    /// Runs until the span ends, no fiber is left, or a stop is asked for.
     pub(super) fn run(&mut self) {
         let mut completions = std::mem::take(&mut self.rig.completions);
         let mut events = 0u32;
@@ -167,6 +170,7 @@ impl<'a> Play<'a> {
                 self.rig.now_ns = self.until_ns;
                 break;
             }
+
             self.rig.now_ns = now_ns;
             if device_ns == now_ns {
                 self.rig.device.advance(now_ns, &mut completions);
@@ -187,7 +191,7 @@ impl<'a> Play<'a> {
         self.rig.completions = completions;
     }
 
-    /// The next sequential load goes on where this one ended, or at the beginning when little of the span is left.
+    /// Advances the start of the next sequential load to the end of this one, or to 0 if little of the span is left.
     pub(super) fn keep_cursors(&mut self) {
         let unit_bytes = u64::from(SEQUENTIAL_BYTES);
         for job in self.jobs.iter().filter(|job| job.order == Order::Sequential) {
@@ -210,9 +214,11 @@ impl<'a> Play<'a> {
             self.foreign_bytes += if is_counted { u64::from(FOREIGN_BYTES) } else { 0 };
             return;
         }
+
         let Some(fiber) = self.fibers.get(completion.key as usize) else { return };
         let Some(job) = self.jobs.get(fiber.job as usize) else { return };
         let now_ns = self.rig.now_ns;
+
         if is_counted {
             let [reads, writes] = &mut self.lanes;
             let lane = if job.is_write { writes } else { reads };
@@ -228,6 +234,7 @@ impl<'a> Play<'a> {
                 }
             }
         }
+
         let due_ns = match job.period_ns {
             None => now_ns,
             Some(period_ns) => {
@@ -241,7 +248,7 @@ impl<'a> Play<'a> {
         self.go_on(completion.key as u32, due_ns);
     }
 
-    /// A fiber is due at `due_ns`, perhaps already over: now or later it takes its CPU, and then sends.
+    /// Continues a fiber that is due at `due_ns`: if that has come, takes its CPU and sends; else sets a timer.
     fn go_on(&mut self, at: u32, due_ns: u64) {
         if due_ns > self.rig.now_ns {
             self.wakes.push(Reverse((due_ns, at, false)));
@@ -263,7 +270,7 @@ impl<'a> Play<'a> {
         if has_cpu { self.send(at) } else { self.go_on(at, at_ns) }
     }
 
-    /// Its shard's CPU takes the request of fiber `at` after those before it; answers when it is done with it.
+    /// Queues the request of fiber `at` on its shard's CPU. Returns when the CPU is done with it.
     fn take_cpu(&mut self, at: u32) -> u64 {
         let job = self.fibers.get(at as usize).and_then(|fiber| self.jobs.get(fiber.job as usize));
         let cpu = job.and_then(|job| self.cpus.get_mut(job.shard));
@@ -275,7 +282,7 @@ impl<'a> Play<'a> {
         cpu.free_ns
     }
 
-    /// Sends the next request of a fiber, which ends where no more may be sent.
+    /// Sends the next request of a fiber. If no more may be sent, ends the fiber.
     fn send(&mut self, at: u32) {
         let job = self.fibers.get(at as usize).and_then(|fiber| self.jobs.get_mut(fiber.job as usize));
         let Some(job) = job else { return };
@@ -283,6 +290,7 @@ impl<'a> Play<'a> {
             self.active -= 1;
             return;
         }
+
         let position = match job.order {
             Order::Random => self.rig.rng.below(job.positions),
             Order::Sequential => {
@@ -291,6 +299,7 @@ impl<'a> Play<'a> {
                 position
             }
         };
+
         job.sent += 1;
         let op = if job.is_write { Op::Write } else { Op::Read };
         let offset_bytes = job.offset_bytes + position * u64::from(job.block_bytes);
@@ -298,7 +307,7 @@ impl<'a> Play<'a> {
         self.rig.device.submit(self.rig.now_ns, request);
     }
 
-    /// Somebody else reads, unless the device already has so much for them to do that nobody would ask for more.
+    /// Submits a read of another program, unless the device already has the most that they keep under way.
     fn read_as_others(&mut self) {
         let rig = &mut *self.rig;
         if self.foreign_under_way < FOREIGN_DEPTH_MAX {
