@@ -34,7 +34,12 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::topology::Topology;
 
-/// A borrowed [`Reactor`]. Each method is the reactor's of the same name; none begins or ends a request.
+/// A borrowed [`Reactor`]. Each method is the reactor's of the same name; none begins or ends a request:
+/// ```compile_fail,E0599
+/// fn steal(shard: &plimsoll::Shard) {
+///     shard.reactor().reap(&mut Vec::new());
+/// }
+/// ```
 pub struct ReactorView<'a>(RefMut<'a, Reactor>);
 
 impl<'a> ReactorView<'a> {
