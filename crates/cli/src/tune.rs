@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_files::setup::is_in_memory;
 use plimsoll_files::{disk, io_properties};
 use plimsoll_measure::load::Control;
 use plimsoll_measure::tune::record::Record;
@@ -82,7 +84,7 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "BYTES", value_parser = size)]
     data_size: Option<u64>,
 
-    /// Write no more than this in all
+    /// Write no more than this in all [default: 22 GiB beside the scratch data with --quick, 88 GiB without, no bound with --full]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     max_write: Option<u64>,
 
@@ -254,6 +256,9 @@ fn measured(
             screen::note(&format!("measuring {}", directory.display()));
         }
         let options = TuneOptions { directory, ..options.clone() };
+        if !is_in_memory(options.backend) {
+            announce_writes(&options);
+        }
         match measure(&options, progress, control) {
             Ok(report) => reports.push(report),
             Err(error) if reports.is_empty() => return Err(error.into()),
@@ -269,6 +274,15 @@ fn measured(
         }
     }
     Ok(reports)
+}
+
+/// Says before the first write how much will be written at most.
+pub(crate) fn announce_writes(options: &TuneOptions) {
+    let directory = options.directory.display();
+    screen::note(&match options.max_write_bytes {
+        Some(bytes) => format!("at most {} will be written to {directory} (--max-write)", format_bytes_binary(bytes)),
+        None => format!("{directory} will be written to until it is steady: --max-write bounds it"),
+    });
 }
 
 fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
@@ -399,7 +413,7 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         Mode::Quick => TuneOptions::quick(directory),
         _ => TuneOptions::new(directory),
     };
-    Ok(TuneOptions {
+    let mut options = TuneOptions {
         destructive: arguments.destructive,
         backend,
         shards: arguments.shards.unwrap_or(defaults.shards),
@@ -415,5 +429,10 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         seed: arguments.seed,
         record: arguments.record.clone(),
         ..defaults
-    })
+    };
+    // Writing wears out a real disk only.
+    if options.max_write_bytes.is_none() && arguments.disk.is_none() && !is_in_memory(options.backend) {
+        options.max_write_bytes = options.usual_max_write_bytes();
+    }
+    Ok(options)
 }

@@ -122,6 +122,18 @@ impl TuneOptions {
         TuneOptions { mode: Mode::Quick, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
     }
 
+    /// Returns the bound on writes for callers that were given none: the scratch data and, by mode, what the figures of
+    /// writes take on a fast disk. `None` for [`Mode::Full`], which writes until the disk is steady.
+    #[must_use]
+    pub fn usual_max_write_bytes(&self) -> Option<u64> {
+        let figures_bytes = match self.mode {
+            Mode::Quick => 22 << 30,
+            Mode::Standard => 88 << 30,
+            Mode::Full => return None,
+        };
+        Some(self.data_bytes.saturating_add(figures_bytes))
+    }
+
     /// Returns the options that a record was made with.
     pub(super) fn of_header(header: &Header) -> TuneOptions {
         let set = |block: &BlockSize| block.is_set.then_some(block.bytes);
