@@ -1,9 +1,9 @@
 //! `plimsoll compare`: which of several results is better, and how strong the evidence is.
 
-use std::fs;
 use std::path::Path;
 
 use clap::Args;
+use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use plimsoll_measure::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Source};
 
 use crate::failure::{Failure, Outcome};
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
 
 /// Reads the files of one side.
 fn read(side: &str) -> Result<Vec<Source>, Failure> {
-    let read = |path: &str| match fs::read_to_string(Path::new(path)) {
+    let read = |path: &str| match read_text(Path::new(path), RESULT_MAX_BYTES) {
         Ok(text) => Ok(Source { path: path.to_owned(), text }),
         Err(_) if path.is_empty() => {
             Err(Failure::Input(format!("`{side}`: a file without a name: separate the files of a side by one comma")))

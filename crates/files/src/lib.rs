@@ -23,6 +23,7 @@
 //! assert!(error.message().contains("write_bandwidth"));
 //! ```
 
+pub mod bounded;
 pub mod check;
 pub mod csv;
 pub mod device;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_figures::units::format_duration_ns;
 use plimsoll_files::jobs::JobFile;
-use plimsoll_files::{fio, job_reader, sched_groups};
+use plimsoll_files::{fio, job_reader, sched_groups, yaml};
 use plimsoll_measure::experiment::Situation;
 use plimsoll_measure::experiment::find_rate::{Figure, Goal};
 use plimsoll_measure::experiment::sweep::{Axis, Key};
@@ -316,10 +316,10 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
         return Ok(JobText::Ours(JobFile::default()));
     };
 
-    // The reader of our own format reports an unreadable file, with the path.
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    if !fio::looks_like_fio(path, &text) {
-        return Ok(JobText::Ours(job_reader::parse_from_file(path, groups)?));
+    // Read once: a pipe has its content only once.
+    let source = yaml::read_file(path)?;
+    if !fio::looks_like_fio(path, source.text()) {
+        return Ok(JobText::Ours(job_reader::parse_source(source, groups)?));
     }
     if arguments.sched_groups.is_some() {
         return Err(Failure::Input(
@@ -327,7 +327,7 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
         ));
     }
 
-    let file = fio::parse_from_file(path)?;
+    let file = fio::parse_source(source)?;
     if arguments.sweep.iter().flat_map(|axis| &axis.settings).any(|setting| setting.key == Key::Shards) {
         let message =
             "--sweep shards: the jobs of a fio job file are laid on the shards before; sweep parallelism instead";

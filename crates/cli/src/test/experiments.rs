@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use plimsoll_files::rbd::{self, RbdRun};
 use plimsoll_measure::experiment::dual::{self, DualReport, Iostat};
 use plimsoll_measure::experiment::find_rate::{self, Goal, RateReport, SearchOptions};
@@ -440,7 +441,7 @@ fn iostat_csv(iostat: Option<Iostat>) -> Vec<String> {
 
 fn read_rbd(path: &Path) -> Result<Vec<RbdRun>, Failure> {
     let wrong = |why: String| Failure::Input(format!("--rbd {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = read_text(path, RESULT_MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     rbd::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 

@@ -181,7 +181,15 @@ pub fn parse_in(
 /// # Errors
 /// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
-    read(yaml::read_file(path)?, &|name| std::env::var(name).ok())
+    parse_source(yaml::read_file(path)?)
+}
+
+/// Reads the jobs of a source, with the variables of this process.
+///
+/// # Errors
+/// The errors of [`parse`].
+pub fn parse_source(source: Source) -> Result<FioFile, ConfigError> {
+    read(source, &|name| std::env::var(name).ok())
 }
 
 /// Returns whether a file should be read as fio's: its name ends in `.fio` or `.ini`, or, without a name of YAML or

@@ -45,7 +45,7 @@ const RESULT_KEYS: [(&str, &str); 2] =
 /// With the line: unknown or unsupported keys, types and options, missing or duplicate keys, values that are wrong or
 /// out of range, a duplicate name, an unknown class.
 pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
-    read(Source::new(source_name, text), groups)
+    parse_source(Source::new(source_name, text), groups)
 }
 
 /// Reads a job file from `path`.
@@ -53,11 +53,14 @@ pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobF
 /// # Errors
 /// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
-    read(yaml::read_file(path)?, groups)
+    parse_source(yaml::read_file(path)?, groups)
 }
 
 /// Reads the jobs of a source and resolves their classes.
-fn read(source: Source, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
+///
+/// # Errors
+/// The errors of [`parse`].
+pub fn parse_source(source: Source, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     let root = yaml::parse(&source)?;
     let help = "write one `- name: ...` entry with `type`, `shards` and `shard_info` per job";
     let entries = Field::root(&source, &root, help)?.list()?;

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_figures::series;
+use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -222,7 +223,7 @@ impl Card {
     pub fn read(path: &std::path::Path) -> Result<Card, CardError> {
         let name = path.display().to_string();
         let text =
-            std::fs::read_to_string(path).map_err(|error| CardError::Unreadable { path: name.clone(), error })?;
+            read_text(path, RESULT_MAX_BYTES).map_err(|error| CardError::Unreadable { path: name.clone(), error })?;
         Card::from_json(&name, &text)
     }
 

@@ -28,6 +28,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use serde::{Deserialize, Serialize};
 
 use super::report::{Backend, BlockSize, Device, OperationCost, SubmissionCost, Warning};
@@ -513,7 +514,7 @@ impl Record {
     /// As [`Record::parse`], and if the file cannot be read.
     pub fn read(path: &Path) -> Result<Record, RecordError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| RecordError {
+        let text = read_text(path, RESULT_MAX_BYTES).map_err(|error| RecordError {
             source_name: name.clone(),
             line: 0,
             reason: error.to_string(),
@@ -566,7 +567,7 @@ impl Recorder {
         let is_done = |entry: &Entry| matches!(entry, Entry::Done { .. });
         record.entries.truncate(record.entries.iter().rposition(is_done).map_or(0, |at| at + 1));
 
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = read_text(path, RESULT_MAX_BYTES).map_err(failed)?;
         let kept_bytes: usize = text.split_inclusive('\n').take(1 + record.entries.len()).map(str::len).sum();
         let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         file.set_len(kept_bytes as u64).map_err(failed)?;
