@@ -22,6 +22,8 @@
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 pub mod bench;
 pub mod check;
 pub mod config;

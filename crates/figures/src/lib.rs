@@ -20,6 +20,8 @@
 //! # Ok::<(), units::UnitError>(())
 //! ```
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 #[cfg(feature = "statistics")]
 pub mod percentiles;
 #[cfg(feature = "statistics")]

@@ -23,6 +23,8 @@
 //! assert!(error.message().contains("write_bandwidth"));
 //! ```
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 pub mod bounded;
 pub mod check;
 pub mod csv;

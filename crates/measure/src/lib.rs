@@ -14,6 +14,8 @@
 //! # Example
 //! See [`load`] and [`tune`].
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 pub mod compare;
 pub mod compressibility;
 pub mod demo;

@@ -14,6 +14,8 @@
 //! # Example
 //! See [`stat`] and [`trace`].
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 pub mod attach;
 pub mod metrics;
 #[cfg(test)]

@@ -13,6 +13,8 @@
 //! # Example
 //! See [`page`] and [`plot`].
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 pub mod page;
 pub mod plot;
 pub mod table;
