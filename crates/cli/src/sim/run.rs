@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -170,8 +171,15 @@ fn print_all(arguments: &RunArguments, finished: &[Finished], interrupted: bool,
 }
 
 fn progress(count: usize) -> ProgressBar {
-    if count < 2 || !std::io::stderr().is_terminal() {
+    if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
+    }
+    if count < 2 {
+        // How far a single one is cannot be seen from outside; some take minutes.
+        let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
+        let bar = ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        return bar;
     }
     let style = ProgressStyle::with_template("scenarios [{bar:40}] {pos} of {len}  {elapsed}");
     ProgressBar::new(count as u64)
