@@ -66,8 +66,8 @@ pub use handle::Handle;
 pub use open_file::File;
 pub use plimsoll_core as core;
 pub use plimsoll_core::{Failure, LatencyTarget, Limits, Qos, Reservation};
-pub use reactor::{Reactor, ReactorConfig, ReactorError, ReactorView, Ticket};
-pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind};
+pub use reactor::{Reactor, ReactorConfig, ReactorError, ReactorView};
+pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind, Ticket};
 pub use runtime::{Runtime, ShardOptions, StartError, run_shards};
 pub use shard::{Job, Shard};
 #[cfg(feature = "sim")]

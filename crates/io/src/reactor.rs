@@ -60,17 +60,10 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
 use crate::queues::DiskQueue;
-use crate::request::{Data, Done, Refused, RefusedReason, Request, stand_in_of};
+use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
 use crate::topology::Topology;
 use crate::trace::Tracer;
 pub use view::ReactorView;
-
-/// The name of a request under way, for [`Reactor::cancel`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    key: u32,
-    serial: u32,
-}
 
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]

@@ -61,8 +61,8 @@ use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::handle::Handle;
-use crate::reactor::{Reactor, ReactorView, Ticket};
-use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
+use crate::reactor::{Reactor, ReactorView};
+use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind, Ticket};
 use crate::slot::{Order, Submission};
 
 /// A function to run on a shard's thread.

@@ -38,8 +38,7 @@ use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
 
-use crate::reactor::Ticket;
-use crate::request::{Data, Request};
+use crate::request::{Data, Request, Ticket};
 
 /// Most slots in a shard's pool. With more requests at once, some allocate.
 pub(crate) const POOLED_MAX: usize = 4096;
