@@ -61,23 +61,9 @@ use crate::file::SharedFile;
 use crate::mailbox::Message;
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
-use crate::topology::Topology;
+use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
-
-/// Limits of a reactor.
-#[derive(Clone, Copy, Debug)]
-pub struct ReactorConfig {
-    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
-    /// [`Handle`](crate::Handle)s that wait to be started there.
-    pub max_requests: u32,
-}
-
-impl Default for ReactorConfig {
-    fn default() -> ReactorConfig {
-        ReactorConfig { max_requests: 65_536 }
-    }
-}
 
 /// The error of [`Reactor::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,6 @@ use crate::gate::{self, GateStartError};
 use crate::mailbox::Mailboxes;
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
-use crate::reactor::ReactorConfig;
 use crate::sys::device;
 use crate::trace::{Recorder, Tracing};
 
@@ -77,6 +76,20 @@ impl DiskSetup {
         let QueueConfig { max_requests, wakeup_credit_ns, .. } = QueueConfig::default();
         let (mode, num_io_queues, mountpoints) = (DiskMode::Scheduled, None, Vec::new());
         DiskSetup { config, mode, num_io_queues, max_requests, wakeup_credit_ns, mountpoints }
+    }
+}
+
+/// Limits of a reactor.
+#[derive(Clone, Copy, Debug)]
+pub struct ReactorConfig {
+    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
+    /// [`Handle`](crate::Handle)s that wait to be started there.
+    pub max_requests: u32,
+}
+
+impl Default for ReactorConfig {
+    fn default() -> ReactorConfig {
+        ReactorConfig { max_requests: 65_536 }
     }
 }
 
