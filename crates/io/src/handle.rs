@@ -263,3 +263,12 @@ impl Handle {
         Submitted::new(self.topology.mailboxes(), shard, request)
     }
 }
+
+impl Shard {
+    /// Returns a handle to this shard for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        let reactor = self.reactor();
+        Handle::new(reactor.topology(), reactor.shard())
+    }
+}

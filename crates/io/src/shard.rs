@@ -60,7 +60,6 @@ use crate::backend::WakeHandle;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::handle::Handle;
 use crate::reactor::{Reactor, ReactorView};
 use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind, Ticket};
 use crate::slot::{Order, Submission};
@@ -157,13 +156,6 @@ impl Shard {
     #[must_use]
     pub fn number(&self) -> u16 {
         self.0.reactor.borrow().shard()
-    }
-
-    /// Returns a handle to this shard for other threads.
-    #[must_use]
-    pub fn handle(&self) -> Handle {
-        let reactor = self.0.reactor.borrow();
-        Handle::new(reactor.topology(), reactor.shard())
     }
 
     /// Borrows the reactor for statistics, opening files and making buffers. Do not hold the view across an `await`.
