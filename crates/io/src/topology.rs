@@ -23,7 +23,7 @@ use crate::backend::memory::MemoryStore;
 use crate::backend::{OpenOptions, explained};
 use crate::class::Classes;
 use crate::file::SharedFile;
-use crate::gate::{self, GateStartError};
+use crate::gate;
 use crate::mailbox::Mailboxes;
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
@@ -389,7 +389,8 @@ impl Topology {
         self.0.reactor_config
     }
 
-    fn queue_count(&self, disk: u16) -> u16 {
+    /// Returns the number of I/O queues of `disk`.
+    pub(crate) fn queue_count(&self, disk: u16) -> u16 {
         let disk = self.0.disks.get(usize::from(disk));
         disk.and_then(|disk| disk.setup.num_io_queues).unwrap_or(self.0.shards)
     }
@@ -434,25 +435,6 @@ impl Topology {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
     }
 
-    /// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then be
-    /// that shard.
-    pub(crate) fn queue_for_gate(&self, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
-        if shard >= self.0.shards {
-            return Err(GateStartError::NoSuchShard { shard });
-        }
-        if disk >= self.disks() {
-            return Err(GateStartError::NoSuchDisk { disk });
-        }
-        if self.queue_count(disk) < self.0.shards {
-            return Err(GateStartError::QueuesAreShared { disk });
-        }
-        if !self.mailboxes().open_gate(shard) {
-            return Err(GateStartError::IsOpen { shard });
-        }
-        let queue = self.queue_of(disk, shard);
-        queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| self.mailboxes().close(shard))
-    }
-
     /// Registers a gate, so that a look at all shards finds it.
     pub(crate) fn add_gate(&self, gate: &Arc<gate::Inner>) {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -467,7 +449,8 @@ impl Topology {
         gates.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {
+    /// Returns the I/O queue of `disk` that `shard` coordinates, or `None` if another shard coordinates its queue.
+    pub(crate) fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {
         if self.coordinator(disk, shard) != shard {
             return None;
         }

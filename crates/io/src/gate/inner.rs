@@ -101,7 +101,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(super) fn new(topology: &Topology, shard: u16, disk: u16) -> Result<Arc<Inner>, GateStartError> {
-        let queue = topology.queue_for_gate(shard, disk)?;
+        let queue = queue_in_place_of(topology, shard, disk)?;
         let state = State {
             queue,
             calls: Slab::new(),
@@ -457,6 +457,25 @@ impl State {
     pub(super) fn entry(&self, key: usize) -> Option<&Entry> {
         self.calls.get(key)
     }
+}
+
+/// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then be that
+/// shard.
+fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
+    if shard >= topology.shards() {
+        return Err(GateStartError::NoSuchShard { shard });
+    }
+    if disk >= topology.disks() {
+        return Err(GateStartError::NoSuchDisk { disk });
+    }
+    if topology.queue_count(disk) < topology.shards() {
+        return Err(GateStartError::QueuesAreShared { disk });
+    }
+    if !topology.mailboxes().open_gate(shard) {
+        return Err(GateStartError::IsOpen { shard });
+    }
+    let queue = topology.queue_of(disk, shard);
+    queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| topology.mailboxes().close(shard))
 }
 
 /// Returns the part of the call's result that belongs to `piece`.
