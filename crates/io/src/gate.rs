@@ -66,8 +66,7 @@ use plimsoll_core::{ClassStats, Direction, Latencies, Op};
 use crate::class::Class;
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
-use inner::Admitted;
-pub(crate) use inner::Inner;
+use inner::{Admitted, Inner};
 
 /// Why a gate could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

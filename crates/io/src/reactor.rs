@@ -637,16 +637,25 @@ impl Reactor {
         }
     }
 
-    /// Returns the classes in this shard's queue of `disk`; none if the queue is on another shard.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn class_views(&self, disk: u16) -> Vec<crate::queues::ClassView> {
-        let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
-        queue.map_or(Vec::new(), |queue| queue.class_views(self.now_ns))
-    }
-
     /// Clears all counters and histograms.
     pub fn reset_stats(&mut self) {
         self.queues.iter_mut().flatten().for_each(DiskQueue::reset_stats);
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl crate::queues::ShardQueues for Reactor {
+    fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn class_views(&self, now_ns: u64, disk: u16) -> Vec<crate::queues::ClassView> {
+        let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
+        queue.map_or(Vec::new(), |queue| queue.class_views(now_ns))
     }
 }
 

@@ -14,8 +14,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "metrics")]
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue};
 
@@ -23,7 +25,6 @@ use crate::backend::memory::MemoryStore;
 use crate::backend::{OpenOptions, explained};
 use crate::class::Classes;
 use crate::file::SharedFile;
-use crate::gate;
 use crate::mailbox::Mailboxes;
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
@@ -137,6 +138,10 @@ impl std::fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
+/// The queues of a gate, which any thread may read.
+#[cfg(feature = "metrics")]
+type GateQueues = dyn crate::queues::ShardQueues + Send + Sync;
+
 struct Inner {
     shards: u16,
     /// The NUMA node of each shard, in ascending order.
@@ -149,7 +154,8 @@ struct Inner {
     recorder: Arc<Recorder>,
     memory: MemoryStore,
     /// Gates that take the place of shards.
-    gates: Mutex<Vec<Weak<gate::Inner>>>,
+    #[cfg(feature = "metrics")]
+    gates: Mutex<Vec<Weak<GateQueues>>>,
 }
 
 impl Drop for Inner {
@@ -242,6 +248,7 @@ impl Topology {
             next_uid: AtomicU64::new(0),
             recorder,
             memory: MemoryStore::default(),
+            #[cfg(feature = "metrics")]
             gates: Mutex::default(),
         })))
     }
@@ -436,15 +443,16 @@ impl Topology {
     }
 
     /// Registers a gate, so that a look at all shards finds it.
-    pub(crate) fn add_gate(&self, gate: &Arc<gate::Inner>) {
+    #[cfg(feature = "metrics")]
+    pub(crate) fn add_gate(&self, gate: Weak<GateQueues>) {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|gate| gate.strong_count() > 0);
-        gates.push(Arc::downgrade(gate));
+        gates.push(gate);
     }
 
     /// Returns the gates in use.
     #[cfg(feature = "metrics")]
-    pub(crate) fn gates(&self) -> Vec<Arc<gate::Inner>> {
+    pub(crate) fn gates(&self) -> Vec<Arc<GateQueues>> {
         let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.iter().filter_map(Weak::upgrade).collect()
     }
