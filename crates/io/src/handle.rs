@@ -27,7 +27,6 @@ use crate::backend::explained;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::mailbox::Message;
 use crate::request::{Data, Request, RequestKind};
 use crate::shard::{Shard, all_written, many, one, too_long, total_len, transfer_len};
 use crate::slot::{GONE, JobPlace};
@@ -100,7 +99,7 @@ impl Handle {
             // The task calls `body`, so that the executor confines a panic to it.
             shard.spawn(async move { body(own).await }).detach();
         };
-        self.topology.mailboxes().send(shard, Message::Run(Box::new(job)));
+        self.topology.mailboxes().send(shard, Shard::job(job));
         Ok(())
     }
 

@@ -69,7 +69,7 @@ pub use plimsoll_core::{Failure, LatencyTarget, Limits, Qos, Reservation};
 pub use reactor::{Reactor, ReactorError, ReactorView};
 pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind, Ticket};
 pub use runtime::{Runtime, ShardOptions, StartError, run_shards};
-pub use shard::{Job, Shard};
+pub use shard::Shard;
 #[cfg(feature = "sim")]
 pub use sim_runtime::{SimError, SimRuntime};
 pub use topology::{DiskMode, DiskSetup, ReactorConfig, Topology, TopologyError};

@@ -18,6 +18,7 @@
 //! many as requests under way (without one it is refused, and counted). A question is asked once until it is answered;
 //! a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -25,8 +26,10 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 
 use crate::backend::WakeHandle;
 use crate::request::{Done, Request, RequestError};
-use crate::shard::Job;
 use crate::slot::{Inbox, JobPlace, POOLED_MAX, Slot, Taken};
+
+/// A job to run on a shard's thread. It gets the `Shard`, which stands above this module: `Shard::job` makes jobs.
+pub(crate) type Job = Box<dyn FnOnce(&dyn Any) + Send>;
 
 /// A function that reads the figures of a shard's I/O queues.
 #[cfg(feature = "metrics")]

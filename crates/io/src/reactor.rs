@@ -58,7 +58,7 @@ use crate::backend::{Backend, Completion, FileId, FileInfo, WakeHandle};
 use crate::buffer::{AlignedBuf, Buffers};
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::mailbox::Message;
+use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
 use crate::topology::{ReactorConfig, Topology};
@@ -194,7 +194,7 @@ pub struct Reactor {
     reaped: VecDeque<Back>,
     /// Pieces that the backend took since it was last flushed.
     unflushed: u32,
-    jobs: VecDeque<crate::shard::Job>,
+    jobs: VecDeque<Job>,
     classes_epoch: u64,
     /// The number of the last request.
     number: u64,
@@ -584,7 +584,7 @@ impl Reactor {
     }
 
     /// Returns the next job that came by mail, in order.
-    pub(crate) fn next_job(&mut self) -> Option<crate::shard::Job> {
+    pub(crate) fn next_job(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
 

@@ -60,12 +60,10 @@ use crate::backend::WakeHandle;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
+use crate::mailbox::Message;
 use crate::reactor::{Reactor, ReactorView};
 use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind, Ticket};
 use crate::slot::{Order, Submission};
-
-/// A function to run on a shard's thread.
-pub type Job = Box<dyn FnOnce(&Shard) + Send>;
 
 /// Ready tasks polled, and jobs started, in a turn, so that completions do not wait long.
 const TASKS_PER_TURN: usize = 256;
@@ -361,6 +359,14 @@ impl Shard {
             let Some(job) = job else { break };
             job(self);
         }
+    }
+
+    /// Returns a message that makes a shard call `body` on its thread.
+    pub(crate) fn job(body: impl FnOnce(&Shard) + Send + 'static) -> Message {
+        Message::Run(Box::new(move |shard| match shard.downcast_ref::<Shard>() {
+            Some(shard) => body(shard),
+            None => debug_assert!(false, "only a shard runs jobs"),
+        }))
     }
 
     /// Gives the end of a request to its waiter.
