@@ -274,7 +274,7 @@ impl Gate {
 
     /// Gives back the number of a file that is no longer used.
     pub fn forget_file(&self, file: u32) {
-        self.0.topology().give_back_file_number(file);
+        self.0.topology().recorder().files().give_back(file);
     }
 
     /// Returns the program's disks and classes.

@@ -327,7 +327,7 @@ impl Reactor {
             self.backend.close(stale.id);
         }
 
-        let (id, info) = file.attach_on(self.shard, self.backend.as_mut())?;
+        let (id, info) = file.attach_on(self.shard, self.topology.disks(), self.backend.as_mut())?;
         self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
         Ok((id, info))
     }
@@ -369,7 +369,7 @@ impl Reactor {
         if let Some(errno) = self.broken {
             return refuse(RefusedReason::Broken { errno }, request);
         }
-        if !request.file.is_of(&self.topology) {
+        if !self.topology.has_made(&request.file) {
             return refuse(RefusedReason::ForeignFile, request);
         }
         if request.file.disk() >= self.topology.disks() {

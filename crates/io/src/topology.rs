@@ -24,8 +24,8 @@ use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue
 use crate::backend::memory::MemoryStore;
 use crate::backend::{OpenOptions, explained};
 use crate::class::Classes;
-use crate::file::SharedFile;
-use crate::mailbox::Mailboxes;
+use crate::file::{FileOwner, SharedFile};
+use crate::mailbox::{Mailboxes, Message};
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
 use crate::sys::device;
@@ -158,6 +158,15 @@ struct Inner {
     gates: Mutex<Vec<Weak<GateQueues>>>,
 }
 
+impl FileOwner for Inner {
+    fn retire(&self, number: u32, uid: u64, open_on: &[u16]) {
+        for shard in open_on {
+            self.mailboxes.send(*shard, Message::Close { number, uid });
+        }
+        self.recorder.files().give_back(number);
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // No shard is left to record anything; the records so far are written.
@@ -253,9 +262,9 @@ impl Topology {
         })))
     }
 
-    /// Returns whether both are clones of one topology.
-    pub(crate) fn is(&self, other: &Topology) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// Returns whether this topology made `file`, whose numbers mean nothing elsewhere.
+    pub(crate) fn has_made(&self, file: &SharedFile) -> bool {
+        std::ptr::addr_eq(file.owner().as_ptr(), Arc::as_ptr(&self.0))
     }
 
     /// Returns the number of shards.
@@ -351,18 +360,15 @@ impl Topology {
         }
     }
 
-    /// Returns a file of disk `disk`, without opening it. A file of a disk that does not exist can be made but not
-    /// used: opening it is an error, and requests for it are refused
+    /// Returns a file of disk `disk`, without opening it. The file does not keep the topology alive. A file of a disk that
+    /// does not exist can be made but not used: opening it is an error, and requests for it are refused
     /// ([`RefusedReason::UnknownDisk`](crate::RefusedReason::UnknownDisk)).
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
         let uid = self.0.next_uid.fetch_add(1, Ordering::Relaxed);
         let number = self.0.recorder.files().take(path, disk);
-        Arc::new(SharedFile::new(self, number, uid, path, options, disk))
-    }
-
-    pub(crate) fn give_back_file_number(&self, number: u32) {
-        self.0.recorder.files().give_back(number);
+        let owner = Arc::downgrade(&self.0);
+        Arc::new(SharedFile::new(owner, number, uid, path, options, disk))
     }
 
     /// Returns the number of jobs of [`Handle`](crate::Handle)s that were refused because too many waited for their
