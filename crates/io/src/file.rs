@@ -6,23 +6,30 @@
 //! changes. After a failed open, the next use tries again. When the last reference is dropped, the shards that have the
 //! file get a message to close it; the descriptor is closed once the last of them, and of the operations in flight, has
 //! released it.
+//!
+//! A file keeps no topology alive. Shards, handles and [`File`](crate::File)s do; after the last of them a file can only
+//! be dropped. So a request that no shard will ever take, and that waits in the topology's mail, ends with the topology.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, Weak};
 
 use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile, explained};
-use crate::mailbox::Message;
-use crate::topology::Topology;
 
-/// A file that all shards can use; see the module's documentation. Made by [`Topology::file`].
+/// The topology that made a file, in the form that the file knows.
+pub(crate) trait FileOwner: Send + Sync {
+    /// Closes a file that has no references any more on the shards of `open_on`, and frees its number.
+    fn retire(&self, number: u32, uid: u64, open_on: &[u16]);
+}
+
+/// A file that all shards can use; see the module's documentation. Made by [`Topology::file`](crate::Topology::file).
 pub struct SharedFile {
     number: u32,
     uid: u64,
     path: PathBuf,
     options: OpenOptions,
     disk: u16,
-    topology: Topology,
+    owner: Weak<dyn FileOwner>,
     state: Mutex<State>,
 }
 
@@ -34,15 +41,14 @@ struct State {
 
 impl SharedFile {
     pub(crate) fn new(
-        topology: &Topology,
+        owner: Weak<dyn FileOwner>,
         number: u32,
         uid: u64,
         path: &Path,
         options: OpenOptions,
         disk: u16,
     ) -> SharedFile {
-        let (path, topology) = (path.to_owned(), topology.clone());
-        SharedFile { number, uid, path, options, disk, topology, state: Mutex::default() }
+        SharedFile { number, uid, path: path.to_owned(), options, disk, owner, state: Mutex::default() }
     }
 
     /// Returns the path that opens it.
@@ -61,18 +67,22 @@ impl SharedFile {
         self.number
     }
 
-    /// Returns whether `topology` made it: its numbers mean nothing elsewhere.
-    pub(crate) fn is_of(&self, topology: &Topology) -> bool {
-        self.topology.is(topology)
+    pub(crate) fn owner(&self) -> &Weak<dyn FileOwner> {
+        &self.owner
     }
 
     pub(crate) fn uid(&self) -> u64 {
         self.uid
     }
 
-    /// Attaches the file to the backend of `shard`. If no shard has opened it yet, this one does.
-    pub(crate) fn attach_on(&self, shard: u16, backend: &mut dyn Backend) -> io::Result<(FileId, FileInfo)> {
-        let disks = self.topology.disks();
+    /// Attaches the file to the backend of `shard`, in a topology with `disks` disks. If no shard has opened the file
+    /// yet, this one does.
+    pub(crate) fn attach_on(
+        &self,
+        shard: u16,
+        disks: u16,
+        backend: &mut dyn Backend,
+    ) -> io::Result<(FileId, FileInfo)> {
         if self.disk >= disks {
             let path = self.path.display();
             let message = format!("cannot open {path}: there is no disk {}: they are 0 to {}", self.disk, disks - 1);
@@ -106,11 +116,39 @@ impl std::fmt::Debug for SharedFile {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for shard in &state.open_on {
-            let message = Message::Close { number: self.number, uid: self.uid };
-            self.topology.mailboxes().send(*shard, message);
+        // Without its topology no shard has the file open, and its number means nothing.
+        if let Some(owner) = self.owner.upgrade() {
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            owner.retire(self.number, self.uid, &state.open_on);
         }
-        self.topology.give_back_file_number(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::buffer::AlignedBuf;
+    use crate::{Class, Classes, DiskSetup, Handle, Topology};
+
+    #[test]
+    fn a_request_in_the_mail_of_a_shard_that_never_starts_ends_with_its_topology() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let file = topology.file("data".as_ref(), OpenOptions::default(), 0);
+        let handle = Handle::new(&topology, 0);
+        {
+            let mut read = pin!(handle.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(4096).unwrap()));
+            assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+
+        let in_mail = Arc::downgrade(&file);
+        drop((file, handle));
+        assert_eq!(in_mail.strong_count(), 1);
+        drop(topology);
+        assert_eq!(in_mail.strong_count(), 0);
     }
 }

@@ -66,8 +66,7 @@ use plimsoll_core::{ClassStats, Direction, Latencies, Op};
 use crate::class::Class;
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
-use inner::Admitted;
-pub(crate) use inner::Inner;
+use inner::{Admitted, Inner};
 
 /// Why a gate could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +274,7 @@ impl Gate {
 
     /// Gives back the number of a file that is no longer used.
     pub fn forget_file(&self, file: u32) {
-        self.0.topology().give_back_file_number(file);
+        self.0.topology().recorder().files().give_back(file);
     }
 
     /// Returns the program's disks and classes.

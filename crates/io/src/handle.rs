@@ -5,31 +5,28 @@
 //!
 //! # How it works
 //! A [`Handle`] reaches one shard ([`Runtime::handle`](crate::Runtime::handle)) or all of them in turn
-//! ([`Runtime::any_shard`](crate::Runtime::any_shard)). It opens [`File`]s, which most programs use from then on.
-//! Requests travel in slots (`slot.rs`): no allocation, one wake-up, and dropping a future cancels the queued part of
-//! its request. Jobs ([`Handle::run`]) are boxed, and run to their end even if the caller stops waiting.
+//! ([`Runtime::any_shard`](crate::Runtime::any_shard)). It opens [`File`](crate::File)s, which most programs use from
+//! then on. Requests travel in slots (`slot.rs`): no allocation, one wake-up, and dropping a future cancels the queued
+//! part of its request. Jobs ([`Handle::run`]) are boxed, and run to their end even if the caller stops waiting.
 //!
 //! # Limits
 //! A shard has at most [`ReactorConfig::max_requests`](crate::ReactorConfig) jobs and requests waiting to be started.
 //! More are refused with `EAGAIN` ([`std::io::ErrorKind::WouldBlock`]); [`Topology::refused_jobs`] counts them.
 //!
 //! # Example
-//! [`File`] and [`Runtime`](crate::Runtime) have examples.
+//! [`File`](crate::File) and [`Runtime`](crate::Runtime) have examples.
 
 use std::future::Future;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use futures_channel::oneshot;
 
-use crate::backend::{OpenOptions, explained};
+use crate::backend::explained;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::mailbox::Message;
-use crate::open_file::File;
 use crate::request::{Data, Request, RequestKind};
 use crate::shard::{Shard, all_written, many, one, too_long, total_len, transfer_len};
 use crate::slot::{GONE, JobPlace};
@@ -39,9 +36,9 @@ use crate::topology::Topology;
 /// Reaches shards from any thread and any executor: one of them ([`Runtime::handle`](crate::Runtime::handle)), or all
 /// in turn ([`Runtime::any_shard`](crate::Runtime::any_shard)). Clones are cheap.
 ///
-/// [`Handle::open`] opens a [`File`], which is all that most programs need. The other requests name a file and a class
-/// each time, as on a shard. Dropping the future of a request cancels its queued part, unless the handle reaches one
-/// shard and the disk's I/O queue is on another.
+/// [`Handle::open`] opens a [`File`](crate::File), which is all that most programs need. The other requests name a file
+/// and a class each time, as on a shard. Dropping the future of a request cancels its queued part, unless the handle
+/// reaches one shard and the disk's I/O queue is on another.
 #[derive(Clone)]
 pub struct Handle {
     topology: Topology,
@@ -62,34 +59,6 @@ impl Handle {
 
     pub(crate) fn to_any(topology: &Topology) -> Handle {
         Handle { topology: topology.clone(), to: To::Any(Arc::default()) }
-    }
-
-    /// Opens `path` on the disk that holds it ([`Topology::disk_of`]), in the default class. One shard opens it for
-    /// all, and blocks meanwhile, as for every open. Dropping the future does not undo the open.
-    ///
-    /// # Errors
-    /// The system's error, with the path and a remedy; `ENODEV` if no disk of the topology holds the path; or as
-    /// [`Handle::run`].
-    pub async fn open(&self, path: impl AsRef<Path>, options: &OpenOptions) -> io::Result<File> {
-        let (topology, path, options) = (self.topology.clone(), path.as_ref().to_owned(), options.clone());
-        let open = move |shard: Shard| async move {
-            let disk = topology.disk_of(&path)?;
-            let file = topology.file(&path, options, disk);
-            let info = shard.reactor().open(&file)?;
-            Ok::<_, io::Error>((file, info))
-        };
-        let (file, info) = self.run(open).await??;
-        Ok(File::new(self.clone(), file, info))
-    }
-
-    /// Opens a file whose disk is named by its number ([`Topology::file`]); otherwise as [`Handle::open`].
-    ///
-    /// # Errors
-    /// As [`Handle::open`].
-    pub async fn open_file(&self, file: &Arc<SharedFile>) -> io::Result<File> {
-        let opened = Arc::clone(file);
-        let info = self.run(move |shard| async move { shard.reactor().open(&opened) }).await??;
-        Ok(File::new(self.clone(), Arc::clone(file), info))
     }
 
     /// Runs `body` on the shard and returns the result of its future. Dropping the returned future does not stop
@@ -130,7 +99,7 @@ impl Handle {
             // The task calls `body`, so that the executor confines a panic to it.
             shard.spawn(async move { body(own).await }).detach();
         };
-        self.topology.mailboxes().send(shard, Message::Run(Box::new(job)));
+        self.topology.mailboxes().send(shard, Shard::job(job));
         Ok(())
     }
 
@@ -141,6 +110,10 @@ impl Handle {
             To::One(shard) => Some(*shard),
             To::Any(_) => None,
         }
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     fn next_shard(&self) -> u16 {
@@ -261,5 +234,14 @@ impl Handle {
         };
         let request = Request { file: Arc::clone(file), class, kind, offset, data, tag: 0 };
         Submitted::new(self.topology.mailboxes(), shard, request)
+    }
+}
+
+impl Shard {
+    /// Returns a handle to this shard for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        let reactor = self.reactor();
+        Handle::new(reactor.topology(), reactor.shard())
     }
 }

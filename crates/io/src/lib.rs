@@ -66,13 +66,13 @@ pub use handle::Handle;
 pub use open_file::File;
 pub use plimsoll_core as core;
 pub use plimsoll_core::{Failure, LatencyTarget, Limits, Qos, Reservation};
-pub use reactor::{Reactor, ReactorConfig, ReactorError, ReactorView, Ticket};
-pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind};
+pub use reactor::{Reactor, ReactorError, ReactorView};
+pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind, Ticket};
 pub use runtime::{Runtime, ShardOptions, StartError, run_shards};
-pub use shard::{Job, Shard};
+pub use shard::Shard;
 #[cfg(feature = "sim")]
 pub use sim_runtime::{SimError, SimRuntime};
-pub use topology::{DiskMode, DiskSetup, Topology, TopologyError};
+pub use topology::{DiskMode, DiskSetup, ReactorConfig, Topology, TopologyError};
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

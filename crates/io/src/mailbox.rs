@@ -18,6 +18,7 @@
 //! many as requests under way (without one it is refused, and counted). A question is asked once until it is answered;
 //! a file is closed once. In a turn, a shard reads at most the messages that were there when it began to read.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -25,8 +26,14 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 
 use crate::backend::WakeHandle;
 use crate::request::{Done, Request, RequestError};
-use crate::shard::Job;
 use crate::slot::{Inbox, JobPlace, POOLED_MAX, Slot, Taken};
+
+/// A job to run on a shard's thread. It gets the `Shard`, which stands above this module: `Shard::job` makes jobs.
+pub(crate) type Job = Box<dyn FnOnce(&dyn Any) + Send>;
+
+/// A function that reads the figures of a shard's I/O queues.
+#[cfg(feature = "metrics")]
+type Visit = Box<dyn FnOnce(&dyn crate::queues::ShardQueues) + Send>;
 
 /// A message to a shard.
 pub(crate) enum Message {
@@ -38,7 +45,7 @@ pub(crate) enum Message {
     Run(Job),
     /// A question to the engine itself, which need not run futures.
     #[cfg(feature = "metrics")]
-    Look(Box<dyn FnOnce(&crate::Reactor) + Send>),
+    Look(Visit),
     /// The order to close the file with this number and serial, which has no owner any more.
     Close { number: u32, uid: u64 },
 }
@@ -240,12 +247,12 @@ mod tests {
     use crate::{Classes, DiskSetup, Reactor, Topology};
 
     /// Returns a message that, when it is read, sends another of its kind, `left` times.
-    fn echo(left: u32, read: &Arc<AtomicU32>) -> Message {
-        let read = Arc::clone(read);
-        Message::Look(Box::new(move |reactor| {
+    fn echo(left: u32, read: &Arc<AtomicU32>, topology: &Topology) -> Message {
+        let (read, topology) = (Arc::clone(read), topology.clone());
+        Message::Look(Box::new(move |_| {
             read.fetch_add(1, Relaxed);
             if left > 0 {
-                reactor.topology().mailboxes().send(0, echo(left - 1, &read));
+                topology.mailboxes().send(0, echo(left - 1, &read, &topology));
             }
         }))
     }
@@ -255,8 +262,8 @@ mod tests {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
         let mut reactor = Reactor::new(0, &topology, BackendKind::Null.make(8).unwrap()).unwrap();
         let read = Arc::default();
-        topology.mailboxes().send(0, echo(1000, &read));
-        topology.mailboxes().send(0, echo(0, &read));
+        topology.mailboxes().send(0, echo(1000, &read, &topology));
+        topology.mailboxes().send(0, echo(0, &read, &topology));
         let mut done = Vec::new();
         let counts = [(); 3].map(|()| {
             reactor.reap(&mut done);

@@ -20,11 +20,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::FileInfo;
+use crate::backend::{FileInfo, OpenOptions};
 use crate::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES, OwnedSlice};
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::handle::Handle;
+use crate::shard::{Shard, too_long};
 
 /// An open file in a class, for any thread and any executor. [`Handle::open`] makes it.
 ///
@@ -67,8 +68,39 @@ pub struct File {
     info: FileInfo,
 }
 
+impl Handle {
+    /// Opens `path` on the disk that holds it ([`Topology::disk_of`](crate::Topology::disk_of)), in the default class.
+    /// One shard opens it for all, and blocks meanwhile, as for every open. Dropping the future does not undo the open.
+    ///
+    /// # Errors
+    /// The system's error, with the path and a remedy; `ENODEV` if no disk of the topology holds the path; or as
+    /// [`Handle::run`].
+    pub async fn open(&self, path: impl AsRef<Path>, options: &OpenOptions) -> io::Result<File> {
+        let (topology, path, options) = (self.topology().clone(), path.as_ref().to_owned(), options.clone());
+        let open = move |shard: Shard| async move {
+            let disk = topology.disk_of(&path)?;
+            let file = topology.file(&path, options, disk);
+            let info = shard.reactor().open(&file)?;
+            Ok::<_, io::Error>((file, info))
+        };
+        let (file, info) = self.run(open).await??;
+        Ok(File::new(self.clone(), file, info))
+    }
+
+    /// Opens a file whose disk is named by its number ([`Topology::file`](crate::Topology::file)); otherwise as
+    /// [`Handle::open`].
+    ///
+    /// # Errors
+    /// As [`Handle::open`].
+    pub async fn open_file(&self, file: &Arc<SharedFile>) -> io::Result<File> {
+        let opened = Arc::clone(file);
+        let info = self.run(move |shard| async move { shard.reactor().open(&opened) }).await??;
+        Ok(File::new(self.clone(), Arc::clone(file), info))
+    }
+}
+
 impl File {
-    pub(crate) fn new(handle: Handle, file: Arc<SharedFile>, info: FileInfo) -> File {
+    fn new(handle: Handle, file: Arc<SharedFile>, info: FileInfo) -> File {
         File { handle, file, class: Class::DEFAULT, info }
     }
 
@@ -96,7 +128,7 @@ impl File {
         self.info
     }
 
-    /// Returns the file in the form that [`Handle`] and [`Shard`](crate::Shard) take.
+    /// Returns the file in the form that [`Handle`] and [`Shard`] take.
     #[must_use]
     pub fn shared(&self) -> &Arc<SharedFile> {
         &self.file
@@ -167,7 +199,7 @@ impl File {
     }
 
     /// Makes data and metadata durable, as `fsync`: everything written before this call, and the length. On a directory
-    /// ([`OpenOptions::directory`](crate::OpenOptions::directory)): the names in it.
+    /// ([`OpenOptions::directory`]): the names in it.
     ///
     /// # Errors
     /// The system's error. After one, what is durable is unknown: read it back, or stop using the file.
@@ -254,7 +286,7 @@ fn widened(offset: u64, len_bytes: usize, block_bytes: u64) -> io::Result<(u64, 
     let until = offset.checked_add(len_bytes as u64).and_then(|end| end.checked_next_multiple_of(block_bytes));
     let until = until.filter(|until| *until <= i64::MAX as u64).ok_or_else(too_far)?;
     if until - from > u64::from(u32::MAX) {
-        return Err(crate::shard::too_long());
+        return Err(too_long());
     }
     Ok((from, until))
 }

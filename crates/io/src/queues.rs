@@ -176,6 +176,19 @@ impl ClassView {
     }
 }
 
+/// The I/O queues of one shard, in the form that a look at all shards reads: a reactor's, or the one of a gate.
+#[cfg(feature = "metrics")]
+pub(crate) trait ShardQueues {
+    /// Returns the number of the shard.
+    fn shard(&self) -> u16;
+
+    /// Returns the time on the shard's clock.
+    fn now_ns(&self) -> u64;
+
+    /// Returns the figures of the classes in the queue of `disk`; none if the queue is not on this shard.
+    fn class_views(&self, now_ns: u64, disk: u16) -> Vec<ClassView>;
+}
+
 pub(crate) struct DiskQueue {
     queue: IoQueue,
     nodes: Vec<Node>,

@@ -58,33 +58,12 @@ use crate::backend::{Backend, Completion, FileId, FileInfo, WakeHandle};
 use crate::buffer::{AlignedBuf, Buffers};
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::mailbox::Message;
+use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
-use crate::request::{Data, Done, Refused, RefusedReason, Request, stand_in_of};
-use crate::topology::Topology;
+use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
+use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
-
-/// The name of a request under way, for [`Reactor::cancel`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    key: u32,
-    serial: u32,
-}
-
-/// Limits of a reactor.
-#[derive(Clone, Copy, Debug)]
-pub struct ReactorConfig {
-    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
-    /// [`Handle`](crate::Handle)s that wait to be started there.
-    pub max_requests: u32,
-}
-
-impl Default for ReactorConfig {
-    fn default() -> ReactorConfig {
-        ReactorConfig { max_requests: 65_536 }
-    }
-}
 
 /// The error of [`Reactor::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +194,7 @@ pub struct Reactor {
     reaped: VecDeque<Back>,
     /// Pieces that the backend took since it was last flushed.
     unflushed: u32,
-    jobs: VecDeque<crate::shard::Job>,
+    jobs: VecDeque<Job>,
     classes_epoch: u64,
     /// The number of the last request.
     number: u64,
@@ -348,7 +327,7 @@ impl Reactor {
             self.backend.close(stale.id);
         }
 
-        let (id, info) = file.attach_on(self.shard, self.backend.as_mut())?;
+        let (id, info) = file.attach_on(self.shard, self.topology.disks(), self.backend.as_mut())?;
         self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
         Ok((id, info))
     }
@@ -390,7 +369,7 @@ impl Reactor {
         if let Some(errno) = self.broken {
             return refuse(RefusedReason::Broken { errno }, request);
         }
-        if !request.file.is_of(&self.topology) {
+        if !self.topology.has_made(&request.file) {
             return refuse(RefusedReason::ForeignFile, request);
         }
         if request.file.disk() >= self.topology.disks() {
@@ -605,7 +584,7 @@ impl Reactor {
     }
 
     /// Returns the next job that came by mail, in order.
-    pub(crate) fn next_job(&mut self) -> Option<crate::shard::Job> {
+    pub(crate) fn next_job(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
 
@@ -658,16 +637,25 @@ impl Reactor {
         }
     }
 
-    /// Returns the classes in this shard's queue of `disk`; none if the queue is on another shard.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn class_views(&self, disk: u16) -> Vec<crate::queues::ClassView> {
-        let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
-        queue.map_or(Vec::new(), |queue| queue.class_views(self.now_ns))
-    }
-
     /// Clears all counters and histograms.
     pub fn reset_stats(&mut self) {
         self.queues.iter_mut().flatten().for_each(DiskQueue::reset_stats);
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl crate::queues::ShardQueues for Reactor {
+    fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn class_views(&self, now_ns: u64, disk: u16) -> Vec<crate::queues::ClassView> {
+        let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
+        queue.map_or(Vec::new(), |queue| queue.class_views(now_ns))
     }
 }
 

@@ -108,6 +108,13 @@ pub struct Request {
     pub tag: u64,
 }
 
+/// The name of a request under way, for [`Reactor::cancel`](crate::Reactor::cancel).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) key: u32,
+    pub(crate) serial: u32,
+}
+
 /// A request that has ended.
 #[derive(Debug)]
 pub struct Done {

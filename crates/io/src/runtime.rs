@@ -53,7 +53,6 @@ use crate::backend::Backend;
 use crate::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
 use crate::backend::memory::MemoryBackend;
 use crate::handle::Handle;
-use crate::mailbox::Message;
 use crate::placement::cpus_of_shards;
 use crate::reactor::{Reactor, ReactorError};
 use crate::shard::Shard;
@@ -351,7 +350,7 @@ impl Runtime {
 
     fn tell_to_stop(&self) {
         for shard in 0..self.topology.shards() {
-            self.topology.mailboxes().send(shard, Message::Run(Box::new(Shard::stop)));
+            self.topology.mailboxes().send(shard, Shard::job(Shard::stop));
         }
     }
 }

@@ -60,13 +60,10 @@ use crate::backend::WakeHandle;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::handle::Handle;
-use crate::reactor::{Reactor, ReactorView, Ticket};
-use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
+use crate::mailbox::Message;
+use crate::reactor::{Reactor, ReactorView};
+use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind, Ticket};
 use crate::slot::{Order, Submission};
-
-/// A function to run on a shard's thread.
-pub type Job = Box<dyn FnOnce(&Shard) + Send>;
 
 /// Ready tasks polled, and jobs started, in a turn, so that completions do not wait long.
 const TASKS_PER_TURN: usize = 256;
@@ -157,13 +154,6 @@ impl Shard {
     #[must_use]
     pub fn number(&self) -> u16 {
         self.0.reactor.borrow().shard()
-    }
-
-    /// Returns a handle to this shard for other threads.
-    #[must_use]
-    pub fn handle(&self) -> Handle {
-        let reactor = self.0.reactor.borrow();
-        Handle::new(reactor.topology(), reactor.shard())
     }
 
     /// Borrows the reactor for statistics, opening files and making buffers. Do not hold the view across an `await`.
@@ -369,6 +359,14 @@ impl Shard {
             let Some(job) = job else { break };
             job(self);
         }
+    }
+
+    /// Returns a message that makes a shard call `body` on its thread.
+    pub(crate) fn job(body: impl FnOnce(&Shard) + Send + 'static) -> Message {
+        Message::Run(Box::new(move |shard| match shard.downcast_ref::<Shard>() {
+            Some(shard) => body(shard),
+            None => debug_assert!(false, "only a shard runs jobs"),
+        }))
     }
 
     /// Gives the end of a request to its waiter.

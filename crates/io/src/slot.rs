@@ -38,8 +38,7 @@ use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
 
-use crate::reactor::Ticket;
-use crate::request::{Data, Request};
+use crate::request::{Data, Request, Ticket};
 
 /// Most slots in a shard's pool. With more requests at once, some allocate.
 pub(crate) const POOLED_MAX: usize = 4096;
@@ -263,8 +262,8 @@ impl Submission {
 impl Drop for Submission {
     fn drop(&mut self) {
         if !self.is_answered && matches!(self.slot.state.load(Acquire), QUEUED | TAKEN) {
-            // Gives back the memory of a request that was never taken out. In the slot, the request would keep its file
-            // alive, the file the topology, and the topology the pool with this slot.
+            // Gives back the memory of a request that was never taken out. In the slot, which may go back to the pool,
+            // the request would keep its file open.
             let data = self.slot.empty();
             self.slot.answer((Err(io::Error::new(io::ErrorKind::BrokenPipe, GONE)), data));
         }

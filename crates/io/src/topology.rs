@@ -14,20 +14,20 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "metrics")]
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue};
 
 use crate::backend::memory::MemoryStore;
 use crate::backend::{OpenOptions, explained};
 use crate::class::Classes;
-use crate::file::SharedFile;
-use crate::gate::{self, GateStartError};
-use crate::mailbox::Mailboxes;
+use crate::file::{FileOwner, SharedFile};
+use crate::mailbox::{Mailboxes, Message};
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
-use crate::reactor::ReactorConfig;
 use crate::sys::device;
 use crate::trace::{Recorder, Tracing};
 
@@ -80,6 +80,20 @@ impl DiskSetup {
     }
 }
 
+/// Limits of a reactor.
+#[derive(Clone, Copy, Debug)]
+pub struct ReactorConfig {
+    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
+    /// [`Handle`](crate::Handle)s that wait to be started there.
+    pub max_requests: u32,
+}
+
+impl Default for ReactorConfig {
+    fn default() -> ReactorConfig {
+        ReactorConfig { max_requests: 65_536 }
+    }
+}
+
 /// The error of a topology that is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -124,6 +138,10 @@ impl std::fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
+/// The queues of a gate, which any thread may read.
+#[cfg(feature = "metrics")]
+type GateQueues = dyn crate::queues::ShardQueues + Send + Sync;
+
 struct Inner {
     shards: u16,
     /// The NUMA node of each shard, in ascending order.
@@ -136,7 +154,17 @@ struct Inner {
     recorder: Arc<Recorder>,
     memory: MemoryStore,
     /// Gates that take the place of shards.
-    gates: Mutex<Vec<Weak<gate::Inner>>>,
+    #[cfg(feature = "metrics")]
+    gates: Mutex<Vec<Weak<GateQueues>>>,
+}
+
+impl FileOwner for Inner {
+    fn retire(&self, number: u32, uid: u64, open_on: &[u16]) {
+        for shard in open_on {
+            self.mailboxes.send(*shard, Message::Close { number, uid });
+        }
+        self.recorder.files().give_back(number);
+    }
 }
 
 impl Drop for Inner {
@@ -229,13 +257,14 @@ impl Topology {
             next_uid: AtomicU64::new(0),
             recorder,
             memory: MemoryStore::default(),
+            #[cfg(feature = "metrics")]
             gates: Mutex::default(),
         })))
     }
 
-    /// Returns whether both are clones of one topology.
-    pub(crate) fn is(&self, other: &Topology) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// Returns whether this topology made `file`, whose numbers mean nothing elsewhere.
+    pub(crate) fn has_made(&self, file: &SharedFile) -> bool {
+        std::ptr::addr_eq(file.owner().as_ptr(), Arc::as_ptr(&self.0))
     }
 
     /// Returns the number of shards.
@@ -331,18 +360,15 @@ impl Topology {
         }
     }
 
-    /// Returns a file of disk `disk`, without opening it. A file of a disk that does not exist can be made but not
-    /// used: opening it is an error, and requests for it are refused
+    /// Returns a file of disk `disk`, without opening it. The file does not keep the topology alive. A file of a disk that
+    /// does not exist can be made but not used: opening it is an error, and requests for it are refused
     /// ([`RefusedReason::UnknownDisk`](crate::RefusedReason::UnknownDisk)).
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
         let uid = self.0.next_uid.fetch_add(1, Ordering::Relaxed);
         let number = self.0.recorder.files().take(path, disk);
-        Arc::new(SharedFile::new(self, number, uid, path, options, disk))
-    }
-
-    pub(crate) fn give_back_file_number(&self, number: u32) {
-        self.0.recorder.files().give_back(number);
+        let owner = Arc::downgrade(&self.0);
+        Arc::new(SharedFile::new(owner, number, uid, path, options, disk))
     }
 
     /// Returns the number of jobs of [`Handle`](crate::Handle)s that were refused because too many waited for their
@@ -376,7 +402,8 @@ impl Topology {
         self.0.reactor_config
     }
 
-    fn queue_count(&self, disk: u16) -> u16 {
+    /// Returns the number of I/O queues of `disk`.
+    pub(crate) fn queue_count(&self, disk: u16) -> u16 {
         let disk = self.0.disks.get(usize::from(disk));
         disk.and_then(|disk| disk.setup.num_io_queues).unwrap_or(self.0.shards)
     }
@@ -421,40 +448,23 @@ impl Topology {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
     }
 
-    /// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then be
-    /// that shard.
-    pub(crate) fn queue_for_gate(&self, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
-        if shard >= self.0.shards {
-            return Err(GateStartError::NoSuchShard { shard });
-        }
-        if disk >= self.disks() {
-            return Err(GateStartError::NoSuchDisk { disk });
-        }
-        if self.queue_count(disk) < self.0.shards {
-            return Err(GateStartError::QueuesAreShared { disk });
-        }
-        if !self.mailboxes().open_gate(shard) {
-            return Err(GateStartError::IsOpen { shard });
-        }
-        let queue = self.queue_of(disk, shard);
-        queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| self.mailboxes().close(shard))
-    }
-
     /// Registers a gate, so that a look at all shards finds it.
-    pub(crate) fn add_gate(&self, gate: &Arc<gate::Inner>) {
+    #[cfg(feature = "metrics")]
+    pub(crate) fn add_gate(&self, gate: Weak<GateQueues>) {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|gate| gate.strong_count() > 0);
-        gates.push(Arc::downgrade(gate));
+        gates.push(gate);
     }
 
     /// Returns the gates in use.
     #[cfg(feature = "metrics")]
-    pub(crate) fn gates(&self) -> Vec<Arc<gate::Inner>> {
+    pub(crate) fn gates(&self) -> Vec<Arc<GateQueues>> {
         let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {
+    /// Returns the I/O queue of `disk` that `shard` coordinates, or `None` if another shard coordinates its queue.
+    pub(crate) fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {
         if self.coordinator(disk, shard) != shard {
             return None;
         }

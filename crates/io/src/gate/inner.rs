@@ -92,7 +92,7 @@ pub(super) struct State {
     number: u64,
 }
 
-pub(crate) struct Inner {
+pub(super) struct Inner {
     topology: Topology,
     shard: u16,
     disk: u16,
@@ -101,7 +101,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(super) fn new(topology: &Topology, shard: u16, disk: u16) -> Result<Arc<Inner>, GateStartError> {
-        let queue = topology.queue_for_gate(shard, disk)?;
+        let queue = queue_in_place_of(topology, shard, disk)?;
         let state = State {
             queue,
             calls: Slab::new(),
@@ -114,7 +114,8 @@ impl Inner {
         };
         let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, state: Mutex::new(state) });
         gate.follow(&mut gate.lock(), now_ns());
-        topology.add_gate(&gate);
+        #[cfg(feature = "metrics")]
+        topology.add_gate(Arc::<Inner>::downgrade(&gate));
         Ok(gate)
     }
 
@@ -123,13 +124,8 @@ impl Inner {
     }
 
     /// Returns the disk of the gate.
-    pub(crate) fn disk(&self) -> u16 {
+    pub(super) fn disk(&self) -> u16 {
         self.disk
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(crate) fn shard(&self) -> u16 {
-        self.shard
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -278,11 +274,20 @@ impl Inner {
     pub(super) fn class_latencies(&self, class: Class, visit: &mut dyn FnMut(Direction, &Latencies)) {
         self.lock().queue.class_latencies(class, visit);
     }
+}
 
-    /// Returns the figures of the classes, for a look at all shards.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn class_views(&self, now_ns: u64) -> Vec<crate::queues::ClassView> {
-        self.lock().queue.class_views(now_ns)
+#[cfg(feature = "metrics")]
+impl crate::queues::ShardQueues for Inner {
+    fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn class_views(&self, now_ns: u64, disk: u16) -> Vec<crate::queues::ClassView> {
+        if disk == self.disk { self.lock().queue.class_views(now_ns) } else { Vec::new() }
     }
 }
 
@@ -457,6 +462,25 @@ impl State {
     pub(super) fn entry(&self, key: usize) -> Option<&Entry> {
         self.calls.get(key)
     }
+}
+
+/// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then be that
+/// shard.
+fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
+    if shard >= topology.shards() {
+        return Err(GateStartError::NoSuchShard { shard });
+    }
+    if disk >= topology.disks() {
+        return Err(GateStartError::NoSuchDisk { disk });
+    }
+    if topology.queue_count(disk) < topology.shards() {
+        return Err(GateStartError::QueuesAreShared { disk });
+    }
+    if !topology.mailboxes().open_gate(shard) {
+        return Err(GateStartError::IsOpen { shard });
+    }
+    let queue = topology.queue_of(disk, shard);
+    queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| topology.mailboxes().close(shard))
 }
 
 /// Returns the part of the call's result that belongs to `piece`.

@@ -24,8 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::time::{Duration, Instant};
 
 use crate::mailbox::Message;
-use crate::queues::ClassView;
-use crate::reactor::Reactor;
+use crate::queues::{ClassView, ShardQueues};
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 
@@ -49,17 +48,27 @@ struct ShardView {
     disks: Vec<Vec<ClassView>>,
 }
 
+impl ShardView {
+    /// Copies the figures of a shard or a gate, in a topology with this number of disks.
+    fn of(queues: &dyn ShardQueues, disks: u16) -> ShardView {
+        let now_ns = queues.now_ns();
+        let disks = (0..disks).map(|disk| queues.class_views(now_ns, disk)).collect();
+        ShardView { shard: queues.shard(), now_ns, disks }
+    }
+}
+
 /// A question under way. Dropping it, answered or not, ends it.
 struct Question {
     is_asked: Arc<AtomicBool>,
     answers: Sender<ShardView>,
+    /// The number of disks.
+    disks: u16,
 }
 
 impl Question {
-    fn answer(&self, reactor: &Reactor) {
-        let disks = (0..reactor.topology().disks()).map(|disk| reactor.class_views(disk)).collect();
+    fn answer(&self, queues: &dyn ShardQueues) {
         // The caller may have stopped waiting.
-        let _ = self.answers.send(ShardView { shard: reactor.shard(), now_ns: reactor.now_ns(), disks });
+        let _ = self.answers.send(ShardView::of(queues, self.disks));
     }
 }
 
@@ -127,13 +136,7 @@ impl Looker {
     fn look_at_gates(&mut self) -> Vec<u16> {
         let gates = self.topology.gates();
         for gate in &gates {
-            let now_ns = now_ns();
-            let mut disks = Vec::new();
-            disks.resize_with(usize::from(self.topology.disks()), Vec::new);
-            if let Some(views) = disks.get_mut(usize::from(gate.disk())) {
-                *views = gate.class_views(now_ns);
-            }
-            self.keep(ShardView { shard: gate.shard(), now_ns, disks });
+            self.keep(ShardView::of(gate.as_ref(), self.topology.disks()));
         }
         gates.iter().map(|gate| gate.shard()).collect()
     }
@@ -144,8 +147,9 @@ impl Looker {
             if gates.contains(&(shard as u16)) || is_asked.swap(true, Ordering::AcqRel) {
                 continue;
             }
-            let question = Question { is_asked: Arc::clone(is_asked), answers: sender.clone() };
-            let look = Message::Look(Box::new(move |reactor| question.answer(reactor)));
+            let (is_asked, answers) = (Arc::clone(is_asked), sender.clone());
+            let question = Question { is_asked, answers, disks: self.topology.disks() };
+            let look = Message::Look(Box::new(move |queues| question.answer(queues)));
             self.topology.mailboxes().send(shard as u16, look);
         }
         answers
