@@ -276,7 +276,7 @@ pub struct DiskStats {
     pub to_move_bytes: u64,
     /// Bytes per second that placement expects it to write.
     pub write_bytes_per_s: f64,
-    /// I/O by the names of [`IoKind::ALL`]; empty for a missing disk.
+    /// I/O by the names of [`IoKind::ALL`]; empty, and left out when serialized, for a missing disk.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "ByName::is_empty"))]
     pub io: ByName<IoStats>,
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_files::setup::is_in_memory;
 use plimsoll_files::{disk, io_properties};
 use plimsoll_measure::load::Control;
@@ -84,7 +83,8 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "BYTES", value_parser = size)]
     data_size: Option<u64>,
 
-    /// Write no more than this in all [default: 22 GiB beside the scratch data with --quick, 88 GiB without, no bound with --full]
+    /// Write no more than this in all [default: the scratch data and 248 GiB, with --quick 62 GiB; no bound with --full or
+    /// --phase]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     max_write: Option<u64>,
 
@@ -256,9 +256,6 @@ fn measured(
             screen::note(&format!("measuring {}", directory.display()));
         }
         let options = TuneOptions { directory, ..options.clone() };
-        if !is_in_memory(options.backend) {
-            announce_writes(&options);
-        }
         match measure(&options, progress, control) {
             Ok(report) => reports.push(report),
             Err(error) if reports.is_empty() => return Err(error.into()),
@@ -274,15 +271,6 @@ fn measured(
         }
     }
     Ok(reports)
-}
-
-/// Says before the first write how much will be written at most.
-pub(crate) fn announce_writes(options: &TuneOptions) {
-    let directory = options.directory.display();
-    screen::note(&match options.max_write_bytes {
-        Some(bytes) => format!("at most {} will be written to {directory} (--max-write)", format_bytes_binary(bytes)),
-        None => format!("{directory} will be written to until it is steady: --max-write bounds it"),
-    });
 }
 
 fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {

@@ -159,7 +159,8 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let growth = slope(end, |p| p.throughput);
     let best = points.iter().reduce(|best, p| if p.throughput > best.throughput { p } else { best }).unwrap_or(to);
     let is_dip = to.throughput < (1.0 - FLAT_SPREAD) * best.throughput;
-    let is_falling = end.is_sorted_by(|a, b| a.throughput > b.throughput);
+    let is_lower = |pair: &[CurvePoint]| matches!(pair, [a, b] if b.throughput < (1.0 - FLAT_SPREAD) * a.throughput);
+    let is_falling = end.len() >= 3 && end.windows(2).all(is_lower);
 
     let mut evidence = vec![format!(
         "throughput from parallelism {:.0} to {:.0}: {} (grows with parallelism to the power of {growth:.2})",
@@ -281,11 +282,12 @@ mod tests {
         let falling = [point(4.0, 1000.0), point(8.0, 700.0), point(16.0, 450.0)];
         assert_eq!(verdict(&falling, None).kind, Kind::Falls);
         // The dip may be chance; the curve neither grows there nor falls for certain.
-        for dip in [[1000.0, 2000.0, 1500.0], [500.0, 1000.0, 700.0], [1000.0, 1000.0, 600.0]] {
+        for dip in [[1000.0, 2000.0, 1500.0], [500.0, 1000.0, 700.0], [1000.0, 999.0, 600.0]] {
             let points = [4.0, 8.0, 16.0].into_iter().zip(dip).map(|(at, rate)| point(at, rate)).collect::<Vec<_>>();
             assert_eq!(verdict(&points, None).kind, Kind::Unclear, "{dip:?}");
             assert_eq!(verdict(&points, Some(1e4)).kind, Kind::Unclear, "{dip:?}");
         }
+        assert_eq!(verdict(&[point(4.0, 1000.0), point(8.0, 700.0)], None).kind, Kind::Unclear, "two points");
         for few in
             [&[][..], &[point(4.0, 1.0)], &[point(4.0, 1.0), point(6.0, 1.0)], &[point(4.0, 0.0), point(8.0, 0.0)]]
         {

@@ -20,6 +20,11 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll::sys::diskstats::{self, Counters};
+use plimsoll_figures::verdict::FLAT_SPREAD;
+
+/// Part of other programs' I/O, in percent, above which a figure is doubtful and a verdict on rates cannot stand: by as
+/// much two rates may differ and still count as the same.
+pub(crate) const FOREIGN_DOUBT_PCT: f64 = 100.0 * FLAT_SPREAD;
 
 /// Traffic that other programs caused.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,17 +56,19 @@ impl ForeignMeter {
         self.before = self.read();
     }
 
-    /// Ends the interval, in which this program read and wrote the given bytes. Returns `None` if the kernel has no
-    /// counters, the device moved nothing although it was asked to, or no interval was begun.
-    pub(crate) fn end(&mut self, own_bytes_read: u64, own_bytes_written: u64) -> Option<ForeignShare> {
+    /// Ends the interval, in which this program read and wrote the given bytes; without the bytes written, no write counts
+    /// as foreign. Returns `None` if the kernel has no counters, the device moved nothing although it was asked to, or no
+    /// interval was begun.
+    pub(crate) fn end(&mut self, own_bytes_read: u64, own_bytes_written: Option<u64>) -> Option<ForeignShare> {
         let moved = self.read()?.since(&self.before.take()?)?;
         let moved_bytes = moved.read_bytes().saturating_add(moved.write_bytes());
         if moved_bytes == 0 {
-            let is_idle = own_bytes_read == 0 && own_bytes_written == 0;
+            let is_idle = own_bytes_read == 0 && own_bytes_written.unwrap_or(0) == 0;
             return is_idle.then_some(ForeignShare { foreign_pct: 0.0, foreign_bytes: 0 });
         }
         let foreign_read_bytes = moved.read_bytes().saturating_sub(own_bytes_read);
-        let foreign_written_bytes = moved.write_bytes().saturating_sub(own_bytes_written);
+        let foreign_written_bytes =
+            own_bytes_written.map_or(0, |own_bytes| moved.write_bytes().saturating_sub(own_bytes));
         let foreign_bytes = foreign_read_bytes.saturating_add(foreign_written_bytes);
         Some(ForeignShare { foreign_pct: 100.0 * foreign_bytes as f64 / moved_bytes as f64, foreign_bytes })
     }
@@ -102,17 +109,22 @@ mod tests {
             set(5000, 7000)?;
             meter.begin();
             set(5000 + read_sectors, 7000 + write_sectors)?;
-            let found = meter.end(own_read, own_written).map(|share| (share.foreign_pct, share.foreign_bytes));
+            let found = meter.end(own_read, Some(own_written)).map(|share| (share.foreign_pct, share.foreign_bytes));
             assert_eq!(found, expect, "{read_sectors} {write_sectors}");
-            assert_eq!(meter.end(0, 0), None, "an interval ends once");
+            assert_eq!(meter.end(0, Some(0)), None, "an interval ends once");
         }
+        // A file system's journal: writes are not judged.
+        let mut meter = ForeignMeter::new(&root, 259, 0);
+        meter.begin();
+        set(5500, 9000)?;
+        assert_eq!(meter.end(256_000, None).map(|share| share.foreign_bytes), Some(0));
         let mut meter = ForeignMeter::new(&root, 259, 0);
         meter.begin();
         set(0, 0)?;
-        assert_eq!(meter.end(0, 0), None, "the device was replaced");
+        assert_eq!(meter.end(0, Some(0)), None, "the device was replaced");
         let mut other = ForeignMeter::new(&root, 8, 0);
         other.begin();
-        assert_eq!(other.end(0, 0), None, "not listed");
+        assert_eq!(other.end(0, Some(0)), None, "not listed");
         fs::remove_dir_all(&root)
     }
 }

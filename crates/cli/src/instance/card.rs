@@ -12,7 +12,6 @@ use plimsoll_measure::tune::TuneOptions;
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat, size};
 use crate::output::Output;
-use crate::tune::announce_writes;
 use crate::{interrupt, screen};
 
 /// Measure what this machine does: processor, memory, timers, submission, disk, and by stress-ng and iperf3
@@ -108,9 +107,7 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
         Some(path) => {
             let options = if arguments.quick { TuneOptions::quick(path) } else { TuneOptions::new(path) };
             let max_write_bytes = arguments.max_write.or_else(|| options.usual_max_write_bytes());
-            let options = TuneOptions { max_write_bytes, ..options };
-            announce_writes(&options);
-            Some(options)
+            Some(TuneOptions { max_write_bytes, ..options })
         }
         None => None,
     };

@@ -9,14 +9,15 @@
 //! foreign.
 //!
 //! # Limits
-//! What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks foreign. Beside
+//! The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of the whole
+//! disk. What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks foreign. Beside
 //! such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not judged.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plimsoll::sys::diskstats::{self, Counters, DiskStats};
-use plimsoll::sys::sysfs::major_minor;
+use plimsoll::sys::sysfs::{self, major_minor};
 use plimsoll_files::jobs::{Job, JobKind};
 use plimsoll_files::setup::{device_of, is_in_memory};
 
@@ -27,8 +28,9 @@ use crate::load::Traffic;
 /// A device that the kernel counts for.
 pub(super) struct Device {
     pub(super) name: String,
-    major: u32,
-    minor: u32,
+    number: (u32, u32),
+    /// The whole disk, of which `number` may be a partition: others disturb as well.
+    disk_number: (u32, u32),
     /// Whether writes beyond those asked for are other programs'.
     judges_writes: bool,
 }
@@ -63,14 +65,17 @@ impl Device {
         let number = device_of(path).ok_or_else(|| format!("{} has no device number", path.display()))?;
         let (major, minor) = major_minor(number);
         let stats = diskstats::of_device(Path::new("/proc"), major, minor).map_err(|error| error.to_string())?;
+        let sys = Path::new("/sys");
+        let disk_number = sysfs::number(sys, &sysfs::disk_of(sys, &stats.name)).unwrap_or((major, minor));
         let judges_writes = !situation.options.jobs.jobs.iter().any(has_journal);
-        Ok(Device { name: stats.name, major, minor, judges_writes })
+        Ok(Device { name: stats.name, number: (major, minor), disk_number, judges_writes })
     }
 
     /// Reads the counters at the begin of a run; `None` if the device is gone.
     pub(super) fn begin(&self, traffic: &Traffic) -> Option<Begun> {
         let stats = self.read()?;
-        let mut meter = ForeignMeter::new(Path::new("/proc"), self.major, self.minor);
+        let (major, minor) = self.disk_number;
+        let mut meter = ForeignMeter::new(Path::new("/proc"), major, minor);
         meter.begin();
         Some(Begun {
             stats,
@@ -86,16 +91,13 @@ impl Device {
         let moved = self.read()?.counters.since(&begun.stats.counters)?;
         let elapsed = begun.at.elapsed();
         let own_read_bytes = traffic.read_bytes().saturating_sub(begun.own_read_bytes);
-        let own_written_bytes = match self.judges_writes {
-            true => traffic.written_bytes().saturating_sub(begun.own_written_bytes),
-            false => u64::MAX,
-        };
-        let foreign = begun.meter.end(own_read_bytes, own_written_bytes);
+        let own_written_bytes = traffic.written_bytes().saturating_sub(begun.own_written_bytes);
+        let foreign = begun.meter.end(own_read_bytes, self.judges_writes.then_some(own_written_bytes));
         Some(Counted { moved, elapsed, foreign_pct: foreign.map(|share| share.foreign_pct) })
     }
 
     fn read(&self) -> Option<DiskStats> {
-        diskstats::of_device(Path::new("/proc"), self.major, self.minor).ok()
+        diskstats::of_device(Path::new("/proc"), self.number.0, self.number.1).ok()
     }
 }
 
@@ -103,4 +105,27 @@ impl Device {
 fn has_journal(job: &Job) -> bool {
     let grows = matches!(job.kind, JobKind::Append | JobKind::Flush | JobKind::Discard | JobKind::Unlink { .. });
     grows || job.dsync || job.flush_every > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests_support::situation;
+
+    #[test]
+    fn writes_are_judged_unless_the_file_system_adds_its_own() {
+        let judged = |job: &str| !situation(job).options.jobs.jobs.iter().any(has_journal);
+        let job = |more: &str, options: &str| {
+            format!("[{{name: a, {more}, shards: all, shard_info: {{parallelism: 1, reqsize: 4kB}}{options}}}]")
+        };
+        assert!(judged(&job("type: randread", "")) && judged(&job("type: randwrite", "")));
+        assert!(!judged(&job("type: append, data_size: 1MB", "")));
+        assert!(!judged(&job("type: randwrite", ", options: {dsync: true}")));
+    }
+
+    #[test]
+    fn a_backend_in_memory_has_no_device() {
+        let nothing = situation("[{name: a, type: randread, shards: all, shard_info: {parallelism: 1, reqsize: 4kB}}]");
+        assert!(Device::of(&nothing).is_err());
+    }
 }

@@ -30,8 +30,8 @@ use plimsoll_observe::stat::Columns;
 use serde::Serialize;
 
 use super::device::Device;
-use super::point::FOREIGN_MAX_PCT;
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
+use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::Latency;
 
@@ -213,7 +213,7 @@ fn finding(runs: &[DualRun]) -> Option<String> {
     let util = |run: &DualRun| run.iostat.and_then(|iostat| iostat.util_pct);
     let foreign_pct = runs.iter().filter_map(|run| run.point.foreign_pct).fold(0.0, f64::max);
 
-    if foreign_pct > FOREIGN_MAX_PCT {
+    if foreign_pct > FOREIGN_DOUBT_PCT {
         return Some(format!(
             "inconclusive: up to {foreign_pct:.0} % of what the device moved was other programs', and two loads got \
              {growth:+.0} % compared with one; repeat it when the disk is quiet"

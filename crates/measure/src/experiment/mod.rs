@@ -133,8 +133,10 @@ impl Situation {
         let mut begun = None;
         let result = self.run(control, &mut |what, expected_ns| {
             on_step(what, expected_ns);
-            // The last step is the run proper; preparing files is not counted.
-            begun = device.and_then(|device| device.begin(&control.traffic));
+            // Steps of a known length are stages of the run; preparing files before them is not counted.
+            if begun.is_none() && expected_ns.is_some() {
+                begun = device.and_then(|device| device.begin(&control.traffic));
+            }
         })?;
         let counted = device.zip(begun).and_then(|(device, begun)| device.end(begun, &control.traffic));
         Ok((result, counted))

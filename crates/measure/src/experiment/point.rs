@@ -22,7 +22,7 @@
 //! ```
 
 use plimsoll::core::{CostModel, Histogram, Op, WaitReason};
-use plimsoll_figures::verdict::{CurvePoint, FLAT_SPREAD};
+use plimsoll_figures::verdict::CurvePoint;
 use plimsoll_files::jobs::{Job, JobKind};
 use serde::Serialize;
 
@@ -30,9 +30,6 @@ use super::Situation;
 use crate::report::Latency;
 use crate::test::TestResult;
 
-/// Part of other programs' I/O, in percent, above which a verdict on a run cannot stand: by as much two rates may differ
-/// and still count as the same.
-pub(super) const FOREIGN_MAX_PCT: f64 = 100.0 * FLAT_SPREAD;
 /// Mean number of pieces in the device below which they cannot be told from none.
 const IN_DEVICE_MIN: f64 = 0.01;
 

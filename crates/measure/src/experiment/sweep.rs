@@ -27,8 +27,9 @@ use plimsoll_files::setup::ModelChoice;
 use serde::Serialize;
 
 use super::device::Device;
-use super::point::{FOREIGN_MAX_PCT, promised_bytes_per_s};
+use super::point::promised_bytes_per_s;
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
+use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
@@ -231,7 +232,7 @@ impl Curve<'_> {
         let points: Vec<_> = self.points.iter().map(|point| point.on_curve()).collect();
         let mut verdict = verdict(&points, self.promised);
         let foreign_pct = self.points.iter().filter_map(|point| point.foreign_pct).fold(0.0, f64::max);
-        if foreign_pct > FOREIGN_MAX_PCT {
+        if foreign_pct > FOREIGN_DOUBT_PCT {
             verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
             verdict.kind = Kind::Unclear;
             verdict.sentence = format!(

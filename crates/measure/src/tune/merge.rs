@@ -117,7 +117,7 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
     let typical = runs.iter().map(|(_, report)| report).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let typical = typical.unwrap_or(first_report);
 
-    Ok(TuneReport {
+    let mut merged = TuneReport {
         read_iops,
         write_iops,
         read_bandwidth,
@@ -128,15 +128,20 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
         warnings: all_warnings(runs),
         merged: Some(Merged { runs: runs.iter().map(|(run, _)| run.clone()).collect(), left_out }),
         ..typical.clone()
-    })
+    };
+    merged.warnings.extend(merged.doubt_warnings());
+    Ok(merged)
 }
 
-/// Returns the warnings of all runs, each once, with the first run that has it.
+/// Returns the warnings of all runs, each once, with the first run that has it. A doubt is about a figure of one run:
+/// the merged ones have their own.
 fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for (run, report) in runs {
-        for warning in report.warnings.iter().filter(|warning| seen.insert(warning.message.clone())) {
+        for warning in
+            report.warnings.iter().filter(|it| it.code != WarningCode::Doubtful && seen.insert(it.message.clone()))
+        {
             warnings.push(Warning { code: warning.code, message: format!("{run}: {}", warning.message) });
         }
     }

@@ -310,6 +310,13 @@ fn measure_disk(
         scratch = Some(Scratch::new(&place.directory, options.data_bytes)?);
     }
 
+    if !is_in_memory {
+        let place = place.directory.display();
+        observer.on_note(&match options.max_write_bytes {
+            Some(bytes) => format!("at most {} will be written to {place}", format_bytes_binary(bytes)),
+            None => format!("{place} will be written to without a bound (--max-write sets one)"),
+        });
+    }
     let costs = cost_place(options, &place, is_in_memory)?;
     let spans = make_spans(options, &topology, scratch.as_mut(), &place)?;
     let shard_options = ShardOptions { backend: options.backend, ..ShardOptions::default() };

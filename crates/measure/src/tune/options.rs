@@ -28,6 +28,11 @@ use super::report::BlockSize;
 use super::rig::SPAN_MIN_BYTES;
 use super::{MEASURE_MIN_BYTES, TuneError};
 
+/// Bytes that a quick measurement may write beside its scratch data.
+const USUAL_WRITE_BYTES_QUICK: u64 = 62 << 30;
+/// Bytes that a usual measurement may write beside its scratch data.
+const USUAL_WRITE_BYTES: u64 = 248 << 30;
+
 /// Thoroughness of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,15 +128,16 @@ impl TuneOptions {
     }
 
     /// Returns the bound on writes for callers that were given none: the scratch data and, by mode, what the figures of
-    /// writes take on a fast disk. `None` for [`Mode::Full`], which writes until the disk is steady.
+    /// writes take on a disk that writes 5 GB/s. `None` for [`Mode::Full`], which writes until the disk is steady, and if
+    /// [`TuneOptions::phase_s`] says how long each figure takes.
     #[must_use]
     pub fn usual_max_write_bytes(&self) -> Option<u64> {
         let figures_bytes = match self.mode {
-            Mode::Quick => 22 << 30,
-            Mode::Standard => 88 << 30,
+            Mode::Quick => USUAL_WRITE_BYTES_QUICK,
+            Mode::Standard => USUAL_WRITE_BYTES,
             Mode::Full => return None,
         };
-        Some(self.data_bytes.saturating_add(figures_bytes))
+        self.phase_s.is_none().then(|| self.data_bytes.saturating_add(figures_bytes))
     }
 
     /// Returns the options that a record was made with.

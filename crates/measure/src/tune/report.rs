@@ -41,6 +41,7 @@ use plimsoll_files::disk::DiskModel;
 use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE, MEASURED_SCALE_MAX};
 
 use super::{Mode, place};
+use crate::foreign::FOREIGN_DOUBT_PCT;
 
 /// Current version of the JSON form.
 pub const SCHEMA: u32 = 2;
@@ -208,9 +209,7 @@ pub struct Doubt {
     pub why: String,
 }
 
-/// Part of other programs' I/O during the measurement of a figure, in percent, from which the figure is doubtful.
-const FOREIGN_DOUBT_PCT: f64 = 10.0;
-/// A curve's rate over the figure, above which one of them is wrong. Curves are short: a burst explains less.
+/// A curve's rate over the figure, above which one of them is wrong.
 const CONTRADICTED_FACTOR: f64 = 1.5;
 
 /// The origin of a report merged from several runs.
@@ -301,7 +300,9 @@ impl TuneReport {
             let foreign = foreign_pct.map(|percent| format!("{percent:.0} % of what the disk moved was not ours"));
             let exceeded = || {
                 let most = self.highest_seen(name, figure.block_bytes)?;
-                (most > CONTRADICTED_FACTOR * figure.value).then(|| {
+                // A burst is explained: it ended, and the figure is what followed.
+                let explained = figure.burst.map_or(figure.value, |burst| burst.max(figure.value));
+                (most > CONTRADICTED_FACTOR * explained).then(|| {
                     let (most, value) = (figure.unit.text(most), figure.unit.text(figure.value));
                     format!("the curves of this measurement reach {most}, and the figure is {value}")
                 })
@@ -311,27 +312,36 @@ impl TuneReport {
         self.figures().into_iter().filter_map(of_figure).collect()
     }
 
-    /// Returns the highest rate on any curve for what a figure counts.
-    fn highest_seen(&self, name: &str, block_bytes: u32) -> Option<f64> {
-        let of_depths = |curve: &Option<DepthCurve>| {
-            let curve = curve.as_ref().filter(|curve| curve.block_bytes == block_bytes)?;
-            curve.points.iter().map(|point| point.iops).reduce(f64::max)
+    /// Returns a warning for each of [`TuneReport::doubts`].
+    pub(super) fn doubt_warnings(&self) -> Vec<Warning> {
+        let warning = |doubt: Doubt| Warning {
+            code: WarningCode::Doubtful,
+            message: format!("{} is doubtful: {}; measure again", doubt.figure, doubt.why),
         };
+        self.doubts().into_iter().map(warning).collect()
+    }
+
+    /// Returns the highest rate on a curve that was measured after the figure `name` and counts the same. Not of merged
+    /// reports, whose curves are those of one run; not of the search for a depth, which comes first, when a disk may
+    /// still be in its burst.
+    fn highest_seen(&self, name: &str, block_bytes: u32) -> Option<f64> {
+        if self.merged.is_some() {
+            return None;
+        }
         let of_sizes = |curve: &Option<SizeCurve>| {
-            let points = curve.as_ref().into_iter().flat_map(|curve| &curve.points);
-            points.filter(|point| point.block_bytes == block_bytes).map(|point| point.iops).reduce(f64::max)
+            let points = curve.as_ref()?.points.iter().filter(|point| point.block_bytes == block_bytes);
+            points.map(|point| point.iops).reduce(f64::max)
         };
         let of_lengths = |curve: &Option<SequentialCurve>| {
-            let points = curve.as_ref().into_iter().flat_map(|curve| &curve.points);
-            points.map(|point| point.bytes_per_s).reduce(f64::max)
+            curve.as_ref()?.points.iter().map(|point| point.bytes_per_s).reduce(f64::max)
         };
-        let seen = match name {
-            "read_iops" => [of_depths(&self.read_depths), of_sizes(&self.read_sizes)],
-            "write_iops" => [of_depths(&self.write_depths), of_sizes(&self.write_sizes)],
-            "read_bandwidth" => [of_lengths(&self.read_sequential), None],
-            _ => [of_lengths(&self.write_sequential), None],
-        };
-        seen.into_iter().flatten().reduce(f64::max)
+        match name {
+            "read_iops" => of_sizes(&self.read_sizes),
+            "write_iops" => of_sizes(&self.write_sizes),
+            "read_bandwidth" => of_lengths(&self.read_sequential),
+            "write_bandwidth" => of_lengths(&self.write_sequential),
+            _ => None,
+        }
     }
 
     /// Returns how reads and writes share the disk, or 1 if reads beside writes were not measured. Rounds to two

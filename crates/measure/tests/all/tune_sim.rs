@@ -220,6 +220,22 @@ fn burst_credits_that_end_in_a_figure_do_not_count() {
     // Both rates are in it.
     let is_it = |text: &&str| text.starts_with("random read: ") && text.contains("went at ") && text.contains("then 1");
     assert!(warnings.iter().any(is_it), "{warnings:?}");
+    // The burst is explained: nothing contradicts the figure.
+    assert!(report.doubts().is_empty(), "{:?}", report.doubts());
+}
+
+#[test]
+fn the_usual_bound_on_writes_cuts_no_figure_of_a_fast_disk() {
+    let mut spec = spec();
+    (spec.rates.read_bytes_per_s, spec.rates.write_bytes_per_s) = (6e9, 5e9);
+    let quick = TuneOptions { data_bytes: 2 << 30, ..options() };
+    let max_write_bytes = quick.usual_max_write_bytes();
+    assert!(max_write_bytes.is_some());
+    let report = measure(&TuneOptions { max_write_bytes, ..quick.clone() }, &disk(spec));
+    assert_eq!(warned(&report, WarningCode::MaxWrite), Vec::<&str>::new());
+    assert!(report.written_bytes <= max_write_bytes.unwrap());
+    // A length that the user gives is kept to.
+    assert_eq!(TuneOptions { phase_s: Some(60.0), ..quick }.usual_max_write_bytes(), None);
 }
 
 #[test]
@@ -328,7 +344,7 @@ fn a_neighbour_is_named_and_the_phase_made_again() {
     let mut contradicted = measure(&everything(), &disk(spec()));
     assert!(contradicted.doubts().is_empty(), "{:?}", contradicted.doubts());
     if let Some(figure) = contradicted.write_iops.as_mut() {
-        figure.value /= 4.3;
+        (figure.value, figure.burst) = (figure.value / 4.3, None);
     }
     assert_eq!(contradicted.disk_properties().unwrap().doubtful, ["write_iops"]);
     let (alone, record) = recorded("alone", options(), &disk(spec()));

@@ -249,6 +249,12 @@ impl Full {
         Some(Full { per_s, write_share, size_kib: columns.moved_kib_per_s()? / per_s })
     }
 
+    /// Returns whether this load is far more than another, in requests and in bytes: longer requests make fewer.
+    fn exceeds(&self, other: &Full) -> bool {
+        let bytes = |full: &Full| full.per_s * full.size_kib;
+        self.per_s > FULL_EXCEEDED * other.per_s && bytes(self) > FULL_EXCEEDED * bytes(other)
+    }
+
     fn is_like(&self, other: &Full) -> bool {
         let (less, more) = (self.size_kib.min(other.size_kib), self.size_kib.max(other.size_kib));
         (self.write_share - other.write_share).abs() < LIKE_WRITE_SHARE && more < LIKE_SIZE_FACTOR * less.max(0.5)
@@ -280,7 +286,7 @@ impl Peaks {
 
         // A rate that is exceeded by this much was that of a device that stalled or was held back, not its limit.
         if let Some(now) = Full::of(columns) {
-            self.full.retain(|full| !full.is_like(&now) || now.per_s <= FULL_EXCEEDED * full.per_s);
+            self.full.retain(|full| !(full.is_like(&now) && now.exceeds(full)));
         }
     }
 
@@ -490,5 +496,11 @@ mod tests {
         peaks.note(&usual, Some(8.0));
         assert_eq!((peaks.use_of_full(&usual), peaks.known_use(&usual)), (None, None));
         assert_eq!(peaks.known_use(&stalled), Some(0.016));
+        // As many bytes in shorter requests: the device was full before, and is.
+        let (long, short) = (load(4000.0, 128.0, 0.0, 0.0), load(7300.0, 70.0, 0.0, 0.0));
+        peaks.note(&long, Some(30.0));
+        peaks.note_full(&long);
+        peaks.note(&short, Some(30.0));
+        assert_eq!(peaks.known_use(&long), Some(1.0));
     }
 }

@@ -136,13 +136,14 @@ impl Watch {
         if verdict == Verdict::Saturated && !interval.is_since_boot {
             memory.peaks.note_full(columns);
         }
-        let remarks = verdict::of_device(&evidence, verdict);
 
-        let (capacity_use, capacity_basis) = match (basis, memory.peaks.known_use(columns)) {
+        // The rates seen are enough to judge a device that waits; as U they are shown only if they say something of it.
+        let (capacity_use, capacity_basis) = match (&basis, memory.peaks.known_use(columns)) {
             (Basis::HighestSeen, None) => (None, Basis::Unknown),
             (Basis::HighestSeen, known) => (known, Basis::HighestSeen),
-            (basis, _) => (capacity_use, basis),
+            (basis, _) => (capacity_use, (*basis).clone()),
         };
+        let remarks = verdict::of_device(&Evidence { basis: &capacity_basis, ..evidence }, verdict);
         Judged {
             interval: device.clone(),
             capacity_use,

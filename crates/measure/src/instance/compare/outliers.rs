@@ -156,7 +156,10 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
 
     let (mut cause, mut remark) = (None, None);
     match (hypervisor(base), hypervisor(other)) {
-        (Some(before), Some(after)) if before != after => {
+        (Some(before), Some(after)) if family(&before).is_none() || family(&after).is_none() => {
+            remark = Some(format!("whether {before} and {after} are the same hypervisor is not known"));
+        }
+        (Some(before), Some(after)) if family(&before) != family(&after) => {
             cause = Some(format!("operations pass another hypervisor: {after} instead of {before}"));
         }
         (Some(same), Some(_)) => remark = Some(format!("both run under the same hypervisor: {same}")),
@@ -179,6 +182,21 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
 fn hypervisor(side: &Candidate) -> Option<String> {
     let stated = side.card.facts.get("machine.hypervisor").cloned();
     stated.or_else(|| side.card.name.ends_with(".metal").then(|| "no hypervisor".to_owned()))
+}
+
+/// Returns the kind of hypervisor by its published or measured name; `None` if that does not tell.
+fn family(name: &str) -> Option<&'static str> {
+    const FAMILIES: [(&str, &str); 6] = [
+        ("no hypervisor", "none"),
+        ("nitro", "nitro"),
+        // As the firmware of such a machine names its vendor.
+        ("amazon ec2", "nitro"),
+        ("xen", "xen"),
+        ("kvm", "kvm"),
+        ("hyper-v", "hyper-v"),
+    ];
+    let name = name.to_lowercase();
+    FAMILIES.into_iter().find(|(part, _)| name.contains(part)).map(|(_, family)| family)
 }
 
 #[cfg(test)]
@@ -242,5 +260,13 @@ mod tests {
         }
         let few = candidate("b", 1e6, &ones[..4]);
         assert!(outliers(&base, &few).is_empty());
+    }
+
+    #[test]
+    fn names_of_hypervisors_are_told_apart_by_family() {
+        assert_eq!(family("Nitro (KVM)"), family("yes, Amazon EC2"));
+        assert_eq!(family("Xen"), family("xen"));
+        assert_ne!(family("Xen"), family("Nitro (KVM)"));
+        assert_eq!((family("yes, of unknown kind"), family("yes, Firecracker")), (None, None));
     }
 }

@@ -194,7 +194,7 @@ impl DiskRig<'_> {
 
         let own_read = self.control.traffic.read_bytes().saturating_sub(moved_before[0]);
         let own_written = self.control.traffic.written_bytes().saturating_sub(moved_before[1]);
-        let foreign = self.meter.as_mut().and_then(|meter| meter.end(own_read, own_written));
+        let foreign = self.meter.as_mut().and_then(|meter| meter.end(own_read, Some(own_written)));
         self.advance_cursors(&result, load);
 
         let moved = |name: &str, stream: &Option<Stream>| {

@@ -217,9 +217,7 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
         }
     }
 
-    for doubt in report.doubts() {
-        warn(WarningCode::Doubtful, format!("{} is doubtful: {}; measure again", doubt.figure, doubt.why));
-    }
+    report.doubt_warnings().into_iter().for_each(|warning| warn(warning.code, warning.message));
 
     judge_blocks(report, &mut warn);
 

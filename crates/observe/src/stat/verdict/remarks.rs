@@ -153,7 +153,7 @@ fn flush_counted_twice(evidence: &Evidence<'_>) -> Option<String> {
 
 fn first_interval(evidence: &Evidence<'_>, verdict: Verdict) -> Option<String> {
     let is_first = *evidence.basis == Basis::Unknown && !matches!(verdict, Verdict::Idle | Verdict::Unknown);
-    is_first.then(|| "U is unknown: name a model of the disk (--disk), or watch until its requests queue".to_owned())
+    is_first.then(|| "U is unknown: name a model of the disk (--disk), or watch until requests have queued and it does less than then".to_owned())
 }
 
 fn iowait(cpu: &CpuShares, devices: &[Judged]) -> Option<String> {

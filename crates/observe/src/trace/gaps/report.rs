@@ -341,6 +341,17 @@ impl InDevice {
     fn is_loaded(&self) -> bool {
         self.time_part >= LOADED_PART && self.mean >= LOADED_LEAST
     }
+
+    fn sentence(&self, disk: &DiskGaps) -> String {
+        format!(
+            "unclear: the queue was empty for {:.0} % of the time, with {:.0} requests in the device for {:.0} % of it; \
+             one depth does not show whether the program or the disk is the limit: record several loads for `trace \
+             little`",
+            100.0 * disk.empty_part,
+            self.mean,
+            100.0 * self.time_part
+        )
+    }
 }
 
 /// Judges a disk: the limiter is what took most of the time of its queues.
@@ -348,8 +359,10 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
     let top = disk.reasons.first();
     let is_full = levels.verdict().kind == Kind::Saturated;
     let held = InDevice::of(levels);
-    // With so many in the device all the time, one depth cannot tell the program from the disk.
-    let little = if held.is_loaded() { Limiter::Unknown } else { Limiter::Program };
+    // With many in the device all the time, one depth cannot tell the program from the disk.
+    let is_empty = top.is_none_or(|top| disk.empty_part >= top.time_part) && !is_full;
+    let is_one_depth = is_empty && held.is_loaded();
+    let little = if is_one_depth { Limiter::Unknown } else { Limiter::Program };
     let limiter = match top {
         _ if disk.queues.iter().all(|queue| queue.dispatches == 0) && top.is_none() => Limiter::Unknown,
         None if is_full => Limiter::Disk,
@@ -382,7 +395,7 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
         ));
     }
 
-    if let Some(top) = top.filter(|top| limiter == Limiter::Program && top.time_part > WITH_WORK) {
+    if let Some(top) = top.filter(|top| is_empty && top.time_part > WITH_WORK) {
         let grant = if top.reason == WaitReason::Tokens.name() { format!(". {}", grant(disk)) } else { String::new() };
         let percent = 100.0 * top.time_part;
         remarks.push(format!(
@@ -404,14 +417,15 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
         let percent = 100.0 * class.part;
         remarks.push(format!("{} waits most for its own limit ({percent:.0} %)", class.class));
     }
-    Verdict { limiter, sentence: sentence(disk, limiter, &held), remarks }
+    let sentence = if is_one_depth { held.sentence(disk) } else { sentence(disk, limiter) };
+    Verdict { limiter, sentence, remarks }
 }
 
 fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
     classes.iter().find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
 }
 
-fn sentence(disk: &DiskGaps, limiter: Limiter, held: &InDevice) -> String {
+fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
     let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
 
@@ -439,12 +453,6 @@ fn sentence(disk: &DiskGaps, limiter: Limiter, held: &InDevice) -> String {
         Limiter::Turn => format!(
             "the shard: nothing that is known stood in the way, and it did not look for {still:.0} % of the time: \
              late turns, or a CPU that is busy"
-        ),
-        Limiter::Unknown if held.is_loaded() => format!(
-            "unclear: nothing waited above the disk, with {:.0} requests in it for {:.0} % of the time; one depth does \
-             not show whether the program or the disk is the limit: record several loads for `trace little`",
-            held.mean,
-            100.0 * held.time_part
         ),
         Limiter::Unknown => "not known: the trace does not say why requests waited".to_owned(),
     }

@@ -29,10 +29,7 @@ fn the_bug_of_seed_000_is_named() {
     let [disk] = &fast.disks[..] else { panic!("{fast:?}") };
     // Sixteen were in the device all the time, and the queue was empty: either may be the limit.
     assert_eq!((disk.gap.p50_ns, disk.verdict.limiter), (1_000, Limiter::Unknown), "{disk:?}");
-    assert!(
-        disk.verdict.sentence.starts_with("unclear: nothing waited above the disk, with 16 requests in it"),
-        "{disk:?}"
-    );
+    assert!(disk.verdict.sentence.contains("with 16 requests in the device for"), "{disk:?}");
     assert!(disk.implied.is_empty());
 }
 
