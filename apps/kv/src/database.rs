@@ -155,8 +155,6 @@ impl Database {
             [Some(&options.directory), options.commitlog_directory.as_ref()].into_iter().flatten().cloned().collect();
         let locks = directories.iter().map(|directory| lock(directory)).collect::<Result<_, _>>()?;
         let memory = MemoryPlan::of(options.memory_bytes);
-        let space = SpaceGate::watch(directories, 2 * memory.unflushed_bytes)
-            .map_err(|error| Failure::machine("cannot watch the free space", error))?;
 
         let (topology, classes) = topology(options)?;
         let shards = ShardOptions { pin: false, ..ShardOptions::default() };
@@ -184,6 +182,8 @@ impl Database {
             Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
         })?;
 
+        let space = SpaceGate::watch(directories, 2 * memory.unflushed_bytes)
+            .map_err(|error| Failure::machine("cannot watch the free space", error))?;
         Ok(Database {
             db,
             store,

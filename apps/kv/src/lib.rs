@@ -9,6 +9,7 @@
 //! * [`serve`]: [`database`] opens the tree with a class for each kind of I/O ([`classes`]); [`server`] answers the
 //!   Redis protocol ([`resp`], [`command`]) and [`space`] keeps writes out when the disk is full.
 //! * [`stress`]: a client in cassandra-stress's way of saying things, which measures from the intended start.
+//! * [`story`]: server and clients in one process, each story run in three ways in turn.
 //!
 //! # Limits
 //! Strings only: no expiry, no transactions, no replication, no authentication. A server for loopback.
@@ -26,4 +27,5 @@ pub mod scans;
 pub mod serve;
 pub mod server;
 pub mod space;
+pub mod story;
 pub mod stress;

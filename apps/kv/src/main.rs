@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use plimsoll_kv::failure::Failure;
 use plimsoll_kv::serve::{ServeArguments, serve};
+use plimsoll_kv::story::{StoryArguments, story};
 use plimsoll_kv::stress::stress;
 
 /// A key-value server whose database has six classes of disk I/O, its client, and its stories.
@@ -19,6 +20,8 @@ struct Arguments {
 enum Command {
     /// Serves the Redis protocol (GET SET MGET DEL SCAN PING INFO CONFIG COMMAND QUIT)
     Serve(ServeArguments),
+    /// Tells what the scheduler is good for: the same load drained, with static shares, with controllers
+    Story(StoryArguments),
     /// Measures a server, in cassandra-stress's way of saying it (`stress` alone shows how)
     #[command(disable_help_flag = true)]
     Stress {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         runtime.block_on(async {
             match &arguments.command {
                 Command::Serve(arguments) => serve(arguments).await,
+                Command::Story(arguments) => story(arguments).await,
                 Command::Stress { words } => stress(words),
             }
         })
