@@ -25,6 +25,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll::control::Server;
+use plimsoll::core::LatencyGoal;
+use plimsoll::properties::parse_from_file;
 use plimsoll::{Classes, DiskMode, DiskSetup, Runtime, ShardOptions, Topology};
 use plimsoll_store::ScheduledStore;
 use slatedb::config::{
@@ -53,6 +55,8 @@ const VERSION: &str = "plimsoll-kv 1\n";
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most files that were never compacted; tables wait in memory beyond.
 pub const L0_FILES_MAX: usize = 16;
+/// Fewest keys of a file with a filter: all files. Without one, each read looks into each file of few large values.
+const FILTER_KEYS_MIN: u32 = 1;
 /// Shortest delay of a write: timers are no finer.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 /// Least budget of memory: smaller tables would be files of a few blocks.
@@ -76,6 +80,9 @@ pub struct DatabaseOptions {
     pub commitlog_directory: Option<PathBuf>,
     /// The disk's model.
     pub disk: DiskModel,
+    /// Device time that the scheduler keeps in the disk at most; `None` for the library's goal. A disk that answers late
+    /// needs more.
+    pub latency_goal: Option<Duration>,
     /// Whether the scheduler lets everything pass at once although it has a model.
     pub is_drained: bool,
     /// The budget of memory in bytes, at least [`MEMORY_MIN_BYTES`].
@@ -89,6 +96,7 @@ impl DatabaseOptions {
             directory: directory.into(),
             commitlog_directory: None,
             disk: DiskModel::Unlimited,
+            latency_goal: None,
             is_drained: false,
             memory_bytes: 512 << 20,
         }
@@ -376,13 +384,19 @@ fn lock(directory: &Path) -> Result<File, Failure> {
 fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure> {
     let registry = Classes::new();
     let classes = ClassTable::register(&registry).map_err(|error| Failure::machine("cannot make classes", error))?;
-    let topology = match &options.disk {
-        DiskModel::Unlimited => Topology::new(1, registry, vec![DiskSetup::unlimited()])
-            .map_err(|error| Failure::machine("cannot make a topology", error))?,
+    let mut disks = match &options.disk {
+        DiskModel::Unlimited => vec![DiskSetup::unlimited()],
         DiskModel::IoProperties(path) => {
-            Topology::from_io_properties(path, 1, registry).map_err(|error| Failure::Input(error.to_string()))?
+            let read = parse_from_file(path).map_err(|error| Failure::Input(error.to_string()))?;
+            read.disks.iter().map(DiskSetup::from).collect()
         }
     };
+    if let Some(goal) = options.latency_goal {
+        let goal = LatencyGoal::Ns(goal.as_nanos() as u64);
+        disks.iter_mut().for_each(|disk| disk.config.latency_goal = goal);
+    }
+    let topology =
+        Topology::new(1, registry, disks).map_err(|error| Failure::machine("cannot make a topology", error))?;
     if options.is_drained {
         for disk in 0..topology.disks() {
             topology.set_mode(disk, DiskMode::Drain);
@@ -412,6 +426,7 @@ fn settings(memory: &MemoryPlan) -> Settings {
         max_concurrent_compactions: 2,
         compactions_poll_interval: poll,
         max_sst_size: 64 << 20,
+        min_filter_keys: FILTER_KEYS_MIN,
         ..CompactionWorkerOptions::default()
     };
     let compactor = CompactorOptions {
@@ -443,6 +458,7 @@ fn settings(memory: &MemoryPlan) -> Settings {
         flush_interval: Some(FLUSH_INTERVAL),
         l0_sst_size_bytes: memory.memtable_bytes as usize,
         max_unflushed_bytes: memory.unflushed_bytes as usize,
+        min_filter_keys: FILTER_KEYS_MIN,
         l0_max_ssts: L0_FILES_MAX,
         l0_max_ssts_per_key: L0_FILES_MAX,
         compactor_options: Some(compactor),

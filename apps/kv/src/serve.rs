@@ -18,9 +18,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use plimsoll_figures::units::parse_size_bytes;
+use plimsoll_figures::units::{parse_duration_ns, parse_size_bytes};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -47,6 +47,9 @@ pub struct ServeArguments {
     /// The disk as `plimsoll tune -o FILE` measured it; without it nothing is scheduled
     #[arg(long, value_name = "FILE")]
     pub io_properties: Option<PathBuf>,
+    /// Device time kept in the disk at most: longer for throughput, shorter for latency; without it the library's
+    #[arg(long, value_name = "TIME", value_parser = latency_goal)]
+    pub latency_goal: Option<Duration>,
     /// Memory for caches, tables and requests
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     pub memory: u64,
@@ -73,6 +76,17 @@ pub fn memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Reads a goal for the latency of the disk.
+///
+/// # Errors
+/// No duration, or one outside of 10 us to 1 s.
+pub fn latency_goal(text: &str) -> Result<Duration, String> {
+    let ns = parse_duration_ns(text).map_err(|error| error.to_string())?;
+    let goal = Duration::from_nanos(ns);
+    let is_goal = (Duration::from_micros(10)..=Duration::from_secs(1)).contains(&goal);
+    if is_goal { Ok(goal) } else { Err("10us to 1s".to_owned()) }
+}
+
 /// Longest value that may be allowed: 512 MiB, as in Redis.
 const VALUE_MAX_BYTES: u64 = 512 << 20;
 /// Longest key in bytes.
@@ -93,6 +107,7 @@ impl ServeArguments {
             directory: self.dir.clone(),
             commitlog_directory: self.commitlog_dir.clone(),
             disk,
+            latency_goal: self.latency_goal,
             is_drained: false,
             memory_bytes: self.memory,
         }

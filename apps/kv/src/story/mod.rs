@@ -26,7 +26,7 @@ use plimsoll_figures::units::parse_duration_ns;
 
 use crate::database::{DatabaseOptions, DiskModel};
 use crate::failure::Failure;
-use crate::serve::memory;
+use crate::serve::{latency_goal, memory};
 use phases::Story;
 use record::Way;
 use run::{Setting, run_way};
@@ -43,6 +43,9 @@ pub struct StoryArguments {
     /// The disk of DIR as `plimsoll tune -o FILE` measured it
     #[arg(long, value_name = "FILE")]
     pub io_properties: PathBuf,
+    /// Device time kept in the disk at most; a disk made by small-disk answers late
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = latency_goal)]
+    pub latency_goal: Duration,
     /// Length of a phase
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
     pub length: Duration,
@@ -73,6 +76,7 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         story: arguments.story,
         database: DatabaseOptions {
             disk: DiskModel::IoProperties(arguments.io_properties.clone()),
+            latency_goal: Some(arguments.latency_goal),
             memory_bytes: arguments.memory,
             ..DatabaseOptions::new(&scratch.0)
         },

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::control::{Client, Snapshot};
 use plimsoll::sys::rusage::process_cpu_s;
+use slatedb::compactor::stats::RUNNING_COMPACTIONS;
 use slatedb::db_stats::{BACKPRESSURE_COUNT, L0_STALL_COUNT};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -38,10 +39,10 @@ use crate::stress::tally::Part;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// A tree whose manifest has not changed for so long has settled.
+/// A tree that has neither changed nor been compacted for so long has settled.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Longest wait for that.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Lifetime of a scan's view of the keys.
 const SCAN_LIFETIME: Duration = Duration::from_secs(3600);
 
@@ -136,7 +137,7 @@ async fn fill(database: &Database, setting: &Setting) -> Result<(), Failure> {
     while changed.elapsed() < SETTLED && begun.elapsed() < SETTLE_TIMEOUT {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let now = database.slatedb().manifest().id();
-        if now != id {
+        if now != id || database.figure(RUNNING_COMPACTIONS) > 0 {
             (id, changed) = (now, Instant::now());
         }
     }
