@@ -28,7 +28,7 @@ use crate::database::{DatabaseOptions, DiskModel};
 use crate::failure::Failure;
 use crate::serve::{latency_goal, memory};
 use phases::Story;
-use record::Way;
+use record::{Record, Way};
 use run::{Setting, run_way};
 
 /// Flags of `story`.
@@ -49,6 +49,9 @@ pub struct StoryArguments {
     /// Length of a phase
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
     pub length: Duration,
+    /// Rounds of the three ways; of each way the one with the median of the reads' p99 is told
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: u32,
     /// Keys that each database is filled with
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub keys: u64,
@@ -83,15 +86,19 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         keys: arguments.keys,
         length: arguments.length,
     };
-    let mut records = Vec::new();
-    for way in Way::ALL {
-        eprintln!("{}: {}", arguments.story.name(), way.name());
-        let record = tokio::select! {
-            record = run_way(&setting, way) => record?,
-            _ = tokio::signal::ctrl_c() => return Err(Failure::Machine("interrupted".to_owned())),
-        };
-        records.push(record);
+    let mut rounds = Way::ALL.map(|_| Vec::new());
+    for round in 1..=arguments.rounds {
+        for (way, records) in Way::ALL.into_iter().zip(&mut rounds) {
+            eprintln!("{}: {}, round {round} of {}", arguments.story.name(), way.name(), arguments.rounds);
+            let record = tokio::select! {
+                record = run_way(&setting, way) => record?,
+                _ = tokio::signal::ctrl_c() => return Err(Failure::Machine("interrupted".to_owned())),
+            };
+            records.push(record);
+        }
     }
+    let records: Vec<Record> =
+        rounds.into_iter().filter_map(|rounds| Record::median_of(rounds, show::VICTIM)).collect();
 
     println!("{}", show::sentence(arguments.story, &records));
     println!("{}", show::table(&records));

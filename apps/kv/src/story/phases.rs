@@ -106,22 +106,27 @@ impl Story {
         let writes = |threads| load("writes", (0.0, 1.0), elsewhere, threads, None, 16 << 10);
         let phase = |name, loads| Phase { name, duration: length, loads, has_scan: false, shares: &[] };
 
-        match self {
+        let mut phases = match self {
             Story::Burst => vec![phase("alone", vec![reads(1000.0)]), phase("burst", vec![reads(1000.0), writes(32)])],
             Story::Inverse => vec![phase("alone", vec![reads(50.0)]), phase("writes", vec![reads(50.0), writes(64)])],
             Story::Analytics => vec![
-                phase("alone", vec![reads(500.0)]),
-                Phase { has_scan: true, ..phase("scan", vec![reads(500.0)]) },
+                phase("alone", vec![reads(2000.0)]),
+                Phase { has_scan: true, ..phase("scan", vec![reads(2000.0)]) },
                 Phase {
                     has_scan: true,
                     shares: &[("analytics", 400)],
-                    ..phase("scan, 400 shares", vec![reads(500.0)])
+                    ..phase("scan, 400 shares", vec![reads(2000.0)])
                 },
             ],
             Story::Ingest => {
                 let ingest = phase("ingest", vec![reads(200.0), writes(32)]);
                 vec![phase("alone", vec![reads(200.0)]), Phase { duration: 4 * length, ..ingest }]
             }
+        };
+        // Keys of their own: what a phase has read would be in the cache of the next.
+        for (number, phase) in phases.iter_mut().enumerate() {
+            phase.loads.iter_mut().for_each(|load| load.plan.seed = 1 + number as u64);
         }
+        phases
     }
 }

@@ -125,10 +125,22 @@ pub struct PhaseRecord {
     pub loads: Vec<LoadFigures>,
     /// Processors busy with this program, clients included.
     pub cpus: f64,
+    /// Processors busy with other programs.
+    pub other_cpus: f64,
     /// Keys that a scan has read.
     pub scanned: u64,
     /// Times that writes had to wait for room in memory.
     pub stalls: u64,
+}
+
+/// Returns the time in which processors of this machine have been busy, in seconds; 0 if the kernel does not say.
+#[must_use]
+pub fn machine_cpu_s() -> f64 {
+    // `proc(5)`: user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second.
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks: Vec<u64> = stat.lines().next().unwrap_or("").split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let is_busy = |at: &usize| *at != 3 && *at != 4;
+    (0..ticks.len().min(8)).filter(is_busy).map(|at| ticks[at]).sum::<u64>() as f64 / 100.0
 }
 
 impl PhaseRecord {
@@ -154,4 +166,53 @@ pub struct Record {
     pub phases: Vec<PhaseRecord>,
     /// Its looks.
     pub samples: Vec<Sample>,
+}
+
+impl Record {
+    /// Returns the 99th percentile of a load in the phase after the calm one, in nanoseconds.
+    #[must_use]
+    pub fn storm_p99_ns(&self, load: &str) -> u64 {
+        let load = self.phases.get(1).and_then(|phase| phase.load(load));
+        load.map_or(0, |load| load.part.latencies.value_at_quantile(0.99))
+    }
+
+    /// Returns the record whose percentile is the median of `rounds`; of an even number the lesser of the two.
+    #[must_use]
+    pub fn median_of(mut rounds: Vec<Record>, load: &str) -> Option<Record> {
+        rounds.sort_by_key(|record| record.storm_p99_ns(load));
+        (!rounds.is_empty()).then(|| rounds.swap_remove((rounds.len() - 1) / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[test]
+    fn of_several_rounds_the_middle_one_is_told() {
+        let record = |p99_ns| {
+            let mut part = Part::new();
+            part.latencies.saturating_record(p99_ns);
+            let phase = PhaseRecord {
+                name: "storm",
+                from_s: 0.0,
+                length: Duration::from_secs(1),
+                classes: Vec::new(),
+                loads: vec![LoadFigures { name: "reads", per_s: 1.0, part }],
+                cpus: 0.0,
+                other_cpus: 0.0,
+                scanned: 0,
+                stalls: 0,
+            };
+            Record { way: Way::Drained, phases: vec![phase.clone(), phase], samples: Vec::new() }
+        };
+        for (rounds, expected) in [(vec![7], 7), (vec![9, 1, 5], 5), (vec![8, 2], 2)] {
+            let median = Record::median_of(rounds.iter().copied().map(record).collect(), "reads").unwrap();
+            assert_eq!(median.storm_p99_ns("reads"), expected, "{rounds:?}");
+        }
+        assert!(Record::median_of(Vec::new(), "reads").is_none());
+        assert!(machine_cpu_s() > 0.0);
+    }
 }

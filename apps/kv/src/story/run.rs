@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::phases::{Phase, Story};
-use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, Way};
+use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, Way, machine_cpu_s};
 use crate::command::Service;
 use crate::controllers::Controllers;
 use crate::database::{Database, DatabaseOptions};
@@ -66,6 +66,7 @@ pub struct Setting {
 pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
     let mut options = setting.database.clone();
     options.directory = options.directory.join(way.name().replace(' ', "-"));
+    let directory = options.directory.clone();
     options.is_drained = way == Way::Drained;
     let database = Database::open(&options).await?;
     fill(&database, setting).await?;
@@ -114,6 +115,8 @@ pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
     let service = Arc::into_inner(service);
     let service = service.ok_or_else(|| Failure::Machine("a connection did not end".to_owned()))?;
     service.database.close().await?;
+    let removed = std::fs::remove_dir_all(&directory);
+    removed.map_err(|error| Failure::machine(format_args!("cannot remove {}", directory.display()), error))?;
     Ok(record)
 }
 
@@ -185,7 +188,7 @@ impl Stage {
         }
         let loads: Vec<Load> =
             phase.loads.iter().map(|load| Load::start(load.plan.clone())).collect::<Result<_, _>>()?;
-        let (from, cpu_s, stalls) = (Instant::now(), process_cpu_s(), self.stalls());
+        let (from, cpu_s, machine_s, stalls) = (Instant::now(), process_cpu_s(), machine_cpu_s(), self.stalls());
         snapshot(&mut self.ends)?;
 
         let mut sums: Vec<Part> = phase.loads.iter().map(|_| Part::new()).collect();
@@ -206,6 +209,7 @@ impl Stage {
         }
 
         let length = from.elapsed();
+        let cpus = (process_cpu_s() - cpu_s) / length.as_secs_f64();
         let classes = ClassFigures::of_all(&snapshot(&mut self.ends)?);
         let record = PhaseRecord {
             name: phase.name,
@@ -213,7 +217,8 @@ impl Stage {
             length,
             classes,
             loads: sums.iter().zip(&phase.loads).map(|(sum, load)| figures(load.name, sum, length)).collect(),
-            cpus: (process_cpu_s() - cpu_s) / length.as_secs_f64(),
+            cpus,
+            other_cpus: ((machine_cpu_s() - machine_s) / length.as_secs_f64() - cpus).max(0.0),
             scanned: scanned.load(Ordering::Relaxed),
             stalls: self.stalls() - stalls,
         };

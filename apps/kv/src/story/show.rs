@@ -7,7 +7,7 @@
 //! Pure functions of the records. The picture has three charts for each way: bytes by class, latency of clients, shares.
 //!
 //! # Limits
-//! One run of each way: no statement about chance.
+//! Of several rounds the one with the median is shown: no statement about chance.
 //!
 //! # Example
 //! `burst: p99 of reads 2.1 ms alone; in "burst" 84 ms drained, 4.0 ms with static shares, 3.8 ms with controllers.`
@@ -18,7 +18,7 @@ use super::phases::Story;
 use super::record::{PhaseRecord, Record, Sample};
 
 /// Latencies of whom the sentence is about.
-const VICTIM: &str = "reads";
+pub const VICTIM: &str = "reads";
 
 /// Returns the sentence.
 #[must_use]
@@ -56,11 +56,12 @@ pub fn table(records: &[Record]) -> String {
     for record in records {
         for phase in &record.phases {
             table.push_str(&format!(
-                "\n{}, {} ({:.0} s, {:.1} CPUs busy, {} stalls{})\n",
+                "\n{}, {} ({:.0} s, {:.1} CPUs busy, {:.1} by others, {} stalls{})\n",
                 record.way.name(),
                 phase.name,
                 phase.length.as_secs_f64(),
                 phase.cpus,
+                phase.other_cpus,
                 phase.stalls,
                 if phase.scanned > 0 { format!(", {} keys scanned", phase.scanned) } else { String::new() },
             ));
