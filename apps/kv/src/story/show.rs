@@ -106,8 +106,15 @@ pub fn picture(story: Story, records: &[Record]) -> String {
 }
 
 fn charts(record: &Record) -> [Chart; 3] {
+    let moved = |name: &str| {
+        let mut classes = record.samples.iter().flat_map(|sample| &sample.classes);
+        classes.any(|class| class.name == name && class.bytes_per_s > 0.0)
+    };
     let classes = |value: fn(&super::record::ClassFigures) -> f64| {
-        lines(&record.samples, |sample| sample.classes.iter().map(|class| (class.name.clone(), value(class))).collect())
+        lines(&record.samples, |sample| {
+            let seen = sample.classes.iter().filter(|class| moved(&class.name));
+            seen.map(|class| (class.name.clone(), value(class))).collect()
+        })
     };
     let latencies = lines(&record.samples, |sample| {
         let p99 = |load: &super::record::LoadFigures| load.part.latencies.value_at_quantile(0.99) as f64;
