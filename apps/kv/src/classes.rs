@@ -1,0 +1,134 @@
+//! The classes of the database's I/O, and which of its calls belongs to which.
+//!
+//! # Why
+//! A commit that waits behind a compaction makes every writer wait. The tree knows what each call is for; the scheduler
+//! has to be told.
+//!
+//! # How it works
+//! SlateDB puts an [`ObjectStoreCallTag`] among the extensions of each read and write of a sorted file: who calls, and
+//! whether the file is of the log or of the tree. [`ClassTable::of_call`] makes a class of it. Manifests and the
+//! compactor's state carry no tag; their path decides.
+//!
+//! | class | shares | its I/O |
+//! |---|---|---|
+//! | `commitlog` | 100 | files of the write-ahead log, manifests |
+//! | `memtable` | 100 | memory tables that become files |
+//! | `compaction` | 100 | files merged into larger ones, read and written |
+//! | `query` | 100 | point reads |
+//! | `repair-read`, `repair-write` | 20 | copies for another server |
+//! | `analytics` | 20 | SCAN: a reader of its own |
+//! | `default` | 100 | the rest: garbage collection, lists |
+//!
+//! The names and shares of the first six are ScyllaDB's.
+//!
+//! # Limits
+//! SlateDB does not tell a point read from the read-ahead of a scan of the same database handle; that is why scans have
+//! a reader of their own. No command repairs yet: the two classes exist for the settings of `plimsoll attach`.
+//!
+//! # Example
+//! A put tagged `Main` and `Wal` is `commitlog`; a get tagged `Compactor` is `compaction`.
+
+use plimsoll::{Class, ClassError, Classes};
+use plimsoll_store::Operation;
+use slatedb::object_store::{Extensions, path::Path};
+use slatedb::object_store_tag::{ObjectStoreCallTag, SstType, TableStoreKind};
+
+/// Names and first shares of the classes beside `default`.
+pub const CLASSES: [(&str, u32); 7] = [
+    ("commitlog", 100),
+    ("memtable", 100),
+    ("compaction", 100),
+    ("query", 100),
+    ("repair-read", 20),
+    ("repair-write", 20),
+    ("analytics", 20),
+];
+
+/// The classes of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassTable {
+    /// Files of the write-ahead log, and manifests.
+    pub commitlog: Class,
+    /// Memory tables that become files.
+    pub memtable: Class,
+    /// Compactions.
+    pub compaction: Class,
+    /// Point reads.
+    pub query: Class,
+    /// Scans.
+    pub analytics: Class,
+}
+
+impl ClassTable {
+    /// Adds the classes to `classes`.
+    ///
+    /// # Errors
+    /// A class of one of the names exists already.
+    pub fn register(classes: &Classes) -> Result<ClassTable, ClassError> {
+        let mut made = [Class::DEFAULT; CLASSES.len()];
+        for (class, (name, shares)) in made.iter_mut().zip(CLASSES) {
+            *class = classes.add_class(name, None, shares)?;
+        }
+        let [commitlog, memtable, compaction, query, _, _, analytics] = made;
+        Ok(ClassTable { commitlog, memtable, compaction, query, analytics })
+    }
+
+    /// Returns the class of a call on the object store.
+    #[must_use]
+    pub fn of_call(&self, operation: Operation, path: &Path, extensions: &Extensions) -> Class {
+        let is_write = matches!(operation, Operation::Put | Operation::PutMultipart);
+        let Some(tag) = extensions.get::<ObjectStoreCallTag>() else {
+            // A flush or compaction counts when the manifest has it, and commits wait for room then.
+            let is_manifest = path.parts().any(|part| part.as_ref() == "manifest");
+            return if is_manifest { self.commitlog } else { Class::DEFAULT };
+        };
+        match (tag.kind, tag.sst_type) {
+            (TableStoreKind::Main, SstType::Wal) => self.commitlog,
+            (TableStoreKind::Main, SstType::Compacted) if is_write => self.memtable,
+            (TableStoreKind::Main, SstType::Compacted) => self.query,
+            (TableStoreKind::Compactor, _) => self.compaction,
+            (TableStoreKind::Reader, _) => self.analytics,
+            (TableStoreKind::GC, _) => Class::DEFAULT,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[test]
+    fn every_call_has_its_class() {
+        let classes = Classes::new();
+        let table = ClassTable::register(&classes).unwrap();
+        let name = |class: Class| classes.list()[class.index()].name.to_string();
+        let tagged = |kind, sst_type| Extensions::from(ObjectStoreCallTag::new(kind, sst_type));
+        let (get, put, upload) = (Operation::Get, Operation::Put, Operation::PutMultipart);
+        let cases = [
+            (put, "kv/wal/1.sst", tagged(TableStoreKind::Main, SstType::Wal), "commitlog"),
+            (get, "kv/wal/1.sst", tagged(TableStoreKind::Main, SstType::Wal), "commitlog"),
+            (put, "kv/compacted/1.sst", tagged(TableStoreKind::Main, SstType::Compacted), "memtable"),
+            (upload, "kv/compacted/1.sst", tagged(TableStoreKind::Main, SstType::Compacted), "memtable"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Main, SstType::Compacted), "query"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Compactor, SstType::Compacted), "compaction"),
+            (upload, "kv/compacted/1.sst", tagged(TableStoreKind::Compactor, SstType::Compacted), "compaction"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Reader, SstType::Compacted), "analytics"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::GC, SstType::Compacted), "default"),
+            (put, "kv/manifest/1.manifest", Extensions::new(), "commitlog"),
+            (put, "kv/compactions/1.compactions", Extensions::new(), "default"),
+        ];
+        for (operation, path, extensions, expected) in cases {
+            let class = table.of_call(operation, &Path::from(path), &extensions);
+            assert_eq!(name(class), expected, "{operation:?} of {path} {extensions:?}");
+        }
+    }
+
+    #[test]
+    fn classes_are_registered_once() {
+        let classes = Classes::new();
+        ClassTable::register(&classes).unwrap();
+        assert!(ClassTable::register(&classes).is_err());
+    }
+}

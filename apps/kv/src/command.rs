@@ -1,0 +1,344 @@
+//! What the commands of clients do.
+//!
+//! # Why
+//! A SET must not be acknowledged before it is durable, and a pipeline of SETs must not wait for each of them.
+//!
+//! # How it works
+//! [`Session::execute`] runs one command and appends its reply to the session's output. Writes leave a handle;
+//! [`Session::flush`] waits for the last of them, which covers those before it, and only then sends the output. So the
+//! writes of a pipeline become durable together, and no reply overtakes the disk. Output of more than
+//! [`OUTPUT_BYTES`] is flushed at once.
+//!
+//! # Limits
+//! GET SET MGET DEL SCAN PING INFO CONFIG-GET COMMAND QUIT. SET takes no options. A read may see a write of another
+//! connection that is not durable yet.
+//!
+//! # Example
+//! `SET ship ahoy` replies `+OK`; `GET ship` then `$4 ahoy`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use slatedb::{Error, WriteHandle};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use crate::database::Database;
+use crate::resp::{Limits, Reply};
+use crate::scans::{LIFETIME, Scans, matches};
+
+/// Output that is sent before further commands of a pipeline run, in bytes.
+pub const OUTPUT_BYTES: usize = 1 << 20;
+/// Most keys that a step of a scan looks at.
+const SCAN_COUNT_MAX: u64 = 100_000;
+/// Words in which the database says what it is.
+const FIGURES: [&str; 5] =
+    ["total_mem_size_bytes", "l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
+
+/// What all connections share.
+pub struct Service {
+    /// The database.
+    pub database: Database,
+    /// The bounds of requests.
+    pub limits: Limits,
+    /// Most connections at a time.
+    pub connections_max: usize,
+    /// When the server began.
+    pub started: Instant,
+    /// Connections now.
+    pub connections: AtomicU64,
+    /// Connections that were refused.
+    pub refused: AtomicU64,
+    /// Commands so far.
+    pub commands: AtomicU64,
+}
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Go on.
+    Command,
+    /// Send the output and close.
+    Close,
+}
+
+/// A connection's commands.
+pub struct Session<W> {
+    service: Arc<Service>,
+    writer: W,
+    output: Vec<u8>,
+    /// The last write whose reply is in the output.
+    unacknowledged: Option<WriteHandle>,
+    scans: Scans,
+}
+
+impl<W: AsyncWrite + Unpin> Session<W> {
+    /// Returns the session of a connection that is answered through `writer`.
+    pub fn new(service: Arc<Service>, writer: W) -> Session<W> {
+        Session { service, writer, output: Vec::new(), unacknowledged: None, scans: Scans::default() }
+    }
+
+    /// Runs the command whose words are `arguments`, and appends its reply to the output.
+    ///
+    /// # Errors
+    /// The connection failed, or writes did not become durable.
+    pub async fn execute(&mut self, arguments: &[&[u8]]) -> io::Result<Next> {
+        let [name, arguments @ ..] = arguments else { return Ok(Next::Command) };
+        self.service.commands.fetch_add(1, Ordering::Relaxed);
+        let name = String::from_utf8_lossy(&name[..name.len().min(32)]).to_ascii_uppercase();
+        match (name.as_str(), arguments) {
+            ("GET", [key]) => self.get(key).await,
+            ("SET", [key, value]) => self.set(key, value).await,
+            ("MGET", keys @ [_, ..]) => {
+                self.reply(Reply::Array(keys.len()));
+                for key in keys {
+                    self.get(key).await;
+                    self.flush_if_large().await?;
+                }
+            }
+            ("DEL", keys @ [_, ..]) => self.delete(keys).await,
+            ("SCAN", [cursor, options @ ..]) => self.scan(cursor, options).await,
+            ("PING", []) => self.reply(Reply::Simple("PONG")),
+            ("PING", [message]) => self.reply(Reply::Bulk(message)),
+            ("INFO", _) => {
+                let info = self.service.info();
+                self.reply(Reply::Bulk(info.as_bytes()));
+            }
+            ("CONFIG", [verb, patterns @ ..]) if verb.eq_ignore_ascii_case(b"GET") => self.config(patterns),
+            ("CONFIG", _) => self.error("ERR only CONFIG GET: settings are flags of `plimsoll-kv serve`"),
+            ("COMMAND", _) => self.reply(Reply::Array(0)),
+            ("QUIT", _) => {
+                self.reply(Reply::Simple("OK"));
+                return Ok(Next::Close);
+            }
+            ("GET" | "SET" | "MGET" | "DEL" | "SCAN" | "PING", _) => {
+                self.error(&format!("ERR wrong number of arguments for '{name}' (SET takes a key and a value)"));
+            }
+            _ => self.error(&format!(
+                "ERR unknown command '{}': there are GET SET MGET DEL SCAN PING INFO CONFIG COMMAND QUIT",
+                name.escape_default()
+            )),
+        }
+        self.flush_if_large().await?;
+        Ok(Next::Command)
+    }
+
+    /// Waits until the writes so far are durable, then sends the output.
+    ///
+    /// # Errors
+    /// The connection failed. If writes did not become durable, the client gets an error in place of all replies that
+    /// were not sent yet, and the connection must be closed.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        if let Some(handle) = self.unacknowledged.take()
+            && let Err(error) = handle.await_durable().await
+        {
+            self.output.clear();
+            self.error(&format!("ERR writes are not durable: {error}"));
+            self.writer.write_all(&self.output).await?;
+            return Err(io::Error::other(error.to_string()));
+        }
+        self.writer.write_all(&self.output).await?;
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_BYTES);
+        Ok(())
+    }
+
+    /// Appends an error that ends the connection.
+    pub fn error(&mut self, message: &str) {
+        self.reply(Reply::Error(message));
+    }
+
+    /// Ends the connection.
+    pub async fn close(&mut self) {
+        self.scans.close().await;
+        // The client may have gone.
+        let _ = self.writer.shutdown().await;
+    }
+
+    fn reply(&mut self, reply: Reply<'_>) {
+        reply.write(&mut self.output);
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.error(&format!("ERR {error}"));
+    }
+
+    async fn flush_if_large(&mut self) -> io::Result<()> {
+        if self.output.len() > OUTPUT_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Returns whether `key` can be one; if not, the reply says why.
+    fn check_key(&mut self, key: &[u8]) -> bool {
+        let max_bytes = self.service.limits.key_max_bytes;
+        let is_key = (1..=max_bytes).contains(&key.len());
+        if !is_key {
+            self.error(&format!("ERR a key of {} bytes: keys have 1 to {max_bytes} bytes", key.len()));
+        }
+        is_key
+    }
+
+    /// Returns whether writes are taken now; if not, the reply says why.
+    fn check_space(&mut self) -> bool {
+        let refusal = self.service.database.space().refusal();
+        if let Some(reason) = &refusal {
+            self.error(reason);
+        }
+        refusal.is_none()
+    }
+
+    async fn get(&mut self, key: &[u8]) {
+        if !self.check_key(key) {
+            return;
+        }
+        match self.service.database.get(key).await {
+            Ok(Some(value)) => self.reply(Reply::Bulk(&value)),
+            Ok(None) => self.reply(Reply::Null),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    async fn set(&mut self, key: &[u8], value: &[u8]) {
+        let max_bytes = self.service.limits.value_max_bytes;
+        if value.len() > max_bytes {
+            return self.error(&format!("ERR a value of {} bytes: values have at most {max_bytes}", value.len()));
+        }
+        if !self.check_key(key) || !self.check_space() {
+            return;
+        }
+        match self.service.database.set(key, value).await {
+            Ok(handle) => {
+                self.unacknowledged = Some(handle);
+                self.reply(Reply::Simple("OK"));
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    async fn delete(&mut self, keys: &[&[u8]]) {
+        if !keys.iter().all(|key| self.check_key(key)) || !self.check_space() {
+            return;
+        }
+        let mut deleted = 0;
+        for key in keys {
+            let found = match self.service.database.get(key).await {
+                Ok(None) => continue,
+                Ok(Some(_)) => self.service.database.delete(key).await,
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(handle) => self.unacknowledged = Some(handle),
+                Err(error) => return self.failed(&error),
+            }
+            deleted += 1;
+        }
+        self.reply(Reply::Integer(deleted));
+    }
+
+    async fn scan(&mut self, cursor: &[u8], options: &[&[u8]]) {
+        let (cursor, count, pattern) = match scan_options(cursor, options) {
+            Ok(read) => read,
+            Err(message) => return self.error(message),
+        };
+        let begun = match self.scans.take(cursor) {
+            Some(scan) => Ok(scan),
+            None if cursor == 0 => self.service.database.scan(LIFETIME).await,
+            None => {
+                return self.error("ERR no such cursor: a cursor is good once, on its own connection; begin with 0");
+            }
+        };
+        let mut scan = match begun {
+            Ok(scan) => scan,
+            Err(error) => return self.failed(&error),
+        };
+
+        let mut keys = Vec::new();
+        let mut is_over = false;
+        for _ in 0..count {
+            match scan.next().await {
+                Ok(Some((key, _))) if matches(pattern, &key) => keys.push(key),
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    is_over = true;
+                    break;
+                }
+                Err(error) => return self.failed(&error),
+            }
+        }
+        let (cursor, ended) = if is_over { (0, Some(scan)) } else { self.scans.keep(scan) };
+        if let Some(ended) = ended {
+            ended.close().await;
+        }
+
+        self.reply(Reply::Array(2));
+        self.reply(Reply::Bulk(cursor.to_string().as_bytes()));
+        self.reply(Reply::Array(keys.len()));
+        for key in &keys {
+            self.reply(Reply::Bulk(key));
+        }
+    }
+
+    fn config(&mut self, patterns: &[&[u8]]) {
+        let (limits, memory) = (self.service.limits, *self.service.database.memory());
+        let settings = [
+            ("appendonly", "yes".to_owned()),
+            ("maxclients", self.service.connections_max.to_string()),
+            ("maxmemory", memory.total_bytes.to_string()),
+            ("proto-max-bulk-len", limits.value_max_bytes.to_string()),
+            ("save", String::new()),
+        ];
+        let is_asked = |name: &str| patterns.iter().any(|pattern| matches(pattern, name.as_bytes()));
+        let asked: Vec<_> = settings.iter().filter(|(name, _)| is_asked(name)).collect();
+        self.reply(Reply::Array(2 * asked.len()));
+        for (name, value) in asked {
+            self.reply(Reply::Bulk(name.as_bytes()));
+            self.reply(Reply::Bulk(value.as_bytes()));
+        }
+    }
+}
+
+impl Service {
+    /// Returns the answer to INFO.
+    #[must_use]
+    pub fn info(&self) -> String {
+        let mut info = format!(
+            "# Server\r\nplimsoll_kv_version:{}\r\nprocess_id:{}\r\nuptime_in_seconds:{}\r\n\
+             # Clients\r\nconnected_clients:{}\r\nrejected_connections:{}\r\n\
+             # Stats\r\ntotal_commands_processed:{}\r\nfree_bytes:{}\r\n# Database\r\n",
+            env!("CARGO_PKG_VERSION"),
+            std::process::id(),
+            self.started.elapsed().as_secs(),
+            self.connections.load(Ordering::Relaxed),
+            self.refused.load(Ordering::Relaxed),
+            self.commands.load(Ordering::Relaxed),
+            self.database.space().free_bytes(),
+        );
+        for figure in FIGURES {
+            let value = self.database.figure(&format!("slatedb.db.{figure}"));
+            info.push_str(&format!("{figure}:{value}\r\n"));
+        }
+        info.push_str("# Classes\r\n");
+        for class in self.database.topology().classes().list() {
+            info.push_str(&format!("{}:shares={}\r\n", class.name, class.shares));
+        }
+        info
+    }
+}
+
+/// Reads the words of SCAN: the cursor, how many keys to look at, and the pattern.
+fn scan_options<'a>(cursor: &[u8], options: &[&'a [u8]]) -> Result<(u64, u64, &'a [u8]), &'static str> {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok().and_then(|word| word.parse::<u64>().ok());
+    let cursor = number(cursor).ok_or("ERR invalid cursor: it is a number, 0 to begin")?;
+    let (mut count, mut pattern) = (10, &b"*"[..]);
+    for option in options.chunks(2) {
+        match option {
+            [name, word] if name.eq_ignore_ascii_case(b"COUNT") => {
+                let asked = number(word).filter(|count| (1..=SCAN_COUNT_MAX).contains(count));
+                count = asked.ok_or("ERR COUNT is a number from 1 to 100000")?;
+            }
+            [name, word] if name.eq_ignore_ascii_case(b"MATCH") => pattern = word,
+            _ => return Err("ERR syntax error: SCAN cursor [MATCH pattern] [COUNT count]"),
+        }
+    }
+    Ok((cursor, count, pattern))
+}

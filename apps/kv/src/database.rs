@@ -1,0 +1,468 @@
+//! The database: SlateDB on a store whose I/O is scheduled by class.
+//!
+//! # Why
+//! Server and stories open the same database; where the disk's model comes from and what memory is for is said once.
+//!
+//! # How it works
+//! [`Database::open`] locks the directory, makes the topology (from io-properties, or an unlimited disk) with the
+//! classes of [`crate::classes`], starts a shard, and gives SlateDB a [`ScheduledStore`]. The write-ahead log is
+//! flushed every [`FLUSH_INTERVAL`]; [`Database::set`] returns a handle that says when the write is durable. The budget
+//! of memory is divided by [`MemoryPlan`].
+//!
+//! # Limits
+//! One shard. The memory of compactions (some MiB for each file they read) is not part of the budget. A read may see a
+//! write that is not durable yet.
+//!
+//! # Example
+//! `Database::open(&DatabaseOptions::new("/var/lib/kv"))`, then `set`, `get`, `close`.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll::control::Server;
+use plimsoll::core::LatencyGoal;
+use plimsoll::properties::parse_from_file;
+use plimsoll::{Classes, DiskMode, DiskSetup, Runtime, ShardOptions, Topology};
+use plimsoll_store::ScheduledStore;
+use slatedb::config::{
+    CheckpointOptions, CheckpointScope, CompactionWorkerOptions, CompactorOptions, DbReaderOptions,
+    GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
+};
+use slatedb::db_cache::SplitCache;
+use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
+use slatedb::object_store::ObjectStore;
+use slatedb::{Db, DbIterator, DbReader, DbReaderMode, Error, WriteHandle};
+use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
+
+use crate::classes::ClassTable;
+use crate::failure::Failure;
+use crate::space::SpaceGate;
+
+/// Time between flushes of the write-ahead log: writes of this time become durable together.
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(1);
+/// Path of the database in its store.
+const ROOT: &str = "kv";
+/// File of a directory that says which version wrote it, and whose lock says that it is in use.
+const LOCK: &str = "plimsoll-kv.lock";
+/// Content of that file.
+const VERSION: &str = "plimsoll-kv 1\n";
+/// Longest time for the last flush; then the program ends without it. Nothing acknowledged is lost: the log has it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most files that were never compacted; tables wait in memory beyond.
+pub const L0_FILES_MAX: usize = 16;
+/// Fewest keys of a file with a filter: all files. Without one, each read looks into each file of few large values.
+const FILTER_KEYS_MIN: u32 = 1;
+/// Shortest delay of a write: timers are no finer.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+/// Least budget of memory: smaller tables would be files of a few blocks.
+pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
+
+/// The disk as the scheduler knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskModel {
+    /// Nothing is known: everything is sent to the disk at once.
+    Unlimited,
+    /// The file that `plimsoll tune -o` wrote.
+    IoProperties(PathBuf),
+}
+
+/// What a database is opened with.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// The directory of the tree; made if missing.
+    pub directory: PathBuf,
+    /// The directory of the write-ahead log, if it is another one.
+    pub commitlog_directory: Option<PathBuf>,
+    /// The disk's model.
+    pub disk: DiskModel,
+    /// Device time that the scheduler keeps in the disk at most; `None` for the library's goal. A disk that answers late
+    /// needs more.
+    pub latency_goal: Option<Duration>,
+    /// Whether the scheduler lets everything pass at once although it has a model.
+    pub is_drained: bool,
+    /// The budget of memory in bytes, at least [`MEMORY_MIN_BYTES`].
+    pub memory_bytes: u64,
+}
+
+impl DatabaseOptions {
+    /// Returns options for a database in `directory`, on a disk that nothing is known of.
+    pub fn new(directory: impl Into<PathBuf>) -> DatabaseOptions {
+        DatabaseOptions {
+            directory: directory.into(),
+            commitlog_directory: None,
+            disk: DiskModel::Unlimited,
+            latency_goal: None,
+            is_drained: false,
+            memory_bytes: 512 << 20,
+        }
+    }
+}
+
+/// How a budget of memory is divided, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// The budget.
+    pub total_bytes: u64,
+    /// Cache of blocks: half.
+    pub block_cache_bytes: u64,
+    /// Cache of indices and filters: an eighth.
+    pub meta_cache_bytes: u64,
+    /// Written but not yet in files: a quarter. Writers wait beyond.
+    pub unflushed_bytes: u64,
+    /// A memory table, which becomes a file: a quarter of that.
+    pub memtable_bytes: u64,
+    /// Requests of clients larger than a connection's first buffer: an eighth.
+    pub requests_bytes: u64,
+}
+
+impl MemoryPlan {
+    /// Divides `memory_bytes`.
+    #[must_use]
+    pub fn of(memory_bytes: u64) -> MemoryPlan {
+        let unflushed_bytes = memory_bytes / 4;
+        MemoryPlan {
+            total_bytes: memory_bytes,
+            block_cache_bytes: memory_bytes / 2,
+            meta_cache_bytes: memory_bytes / 8,
+            unflushed_bytes,
+            memtable_bytes: unflushed_bytes / 4,
+            requests_bytes: memory_bytes / 8,
+        }
+    }
+}
+
+/// An open database.
+pub struct Database {
+    db: Db,
+    store: Arc<dyn ObjectStore>,
+    wal_store: Option<Arc<dyn ObjectStore>>,
+    recorder: Arc<DefaultMetricsRecorder>,
+    topology: Topology,
+    classes: ClassTable,
+    memory: MemoryPlan,
+    space: SpaceGate,
+    write_delay_ns: AtomicU64,
+    control: Result<Server, String>,
+    runtime: Runtime,
+    _locks: Vec<File>,
+}
+
+impl Database {
+    /// Opens the database, or makes it. What was acknowledged before a crash is there.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] for a directory in use or of another version, or a bad io-properties file;
+    /// [`Failure::Machine`] for what the system or the database refuses.
+    pub async fn open(options: &DatabaseOptions) -> Result<Database, Failure> {
+        let directories: Vec<PathBuf> =
+            [Some(&options.directory), options.commitlog_directory.as_ref()].into_iter().flatten().cloned().collect();
+        let locks = directories.iter().map(|directory| lock(directory)).collect::<Result<_, _>>()?;
+        let memory = MemoryPlan::of(options.memory_bytes);
+
+        let (topology, classes) = topology(options)?;
+        let shards = ShardOptions { pin: false, ..ShardOptions::default() };
+        let runtime = Runtime::start(&topology, &shards)
+            .map_err(|error| Failure::machine("cannot start the scheduler's shard", error))?;
+        let control = Server::start(&topology, "plimsoll-kv").map_err(|error| error.to_string());
+
+        let store = open_store(&runtime, &options.directory, classes).await?;
+        let wal_store = match &options.commitlog_directory {
+            Some(directory) => Some(open_store(&runtime, directory, classes).await?),
+            None => None,
+        };
+
+        let recorder = Arc::new(DefaultMetricsRecorder::new());
+        let mut builder = Db::builder(ROOT, Arc::clone(&store))
+            .with_settings(settings(&memory))
+            .with_metrics_recorder(Arc::clone(&recorder) as _)
+            .with_db_cache(cache(&memory), 0)
+            // A block lies in as few blocks of the disk as it has: direct I/O reads no neighbours.
+            .with_sst_block_alignment(true);
+        if let Some(wal_store) = &wal_store {
+            builder = builder.with_wal_object_store(Arc::clone(wal_store));
+        }
+        let db = builder.build().await.map_err(|error| {
+            Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
+        })?;
+
+        let space = SpaceGate::watch(directories, 2 * memory.unflushed_bytes)
+            .map_err(|error| Failure::machine("cannot watch the free space", error))?;
+        Ok(Database {
+            db,
+            store,
+            wal_store,
+            recorder,
+            topology,
+            classes,
+            memory,
+            space,
+            write_delay_ns: AtomicU64::new(0),
+            control,
+            runtime,
+            _locks: locks,
+        })
+    }
+
+    /// Returns the value of `key`.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.db.get(key).await
+    }
+
+    /// Sets the value of `key`, which is not empty. The write counts when the handle says that it is durable.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn set(&self, key: &[u8], value: &[u8]) -> Result<WriteHandle, Error> {
+        let delay = Duration::from_nanos(self.write_delay_ns.load(Ordering::Relaxed));
+        if delay >= DELAY_MIN {
+            tokio::time::sleep(delay).await;
+        }
+        self.db.put(key, value).await
+    }
+
+    /// Delays each further write by `delay`; by less than 1 ms is not at all.
+    pub fn set_write_delay(&self, delay: Duration) {
+        self.write_delay_ns.store(delay.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Deletes `key`, which is not empty. The deletion counts when the handle says that it is durable.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn delete(&self, key: &[u8]) -> Result<WriteHandle, Error> {
+        self.db.delete(key).await
+    }
+
+    /// Begins a scan of all keys as they are now, in the class of scans. The memory table becomes a file for it. The
+    /// scan ends by itself `lifetime` after it began.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn scan(&self, lifetime: Duration) -> Result<Scan, Error> {
+        let kept = CheckpointOptions { lifetime: Some(lifetime), ..CheckpointOptions::default() };
+        let checkpoint = self.db.create_checkpoint(CheckpointScope::All, &kept).await?;
+        let options = DbReaderOptions { skip_wal_replay: true, ..DbReaderOptions::default() };
+        let mut builder = DbReader::builder(ROOT, Arc::clone(&self.store))
+            .with_reader_mode(DbReaderMode::Checkpoint(checkpoint.id))
+            .with_options(options)
+            .with_db_cache_disabled();
+        if let Some(wal_store) = &self.wal_store {
+            builder = builder.with_wal_object_store(Arc::clone(wal_store));
+        }
+        let reader = builder.build().await?;
+        let ahead = ScanOptions { read_ahead_bytes: 1 << 20, max_fetch_tasks: 2, ..ScanOptions::default() };
+        let entries = reader.scan_with_options::<std::ops::RangeFull>(.., &ahead).await?;
+        Ok(Scan { entries, reader })
+    }
+
+    /// Returns the database itself, for what it knows of its files.
+    #[must_use]
+    pub fn slatedb(&self) -> &Db {
+        &self.db
+    }
+
+    /// Returns a figure of SlateDB's, by its name; 0 if it has none.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> u64 {
+        let figures = self.recorder.snapshot();
+        let values = figures.by_name(name).into_iter().map(|metric| match metric.value {
+            MetricValue::Counter(count) => count,
+            MetricValue::Gauge(level) | MetricValue::UpDownCounter(level) => u64::try_from(level).unwrap_or(0),
+            MetricValue::Histogram { .. } => 0,
+        });
+        values.sum()
+    }
+
+    /// Returns the topology: its classes and its disk's mode may be changed.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Returns the classes.
+    #[must_use]
+    pub fn classes(&self) -> &ClassTable {
+        &self.classes
+    }
+
+    /// Returns how memory is divided.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryPlan {
+        &self.memory
+    }
+
+    /// Returns the gate that keeps writes out of a full disk.
+    #[must_use]
+    pub fn space(&self) -> &SpaceGate {
+        &self.space
+    }
+
+    /// Returns the control socket, or why there is none.
+    pub fn control_socket(&self) -> Result<&Path, &str> {
+        self.control.as_ref().map(Server::path).map_err(String::as_str)
+    }
+
+    /// Writes what memory holds into files and ends everything.
+    ///
+    /// # Errors
+    /// [`Failure::Machine`] if that fails or takes longer than 30 s; what was acknowledged is in the log then.
+    pub async fn close(self) -> Result<(), Failure> {
+        let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.db.close()).await;
+        self.space.stop();
+        drop((self.control, self.db, self.store, self.wal_store));
+        let stopped = self.runtime.shutdown().await;
+        let what = "the last flush failed (what was acknowledged is in the log)";
+        match closed {
+            Err(_) => return Err(Failure::machine(what, "it took longer than 30 s")),
+            Ok(Err(error)) => return Err(Failure::machine(what, error)),
+            Ok(Ok(())) => {}
+        }
+        stopped.map_err(|error| Failure::machine("the scheduler's shard failed", error))
+    }
+}
+
+/// A scan under way: all keys as they were when it began.
+pub struct Scan {
+    entries: DbIterator,
+    reader: DbReader,
+}
+
+impl Scan {
+    /// Returns the next key and value, or `None` after the last.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>, Error> {
+        Ok(self.entries.next().await?.map(|entry| (entry.key, entry.value)))
+    }
+
+    /// Ends the scan.
+    pub async fn close(self) {
+        drop(self.entries);
+        // The checkpoint ends by itself.
+        let _ = self.reader.close().await;
+    }
+}
+
+/// Makes `directory` if it is missing, checks its version, and locks it until the file is dropped.
+fn lock(directory: &Path) -> Result<File, Failure> {
+    let path = directory.join(LOCK);
+    let failed = |error: std::io::Error| Failure::machine(format_args!("cannot use {}", path.display()), error);
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let mut options = File::options();
+    let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("{} is in use by another server: give another --dir", directory.display());
+            return Err(Failure::Input(message));
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    let mut version = String::new();
+    file.read_to_string(&mut version).map_err(failed)?;
+    match version.as_str() {
+        "" => file.write_all(VERSION.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?,
+        VERSION => {}
+        other => {
+            let (found, known) = (other.lines().next().unwrap_or(""), VERSION.trim_end());
+            let message = format!("{} says `{found}`, this program reads `{known}`", path.display());
+            return Err(Failure::Input(format!("{message}: use the version that wrote it, or another --dir")));
+        }
+    }
+    Ok(file)
+}
+
+fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure> {
+    let registry = Classes::new();
+    let classes = ClassTable::register(&registry).map_err(|error| Failure::machine("cannot make classes", error))?;
+    let mut disks = match &options.disk {
+        DiskModel::Unlimited => vec![DiskSetup::unlimited()],
+        DiskModel::IoProperties(path) => {
+            let read = parse_from_file(path).map_err(|error| Failure::Input(error.to_string()))?;
+            read.disks.iter().map(DiskSetup::from).collect()
+        }
+    };
+    if let Some(goal) = options.latency_goal {
+        let goal = LatencyGoal::Ns(goal.as_nanos() as u64);
+        disks.iter_mut().for_each(|disk| disk.config.latency_goal = goal);
+    }
+    let topology =
+        Topology::new(1, registry, disks).map_err(|error| Failure::machine("cannot make a topology", error))?;
+    if options.is_drained {
+        for disk in 0..topology.disks() {
+            topology.set_mode(disk, DiskMode::Drain);
+        }
+    }
+    Ok((topology, classes))
+}
+
+async fn open_store(runtime: &Runtime, directory: &Path, classes: ClassTable) -> Result<Arc<dyn ObjectStore>, Failure> {
+    let store = ScheduledStore::open(runtime.any_shard(), directory).await;
+    let store = store.map_err(|error| Failure::machine("cannot open the store", error))?;
+    Ok(Arc::new(store.with_rule(move |operation, path, extensions| classes.of_call(operation, path, extensions))))
+}
+
+fn cache(memory: &MemoryPlan) -> Arc<SplitCache> {
+    let part = |max_capacity| {
+        Some(Arc::new(MokaCache::new_with_opts(MokaCacheOptions { max_capacity, ..MokaCacheOptions::default() })) as _)
+    };
+    let (blocks, meta) = (part(memory.block_cache_bytes), part(memory.meta_cache_bytes));
+    Arc::new(SplitCache::new().with_block_cache(blocks).with_meta_cache(meta))
+}
+
+/// Returns SlateDB's settings for a local disk, where a request costs microseconds and not cents.
+fn settings(memory: &MemoryPlan) -> Settings {
+    let poll = Duration::from_millis(500);
+    let worker = CompactionWorkerOptions {
+        max_concurrent_compactions: 2,
+        compactions_poll_interval: poll,
+        max_sst_size: 64 << 20,
+        min_filter_keys: FILTER_KEYS_MIN,
+        ..CompactionWorkerOptions::default()
+    };
+    let compactor = CompactorOptions {
+        poll_interval: poll,
+        max_concurrent_compactions: 2,
+        commit_compacted_interval: poll,
+        // Readers of this process follow the manifest at once, and scans hold checkpoints of their own.
+        checkpoint_lifetime: Duration::from_secs(60),
+        worker: Some(worker),
+        ..CompactorOptions::default()
+    };
+    // There is one writer, which the directory's lock ensures: nobody writes under an old manifest.
+    let often = |min_age_s| {
+        let (interval, min_age) = (Some(Duration::from_secs(10)), Duration::from_secs(min_age_s));
+        Some(GarbageCollectorDirectoryOptions { interval, min_age, dry_run: false })
+    };
+    let garbage = GarbageCollectorOptions {
+        manifest_options: often(60),
+        wal_options: often(10),
+        wal_fence_options: None,
+        compacted_options: often(60),
+        compactions_options: often(60),
+        detach_options: None,
+        // These need conditional overwrites, which a directory does not have.
+        boundary_files_enabled: false,
+        ..GarbageCollectorOptions::default()
+    };
+    Settings {
+        flush_interval: Some(FLUSH_INTERVAL),
+        l0_sst_size_bytes: memory.memtable_bytes as usize,
+        max_unflushed_bytes: memory.unflushed_bytes as usize,
+        min_filter_keys: FILTER_KEYS_MIN,
+        l0_max_ssts: L0_FILES_MAX,
+        l0_max_ssts_per_key: L0_FILES_MAX,
+        compactor_options: Some(compactor),
+        garbage_collector_options: Some(garbage),
+        ..Settings::default()
+    }
+}

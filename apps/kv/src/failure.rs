@@ -1,0 +1,53 @@
+//! How a command ends if it fails: one message and an exit code.
+//!
+//! # Why
+//! A script must know whether the request made no sense or the machine could not do it.
+//!
+//! # How it works
+//! The codes are those of `plimsoll` itself: 0 done, 1 a figure says no, 2 bad input, 3 this machine cannot do it.
+//!
+//! # Limits
+//! One message a command.
+//!
+//! # Example
+//! `Failure::Input("give --dir".into())` ends the program with code 2.
+
+use std::fmt;
+
+/// Why a command failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Exit code 1: the command ran, and its result says no (operations of `stress` failed).
+    Finding(String),
+    /// Exit code 2: the request makes no sense.
+    Input(String),
+    /// Exit code 3: this machine cannot do it.
+    Machine(String),
+}
+
+impl Failure {
+    /// Returns the exit code of the program.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Finding(_) => 1,
+            Failure::Input(_) => 2,
+            Failure::Machine(_) => 3,
+        }
+    }
+
+    /// Returns a failure of the machine: `what` was tried, and `error` came back.
+    pub fn machine(what: impl fmt::Display, error: impl fmt::Display) -> Failure {
+        Failure::Machine(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Finding(message) | Failure::Input(message) | Failure::Machine(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

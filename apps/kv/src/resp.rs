@@ -1,0 +1,275 @@
+//! The Redis serialization protocol, version 2: requests in, replies out.
+//!
+//! # Why
+//! Every language has a client for it, and redis-benchmark measures the server without our help. A request is never
+//! anything but a list of strings, so a reader of that alone is small, has no recursion that a client could drive, and
+//! knows the length of a value before the value has come.
+//!
+//! # How it works
+//! [`parse`] looks at the bytes that have arrived: a whole request, too few bytes (and how many at least are missing),
+//! or an error after which nothing of the connection can be understood. It copies nothing. [`Reply`] writes replies.
+//! [`parse_reply`] is the other side, for clients: one reply, of which an array's elements are counted, not kept.
+//!
+//! # Limits
+//! Bounds are in [`Limits`]. A request that has arrived in part is looked through again from its beginning; with at
+//! most [`ARGUMENTS_MAX`] arguments that costs little.
+//!
+//! # Example
+//! `*1\r\n$4\r\nPING\r\n` is the request `PING`; so is the line `PING\r\n`, as one types it.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Most arguments of a request: MGET and DEL take so many keys.
+pub const ARGUMENTS_MAX: usize = 1024;
+/// Longest line: a request typed by hand, a length, or an error.
+pub const LINE_MAX_BYTES: usize = 1024;
+
+/// The bounds of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest key in bytes.
+    pub key_max_bytes: usize,
+    /// Longest value in bytes.
+    pub value_max_bytes: usize,
+}
+
+impl Limits {
+    /// Returns the most bytes of a request.
+    #[must_use]
+    pub fn request_max_bytes(&self) -> usize {
+        self.value_max_bytes + 16 * self.key_max_bytes + (64 << 10)
+    }
+}
+
+/// What the bytes of a connection are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A whole request.
+    Request {
+        /// The places of its arguments.
+        arguments: Vec<Range<usize>>,
+        /// Its length in bytes.
+        len_bytes: usize,
+    },
+    /// A part of one.
+    Partial {
+        /// The least length that it can have, in bytes.
+        least_bytes: usize,
+    },
+}
+
+/// Why bytes are no request. The connection is closed: where the next one would begin is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// A line is too long.
+    LongLine,
+    /// A number was expected in a line that begins with this byte.
+    Number(char),
+    /// Another byte was expected.
+    Byte {
+        /// The byte expected.
+        expected: char,
+        /// The byte found.
+        found: u8,
+    },
+    /// Too many arguments, or none: their number.
+    Arguments(i64),
+    /// An argument is too long.
+    LongArgument {
+        /// Its length in bytes.
+        len_bytes: i64,
+        /// The most allowed.
+        max_bytes: usize,
+    },
+    /// The request is too long as a whole.
+    LongRequest {
+        /// The most allowed.
+        max_bytes: usize,
+    },
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Protocol error: ")?;
+        match self {
+            ProtocolError::LongLine => write!(f, "a line has more than {LINE_MAX_BYTES} bytes"),
+            ProtocolError::Number(prefix) => write!(f, "expected a number after '{prefix}'"),
+            ProtocolError::Byte { expected, found } => {
+                write!(f, "expected '{}', found '{}'", expected.escape_default(), found.escape_ascii())
+            }
+            ProtocolError::Arguments(count) => write!(f, "{count} arguments, send 1 to {ARGUMENTS_MAX}"),
+            ProtocolError::LongArgument { len_bytes, max_bytes } => {
+                write!(f, "an argument of {len_bytes} bytes, at most {max_bytes} are allowed")
+            }
+            ProtocolError::LongRequest { max_bytes } => write!(f, "a request has more than {max_bytes} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// Looks at the first request of `bytes`.
+///
+/// # Errors
+/// See [`ProtocolError`].
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
+    if bytes.first().is_some_and(|first| *first != b'*') {
+        return Ok(typed(bytes)?.map_or(Parsed::Partial { least_bytes: bytes.len() + 1 }, |found| found));
+    }
+    let Some((count, mut at)) = number(bytes, 0, '*')? else {
+        return Ok(Parsed::Partial { least_bytes: bytes.len() + 1 });
+    };
+    let Some(count) = usize::try_from(count).ok().filter(|count| (1..=ARGUMENTS_MAX).contains(count)) else {
+        return Err(ProtocolError::Arguments(count));
+    };
+
+    let mut arguments = Vec::with_capacity(count);
+    for _ in 0..count {
+        let Some((len, begin)) = number(bytes, at, '$')? else {
+            return Ok(Parsed::Partial { least_bytes: bytes.len() + 1 });
+        };
+        let max_bytes = limits.value_max_bytes.max(limits.key_max_bytes);
+        let Some(len) = usize::try_from(len).ok().filter(|len| *len <= max_bytes) else {
+            return Err(ProtocolError::LongArgument { len_bytes: len, max_bytes });
+        };
+        if begin + len + 2 > limits.request_max_bytes() {
+            return Err(ProtocolError::LongRequest { max_bytes: limits.request_max_bytes() });
+        }
+        let Some(end) = bytes.get(begin + len..begin + len + 2) else {
+            return Ok(Parsed::Partial { least_bytes: begin + len + 2 });
+        };
+        expect(end[0], '\r')?;
+        expect(end[1], '\n')?;
+        arguments.push(begin..begin + len);
+        at = begin + len + 2;
+    }
+    Ok(Parsed::Request { arguments, len_bytes: at })
+}
+
+/// Returns the request of a line as one types it; an empty line has no arguments.
+fn typed(bytes: &[u8]) -> Result<Option<Parsed>, ProtocolError> {
+    let Some(end) = line_end(bytes, 0)? else { return Ok(None) };
+    let mut arguments = Vec::new();
+    let mut at = 0;
+    for word in bytes[..end].split(|byte| byte.is_ascii_whitespace()) {
+        if !word.is_empty() {
+            arguments.push(at..at + word.len());
+        }
+        at += word.len() + 1;
+    }
+    if arguments.len() > ARGUMENTS_MAX {
+        return Err(ProtocolError::Arguments(arguments.len() as i64));
+    }
+    Ok(Some(Parsed::Request { arguments, len_bytes: end + 1 }))
+}
+
+/// Returns the place of the `\n` that ends the line from `begin`, if it has come.
+fn line_end(bytes: &[u8], begin: usize) -> Result<Option<usize>, ProtocolError> {
+    let window = &bytes[begin..bytes.len().min(begin + LINE_MAX_BYTES)];
+    match window.iter().position(|byte| *byte == b'\n') {
+        Some(end) => Ok(Some(begin + end)),
+        None if window.len() == LINE_MAX_BYTES => Err(ProtocolError::LongLine),
+        None => Ok(None),
+    }
+}
+
+/// Returns the number of the line at `at`, which begins with `prefix`, and the place after the line.
+fn number(bytes: &[u8], at: usize, prefix: char) -> Result<Option<(i64, usize)>, ProtocolError> {
+    let Some(first) = bytes.get(at) else { return Ok(None) };
+    expect(*first, prefix)?;
+    let Some(end) = line_end(bytes, at)? else { return Ok(None) };
+    let digits = bytes[at + 1..end].strip_suffix(b"\r").ok_or(ProtocolError::Number(prefix))?;
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    Ok(Some((number.ok_or(ProtocolError::Number(prefix))?, end + 1)))
+}
+
+fn expect(found: u8, expected: char) -> Result<(), ProtocolError> {
+    if char::from(found) == expected { Ok(()) } else { Err(ProtocolError::Byte { expected, found }) }
+}
+
+/// A reply of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'b> {
+    /// A word, such as `OK`.
+    Simple(&'b str),
+    /// An error; its first word is its kind. Line ends in it become spaces.
+    Error(&'b str),
+    /// A number.
+    Integer(i64),
+    /// A string.
+    Bulk(&'b [u8]),
+    /// No value.
+    Null,
+    /// So many replies follow, which are one.
+    Array(usize),
+}
+
+impl Reply<'_> {
+    /// Appends the reply to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Reply::Simple(word) => line(out, '+', word),
+            Reply::Error(message) => line(out, '-', message.replace(['\r', '\n'], " ")),
+            Reply::Integer(number) => line(out, ':', number),
+            Reply::Bulk(bytes) => {
+                line(out, '$', bytes.len());
+                out.extend_from_slice(bytes);
+                out.extend_from_slice(b"\r\n");
+            }
+            Reply::Null => out.extend_from_slice(b"$-1\r\n"),
+            Reply::Array(len) => line(out, '*', len),
+        }
+    }
+}
+
+fn line(out: &mut Vec<u8>, prefix: char, content: impl fmt::Display) {
+    use std::io::Write;
+    // Writing to memory does not fail.
+    let _ = write!(out, "{prefix}{content}\r\n");
+}
+
+/// A reply as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Anything but an error: whether it is a value, or none.
+    Value(bool),
+    /// An error.
+    Error(String),
+}
+
+/// Returns the first reply of `bytes` and its length, or `None` if it has not come as a whole.
+///
+/// # Errors
+/// Bytes that are no reply.
+pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Answer, usize)>, ProtocolError> {
+    let (mut at, mut left) = (0, 1_u64);
+    let mut answer = Answer::Value(true);
+    while left > 0 {
+        left -= 1;
+        let Some(first) = bytes.get(at) else { return Ok(None) };
+        let prefix = char::from(*first);
+        match prefix {
+            '+' | '-' => {
+                let Some(end) = line_end(bytes, at)? else { return Ok(None) };
+                if prefix == '-' {
+                    answer = Answer::Error(String::from_utf8_lossy(&bytes[at + 1..end]).trim_end().to_owned());
+                }
+                at = end + 1;
+            }
+            ':' | '$' | '*' => {
+                let Some((number, end)) = number(bytes, at, prefix)? else { return Ok(None) };
+                let len = u64::try_from(number).ok();
+                at = end;
+                match (prefix, len) {
+                    ('$', Some(len)) => at = at.saturating_add(len as usize).saturating_add(2),
+                    ('*', Some(len)) => left = left.saturating_add(len),
+                    ('$' | '*', None) if left == 0 => answer = Answer::Value(false),
+                    _ => {}
+                }
+            }
+            _ => return Err(ProtocolError::Byte { expected: '+', found: *first }),
+        }
+    }
+    Ok((at <= bytes.len()).then_some((answer, at)))
+}

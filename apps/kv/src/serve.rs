@@ -1,0 +1,182 @@
+//! The command `serve`: from flags to a running server, and its clean stop.
+//!
+//! # Why
+//! What the server does without being asked (an unlimited disk, an open port) must be said, and stopping it must lose
+//! nothing.
+//!
+//! # How it works
+//! Opens the database, listens, says where and how on stderr, and waits for SIGINT or SIGTERM. Then connections end
+//! after the requests they have read, memory is written to files, and the program ends with code 0.
+//!
+//! # Limits
+//! No authentication and no encryption: that is why it listens on loopback unless told otherwise.
+//!
+//! # Example
+//! `plimsoll-kv serve --dir /var/lib/kv --io-properties io-properties.yaml`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use plimsoll_figures::units::{parse_duration_ns, parse_size_bytes};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::command::Service;
+use crate::controllers::Controllers;
+use crate::database::{Database, DatabaseOptions, DiskModel, MEMORY_MIN_BYTES};
+use crate::failure::Failure;
+use crate::resp::Limits;
+use crate::server::serve_connections;
+
+/// Flags of `serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArguments {
+    /// The directory of the database; made if missing
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A directory for the commit log alone, such as one on another disk
+    #[arg(long, value_name = "DIR")]
+    pub commitlog_dir: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6380")]
+    pub listen: SocketAddr,
+    /// The disk as `plimsoll tune -o FILE` measured it; without it nothing is scheduled
+    #[arg(long, value_name = "FILE")]
+    pub io_properties: Option<PathBuf>,
+    /// Device time kept in the disk at most: longer for throughput, shorter for latency; without it the library's
+    #[arg(long, value_name = "TIME", value_parser = latency_goal)]
+    pub latency_goal: Option<Duration>,
+    /// Memory for caches, tables and requests
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
+    pub memory: u64,
+    /// Longest value
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = value_len)]
+    pub max_value: usize,
+    /// Most connections at a time
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_connections: u32,
+    /// Leave the shares as they are: no controllers for flushes and compactions
+    #[arg(long)]
+    pub static_shares: bool,
+}
+
+/// Reads a budget of memory.
+///
+/// # Errors
+/// No size, or too little.
+pub fn memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size_bytes(text).map_err(|error| error.to_string())?;
+    if bytes < MEMORY_MIN_BYTES {
+        return Err(format!("at least {} MiB", MEMORY_MIN_BYTES >> 20));
+    }
+    Ok(bytes)
+}
+
+/// Reads a goal for the latency of the disk.
+///
+/// # Errors
+/// No duration, or one outside of 10 us to 1 s.
+pub fn latency_goal(text: &str) -> Result<Duration, String> {
+    let ns = parse_duration_ns(text).map_err(|error| error.to_string())?;
+    let goal = Duration::from_nanos(ns);
+    let is_goal = (Duration::from_micros(10)..=Duration::from_secs(1)).contains(&goal);
+    if is_goal { Ok(goal) } else { Err("10us to 1s".to_owned()) }
+}
+
+/// Longest value that may be allowed: 512 MiB, as in Redis.
+const VALUE_MAX_BYTES: u64 = 512 << 20;
+/// Longest key in bytes.
+const KEY_MAX_BYTES: usize = 16 << 10;
+
+fn value_len(text: &str) -> Result<usize, String> {
+    let bytes = parse_size_bytes(text).map_err(|error| error.to_string())?;
+    if !(1..=VALUE_MAX_BYTES).contains(&bytes) {
+        return Err("1 B to 512 MiB".to_owned());
+    }
+    Ok(bytes as usize)
+}
+
+impl ServeArguments {
+    fn database(&self) -> DatabaseOptions {
+        let disk = self.io_properties.clone().map_or(DiskModel::Unlimited, DiskModel::IoProperties);
+        DatabaseOptions {
+            directory: self.dir.clone(),
+            commitlog_directory: self.commitlog_dir.clone(),
+            disk,
+            latency_goal: self.latency_goal,
+            is_drained: false,
+            memory_bytes: self.memory,
+        }
+    }
+}
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::machine("cannot wait for signals", error);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+
+    let what = format!("cannot listen on {} (another --listen?)", arguments.listen);
+    let listener = TcpListener::bind(arguments.listen).await.map_err(|error| Failure::machine(&what, error))?;
+    let address = listener.local_addr().map_err(|error| Failure::machine(&what, error))?;
+    let database = Database::open(&arguments.database()).await?;
+    say(arguments, address, &database);
+
+    let limits = Limits { key_max_bytes: KEY_MAX_BYTES, value_max_bytes: arguments.max_value };
+    let service = Arc::new(Service {
+        database,
+        limits,
+        connections_max: arguments.max_connections as usize,
+        started: Instant::now(),
+        connections: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+    });
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn(serve_connections(listener, Arc::clone(&service), stopped.clone()));
+    let controlling = (!arguments.static_shares).then(|| {
+        let service = Arc::clone(&service);
+        tokio::spawn(async move { Controllers::new(&service.database).run(&service.database, stopped).await })
+    });
+
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    eprintln!("stopping: connections end, then memory is written to files");
+    // Both tasks hold a receiver, or have ended.
+    let _ = stop.send(true);
+    serving.await.map_err(|error| Failure::machine("the server failed", error))?;
+    if let Some(controlling) = controlling {
+        controlling.await.map_err(|error| Failure::machine("the controllers failed", error))?;
+    }
+    let service = Arc::into_inner(service)
+        .ok_or_else(|| Failure::Machine("a connection did not end; what was acknowledged is in the log".to_owned()))?;
+    service.database.close().await
+}
+
+/// Says on stderr what runs, and what does not.
+fn say(arguments: &ServeArguments, address: SocketAddr, database: &Database) {
+    eprintln!("serving {} on {address} (PID {})", arguments.dir.display(), std::process::id());
+    if arguments.io_properties.is_none() {
+        eprintln!(
+            "the disk is unlimited: nothing is scheduled. `plimsoll tune {} -o io-properties.yaml` writes the file for \
+             --io-properties",
+            arguments.dir.display()
+        );
+    }
+    match database.control_socket() {
+        Ok(_) => eprintln!("`plimsoll attach {}` shows and changes its classes", std::process::id()),
+        Err(reason) => eprintln!("no `plimsoll attach`: {reason}"),
+    }
+    if !address.ip().is_loopback() {
+        eprintln!("{address} is not loopback, and there is no authentication: everyone who reaches it may write");
+    }
+}

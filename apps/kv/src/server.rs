@@ -1,0 +1,179 @@
+//! The server's connections: how many, how large, and how they end.
+//!
+//! # Why
+//! Clients must not decide how much memory the server takes, nor lose a reply because it stops.
+//!
+//! # How it works
+//! Each connection is a task with a buffer. Whole requests in it run in their order, then their replies are sent
+//! together. A request longer than [`BUFFER_BYTES`] takes the rest of its memory from a budget that all connections
+//! share; if there is none, the client is told so. When the server stops, a connection ends after the requests that it
+//! has read.
+//!
+//! # Limits
+//! A connection that is silent stays open. What a request leaves in a buffer is given back when it has been answered.
+//!
+//! # Example
+//! `serve_connections(listener, service, budget, stop)` returns when all connections have ended.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::command::{Next, Service, Session};
+use crate::resp::{Parsed, parse};
+
+/// Memory that a connection has for itself, in bytes.
+pub const BUFFER_BYTES: usize = 64 << 10;
+/// Unit in which the shared budget is counted, in bytes.
+const BUDGET_UNIT_BYTES: usize = 1 << 10;
+/// Time that connections have for their last replies when the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that a client has to read the last reply.
+const LINGER: Duration = Duration::from_millis(500);
+/// Pause after a connection could not be accepted (no file descriptors, mostly).
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Serves connections until `stop` says true, then waits for those that are open.
+pub async fn serve_connections(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+    let budget = service.database.memory().requests_bytes as usize / BUDGET_UNIT_BYTES;
+    let budget = Arc::new(Semaphore::new(budget.min(Semaphore::MAX_PERMITS)));
+    let places = Arc::new(Semaphore::new(service.connections_max));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|is_over| *is_over) => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_RETRY).await;
+            continue;
+        };
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                let (service, budget, stop) = (Arc::clone(&service), Arc::clone(&budget), stop.clone());
+                connections.spawn(async move {
+                    service.connections.fetch_add(1, Ordering::Relaxed);
+                    // A broken connection concerns its client alone.
+                    let _ = Connection::new(stream, Arc::clone(&service), budget).serve(stop).await;
+                    service.connections.fetch_sub(1, Ordering::Relaxed);
+                    drop(place);
+                });
+            }
+            Err(_) => {
+                service.refused.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(refuse(stream));
+            }
+        }
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+async fn refuse(mut stream: TcpStream) {
+    // The client may have gone already.
+    let _ = stream.write_all(b"-ERR max number of clients reached (--max-connections)\r\n").await;
+    let _ = stream.shutdown().await;
+}
+
+struct Connection {
+    reader: OwnedReadHalf,
+    session: Session<tokio::net::tcp::OwnedWriteHalf>,
+    service: Arc<Service>,
+    buffer: Vec<u8>,
+    budget: Arc<Semaphore>,
+    /// Memory beyond the connection's own.
+    taken: Option<OwnedSemaphorePermit>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, service: Arc<Service>, budget: Arc<Semaphore>) -> Connection {
+        // Replies are sent whole, so waiting for more of them only delays.
+        let _ = stream.set_nodelay(true);
+        let (reader, writer) = stream.into_split();
+        let session = Session::new(Arc::clone(&service), writer);
+        Connection { reader, session, service, buffer: Vec::new(), budget, taken: None }
+    }
+
+    async fn serve(mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+        loop {
+            let (least_bytes, next) = self.run_requests().await?;
+            if next == Next::Close || !self.make_room(least_bytes).await? {
+                break;
+            }
+            let read = tokio::select! {
+                read = self.reader.read_buf(&mut self.buffer) => read?,
+                _ = stop.wait_for(|is_over| *is_over) => 0,
+            };
+            if read == 0 {
+                break;
+            }
+        }
+        self.session.close().await;
+        // Closing with unread bytes would take the last reply from the client.
+        let mut rest = vec![0; BUFFER_BYTES];
+        let discard = async { while self.reader.read(&mut rest).await.is_ok_and(|read| read > 0) {} };
+        let _ = tokio::time::timeout(LINGER, discard).await;
+        Ok(())
+    }
+
+    /// Runs the whole requests in the buffer and sends their replies. Returns the least length of what is left.
+    async fn run_requests(&mut self) -> io::Result<(usize, Next)> {
+        let mut at = 0;
+        let (least_bytes, next) = loop {
+            match parse(&self.buffer[at..], &self.service.limits) {
+                Ok(Parsed::Partial { least_bytes }) => break (least_bytes, Next::Command),
+                Ok(Parsed::Request { arguments, len_bytes }) => {
+                    let request = &self.buffer[at..at + len_bytes];
+                    let arguments: Vec<&[u8]> = arguments.into_iter().map(|range| &request[range]).collect();
+                    at += len_bytes;
+                    if self.session.execute(&arguments).await? == Next::Close {
+                        break (0, Next::Close);
+                    }
+                }
+                Err(error) => {
+                    self.session.error(&format!("ERR {error}"));
+                    break (0, Next::Close);
+                }
+            }
+        };
+        self.session.flush().await?;
+        self.buffer.drain(..at);
+        Ok((least_bytes, next))
+    }
+
+    /// Makes room for a request of `least_bytes`. Returns whether there is memory for it.
+    async fn make_room(&mut self, least_bytes: usize) -> io::Result<bool> {
+        if least_bytes <= BUFFER_BYTES {
+            self.buffer.shrink_to(BUFFER_BYTES);
+            self.buffer.reserve_exact(BUFFER_BYTES.saturating_sub(self.buffer.len()).max(1));
+            self.taken = None;
+            return Ok(true);
+        }
+        let units = (least_bytes.max(self.buffer.len() + 1) - BUFFER_BYTES).div_ceil(BUDGET_UNIT_BYTES);
+        let missing = units.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
+        let permit = Arc::clone(&self.budget).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
+        let Ok(permit) = permit else {
+            self.session
+                .error("OOM too many large requests at once: repeat it later, or give the server more --memory");
+            self.session.flush().await?;
+            return Ok(false);
+        };
+        match &mut self.taken {
+            Some(taken) => taken.merge(permit),
+            taken => *taken = Some(permit),
+        }
+        self.buffer.reserve_exact(least_bytes.saturating_sub(self.buffer.len()).max(1));
+        Ok(true)
+    }
+}

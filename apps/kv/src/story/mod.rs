@@ -1,0 +1,131 @@
+//! The command `story`: what the scheduler is good for, each in one command.
+//!
+//! # Why
+//! "Reads keep their latency while writes come" is a claim until one sees the same disk with and without.
+//!
+//! # How it works
+//! A story ([`phases`]) runs in three ways in turn ([`record::Way`]) on databases that are filled alike ([`run`]), and is
+//! told by a sentence, a table and a picture ([`show`]). All three ways use the same disk through the same code; what
+//! differs is the mode of the scheduler and who sets the shares.
+//!
+//! # Limits
+//! The comparison needs a disk that is slower than the processors. `apps/kv/small-disk` makes one.
+//!
+//! # Example
+//! `plimsoll-kv story burst /mnt/disk --io-properties io-properties.yaml`
+
+pub mod phases;
+pub mod record;
+pub mod run;
+pub mod show;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_figures::units::parse_duration_ns;
+
+use crate::database::{DatabaseOptions, DiskModel};
+use crate::failure::Failure;
+use crate::serve::{latency_goal, memory};
+use phases::Story;
+use record::{Record, Way};
+use run::{Setting, run_way};
+
+/// Flags of `story`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StoryArguments {
+    /// The story
+    #[arg(value_enum)]
+    pub story: Story,
+    /// Where its databases are made, below a directory that is removed at the end
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// The disk of DIR as `plimsoll tune -o FILE` measured it
+    #[arg(long, value_name = "FILE")]
+    pub io_properties: PathBuf,
+    /// Device time kept in the disk at most; a disk made by small-disk answers late
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = latency_goal)]
+    pub latency_goal: Duration,
+    /// Length of a phase
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
+    pub length: Duration,
+    /// Rounds of the three ways; of each way the one with the median of the reads' p99 is told
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: u32,
+    /// Keys that each database is filled with
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub keys: u64,
+    /// Memory of the server: little, so that reads reach the disk
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
+    pub memory: u64,
+    /// The picture; without it story-NAME.svg
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    let ns = parse_duration_ns(text).map_err(|error| error.to_string())?;
+    let length = Duration::from_nanos(ns);
+    if length < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(length) }
+}
+
+/// Tells a story.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
+    let scratch = Scratch::create(&arguments.dir)?;
+    let setting = Setting {
+        story: arguments.story,
+        database: DatabaseOptions {
+            disk: DiskModel::IoProperties(arguments.io_properties.clone()),
+            latency_goal: Some(arguments.latency_goal),
+            memory_bytes: arguments.memory,
+            ..DatabaseOptions::new(&scratch.0)
+        },
+        keys: arguments.keys,
+        length: arguments.length,
+    };
+    let mut rounds = Way::ALL.map(|_| Vec::new());
+    for round in 1..=arguments.rounds {
+        for (way, records) in Way::ALL.into_iter().zip(&mut rounds) {
+            eprintln!("{}: {}, round {round} of {}", arguments.story.name(), way.name(), arguments.rounds);
+            let record = tokio::select! {
+                record = run_way(&setting, way) => record?,
+                _ = tokio::signal::ctrl_c() => return Err(Failure::Machine("interrupted".to_owned())),
+            };
+            records.push(record);
+        }
+    }
+    let records: Vec<Record> =
+        rounds.into_iter().filter_map(|rounds| Record::median_of(rounds, show::VICTIM)).collect();
+
+    println!("{}", show::sentence(arguments.story, &records));
+    println!("{}", show::table(&records));
+    let name = || PathBuf::from(format!("story-{}.svg", arguments.story.name()));
+    let path = arguments.svg.clone().unwrap_or_else(name);
+    std::fs::write(&path, show::picture(arguments.story, &records))
+        .map_err(|error| Failure::machine(format_args!("cannot write {}", path.display()), error))?;
+    println!("picture: {}", path.display());
+    Ok(())
+}
+
+/// A directory that is removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn create(below: &std::path::Path) -> Result<Scratch, Failure> {
+        let path = below.join(format!("plimsoll-kv-story-{}", std::process::id()));
+        let made = std::fs::create_dir(&path);
+        made.map_err(|error| Failure::Input(format!("cannot make {}: {error}", path.display())))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What was seen while a story ran.
+//!
+//! # Why
+//! Tables are sums over a phase, pictures are figures over time; both come from the same looks.
+//!
+//! # How it works
+//! Two clients of the program's own control socket look: one at the ends of each phase, whose percentiles are those of
+//! the phase, and one every half second. Latencies of clients come from their tallies.
+//!
+//! # Limits
+//! A look takes up to 200 ms where the shard is busy.
+//!
+//! # Example
+//! A [`Sample`] at 12.5 s: `compaction` at 80 MB/s with 120 shares.
+
+use std::time::Duration;
+
+use plimsoll::control::{ClassState, Snapshot};
+
+use crate::stress::tally::Part;
+
+/// A way to run a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Everything is sent to the disk at once.
+    Drained,
+    /// The classes have their first shares.
+    StaticShares,
+    /// Shares follow backlogs.
+    Controllers,
+}
+
+impl Way {
+    /// The ways, in the order in which they run.
+    pub const ALL: [Way; 3] = [Way::Drained, Way::StaticShares, Way::Controllers];
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Drained => "drained",
+            Way::StaticShares => "static shares",
+            Way::Controllers => "controllers",
+        }
+    }
+}
+
+/// A class in a stretch of time.
+#[derive(Clone, Debug)]
+pub struct ClassFigures {
+    /// Its name.
+    pub name: String,
+    /// Its shares at the end.
+    pub shares: u32,
+    /// Bytes read and written per second.
+    pub bytes_per_s: f64,
+    /// Median of the time from request to answer, in nanoseconds.
+    pub p50_ns: u64,
+    /// Its 99th percentile.
+    pub p99_ns: u64,
+    /// 99th percentile of the time until dispatch.
+    pub queue_p99_ns: u64,
+    /// What it waited for most, and in which part of the time.
+    pub waited: Option<(String, f64)>,
+}
+
+impl ClassFigures {
+    /// Returns the figures of a class in a snapshot.
+    #[must_use]
+    pub fn of(state: &ClassState) -> ClassFigures {
+        let recent = state.recent.as_ref();
+        let waited = recent.and_then(|recent| recent.waited.iter().max_by(|a, b| a.1.total_cmp(b.1)));
+        ClassFigures {
+            name: state.class.clone(),
+            shares: state.shares,
+            bytes_per_s: recent.map_or(0.0, |recent| recent.read_bytes_per_s + recent.write_bytes_per_s),
+            p50_ns: state.total_latency.p50_ns,
+            p99_ns: state.total_latency.p99_ns,
+            queue_p99_ns: state.queue_latency.p99_ns,
+            waited: waited.filter(|(_, part)| **part >= 0.001).map(|(reason, part)| (reason.clone(), *part)),
+        }
+    }
+
+    /// Returns the figures of all classes of `snapshot`. A second disk's are left out.
+    #[must_use]
+    pub fn of_all(snapshot: &Snapshot) -> Vec<ClassFigures> {
+        snapshot.disks.first().map_or_else(Vec::new, |disk| disk.classes.iter().map(ClassFigures::of).collect())
+    }
+}
+
+/// A load in a stretch of time: its name, operations per second, and latencies.
+#[derive(Clone, Debug)]
+pub struct LoadFigures {
+    /// Its name.
+    pub name: &'static str,
+    /// Operations per second.
+    pub per_s: f64,
+    /// Latencies and errors.
+    pub part: Part,
+}
+
+/// A look.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Time since the first phase began, in seconds.
+    pub at_s: f64,
+    /// The classes since the last look.
+    pub classes: Vec<ClassFigures>,
+    /// The loads since the last look.
+    pub loads: Vec<LoadFigures>,
+}
+
+/// A phase that has been run.
+#[derive(Clone, Debug)]
+pub struct PhaseRecord {
+    /// Its name.
+    pub name: &'static str,
+    /// When it began, in seconds since the first.
+    pub from_s: f64,
+    /// Its length.
+    pub length: Duration,
+    /// The classes.
+    pub classes: Vec<ClassFigures>,
+    /// The loads.
+    pub loads: Vec<LoadFigures>,
+    /// Processors busy with this program, clients included.
+    pub cpus: f64,
+    /// Processors busy with other programs.
+    pub other_cpus: f64,
+    /// Keys that a scan has read.
+    pub scanned: u64,
+    /// Times that writes had to wait for room in memory.
+    pub stalls: u64,
+}
+
+/// Returns the time in which processors of this machine have been busy, in seconds; 0 if the kernel does not say.
+#[must_use]
+pub fn machine_cpu_s() -> f64 {
+    // `proc(5)`: user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second.
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks: Vec<u64> = stat.lines().next().unwrap_or("").split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let is_busy = |at: &usize| *at != 3 && *at != 4;
+    (0..ticks.len().min(8)).filter(is_busy).map(|at| ticks[at]).sum::<u64>() as f64 / 100.0
+}
+
+impl PhaseRecord {
+    /// Returns the load of that name.
+    #[must_use]
+    pub fn load(&self, name: &str) -> Option<&LoadFigures> {
+        self.loads.iter().find(|load| load.name == name)
+    }
+
+    /// Returns the bytes per second of all classes.
+    #[must_use]
+    pub fn bytes_per_s(&self) -> f64 {
+        self.classes.iter().map(|class| class.bytes_per_s).sum()
+    }
+}
+
+/// A story run in one way.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The way.
+    pub way: Way,
+    /// Its phases.
+    pub phases: Vec<PhaseRecord>,
+    /// Its looks.
+    pub samples: Vec<Sample>,
+}
+
+impl Record {
+    /// Returns the 99th percentile of a load in the phase after the calm one, in nanoseconds.
+    #[must_use]
+    pub fn storm_p99_ns(&self, load: &str) -> u64 {
+        let load = self.phases.get(1).and_then(|phase| phase.load(load));
+        load.map_or(0, |load| load.part.latencies.value_at_quantile(0.99))
+    }
+
+    /// Returns the record whose percentile is the median of `rounds`; of an even number the lesser of the two.
+    #[must_use]
+    pub fn median_of(mut rounds: Vec<Record>, load: &str) -> Option<Record> {
+        rounds.sort_by_key(|record| record.storm_p99_ns(load));
+        (!rounds.is_empty()).then(|| rounds.swap_remove((rounds.len() - 1) / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[test]
+    fn of_several_rounds_the_middle_one_is_told() {
+        let record = |p99_ns| {
+            let mut part = Part::new();
+            part.latencies.saturating_record(p99_ns);
+            let phase = PhaseRecord {
+                name: "storm",
+                from_s: 0.0,
+                length: Duration::from_secs(1),
+                classes: Vec::new(),
+                loads: vec![LoadFigures { name: "reads", per_s: 1.0, part }],
+                cpus: 0.0,
+                other_cpus: 0.0,
+                scanned: 0,
+                stalls: 0,
+            };
+            Record { way: Way::Drained, phases: vec![phase.clone(), phase], samples: Vec::new() }
+        };
+        for (rounds, expected) in [(vec![7], 7), (vec![9, 1, 5], 5), (vec![8, 2], 2)] {
+            let median = Record::median_of(rounds.iter().copied().map(record).collect(), "reads").unwrap();
+            assert_eq!(median.storm_p99_ns("reads"), expected, "{rounds:?}");
+        }
+        assert!(Record::median_of(Vec::new(), "reads").is_none());
+        assert!(machine_cpu_s() > 0.0);
+    }
+}

@@ -1,0 +1,93 @@
+//! The command `stress`: a client that measures a server.
+//!
+//! # Why
+//! A server's figures are worth what its client's are: a fixed rate, the intended start, percentiles of all operations.
+//!
+//! # How it works
+//! [`plan`] reads the words, [`run`] puts the load on the server, [`tally`] counts, [`report`] shows. A line a second
+//! goes to stderr, the result to stdout.
+//!
+//! # Limits
+//! One machine, one server. Any server of the Redis protocol will do.
+//!
+//! # Example
+//! `plimsoll-kv stress write n=100000 -pop seq=1..100000 -rate threads=100`
+
+pub mod client;
+pub mod plan;
+pub mod population;
+pub mod report;
+pub mod run;
+pub mod tally;
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+use plan::Plan;
+use report::{COLUMNS, HdrLog, Second, json, line};
+use run::Load;
+use tally::{Kind, Part};
+
+/// Time between two lines.
+const SECOND: Duration = Duration::from_secs(1);
+/// Time between two looks at whether the load is over.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Runs the command with the words after `stress`.
+///
+/// # Errors
+/// [`Failure::Input`] for words that are none, [`Failure::Machine`] without a server, [`Failure::Finding`] if operations
+/// failed.
+pub fn stress(words: &[String]) -> Result<(), Failure> {
+    let plan = Plan::of_words(words)?;
+    let mut log = plan.hdr_file.as_deref().map(HdrLog::create).transpose()?;
+    let kinds: Vec<Kind> = [(Kind::Read, plan.ratio.0), (Kind::Write, plan.ratio.1)]
+        .into_iter()
+        .filter_map(|(kind, part)| (part > 0.0).then_some(kind))
+        .collect();
+    let mut jobs: Vec<(Kind, Part, Vec<Second>)> = kinds.iter().map(|kind| (*kind, Part::new(), Vec::new())).collect();
+
+    let mut load = Load::start(plan.clone())?;
+    eprintln!("{COLUMNS}");
+    let mut at = Duration::ZERO;
+    loop {
+        let is_over = load.is_over();
+        let now = load.started().elapsed();
+        if now < at + SECOND && !is_over {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        let parts = load.tally().take();
+        for (kind, sum, seconds) in &mut jobs {
+            let part = &parts[*kind as usize];
+            sum.add(part);
+            let (length, operations) = (now - at, part.latencies.len());
+            seconds.push(Second { length, operations, bytes: part.bytes, mean_ns: part.mean_ns() });
+            eprintln!("{}", line(*kind, sum.latencies.len(), part, length, now));
+            if let Some(log) = &mut log {
+                log.add(at, length, *kind, part);
+            }
+        }
+        at = now;
+        if is_over {
+            break;
+        }
+    }
+    load.join();
+
+    if plan.is_json {
+        println!("{:#}", json(&plan, at, &jobs));
+    } else {
+        println!("{COLUMNS}");
+        for (kind, sum, _) in &jobs {
+            println!("{}", line(*kind, sum.latencies.len(), sum, at, at));
+        }
+    }
+    if let Some(log) = log {
+        log.write()?;
+    }
+    match jobs.iter().map(|(_, sum, _)| sum.errors).sum() {
+        0 => Ok(()),
+        errors => Err(Failure::Finding(format!("{errors} operations failed"))),
+    }
+}

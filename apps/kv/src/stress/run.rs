@@ -1,0 +1,189 @@
+//! Puts the load of a plan on a server.
+//!
+//! # Why
+//! A client that waits for a slow reply before it sends the next request does not measure the time in which it could
+//! not send (coordinated omission). With a fixed rate each operation has an intended start, and its latency counts from
+//! there.
+//!
+//! # How it works
+//! Each thread takes the next operation's number, waits for its intended start, runs it on its own connection, and
+//! notes the latency. Without a rate the intended start is when the thread is ready.
+//!
+//! # Limits
+//! A thread whose connection breaks notes an error and connects anew, at most every [`RETRY`].
+//!
+//! # Example
+//! `Load::start(plan)?`, then `tally().take()` each second until `is_over()`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::client::Client;
+use super::plan::Plan;
+use super::population::key;
+use super::tally::{End, Kind, Tally};
+use crate::failure::Failure;
+use crate::resp::Answer;
+
+/// Pause before a broken connection is made anew.
+const RETRY: Duration = Duration::from_millis(100);
+/// Stack of a thread in bytes: it holds little.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A load that runs.
+pub struct Load {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    plan: Plan,
+    started: Instant,
+    next: AtomicU64,
+    running: AtomicUsize,
+    is_stopped: AtomicBool,
+    tally: Tally,
+    /// What values are cut from: bytes that do not compress.
+    content: Vec<u8>,
+}
+
+impl Load {
+    /// Starts the threads of `plan`.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or the system refuses threads.
+    pub fn start(plan: Plan) -> Result<Load, Failure> {
+        let threads = plan.threads as usize;
+        let connect = || {
+            Client::connect(plan.server).map_err(|error| {
+                Failure::machine(format_args!("cannot connect to {} (`plimsoll-kv serve` there?)", plan.server), error)
+            })
+        };
+        let clients: Vec<Client> = (0..threads).map(|_| connect()).collect::<Result<_, _>>()?;
+        let mut random = StdRng::seed_from_u64(plan.seed);
+        let content = (0..plan.value_bytes.1 + 4096).map(|_| random.random()).collect();
+        let shared = Arc::new(Shared {
+            plan,
+            started: Instant::now(),
+            next: AtomicU64::new(0),
+            running: AtomicUsize::new(threads),
+            is_stopped: AtomicBool::new(false),
+            tally: Tally::default(),
+            content,
+        });
+
+        let mut load = Load { shared, threads: Vec::new() };
+        for (number, client) in clients.into_iter().enumerate() {
+            let shared = Arc::clone(&load.shared);
+            let name = format!("kv-stress-{number}");
+            let body = move || {
+                shared.work(number as u64, client);
+                shared.running.fetch_sub(1, Ordering::Relaxed);
+            };
+            let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body);
+            load.threads.push(thread.map_err(|error| Failure::machine("cannot start a thread", error))?);
+        }
+        Ok(load)
+    }
+
+    /// Returns what the threads note.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.shared.tally
+    }
+
+    /// Returns when the load began.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.shared.started
+    }
+
+    /// Returns whether all threads have ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.running.load(Ordering::Relaxed) == 0
+    }
+
+    /// Ends the load: operations under way end.
+    pub fn stop(&self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until all threads have ended.
+    pub fn join(&mut self) {
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
+    }
+}
+
+impl Shared {
+    fn work(&self, number: u64, mut client: Client) {
+        let mut random = StdRng::seed_from_u64(self.plan.seed.wrapping_mul(0x1_0000_0001).wrapping_add(number));
+        while let Some((operation, intended)) = self.next_operation() {
+            if let Some(early) = intended.checked_duration_since(Instant::now()) {
+                std::thread::sleep(early);
+            }
+            let reads = self.plan.ratio.0 / (self.plan.ratio.0 + self.plan.ratio.1);
+            let kind = if random.random::<f64>() < reads { Kind::Read } else { Kind::Write };
+            let key = key(self.plan.population.number(operation, &mut random));
+            let value = match kind {
+                Kind::Read => &[],
+                Kind::Write => self.value(&mut random),
+            };
+            let answer = match kind {
+                Kind::Read => client.ask(&[b"GET", &key]),
+                Kind::Write => client.ask(&[b"SET", &key, value]),
+            };
+            let end = match &answer {
+                Ok(Answer::Value(true)) => End::Done,
+                Ok(Answer::Value(false)) => End::Missing,
+                Ok(Answer::Error(_)) | Err(_) => End::Failed,
+            };
+            self.tally.note(kind, intended.elapsed().as_nanos() as u64, value.len() as u64, end);
+            if answer.is_err() {
+                std::thread::sleep(RETRY);
+                match Client::connect(self.plan.server) {
+                    Ok(again) => client = again,
+                    // The old one fails at once, and that is noted.
+                    Err(_) => continue,
+                }
+            }
+        }
+    }
+
+    /// Returns the number of the next operation and its intended start.
+    fn next_operation(&self) -> Option<(u64, Instant)> {
+        let operation = self.next.fetch_add(1, Ordering::Relaxed);
+        let is_enough = self.plan.operations.is_some_and(|operations| operation >= operations);
+        let intended = match self.plan.rate_per_s {
+            Some(rate_per_s) => self.started + Duration::from_secs_f64(operation as f64 / rate_per_s),
+            None => Instant::now(),
+        };
+        let is_late = self
+            .plan
+            .duration
+            .is_some_and(|duration| intended.max(Instant::now()).saturating_duration_since(self.started) >= duration);
+        (!is_enough && !is_late && !self.is_stopped.load(Ordering::Relaxed)).then_some((operation, intended))
+    }
+
+    fn value(&self, random: &mut StdRng) -> &[u8] {
+        let (least, greatest) = self.plan.value_bytes;
+        let len = random.random_range(least..=greatest) as usize;
+        let from = random.random_range(0..4096);
+        &self.content[from..from + len]
+    }
+}

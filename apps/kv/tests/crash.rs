@@ -1,0 +1,126 @@
+//! What was acknowledged is there: after kill -9, after a clean stop; and a directory has one server.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use common::{Server, command, request};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const WRITERS: u64 = 4;
+
+/// Rounds of kill -9: `PLIMSOLL_KV_ROUNDS`, else 3.
+fn rounds() -> u64 {
+    std::env::var("PLIMSOLL_KV_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3)
+}
+
+/// The value of write `number`: of a length of its own, and nothing that another write has.
+fn value(number: u64) -> Vec<u8> {
+    format!("{number}-").into_bytes().repeat(1 + number as usize % 700)
+}
+
+#[test]
+fn kill_loses_no_acknowledged_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = StdRng::seed_from_u64(1);
+    // Each writer's keys are its own; what it overwrote last must be there.
+    let acknowledged: Mutex<Vec<u64>> = Mutex::new(vec![0; (WRITERS * 50) as usize]);
+    let mut next = 1;
+    for round in 0..rounds() {
+        let server = Server::start(directory.path(), &[]);
+        let before = acknowledged.lock().unwrap().iter().filter(|number| **number > 0).count();
+        let lifetime = Duration::from_millis(random.random_range(200..2000));
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (acknowledged, mut stream) = (&acknowledged, server.connect());
+                scope.spawn(move || {
+                    let mut number = next + writer;
+                    loop {
+                        let key = (number / WRITERS * WRITERS + writer) % (WRITERS * 50);
+                        let written = stream
+                            .write_all(&request(&[b"SET", key.to_string().as_bytes(), &value(number)]))
+                            .and_then(|()| stream.read_exact(&mut [0; 5]));
+                        if written.is_err() {
+                            return;
+                        }
+                        acknowledged.lock().unwrap()[key as usize] = number;
+                        number += WRITERS;
+                    }
+                });
+            }
+            std::thread::sleep(lifetime);
+            server.kill();
+        });
+        next += 1_000_000;
+
+        let server = Server::start(directory.path(), &[]);
+        let (mut lost, acknowledged) = (Vec::new(), acknowledged.lock().unwrap());
+        for (key, number) in acknowledged.iter().enumerate().filter(|(_, number)| **number > 0) {
+            let answer = server.exchange(&request(&[b"GET", key.to_string().as_bytes()]));
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            // A later write may be there too: it was sent, and the reply was lost.
+            let found = text.lines().nth(1).and_then(|line| line.split('-').next()?.parse::<u64>().ok());
+            let is_whole = found.is_some_and(|found| text.contains(&*String::from_utf8_lossy(&value(found))));
+            if !is_whole || found.is_none_or(|found| found < *number) {
+                lost.push((key, *number, found));
+            }
+        }
+        assert!(lost.is_empty(), "round {round}, lost (key, acknowledged, found): {lost:?}");
+        let after = acknowledged.iter().filter(|number| **number > 0).count();
+        assert!(after >= before);
+        server.kill();
+    }
+}
+
+#[test]
+fn a_clean_stop_keeps_everything_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let commitlog = tempfile::tempdir().unwrap();
+    let flags = ["--commitlog-dir", commitlog.path().to_str().unwrap()];
+    let server = Server::start(directory.path(), &flags);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    assert!(commitlog.path().join("kv/wal").is_dir());
+    assert!(server.stop().success());
+    let server = Server::start(directory.path(), &flags);
+    assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+}
+
+#[test]
+fn a_directory_has_one_server_and_one_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let refused = command(directory.path(), &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("in use by another server"), "{said}");
+    assert!(server.stop().success());
+
+    std::fs::write(directory.path().join("plimsoll-kv.lock"), "plimsoll-kv 9\n").unwrap();
+    let refused = command(directory.path(), &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("says `plimsoll-kv 9`, this program reads `plimsoll-kv 1`"), "{said}");
+}
+
+#[test]
+fn bad_flags_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("io-properties.yaml");
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["--memory", "1MiB"], 2, "at least 16 MiB"),
+        (&["--max-value", "0"], 2, "1 B to 512 MiB"),
+        (&["--io-properties", missing.to_str().unwrap()], 2, "io-properties.yaml"),
+        (&["--listen", "192.0.2.1:1"], 3, "cannot listen on 192.0.2.1:1"),
+    ];
+    for (flags, code, named) in cases {
+        let refused = common::plain_command(directory.path(), flags).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(code), "{flags:?}: {said}");
+        assert!(said.contains(named), "{flags:?}: {said}");
+    }
+}

@@ -1,0 +1,62 @@
+//! A full disk: writes are refused with a reason, reads go on, and writes too once there is space.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+#[path = "../../../crates/skip.rs"]
+mod skip;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Server};
+
+/// A small file system in memory, unmounted when dropped.
+struct SmallDisk<'p>(&'p Path);
+
+impl SmallDisk<'_> {
+    fn mount(path: &Path) -> Option<SmallDisk<'_>> {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(path).output().ok()?;
+        mounted.status.success().then_some(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_recovers() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(directory.path()) else {
+        return skip::skip("a file system in memory can be mounted by root alone");
+    };
+    let server = Server::start(directory.path(), &[]);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+
+    let ballast = directory.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 58 << 20]).unwrap();
+    let until = |expected: &str| {
+        let begun = Instant::now();
+        loop {
+            let answer = server.typed("SET more ahoy");
+            if answer.starts_with(expected) {
+                return answer;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{answer}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let refusal = until("-DISKFULL ");
+    assert!(refusal.contains("nothing was written") && refusal.lines().count() == 1, "{refusal}");
+    assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+    assert!(server.typed("DEL ship").starts_with("-DISKFULL "));
+
+    std::fs::remove_file(&ballast).unwrap();
+    until("+OK");
+    assert_eq!(server.typed("GET more"), "$4\r\nahoy\r\n");
+    assert!(server.stop().success());
+}

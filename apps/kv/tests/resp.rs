@@ -1,0 +1,172 @@
+//! The protocol as clients see it: right requests, wrong ones, too large ones.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::{Server, request};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+#[test]
+fn each_command_has_its_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let binary = [0_u8, 13, 10, 255];
+    let cases: [(&[&[u8]], &str); 24] = [
+        (&[b"PING"], "+PONG\r\n"),
+        (&[b"ping", b"ahoy"], "$4\r\nahoy\r\n"),
+        (&[b"GET", b"ship"], "$-1\r\n"),
+        (&[b"SET", b"ship", b"ahoy"], "+OK\r\n"),
+        (&[b"GET", b"ship"], "$4\r\nahoy\r\n"),
+        (&[b"SET", b"empty", b""], "+OK\r\n"),
+        (&[b"GET", b"empty"], "$0\r\n\r\n"),
+        (&[b"MGET", b"ship", b"none", b"empty"], "*3\r\n$4\r\nahoy\r\n$-1\r\n$0\r\n\r\n"),
+        (&[b"DEL", b"ship", b"none"], ":1\r\n"),
+        (&[b"GET", b"ship"], "$-1\r\n"),
+        (&[b"SET", &binary, &binary], "+OK\r\n"),
+        (&[b"DEL", &binary], ":1\r\n"),
+        (&[b"COMMAND", b"DOCS"], "*0\r\n"),
+        (&[b"CONFIG", b"GET", b"save"], "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
+        (&[b"CONFIG", b"GET", b"nothing"], "*0\r\n"),
+        (&[b"CONFIG", b"SET", b"save", b""], "-ERR only CONFIG GET"),
+        (&[b"GET"], "-ERR wrong number of arguments for 'GET'"),
+        (&[b"SET", b"a", b"b", b"NX"], "-ERR wrong number of arguments for 'SET'"),
+        (&[b"SET", b"", b"b"], "-ERR a key of 0 bytes"),
+        (&[b"FLUSHALL"], "-ERR unknown command 'FLUSHALL'"),
+        (&[b"SCAN", b"0", b"COUNT", b"0"], "-ERR COUNT is a number from 1"),
+        (&[b"SCAN", b"7"], "-ERR no such cursor"),
+        (&[b"SCAN", b"x"], "-ERR invalid cursor"),
+        (&[b"QUIT"], "+OK\r\n"),
+    ];
+    for (words, expected) in cases {
+        let answer = server.exchange(&request(words));
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(expected), "{words:?}: {answer:?}");
+    }
+    assert_eq!(server.typed("PING"), "+PONG\r\n");
+    assert_eq!(server.typed("\r\n  GET   empty  "), "$0\r\n\r\n");
+    assert!(server.typed("INFO").contains("commitlog:shares="));
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_pipeline_is_answered_in_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let (mut asked, mut expected) = (Vec::new(), Vec::new());
+    for number in 0..500 {
+        let (key, value) = (format!("key{number}"), format!("value{number}"));
+        asked.extend(request(&[b"SET", key.as_bytes(), value.as_bytes()]));
+        asked.extend(request(&[b"GET", key.as_bytes()]));
+        expected.extend(format!("+OK\r\n${}\r\n{value}\r\n", value.len()).into_bytes());
+    }
+    assert_eq!(server.exchange(&asked), expected);
+    // In pieces of any length.
+    let mut stream = server.connect();
+    for piece in asked.chunks(7).take(200) {
+        std::io::Write::write_all(&mut stream, piece).unwrap();
+    }
+    let mut answer = [0; 5];
+    std::io::Read::read_exact(&mut stream, &mut answer).unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
+}
+
+#[test]
+fn a_scan_finds_every_key_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let mut asked = Vec::new();
+    (0..95).for_each(|number| asked.extend(request(&[b"SET", format!("key{number:02}").as_bytes(), b"x"])));
+    asked.extend(request(&[b"SCAN", b"0", b"COUNT", b"40"]));
+    // A write after the beginning is not seen.
+    asked.extend(request(&[b"SET", b"key99", b"x"]));
+    asked.extend(request(&[b"SCAN", b"1", b"COUNT", b"40"]));
+    asked.extend(request(&[b"SCAN", b"1", b"COUNT", b"40"]));
+    asked.extend(request(&[b"SCAN", b"2", b"COUNT", b"40", b"MATCH", b"key9?"]));
+    let answer = String::from_utf8(server.exchange(&asked)).unwrap();
+    let lines: Vec<&str> = answer.lines().filter(|line| line.starts_with("key") || line.starts_with('-')).collect();
+    let mut expected: Vec<String> = (0..80).map(|number| format!("key{number:02}")).collect();
+    expected.push("-ERR no such cursor: a cursor is good once, on its own connection; begin with 0".to_owned());
+    expected.extend((90..95).map(|number| format!("key{number}")));
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_is_no_request_is_named_and_the_server_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--max-value", "100"]);
+    let long_line = "x".repeat(2000);
+    let long_key = request(&[b"GET", &[b'k'; 20_000]]);
+    let long_value = request(&[b"SET", b"k", &[b'v'; 101]]);
+    let cases: [(&[u8], &str); 13] = [
+        (b"*0\r\n", "0 arguments"),
+        (b"*-1\r\n", "-1 arguments"),
+        (b"*1025\r\n", "1025 arguments"),
+        (b"*99999999999999999999\r\n", "expected a number after '*'"),
+        (b"*1\n", "expected a number after '*'"),
+        (b"*x\r\n", "expected a number after '*'"),
+        (b"*1\r\n+PING\r\n", "expected '$', found '+'"),
+        (b"*1\r\n$-1\r\n", "an argument of -1 bytes"),
+        (b"*1\r\n$4\r\nPINGxx", "expected '\\r', found 'x'"),
+        (b"*1\r\n$999999999999\r\n", "an argument of 999999999999 bytes, at most 16384"),
+        (long_line.as_bytes(), "a line has more than 1024 bytes"),
+        (&long_key, "an argument of 20000 bytes"),
+        (&long_value, "a value of 101 bytes"),
+    ];
+    for (bytes, named) in cases {
+        let answer = server.exchange(bytes);
+        let answer = String::from_utf8_lossy(&answer);
+        let shown = bytes[..bytes.len().min(40)].escape_ascii();
+        assert!(answer.starts_with("-ERR ") && answer.contains(named), "{shown}: {answer:?}");
+        assert!(answer.lines().count() == 1, "{shown}: {answer:?}");
+    }
+    // A part of a request is no request, and no error.
+    assert_eq!(server.exchange(b"*2\r\n$3\r\nGET\r\n$5\r\nab"), b"");
+    assert_eq!(server.typed("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn mutated_requests_leave_the_server_alive() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--max-value", "1000"]);
+    let mut whole = request(&[b"SET", b"key", &[b'v'; 300]]);
+    whole.extend(request(&[b"MGET", b"key", b"other"]));
+    whole.extend(request(&[b"SCAN", b"0", b"MATCH", b"k*"]));
+    whole.extend(request(&[b"DEL", b"key"]));
+    for seed in 0..200 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut bytes = whole.clone();
+        for _ in 0..random.random_range(1..8) {
+            let at = random.random_range(0..bytes.len().max(1));
+            match random.random_range(0..4) {
+                0 => bytes[at] = random.random(),
+                1 => drop(bytes.remove(at)),
+                2 => bytes.insert(at, b"*$\r\n0159-"[random.random_range(0..9)]),
+                _ => bytes.truncate(at.max(10)),
+            }
+        }
+        server.exchange(&bytes);
+        assert_eq!(server.typed("PING"), "+PONG\r\n", "seed {seed}");
+    }
+}
+
+#[test]
+fn connections_and_memory_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--max-connections", "2", "--max-value", "4MiB"]);
+    let (mut first, second) = (server.connect(), server.connect());
+    // Both are served, or the third might be one of the two.
+    for stream in [&mut first, &mut second.try_clone().unwrap()] {
+        std::io::Write::write_all(stream, b"PING\r\n").unwrap();
+        let mut answer = [0; 7];
+        std::io::Read::read_exact(stream, &mut answer).unwrap();
+    }
+    assert!(server.typed("PING").starts_with("-ERR max number of clients reached"));
+
+    // A budget of 16 MiB has 2 MiB for large requests.
+    std::io::Write::write_all(&mut first, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4000000\r\n").unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut first, &mut answer).unwrap();
+    assert!(answer.starts_with("-OOM "), "{answer}");
+}

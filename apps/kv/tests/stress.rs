@@ -1,0 +1,59 @@
+//! The client against the server: what it writes it reads, and its results have their form.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::Server;
+use serde_json::Value;
+
+fn stress(server: &Server, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
+    command.arg("stress").args(words.split_whitespace()).args(["-node", &server.address.to_string()]);
+    command.output().unwrap()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let log = directory.path().join("latencies.hlog");
+    let words = format!("write n=300 -pop seq=1..300 -rate threads=4 -col size=200 -log hdrfile={}", log.display());
+    let written = stress(&server, &words);
+    assert!(written.status.success(), "{written:?}");
+    let text = String::from_utf8(written.stdout).unwrap();
+    assert!(text.lines().nth(1).unwrap().starts_with("write,       300,"), "{text}");
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.lines().any(|line| line.starts_with("Tag=write,")), "{log}");
+
+    let read = stress(&server, "read n=300 -pop seq=1..300 -rate threads=3 fixed=3000/s --format json");
+    assert!(read.status.success(), "{read:?}");
+    let result: Value = serde_json::from_slice(&read.stdout).unwrap();
+    let job = &result["jobs"][0];
+    assert_eq!((&result["schema"], &job["name"], &job["requests"]), (&1.into(), &"read".into(), &300.into()));
+    assert_eq!((&job["errors"], &job["missing"]), (&0.into(), &0.into()));
+    let sum = |list: &Value, get: fn(&Value) -> &Value| -> u64 {
+        list.as_array().unwrap().iter().map(|entry| get(entry).as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum(&job["intervals"], |interval| &interval["requests"]), 300);
+    assert_eq!(sum(&job["histogram"], |bucket| &bucket[1]), 300);
+
+    let mixed = stress(&server, "mixed ratio(read=1,write=1) n=200 -pop dist=uniform(1001..2000) -rate threads=2");
+    let text = String::from_utf8(mixed.stdout).unwrap();
+    assert!(text.contains("\nread ,") && text.contains("\nwrite,"), "{text}");
+}
+
+#[test]
+fn failures_have_their_codes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--max-value", "100"]);
+    assert_eq!(stress(&server, "write n=10 -rate threads=1 -col size=200").status.code(), Some(1));
+    assert_eq!(stress(&server, "scan n=10").status.code(), Some(2));
+    let address = server.address.to_string();
+    assert!(server.stop().success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
+    let nobody = command.args(["stress", "read", "n=1", "-node", &address]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+}
