@@ -19,7 +19,7 @@
 
 use plimsoll_figures::series;
 
-use super::report::{Figure, LeftOut, Merged, TuneReport, Warning};
+use super::report::{Figure, LeftOut, Merged, TuneReport, Warning, WarningCode};
 use super::study::outliers;
 
 /// Runs that cannot be merged.
