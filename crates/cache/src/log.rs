@@ -173,8 +173,8 @@ impl DiskLog {
         Ok(DiskLog::with(stream, head, Vec::new(), 0, None))
     }
 
-    /// Continues the log of a disk that opening number `opening` found. Overwrites whatever follows the last valid chunk
-    /// with a link to a new stream.
+    /// Continues the log that opening number `opening` found on a disk. Overwrites whatever follows the last commit
+    /// that counts with a link to a new stream.
     pub(crate) fn reopen(
         shape: StreamShape,
         found: FoundLog,

@@ -9,14 +9,14 @@
 //! checkpoint, so damage to one brings no older state back. [`replay`] reads the snapshot to its end and the log to
 //! the commit of the wanted checkpoint, and passes every record to its caller, those of one key in their order. Half a
 //! million records at a time are sorted by key first, which keeps accesses to the index local. What follows the commit
-//! was never promised and is not applied; only the numbers of its commits are read, which no later checkpoint may have.
+//! was never promised and is not applied; only the numbers of its commits are read, for later ones must be higher.
 //!
 //! # Limits
 //! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory.
 //!
 //! # Example
-//! Of three disks two are at generation 8 and one is at 7: 8 is wanted. [`commits`] finds whether the third disk's log has
-//! commit 8. After a crash between superblocks the commit is there. If the disk failed before, it is not, and none
+//! Of three disks two are at generation 8 and one is at 7: 8 is wanted. [`commits`] reads which commits the third
+//! disk's log has. After a crash between superblocks, 8 is among them. If the disk failed before, it is not, and none
 //! of the disk's metadata counts.
 
 use std::io;
