@@ -173,15 +173,26 @@ impl DiskLog {
         Ok(DiskLog::with(stream, head, Vec::new(), 0, None))
     }
 
-    /// Continues the log of a disk that was opened. Overwrites whatever follows the last valid chunk with a link to a
-    /// new stream.
-    pub(crate) fn reopen(shape: StreamShape, found: FoundLog, take: TakeSlab<'_>) -> Result<DiskLog, NoSlab> {
+    /// Continues the log that opening number `opening` found on a disk. Overwrites whatever follows the last commit
+    /// that counts with a link to a new stream.
+    pub(crate) fn reopen(
+        shape: StreamShape,
+        found: FoundLog,
+        opening: u64,
+        take: TakeSlab<'_>,
+    ) -> Result<DiskLog, NoSlab> {
         let number = random_u64();
         let mut stream = Stream::new(shape, number, take)?;
 
-        // The old stream ends with a link to the new one.
-        let link = shape.writer(found.end.stream, found.end.chunk).take_next_slab(stream.slab, number);
-        stream.sealed.push(Sealed { offset: found.end_offset, bytes: link });
+        // The old stream ends with a link to the new one. The commits that the link overwrites were perhaps those of
+        // checkpoints of which an absent disk has the superblock. The opening's number, higher than theirs, takes their
+        // place in the same write: the log never forgets which numbers are used up.
+        let mut writer = shape.writer(found.end.stream, found.end.chunk);
+        writer.push(&Record::Commit { generation: opening, now_tick: 0 });
+        writer.push(&Record::NextSlab { slab: stream.slab, stream: number });
+        let link = writer.take().map(|bytes| Sealed { offset: found.end_offset, bytes });
+        stream.sealed.extend(link);
+
         let FoundLog { head, slabs, len_bytes, snapshot, .. } = found;
         Ok(DiskLog::with(stream, head, slabs, len_bytes, snapshot))
     }
@@ -305,4 +316,6 @@ pub(crate) struct FoundLog {
     pub(crate) slabs: Vec<SlabId>,
     pub(crate) len_bytes: u64,
     pub(crate) snapshot: Option<Snapshot>,
+    /// The highest number of a commit, also of one after the end.
+    pub(crate) last_number: u64,
 }

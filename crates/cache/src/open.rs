@@ -17,8 +17,16 @@
 //!
 //! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost.
 //!
+//! *Numbers grow with time.* The highest generation must be the latest, also if it is on a disk that was away for a
+//! while. Every disk that takes part in a checkpoint has its commit in the log before the first superblock is written.
+//! So an opening reads all logs to their ends, and takes a number higher than all that its disks have ever seen, those
+//! of checkpoints that were not completed too. It logs that number in the very write that discards their commits, and
+//! its own checkpoints have higher numbers.
+//!
 //! # Limits
-//! Opening takes the time to read logs and snapshots, about 25 to 75 bytes a block, and one pass over the index.
+//! Opening takes the time to read logs and snapshots, about 25 to 75 bytes a block, and one pass over the index. If no
+//! disk present took part in a checkpoint, its number is not known: disks that were opened without each other must not
+//! be put together again.
 //!
 //! # Example
 //! Three disks, generations 8, 7 and 5. The second has commit 8 in its log: the power failed between two superblocks.
@@ -156,6 +164,8 @@ struct Labelled {
     /// What is wrong with the other slot, if anything.
     damage: Option<String>,
     is_current: bool,
+    /// The highest number of a checkpoint or opening known from this disk.
+    last_number: u64,
 }
 
 /// Opens the cache that `sources` belong to. If `writes` is false, the cache is only inspected, and nothing is written.
@@ -175,10 +185,13 @@ pub(crate) async fn open(
     check_members(&labelled, &newest, &mut absent)?;
 
     for disk in &mut labelled {
-        disk.is_current = disk.block.generation == target || {
+        disk.is_current = disk.block.generation == target;
+        if !disk.is_current {
             let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
-            recover::has_commit(source, &disk.block, target).await.unwrap_or(false)
-        };
+            let commits = recover::commits(source, &disk.block).await;
+            disk.is_current = commits.contains(&target);
+            disk.last_number = commits.into_iter().fold(disk.last_number, u64::max);
+        }
     }
 
     let identity = CacheIdentity {
@@ -270,7 +283,8 @@ async fn read_labels(
             absent.push(error);
             continue;
         }
-        labelled.push(Labelled { device, block: *block, slot, damage, is_current: false });
+        let last_number = block.generation;
+        labelled.push(Labelled { device, block: *block, slot, damage, is_current: false, last_number });
     }
 
     if labelled.is_empty() {
@@ -316,6 +330,7 @@ impl Engine {
         let mut rejected: Vec<(KeyHash, Entry)> = Vec::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
 
+        let mut last_number = target;
         for disk in labelled {
             self.tell_damage(&disk, target);
             self.add_slabs_of(&disk.block);
@@ -331,8 +346,10 @@ impl Engine {
                 lock(&self.findings).push(format!("{path}: {error}; its blocks are lost"));
                 self.unload(disk.block.disk, &mut other).await;
             }
+            last_number = last_number.max(found.as_ref().map_or(disk.last_number, |found| found.last_number));
             loaded.push((disk, found));
         }
+        let opening = self.take_number(last_number);
 
         for (_, found) in &loaded {
             let Ok(found) = found else { continue };
@@ -340,7 +357,7 @@ impl Engine {
         }
         self.claim_all(&mut rejected).await;
         for (disk, found) in loaded {
-            self.take_in(disk, found, writes, &mut other).await?;
+            self.take_in(disk, found, opening, writes, &mut other).await?;
         }
         // Log the removals, or the next opening would find these entries again.
         rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
@@ -433,6 +450,7 @@ impl Engine {
         &self,
         disk: Labelled,
         found: Result<FoundLog, ReplayError>,
+        opening: u64,
         writes: bool,
         other: &mut HashMap<KeyHash, Vec<Entry>>,
     ) -> Result<(), CacheError> {
@@ -445,7 +463,7 @@ impl Engine {
         let take: &mut dyn FnMut() -> Option<(SlabId, u64)> = if writes { &mut real } else { &mut none };
 
         let log = match found {
-            Ok(found) => DiskLog::reopen(self.shape(guid), found, take).ok(),
+            Ok(found) => DiskLog::reopen(self.shape(guid), found, opening, take).ok(),
             Err(_) => DiskLog::new(self.shape(guid), take).ok(),
         };
         let log = match log {
@@ -481,11 +499,18 @@ impl Engine {
         self.new_log(block.disk, block.disk_guid, path)
     }
 
+    /// Returns the number of this opening, higher than `last_number`. Checkpoints will have higher numbers still.
+    fn take_number(&self, last_number: u64) -> u64 {
+        // Leave a random gap: absent disks may know numbers that no present disk does. If two checkpoints had the same
+        // number, they would count as one.
+        let opening = last_number.saturating_add(1 + (random_u64() & 0xffff));
+        // The label of an added disk has the number before that of a checkpoint, which must not be the opening's.
+        self.attempts.store(opening.saturating_add(1), Relaxed);
+        opening
+    }
+
     /// Prepares an engine that was loaded for writing.
     fn begin_life(&self, sources: usize) {
-        // Logs may hold commits of checkpoints that an earlier run did not finish. This run's must have other numbers.
-        let skip = 1 + (random_u64() & 0xffff);
-        self.attempts.fetch_add(skip, Relaxed);
         let used = self.host.disks.start + sources as u16;
         self.next_slot.store(used, Relaxed);
         self.set_reserves();

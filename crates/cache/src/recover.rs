@@ -9,14 +9,14 @@
 //! checkpoint, so damage to one brings no older state back. [`replay`] reads the snapshot to its end and the log to
 //! the commit of the wanted checkpoint, and passes every record to its caller, those of one key in their order. Half a
 //! million records at a time are sorted by key first, which keeps accesses to the index local. What follows the commit
-//! was never promised and is not read.
+//! was never promised and is not applied; only the numbers of its commits are read, for later ones must be higher.
 //!
 //! # Limits
 //! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory.
 //!
 //! # Example
-//! Of three disks two are at generation 8 and one is at 7: 8 is wanted. [`has_commit`] looks for commit 8 in the third
-//! disk's log. After a crash between superblocks the commit is there. If the disk failed before, it is not, and none
+//! Of three disks two are at generation 8 and one is at 7: 8 is wanted. [`commits`] reads which commits the third
+//! disk's log has. After a crash between superblocks, 8 is among them. If the disk failed before, it is not, and none
 //! of the disk's metadata counts.
 
 use std::io;
@@ -271,18 +271,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns whether the log of a disk reaches the commit of checkpoint `generation`.
-///
-/// # Errors
-/// When the disk cannot be read.
-pub(crate) async fn has_commit(source: Source<'_>, block: &Superblock, generation: u64) -> Result<bool, ReplayError> {
-    let mut reader = Reader::new(source, block, block.log);
-    while let Some(records) = reader.next().await? {
-        if records.iter().any(|record| is_commit(record, generation)) {
-            return Ok(true);
-        }
+/// Returns the numbers of all commits in the log of a disk, as far as the log can be read.
+pub(crate) async fn commits(source: Source<'_>, block: &Superblock) -> Vec<u64> {
+    commits_from(&mut Reader::new(source, block, block.log)).await
+}
+
+async fn commits_from(reader: &mut Reader<'_>) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while let Ok(Some(records)) = reader.next().await {
+        numbers.extend(records.iter().filter_map(|record| match record {
+            Record::Commit { generation, .. } => Some(*generation),
+            _ => None,
+        }));
     }
-    Ok(false)
+    numbers
 }
 
 fn is_commit(record: &Record, wanted: u64) -> bool {
@@ -367,12 +369,15 @@ pub(crate) async fn replay(
     batch.empty();
 
     let end_offset = reader.offset().ok_or(ReplayError::Damaged("the log ends in a slab that is not on the disk"))?;
-    Ok(FoundLog {
+    let mut found = FoundLog {
         head: block.log,
         end: reader.at,
         end_offset,
-        slabs: reader.slabs,
+        slabs: reader.slabs.clone(),
         len_bytes: reader.len_bytes,
         snapshot,
-    })
+        last_number: generation,
+    };
+    found.last_number = commits_from(&mut reader).await.into_iter().fold(generation, u64::max);
+    Ok(found)
 }

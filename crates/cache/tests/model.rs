@@ -14,7 +14,7 @@ mod run;
 mod world;
 
 use plimsoll::backend::sim::SimFaults;
-use run::{Family, run_seeds};
+use run::{Family, run, run_seeds};
 
 /// Crashes tear what was not synced, keep it, or drop it.
 const CRASHES: SimFaults = SimFaults {
@@ -65,10 +65,21 @@ fn disks_come_and_go() {
     run_seeds(Family { name: "states", faults: CRASHES, has_states: true, ..Family::default() }, 6);
 }
 
+/// Returns the family of full caches with disks that come and go.
+fn all() -> Family {
+    let faults = SimFaults { bit_flip_probability: 0.001, lost_write_probability: 0.0005, ..CRASHES };
+    Family { name: "all", faults, has_states: true, is_crowded: true, may_corrupt: true, ..Family::default() }
+}
+
 #[test]
 fn full_caches_with_disks_that_come_and_go() {
-    let faults = SimFaults { bit_flip_probability: 0.001, lost_write_probability: 0.0005, ..CRASHES };
-    let all =
-        Family { name: "all", faults, has_states: true, is_crowded: true, may_corrupt: true, ..Family::default() };
-    run_seeds(all, 2);
+    run_seeds(all(), 2);
+}
+
+/// The power failed when one disk alone had the superblock of a checkpoint, and that disk was absent at the next
+/// opening. The others made checkpoints without it, with lower numbers by chance. When it returned, its number was the
+/// highest: the others were emptied, and every value left was an older one.
+#[test]
+fn a_disk_with_the_highest_number_is_not_the_newest() {
+    run(all(), 17_954_762_660_013);
 }
