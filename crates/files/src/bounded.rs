@@ -9,7 +9,7 @@
 //! # Example
 //! ```
 //! let error = plimsoll_files::bounded::read_text("/dev/zero".as_ref(), 1 << 20).unwrap_err();
-//! assert!(error.to_string().contains("larger than 1.00 MiB"));
+//! assert!(error.to_string().contains("larger than 1 MiB"));
 //! ```
 
 use std::fs::File;

@@ -310,13 +310,6 @@ fn measure_disk(
         scratch = Some(Scratch::new(&place.directory, options.data_bytes)?);
     }
 
-    if !is_in_memory {
-        let place = place.directory.display();
-        observer.on_note(&match options.max_write_bytes {
-            Some(bytes) => format!("at most {} will be written to {place}", format_bytes_binary(bytes)),
-            None => format!("{place} will be written to without a bound (--max-write sets one)"),
-        });
-    }
     let costs = cost_place(options, &place, is_in_memory)?;
     let spans = make_spans(options, &topology, scratch.as_mut(), &place)?;
     let shard_options = ShardOptions { backend: options.backend, ..ShardOptions::default() };
@@ -331,6 +324,13 @@ fn measure_disk(
         Some((path, record)) => Recorder::resume(path, record)?,
     };
 
+    if !is_in_memory {
+        let place = place.directory.display();
+        observer.on_note(&match options.max_write_bytes {
+            Some(bytes) => format!("at most {} will be written to {place}", format_bytes_binary(bytes)),
+            None => format!("{place} will be written to without a bound (--max-write sets one)"),
+        });
+    }
     let header = &recorder.record.header;
     for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
         observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
