@@ -41,6 +41,14 @@ impl Ended {
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// Whether a measurement of `tune` ended with a finding that only a busy machine explains: a figure was measured for
+    /// less than its time, or the curves went past it.
+    pub(crate) fn is_of_a_busy_machine(&self) -> bool {
+        let is_cut = self.out.contains("\"complete\": false");
+        let is_doubtful = self.code == Some(1) && self.err.contains(" is doubtful: ");
+        matches!(self.code, Some(0 | 1)) && (is_cut || is_doubtful)
+    }
+
     /// Exactly one error, before anything else was said, and no result.
     pub(crate) fn assert_refused(&self, code: i32, fragments: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:#?}");
