@@ -127,6 +127,9 @@ fn an_interrupted_tune_keeps_its_figures_and_is_gone_on_with() {
     assert_eq!(world.contents().len(), 1, "the record, and no scratch file");
 
     let resumed = world.run(&["tune", "--resume", "run.jsonl", "--format", "json"]);
+    if resumed.is_of_a_busy_machine() {
+        return crate::skip::skip("the machine is too busy to measure for as long as was asked, or the same twice");
+    }
     assert_eq!(resumed.code, Some(0), "{resumed:#?}");
     let whole: serde_json::Value = serde_json::from_str(&resumed.out).unwrap();
     assert_eq!((&whole["interrupted"], &whole["write_bandwidth"]), (&false.into(), &report["write_bandwidth"]));
