@@ -38,6 +38,10 @@
 //!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
+//! * **Demand.** Where something else than the window limits the disk, no probe can tell anything. If the work in flight
+//!   keeps the disk busy all the same, by the rule of the bound, then all of it queues in the device: the window comes
+//!   down to 0.75 of it, so that the classes have requests to choose from, and probes tell something again.
+//!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits
@@ -212,7 +216,9 @@ pub(crate) struct Controller {
     mode: Mode,
     side: Side,
     centre_ns: f64,
-    /// The largest window: the configured one, or the disk's need. See [`Controller::set_bound`].
+    /// The amount in flight that keeps this disk busy. See [`Controller::set_bound`].
+    needed_ns: f64,
+    /// The largest window: the configured one, or the disk's need.
     bound_ns: f64,
     ceiling_ns: f64,
     /// One per direction of a duplex disk; on other disks the first counts.
@@ -267,6 +273,7 @@ impl Controller {
             mode: Mode::Probe,
             side: Side::High,
             centre_ns: begin_ns,
+            needed_ns: 0.0,
             bound_ns,
             ceiling_ns: bound_ns,
             scale: [scale; 2],
@@ -460,11 +467,11 @@ impl Controller {
     fn set_bound(&mut self) {
         let configured_ns = self.limits.bound_ns.max(1) as f64;
 
-        let needed_ns = match self.unloaded_ns {
+        self.needed_ns = match self.unloaded_ns {
             Some(unloaded_ns) if self.config.enabled => BOUND_UNLOADED * unloaded_ns + self.typical_ns(),
             _ => 0.0,
         };
-        self.bound_ns = configured_ns.max(needed_ns);
+        self.bound_ns = configured_ns.max(self.needed_ns);
     }
 
     /// Sets the largest window now, and moves the centre within it.
@@ -620,6 +627,7 @@ impl Controller {
         }
 
         if !reading.offered {
+            self.follow_demand(now_ns, totals, &reading);
             self.first_phase = None;
             self.phase = Meter::start(now_ns, totals);
             return;
@@ -640,6 +648,22 @@ impl Controller {
             Some(first) => self.end_pair(now_ns, first, phase),
         }
         self.begin_phase(now_ns, totals);
+    }
+
+    /// Lowers the window below the work in flight, if that is more than the disk needs and the window did not limit it.
+    /// Without this a window above all that the classes have outstanding would stay there, and no share would hold.
+    fn follow_demand(&mut self, now_ns: u64, totals: &Totals, reading: &Reading) {
+        let is_known = self.unloaded_ns.is_some_and(|unloaded_ns| unloaded_ns > 0.0);
+        if !is_known || self.phase.tokens_missing(totals).contains(&true) {
+            return;
+        }
+        // Little's law in work: the mean number in flight, each worth the mean of those that completed.
+        let in_flight_ns = reading.requests * reading.work_ns / self.phase.completions(totals) as f64;
+        let wished_ns = (DEMAND_PART * in_flight_ns).max(self.needed_ns).max(self.floor_ns());
+        if in_flight_ns > self.needed_ns && wished_ns < self.centre_ns {
+            self.at_bound = false;
+            self.window_event(now_ns, EventKind::WindowLowered, wished_ns, EventReason::Outstanding);
+        }
     }
 
     fn phase_length(&self) -> u64 {

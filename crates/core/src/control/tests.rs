@@ -251,6 +251,33 @@ fn a_window_that_never_limits_is_not_adapted() {
 }
 
 #[test]
+fn a_window_above_all_that_is_outstanding_comes_back() {
+    // The window begins at its bound, where the device has room for more than the 128 requests that there are.
+    let source = Source { outstanding: 128, ..ENDLESS };
+    let begin_at_bound = Limits { unloaded_latency_ns: 2 * MS, ..limits(2 * MS) };
+    let policy = Policy::Control(ControlConfig::default(), begin_at_bound);
+    for (name, device) in [("sharp", device(1, 16, 0, 0.3, SMALL)), ("channels", device(8, 1, 50, 0.3, SMALL))] {
+        for seed in 0..SEEDS {
+            let run = run(&device, policy, source, seed, 3 * SECOND);
+            let in_device = run.in_flight_ns(SECOND, 3 * SECOND) / mean_cost_ns(&device);
+            assert!(in_device < 112.0, "{name}, seed {seed}: {in_device:.0} of 128 requests in the device");
+            let rate = run.rate(SECOND, 3 * SECOND);
+            assert!(rate >= 0.85 * drained(&device), "{name}, seed {seed}: rate {rate:.3}");
+        }
+    }
+}
+
+#[test]
+fn requests_that_the_disk_needs_are_never_held_back() {
+    // Twelve requests outstanding keep twelve of sixteen servers busy: fewer in the device is less throughput.
+    let source = Source { outstanding: 12, ..ENDLESS };
+    let device = device(1, 16, 0, 0.3, SMALL);
+    let begin_at_bound = Limits { unloaded_latency_ns: 2 * MS, ..limits(2 * MS) };
+    let run = run(&device, Policy::Control(ControlConfig::default(), begin_at_bound), source, 1, SECOND);
+    assert!(run.rate(100 * MS, SECOND) > 0.74, "rate {:.3}", run.rate(100 * MS, SECOND));
+}
+
+#[test]
 fn the_cap_by_outstanding_requests_holds() {
     let device = device(1, 16, 0, 0.3, SMALL);
     let capped = Source { cap_ns: Some(80_000), ..ENDLESS };

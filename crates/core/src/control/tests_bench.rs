@@ -53,9 +53,12 @@ pub(super) struct Source {
     /// Work arrives only in the first part of each period: (period, part) in nanoseconds.
     pub(super) on_off_ns: Option<(u64, u64)>,
     pub(super) cap_ns: Option<u64>,
+    /// Requests of one cost that it has outstanding at most; the device may hold all of them. Only then are unloaded
+    /// latencies told.
+    pub(super) outstanding: u32,
 }
 
-pub(super) const ENDLESS: Source = Source { on_off_ns: None, cap_ns: None };
+pub(super) const ENDLESS: Source = Source { on_off_ns: None, cap_ns: None, outstanding: u32::MAX };
 
 /// Ten milliseconds of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,6 +155,7 @@ struct World<'a> {
     /// Time at which tokens will be asked for again, if in the future.
     wake_ns: u64,
     last_step: (u64, u64),
+    least_ns: u64,
     run: Run,
 }
 
@@ -181,6 +185,7 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         tat_ns: 0.0,
         wake_ns: 0,
         last_step: (0, 0),
+        least_ns: u64::MAX,
         run: Run { bins, controller },
     };
 
@@ -293,6 +298,11 @@ impl World<'_> {
         self.totals.completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.lanes[0].completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.latency_ns += (self.now_ns - sent_ns).min(clip_ns);
+        if self.source.outstanding < u32::MAX {
+            self.least_ns = self.least_ns.min(self.now_ns - sent_ns);
+            let work = unloaded_work(cost_ns * TICKS_PER_NS, self.least_ns);
+            self.totals.unloaded_work = self.totals.unloaded_work.wrapping_add(work);
+        }
         self.totals.in_flight_ns -= cost_ns;
         self.totals.in_flight_requests -= 1;
         self.run.bins[(self.now_ns / BIN_NS) as usize].work_ns += cost_ns as f64;
@@ -354,7 +364,7 @@ impl World<'_> {
             return;
         }
 
-        loop {
+        while self.totals.in_flight_requests < self.source.outstanding {
             let cost_ns = match self.next_cost_ns {
                 Some(cost_ns) => cost_ns,
                 None => self.draw_cost(),

@@ -115,6 +115,8 @@ pub(super) const SCALE_REPORT: f64 = 0.05;
 /// The bound over the recent requests' unloaded latency. Of channels chosen at random, three requests each keep 0.95
 /// busy if all services are alike.
 pub(crate) const BOUND_UNLOADED: f64 = 3.0;
+/// The window over the work in flight where the classes have no more than that outstanding.
+pub(super) const DEMAND_PART: f64 = 0.75;
 /// Smallest window, in requests of typical size.
 pub(super) const WINDOW_MIN_REQUESTS: f64 = 3.0;
 /// Relative change of the centre below which there is no event.
