@@ -216,6 +216,9 @@ pub(crate) struct Controller {
     mode: Mode,
     side: Side,
     centre_ns: f64,
+    /// The centre before the classes' outstanding work lowered it: it is in force again when they have more. `None` if
+    /// they do not, or if the search has gone down since.
+    uncapped_ns: Option<f64>,
     /// The amount in flight that keeps this disk busy. See [`Controller::set_bound`].
     needed_ns: f64,
     /// The largest window: the configured one, or the disk's need.
@@ -273,6 +276,7 @@ impl Controller {
             mode: Mode::Probe,
             side: Side::High,
             centre_ns: begin_ns,
+            uncapped_ns: None,
             needed_ns: 0.0,
             bound_ns,
             ceiling_ns: bound_ns,
@@ -313,7 +317,8 @@ impl Controller {
 
     /// Returns whether the window would be larger if every class had more outstanding.
     pub(crate) fn is_limited_by_outstanding(&self) -> bool {
-        self.last.outstanding_cap_ns.is_some_and(|cap_ns| (cap_ns as f64) < self.bound_ns && self.at_bound)
+        let is_capped = self.at_bound || self.uncapped_ns.is_some();
+        self.last.outstanding_cap_ns.is_some_and(|cap_ns| (cap_ns as f64) < self.bound_ns && is_capped)
     }
 
     /// Returns the rate of the disk over the rate of its model, by which tokens are given out; one per direction on a
@@ -474,16 +479,27 @@ impl Controller {
         self.bound_ns = configured_ns.max(self.needed_ns);
     }
 
-    /// Sets the largest window now, and moves the centre within it.
+    /// Sets the largest window now, and moves the centre within it. Work that keeps the disk busy is admitted however
+    /// little a class has outstanding. A class that ends its work has little for a moment: what the search had found is
+    /// in force again afterwards.
     fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
         let cap_ns = totals.outstanding_cap_ns.map_or(self.bound_ns, |cap_ns| cap_ns.max(1) as f64);
-        self.ceiling_ns = cap_ns.max(self.floor_ns()).min(self.bound_ns);
+        self.ceiling_ns = cap_ns.max(self.needed_ns).max(self.floor_ns()).min(self.bound_ns);
 
-        let capped = self.centre_ns.min(self.ceiling_ns);
-        if capped < self.centre_ns * (1.0 - WINDOW_REPORT) {
-            self.window_event(now_ns, EventKind::Bound, capped, EventReason::Outstanding);
+        let wished_ns = self.uncapped_ns.map_or(self.centre_ns, |uncapped_ns| uncapped_ns.max(self.centre_ns));
+        let centre_ns = wished_ns.min(self.ceiling_ns).max(self.floor_ns().min(self.ceiling_ns));
+        let was_capped = self.uncapped_ns.is_some();
+        self.uncapped_ns = (centre_ns < wished_ns).then_some(wished_ns);
+
+        let change = centre_ns / self.centre_ns - 1.0;
+        if change.abs() > CAP_LEAP && (was_capped || self.uncapped_ns.is_some()) {
+            let kind = if change < 0.0 { EventKind::Bound } else { EventKind::WindowRaised };
+            self.window_event(now_ns, kind, centre_ns, EventReason::Outstanding);
+            // The rate follows the window; that is neither a fall nor a recovery.
+            self.usual_rate = None;
+            self.restart(now_ns, totals);
         }
-        self.centre_ns = capped.max(self.floor_ns().min(self.ceiling_ns));
+        self.centre_ns = centre_ns;
     }
 
     /// Returns the cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
@@ -587,6 +603,7 @@ impl Controller {
     }
 
     fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
+        self.uncapped_ns = None;
         let centre_before_ns = self.centre_ns;
         let cut_ns = (centre_before_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);
@@ -661,7 +678,7 @@ impl Controller {
         let in_flight_ns = reading.requests * reading.work_ns / self.phase.completions(totals) as f64;
         let wished_ns = (DEMAND_PART * in_flight_ns).max(self.needed_ns).max(self.floor_ns());
         if in_flight_ns > self.needed_ns && wished_ns < self.centre_ns {
-            self.at_bound = false;
+            (self.at_bound, self.uncapped_ns) = (false, None);
             self.window_event(now_ns, EventKind::WindowLowered, wished_ns, EventReason::Outstanding);
         }
     }
@@ -722,7 +739,9 @@ impl Controller {
             *usual *= exp(ln_step * elasticity.clamp(0.0, 1.0));
         }
 
-        if factor > 1.0 {
+        if factor < 1.0 {
+            self.uncapped_ns = None;
+        } else {
             // Keeps tokens from holding back the requests that the window admits.
             self.scale = self.scale.map(|scale| (scale * factor).min(self.config.scale_max));
         }

@@ -104,6 +104,9 @@ impl Default for QueueConfig {
     }
 }
 
+/// The time since which a node waits for a limit, if it does not: no time is later.
+const NOT_PARKED: u64 = u64::MAX;
+
 /// A class or group as the queue knows it, apart from its place in the tree. In this order of fields a request touches
 /// three cache lines: with a thousand classes each of them is a cache miss.
 #[repr(C, align(64))]
@@ -126,16 +129,25 @@ struct Member {
     tags: Option<Arc<Tags>>,
     /// Keeps the row of the disk's table from being reused.
     held: Option<Arc<Clocks>>,
-    /// Since when a limit holds the node back; `limited_ns` is the time of earlier waits for limits.
-    parked_since_ns: Option<u64>,
-    stats: ClassStats,
+    /// Since when a limit holds the node back, or [`NOT_PARKED`]; `limited_ns` is the time of earlier waits for limits.
+    parked_since_ns: u64,
     limited_ns: u64,
+    stats: ClassStats,
     /// Booked at the limits and not used yet, by direction.
     credit: [Credit; 2],
     /// When it last came back from a limit, and when it could have.
     came_back: CameBack,
-    /// `activations` at the last check of the backlog. If unchanged, the class has had work all the time since.
-    backlogged_since: u64,
+    backlog: Backlog,
+}
+
+/// A class at the last look at what the classes have outstanding.
+#[derive(Clone, Copy, Debug, Default)]
+struct Backlog {
+    consumed_fs: f64,
+    /// Device time in femtoseconds; 0 if the class did not ask for its share.
+    outstanding_fs: f32,
+    /// The low bits of its activations. If unchanged, the class has had work all the time since.
+    activations: u32,
 }
 
 /// The end of a node's wait for a limit: it was polled at `at_ns`, and could have been dispatched at `due_ns`.
@@ -670,11 +682,11 @@ impl Member {
             queued_writes: Waiting::default(),
             credit: Default::default(),
             limited_ns: 0,
-            parked_since_ns: None,
+            parked_since_ns: NOT_PARKED,
             came_back: CameBack::default(),
             level: None,
             yields: 0,
-            backlogged_since: 0,
+            backlog: Backlog::default(),
             held: None,
         }
     }

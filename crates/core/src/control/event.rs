@@ -100,7 +100,7 @@ pub enum EventReason {
         /// The part that may miss it.
         allowed: f64,
     },
-    /// A class has too few outstanding requests to hold its share of a larger window.
+    /// A class has too few outstanding requests to hold its share of a larger window, or has enough again.
     Outstanding,
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for EventReason {
             EventReason::Missed { part, allowed } => {
                 write!(f, "{:.2} % missed their target, {:.2} % may", part * 100.0, allowed * 100.0)
             }
-            EventReason::Outstanding => write!(f, "a class has too little outstanding for more"),
+            EventReason::Outstanding => write!(f, "the least of what the classes have outstanding"),
         }
     }
 }

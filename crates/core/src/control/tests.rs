@@ -251,6 +251,24 @@ fn a_window_that_never_limits_is_not_adapted() {
 }
 
 #[test]
+fn a_cap_that_goes_leaves_the_window_as_it_was() {
+    let mut controller = Controller::new(ControlConfig::default(), limits(MS));
+    let mut totals = Totals { in_flight_requests: 10, in_flight_ns: 100_000, ..Totals::default() };
+    let mut window_at = |step: u64, cap_ns| {
+        totals.completions += 16;
+        totals.completed_ticks += 16 * 10_000 * TICKS_PER_NS;
+        totals.latency_ns += 16 * 100_000;
+        totals.outstanding_cap_ns = cap_ns;
+        controller.step(step * 160_000, &totals);
+        (controller.window_ns(), controller.is_limited_by_outstanding())
+    };
+    let before = (1..50).map(|step| window_at(step, None)).last();
+    let capped = (50..100).map(|step| window_at(step, Some(40_000))).last();
+    assert_eq!(capped, Some((40_000, true)));
+    assert_eq!((100..101).map(|step| window_at(step, None)).last(), before);
+}
+
+#[test]
 fn a_window_above_all_that_is_outstanding_comes_back() {
     // The window begins at its bound, where the device has room for more than the 128 requests that there are.
     let source = Source { outstanding: 128, ..ENDLESS };

@@ -115,6 +115,8 @@ pub(super) const SCALE_REPORT: f64 = 0.05;
 /// The bound over the recent requests' unloaded latency. Of channels chosen at random, three requests each keep 0.95
 /// busy if all services are alike.
 pub(crate) const BOUND_UNLOADED: f64 = 3.0;
+/// Relative change of the centre by outstanding work after which measurements begin anew.
+pub(super) const CAP_LEAP: f64 = 0.1;
 /// The window over the work in flight where the classes have no more than that outstanding.
 pub(super) const DEMAND_PART: f64 = 0.75;
 /// Smallest window, in requests of typical size.

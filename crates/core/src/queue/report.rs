@@ -1,6 +1,6 @@
 //! Reports of a queue to the disk's controller, and its answers to callers: snapshot, counters, expected delay.
 
-use super::{Dispatch, IoQueue, Kind, Member, Mode};
+use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
 use crate::control::unloaded_work;
 use crate::disk::Report;
@@ -17,6 +17,12 @@ const REPORT_COMPLETIONS: u64 = 32;
 const REPORT_NS: u64 = 1_000_000;
 /// Time between two checks of the backlogs.
 const BACKLOG_PERIOD_NS: u64 = 10_000_000;
+/// Part of its part of the disk from which on a class asks for its share, though nothing of it waits.
+const ASKING_PART: f64 = 0.5;
+/// Part of what a class had outstanding at the last look below which it ends its work.
+const STEADY_PART: f64 = 0.5;
+/// Part of the disk above which a class has it for itself, so that no other class takes its place in the device.
+const PART_ALONE: f64 = 0.999;
 
 impl IoQueue {
     /// Adds a completion to the report to the disk's controller, and sends the report if it is due. One report covers
@@ -59,9 +65,10 @@ impl IoQueue {
 
     /// Sends the report to the disk's controller.
     pub(super) fn report_now(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.looked_at_backlog_ns) >= BACKLOG_PERIOD_NS {
+        let elapsed_ns = now_ns.saturating_sub(self.looked_at_backlog_ns);
+        if elapsed_ns >= BACKLOG_PERIOD_NS {
             self.looked_at_backlog_ns = now_ns;
-            self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();
+            self.unreported.outstanding_cap_ns = self.outstanding_cap_ns(elapsed_ns);
         }
         self.disk.report(now_ns, self.place, &self.unreported.divided());
         self.reported_ns = now_ns;
@@ -69,23 +76,40 @@ impl IoQueue {
     }
 
     /// Returns how much device time may be in the device such that a class that sends a new request for each that ends
-    /// still holds its share: 0.75 times the least (outstanding / part of the disk) of the classes that have had work
-    /// all the time since the last check.
-    pub(super) fn outstanding_cap_ns(&mut self) -> Option<u64> {
+    /// still holds its share: 0.75 times the least (outstanding / part of the disk) of the classes that ask for their
+    /// share. These have had work all the time since the last look, or took at least half of their part meanwhile: if all
+    /// that a class has outstanding is in the device, nothing of it waits. A class that ends its work does not count.
+    fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
         let lane = &self.lanes[0].tree;
+        let disk_fs = elapsed_ns as f64 * crate::units::FS_PER_NS as f64 * self.disk.present_rate();
         let mut least: Option<f64> = None;
         for (at, member) in self.members.iter_mut().enumerate() {
             let stats = &member.stats;
-            let was_backlogged =
-                std::mem::replace(&mut member.backlogged_since, stats.activations) == stats.activations;
-            if stats.queued == 0 || stats.dispatched == 0 || !was_backlogged {
+            let now = Backlog {
+                consumed_fs: stats.consumed_fs as f64,
+                outstanding_fs: 0.0,
+                activations: stats.activations as u32,
+            };
+            let before = std::mem::replace(&mut member.backlog, now);
+            let is_backlogged = stats.queued > 0 && now.activations == before.activations;
+            if stats.dispatched == 0 || (!is_backlogged && stats.in_flight == 0) {
+                continue;
+            }
+            let part = lane.part_of(at as u32, ROOT);
+            let taken_fs = now.consumed_fs - before.consumed_fs;
+            if !is_backlogged && taken_fs < ASKING_PART * part * disk_fs {
                 continue;
             }
 
-            let mean_fs = stats.consumed_fs as f64 / stats.dispatched as f64;
+            let mean_fs = now.consumed_fs / stats.dispatched as f64;
             let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
-            let cap_fs = outstanding_fs / lane.part_of(at as u32, ROOT);
-            least = Some(least.map_or(cap_fs, |least| least.min(cap_fs)));
+            member.backlog.outstanding_fs = outstanding_fs as f32;
+            let before_fs = f64::from(before.outstanding_fs);
+            let is_steady = before_fs > 0.0 && outstanding_fs >= STEADY_PART * before_fs;
+            if is_steady && part < PART_ALONE {
+                let cap_fs = outstanding_fs / part;
+                least = Some(least.map_or(cap_fs, |least| least.min(cap_fs)));
+            }
         }
         least.map(|fs| (0.75 * fs / crate::units::FS_PER_NS as f64) as u64)
     }

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::{CameBack, Dispatch, IoQueue, Mode};
+use super::{CameBack, Dispatch, IoQueue, Mode, NOT_PARKED};
 use crate::bucket::TICKS_PER_NS;
 use crate::qos::Amount;
 use crate::slots::NONE;
@@ -112,7 +112,7 @@ impl IoQueue {
     /// Parks a node in one lane until `until_ns`.
     pub(super) fn park(&mut self, now_ns: u64, lane: usize, node: u32, until_ns: u64) {
         let member = &mut self.members[node as usize];
-        member.parked_since_ns = member.parked_since_ns.or(Some(now_ns));
+        member.parked_since_ns = member.parked_since_ns.min(now_ns);
         self.lanes[lane].tree.park(node);
         self.parked.push(Reverse((until_ns, lane as u8, node)));
     }
@@ -148,7 +148,8 @@ impl IoQueue {
         if still {
             return;
         }
-        if let (Some(since_ns), Some(now_ns)) = (member.parked_since_ns.take(), now_ns) {
+        let since_ns = std::mem::replace(&mut member.parked_since_ns, NOT_PARKED);
+        if let Some(now_ns) = now_ns {
             member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
         }
     }
@@ -164,7 +165,7 @@ impl IoQueue {
         let mut at = class;
         loop {
             let member = &self.members[at as usize];
-            let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+            let running_ns = now_ns.saturating_sub(member.parked_since_ns);
             total_ns = total_ns.saturating_add(member.limited_ns).saturating_add(running_ns);
             if at == ROOT {
                 return total_ns;
