@@ -152,7 +152,7 @@ pub(super) fn numa_groups(seed: u64) -> Result<Outcome, ScenarioError> {
             let used = report.disks[0].iops / OPERATIONS_PER_S;
             let uneven = unevenness(&report);
             table.row([groups.to_string(), name.into(), format!("{used:.4}"), format!("{uneven:.3}")]);
-            outcome.figure(format!("{groups} groups, {name} active: part of capacity"), used, Target::AtLeast(0.99));
+            outcome.figure(format!("{groups} groups, {name} active: part of capacity"), used, Target::AtLeast(0.985));
             outcome.figure(
                 format!("{groups} groups, {name} active: most over least shard"),
                 uneven,
