@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test that panics has failed")]
 
+#[path = "run/live.rs"]
+mod live;
 #[path = "run/programs.rs"]
 mod programs;
 #[path = "../../skip.rs"]
