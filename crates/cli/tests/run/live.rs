@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::{PATIENCE, PLIMSOLL, World, has};
+use super::{PATIENCE, PLIMSOLL, World, has, skip};
 
 /// Says its process number, waits to be sent on, uses the disk, prints 60 lines, and waits for its end.
 const STEPS: &str = r#"
@@ -26,6 +26,11 @@ wait_for('../end')
 print('last words')
 sys.exit(7)
 "#;
+
+fn has_terminals() -> bool {
+    let opened = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
+    opened.inspect_err(|error| skip(format_args!("no pseudo terminals here: {error}"))).is_ok()
+}
 
 /// A pseudo terminal, on whose screen is what a program has written to it.
 struct Terminal {
@@ -102,7 +107,7 @@ impl Terminal {
 
 #[test]
 fn the_view_is_below_what_the_program_prints_and_gone_at_its_end() {
-    if !has("python3") {
+    if !has_terminals() || !has("python3") {
         return;
     }
     for (columns, rows) in [(80, 24), (120, 40)] {
@@ -167,6 +172,9 @@ fn without_a_terminal_the_view_comes_as_lines() {
 
 #[test]
 fn exit_codes_are_the_programs_beside_a_view_too() {
+    if !has_terminals() {
+        return;
+    }
     let world = World::new();
     for (script, code) in [("exit 3", 3), ("kill -9 $$", 137)] {
         assert_eq!(Terminal::run(&world, (80, 24), &["--live"], &["sh", "-c", script]).ended(), Some(code), "{script}");
