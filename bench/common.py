@@ -1,6 +1,9 @@
-"""What the scripts of this directory have in common: running programs, building plimsoll, saying why not."""
+"""What the scripts of this directory have in common: running and building programs, the kernel's scheduler, saying why not."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +27,49 @@ def run_tool(command):
         said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise Unable(f"{Path(command[0]).name} failed ({done.returncode}): {said}")
     return done.stdout
+
+
+def end_by_signals():
+    """Ctrl-C and its like end the script as an error does: what it made is removed, what it changed is put back."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+
+
+def _end(number, _frame):
+    raise SystemExit(128 + number)
+
+
+class Scheduler:
+    """The kernel's scheduler of the disk under a directory, and whether it may be set; puts back what it found."""
+
+    def __init__(self, directory):
+        device = os.stat(directory).st_dev
+        self.file = None
+        # A partition has its disk's queue one level up.
+        for below in ("queue", "../queue"):
+            file = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}") / below / "scheduler"
+            if file.exists():
+                self.file = file.resolve()
+                break
+        text = self.file.read_text() if self.file else ""
+        self.known = [name.strip("[]") for name in text.split()]
+        self.before = (re.findall(r"\[(.*?)\]", text) or [None])[0]
+        self.may_set = self.file is not None and os.access(self.file, os.W_OK)
+
+    def set(self, name):
+        if name and self.file and name != self.now():
+            self.file.write_text(name)
+
+    def now(self):
+        if not self.file:
+            return None
+        return re.findall(r"\[(.*?)\]", self.file.read_text())[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.set(self.before)
 
 
 def built(command, directory):

@@ -364,6 +364,8 @@ pub(crate) struct Seen(Vec<u8>);
 
 impl Seen {
     pub(crate) const BYTES: usize = std::mem::size_of::<Counters>();
+    /// Where the number of the process that has the gate is.
+    pub(crate) const OWNER_AT: usize = std::mem::offset_of!(Counters, owner);
 
     pub(crate) fn new(bytes: Vec<u8>) -> Seen {
         Seen(bytes)

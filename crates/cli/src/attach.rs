@@ -18,6 +18,10 @@ use crate::{interrupt, screen};
 /// Interval at which a waiting view checks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);
 
+/// Columns that a narrow terminal goes without, the first one first: shares seldom change, and what is queued shows in
+/// the latencies.
+const EXPENDABLE: [&str; 2] = ["shares", "queued"];
+
 /// See what a running program's classes do and wait for, and change shares, limits and mode while it runs
 ///
 /// Programs that use the library and serve their control socket can be attached to, `plimsoll test`, `demo` and `tune`
@@ -214,7 +218,7 @@ fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
     };
     let program = client.hello();
     match arguments.format {
-        BriefFormat::Table => screen::print(&text(program, &snapshot))?,
+        BriefFormat::Table => screen::print(&text(program, &snapshot, screen::width(std::io::stdout())))?,
         BriefFormat::Json => {
             let report = AttachReport { schema: 1, program, snapshot: &snapshot };
             screen::print(&as_json(&report)?)?;
@@ -226,8 +230,7 @@ fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
 /// Draws the same screen again and again. Ctrl-C is how it ends.
 fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
     while !stop.is_asked() {
-        let drawn = client.snapshot().and_then(|snapshot| Ok(text(client.refresh()?, &snapshot)));
-        match drawn {
+        match view(client, screen::width(std::io::stdout())) {
             Ok(text) => screen::print(&format!("\x1b[2J\x1b[H{text}"))?,
             Err(error) if has_ended(&error) => {
                 if arguments.trace.is_none() {
@@ -242,16 +245,23 @@ fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
     Ok(Outcome::Done)
 }
 
-fn text(hello: &Hello, snapshot: &Snapshot) -> String {
+/// Asks the program for its state. Returns that as text of at most `width` columns; rates are those since the client's
+/// last look.
+pub(crate) fn view(client: &mut Client, width: u16) -> Result<String, ClientError> {
+    let snapshot = client.snapshot()?;
+    Ok(text(client.refresh()?, &snapshot, width))
+}
+
+fn text(hello: &Hello, snapshot: &Snapshot, width: u16) -> String {
+    let line = |text: &str| format!("{}\n", screen::wrap_within(width, text));
     let tracing = if hello.is_tracing { ", recording a trace" } else { "" };
-    let name = screen::printable(&hello.program);
-    let mut text = format!("{name} (process {}, {} shard(s){tracing})\n", hello.pid, hello.shards);
+    let mut text = line(&format!("{} (process {}, {} shard(s){tracing})", hello.program, hello.pid, hello.shards));
     if !snapshot.missing_shards.is_empty() {
         let shards: Vec<String> = snapshot.missing_shards.iter().map(u16::to_string).collect();
-        text.push_str(&format!("no answer from shards {}: their part is as it was\n", shards.join(", ")));
+        text.push_str(&line(&format!("no answer from shards {}: their part is as it was", shards.join(", "))));
     }
     for disk in &snapshot.disks {
-        text.push_str(&format!("\n{}\n\n{}\n", disk_line(disk), classes(disk)));
+        text.push_str(&format!("\n{}\n{}\n", line(&disk_line(disk)), classes(disk, width)));
     }
     text
 }
@@ -273,8 +283,8 @@ fn disk_line(disk: &DiskState) -> String {
     parts.join(", ")
 }
 
-fn classes(disk: &DiskState) -> String {
-    let headers = ["class", "shares", "IOPS", "read", "write", "queued", "disk", "p50", "p99", "waits"];
+fn classes(disk: &DiskState, width: u16) -> String {
+    let mut headers = vec!["class", "shares", "IOPS", "read", "write", "queued", "disk", "p50", "p99", "waits"];
     let rows = disk.classes.iter().map(|class| {
         let recent = class.recent.clone().unwrap_or_default();
         let latency = |pick: fn(&Percentiles) -> u64| match class.total_latency.count {
@@ -295,7 +305,18 @@ fn classes(disk: &DiskState) -> String {
         ]
     });
 
-    screen::table(&headers, rows.collect())
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    for expendable in EXPENDABLE {
+        if screen::fits(width, &headers, &rows) {
+            break;
+        }
+        if let Some(at) = headers.iter().position(|header| *header == expendable) {
+            headers.remove(at);
+            rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    }
+
+    screen::table_within(width, &headers, rows)
 }
 
 /// Returns the reason for which a class waited most, and its part of the waiting time.
@@ -322,11 +343,11 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_its_width() {
+    fn a_view_fits_its_width() {
         let class = serde_json::json!({
             "class": "compaction", "shares": 100, "queued": 12345, "in_flight": 120, "oldest_wait_ns": 0,
             "waits_for": null, "reads": 0, "writes": 0, "read_bytes": 0, "written_bytes": 0, "errors": 0,
-            "waited_ns": {}, "recent": {"read_iops": 123456.7, "write_iops": 0.0, "read_bytes_per_s": 1.2345e9,
+            "waited_ns": {}, "recent": {"read_iops": 12345.6, "write_iops": 0.0, "read_bytes_per_s": 1.2345e9,
             "write_bytes_per_s": 9.8765e9, "waited": {"backend": 0.5}},
             "queue_latency": {"count": 1, "p50_ns": 1, "p99_ns": 1, "p99_9_ns": 1},
             "device_latency": {"count": 1, "p50_ns": 1, "p99_ns": 1, "p99_9_ns": 1},
@@ -336,11 +357,21 @@ mod tests {
             "disk": 0, "mode": {"depth": 128}, "window_ns": 750000, "window_max_ns": 750000, "in_flight_ns": 600000,
             "capacity_scale": 1.0, "tokens_ns": -2000, "tokens_max_ns": 750000, "classes": [class]
         });
-        let disk: DiskState = serde_json::from_value(disk).expect("it is one");
-        let text = format!("{}\n{}", disk_line(&disk), classes(&disk));
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        for part in ["depth:128", "of 750 us", "-2.00 us", "123,457", "backend 100 %", "compaction"] {
-            assert!(text.contains(part), "no `{part}` in {text}");
+        let snapshot = serde_json::json!({"at_ns": 5, "over_ns": 5, "missing_shards": [], "disks": [disk]});
+        let hello = serde_json::json!({
+            "protocol": 2, "plimsoll": "0", "pid": 4711, "program": "a\u{1b}[2Jb", "shards": 1, "disks": [], "classes": [],
+            "is_tracing": false
+        });
+        let hello: Hello = serde_json::from_value(hello).expect("it is one");
+        let snapshot: Snapshot = serde_json::from_value(snapshot).expect("it is one");
+
+        let needed =
+            ["depth:128", "of 750 us", "-2.00 us", "12,346", "12.3 ms", "backend 100 %", "compaction", "a\\u{1b}"];
+        for (width, more) in [(100, &["shares", "12345"][..]), (80, &[])] {
+            let text = text(&hello, &snapshot, width);
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            assert!(!text.contains('…'), "{text}");
+            needed.iter().chain(more).for_each(|part| assert!(text.contains(part), "no `{part}` in {text}"));
         }
     }
 }

@@ -63,7 +63,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "run",
         [
-            "--rules rocksdb --io-properties io-properties.yaml --dir /data -- db_bench --db=/data/db",
+            "--rules rocksdb --io-properties io-properties.yaml --dir /data --live -- db_bench --db=/data/db",
             "--disk disk.yaml --explain -- sqlite3 notes.db .dump",
             "--rules my-rules.yaml --trace run.plt -- ./server",
         ],

@@ -7,7 +7,7 @@
 //! Faults are reported before the program starts: of the rules ([`run_rules`]), the disk, the program itself
 //! ([`program`]). A file in memory ([`handover`]) carries the checked settings to the library that the dynamic linker
 //! loads into the program, and the counters back. While the program runs, [`watch`] looks for I/O that the library
-//! cannot see; at its end [`report`] prints to stderr the work of each class and the part of the I/O that passed the
+//! cannot see, and [`live`] shows its classes if asked; at its end [`report`] prints to stderr the work of each class and the part of the I/O that passed the
 //! gate. The program's exit code becomes the command's.
 //!
 //! # Limits
@@ -18,7 +18,9 @@
 
 #[path = "../../handover.rs"]
 mod handover;
+mod live;
 mod lock;
+mod pane;
 mod program;
 mod report;
 mod to_program;
@@ -80,6 +82,11 @@ pub(crate) struct RunArguments {
     #[arg(long, requires = "trace")]
     force: bool,
 
+    /// Show on stderr what the classes do and wait for while the program runs, as `plimsoll attach` does: each second, on
+    /// a terminal in its last rows, below what the program prints
+    #[arg(long)]
+    live: bool,
+
     /// Print at the end which rule matched how many calls
     #[arg(long)]
     explain: bool,
@@ -137,8 +144,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let child =
         command.spawn().map_err(|error| Failure::Machine(format!("cannot start {}: {error}", path.display())))?;
 
-    let (status, seen) = watch::until_over(child, &managed)
-        .map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
+    let wait = || watch::until_over(child, &managed);
+    let over = if arguments.live { live::beside(&shared, wait) } else { wait() };
+    let (status, seen) = over.map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
     let counters = shared.counters().map_err(|error| Failure::Machine(format!("cannot read the counters: {error}")))?;
 
     report::print(&report::Ended {

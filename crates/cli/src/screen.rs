@@ -1,6 +1,7 @@
 //! Output for people: tables that fit 100 columns on stdout, progress and remarks on stderr.
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
@@ -19,12 +20,17 @@ const FIRST_LETTERS_MIN: usize = 16;
 /// Returns a table with the given headers, the first column left-aligned, the others right-aligned; cuts cells that are
 /// too wide.
 pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
+    table_within(WIDTH, headers, rows)
+}
+
+/// Returns a table as [`table`] does, of at most `width` columns.
+pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     table.set_header(headers.to_vec());
 
     let mut rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
-    cut(headers, &mut rows);
+    cut(width, headers, &mut rows);
     table.add_rows(rows);
 
     for (at, column) in table.column_iter_mut().enumerate() {
@@ -53,23 +59,41 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Cuts cells to fit a table of [`WIDTH`]: the widest columns after the first, which wraps, lose most.
-fn cut(headers: &[&str], rows: &mut [Vec<String>]) {
-    let letters = |text: &str| text.chars().count();
-    let header_letters: Vec<usize> = headers.iter().map(|header| letters(header)).collect();
-    let mut widths = header_letters.clone();
-    for row in rows.iter() {
+/// Returns whether a table of `width` columns shows every cell whole.
+pub(crate) fn fits(width: u16, headers: &[&str], rows: &[Vec<String>]) -> bool {
+    widths(headers, rows).iter().sum::<usize>() <= room(width, headers)
+}
+
+/// Returns the letters that each column needs; the first, which wraps, needs at most [`FIRST_LETTERS_MIN`].
+fn widths(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let mut widths: Vec<usize> = headers.iter().map(|header| letters(header)).collect();
+    for row in rows {
         widths.iter_mut().zip(row).for_each(|(width, cell)| *width = letters(cell).max(*width));
     }
 
     if let Some(first) = widths.first_mut() {
         *first = FIRST_LETTERS_MIN.min(*first);
     }
-    let room = usize::from(WIDTH).saturating_sub(usize::from(PADDING) * widths.len());
+    widths
+}
+
+/// Returns the letters that all columns together have in a table of `width`.
+fn room(width: u16, headers: &[&str]) -> usize {
+    usize::from(width).saturating_sub(usize::from(PADDING) * headers.len())
+}
+
+fn letters(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Cuts cells to fit a table of `width`: the widest columns after the first, which wraps, lose most.
+fn cut(width: u16, headers: &[&str], rows: &mut [Vec<String>]) {
+    let mut widths = widths(headers, rows);
+    let room = room(width, headers);
 
     while widths.iter().sum::<usize>() > room {
-        let others = widths.iter_mut().zip(&header_letters).skip(1);
-        let widest = others.filter(|(width, least)| **width > **least).max_by_key(|(width, _)| **width);
+        let others = widths.iter_mut().zip(headers).skip(1);
+        let widest = others.filter(|(width, header)| **width > letters(header)).max_by_key(|(width, _)| **width);
         let Some((width, _)) = widest else { break };
         *width -= 1;
     }
@@ -83,9 +107,14 @@ fn cut(headers: &[&str], rows: &mut [Vec<String>]) {
 
 /// Breaks a paragraph into lines that fit.
 pub(crate) fn wrap(text: &str) -> String {
+    wrap_within(WIDTH, text)
+}
+
+/// Breaks a paragraph into lines of at most `width` columns; a longer word has a line of its own.
+pub(crate) fn wrap_within(width: u16, text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace().map(printable) {
-        let line = lines.last_mut().filter(|line| line.len() + word.len() < usize::from(WIDTH));
+        let line = lines.last_mut().filter(|line| line.len() + word.len() < usize::from(width));
         match line {
             Some(line) if line.is_empty() => line.push_str(&word),
             Some(line) => line.extend([" ", &word]),
@@ -93,6 +122,17 @@ pub(crate) fn wrap(text: &str) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// Returns the columns and rows of a terminal; `None` if it is none, or does not know.
+pub(crate) fn size(of: impl AsFd) -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(of).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
+/// Returns the columns that text may have there.
+pub(crate) fn width(of: impl AsFd) -> u16 {
+    size(of).map_or(WIDTH, |(columns, _)| columns.min(WIDTH))
 }
 
 /// Writes a result to stdout.

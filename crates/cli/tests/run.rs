@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test that panics has failed")]
 
+#[path = "run/live.rs"]
+mod live;
+#[path = "run/programs.rs"]
+mod programs;
 #[path = "../../skip.rs"]
 mod skip;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -105,82 +108,8 @@ fn has(program: &str) -> bool {
     is_there
 }
 
-/// Everything in a directory, by path.
-fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![directory.to_owned()];
-    while let Some(next) = left.pop() {
-        for entry in std::fs::read_dir(&next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                left.push(path);
-            } else {
-                found.insert(path.strip_prefix(directory).unwrap().to_owned(), std::fs::read(&path).unwrap());
-            }
-        }
-    }
-    found
-}
-
 /// A disk with small pieces, on which calls wait.
 const DISK: &str = "disk:\n  read_iops: 20000\n  read_bandwidth: 200M\n  write_iops: 10000\n  write_bandwidth: 150M\n";
-
-#[test]
-fn programs_do_what_they_do_without_it() {
-    let programs = [
-        (
-            "dd",
-            "dd if=/dev/urandom of=seed bs=64k count=1 2>/dev/null; rm seed; dd if=/dev/zero of=a bs=1M count=9 conv=fsync",
-        ),
-        ("dd", "seq 300000 >a; dd if=a of=b bs=7777; dd if=b bs=64k of=c seek=3 conv=notrunc,fdatasync; cksum a b c"),
-        ("cp", "seq 200000 >a; cp a b; cp --sparse=always --reflink=never b c; cat a b >>c; cmp a b; wc c"),
-        ("sort", "seq 100000 | sort -R --random-source=/dev/zero >a; sort -n -S 1M -T . a >b; sort -c -n b; md5sum b"),
-        (
-            "tar",
-            "mkdir d; for i in $(seq 50); do seq $i 999 >d/$i; done; tar --mtime=@0 -cf a.tar d; mkdir e; tar -xf a.tar -C e; diff -r d e/d",
-        ),
-        ("gzip", "seq 100000 >a; gzip -n a; gzip -dc a.gz | md5sum"),
-        (
-            "split",
-            "seq 50000 >a; split -b 10000 a part-; cat part-* | cmp - a; shuf --random-source=/dev/zero a | md5sum",
-        ),
-        (
-            "sqlite3",
-            "sqlite3 db 'pragma journal_mode=wal; create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n where i<5000) insert into t select i,hex(i) from n; create index x on t(b); select count(*),sum(a) from t; pragma integrity_check; vacuum;'; sqlite3 db .dump | md5sum; rm db*",
-        ),
-        (
-            "git",
-            "export GIT_AUTHOR_DATE=@0+0000 GIT_COMMITTER_DATE=@0+0000 HOME=.; git init -q -b main g; cd g; for i in 1 2 3 4; do seq $i 9999 >f$i; git add .; git -c user.name=a -c user.email=b commit -qm $i; done; git gc -q; git fsck --strict; git log --oneline | cat; cd ..; rm -rf g",
-        ),
-        (
-            "python3",
-            "python3 -c 'import mmap,os\nf=open(\"a\",\"wb\",0)\n[f.write(bytes([i%251])*3000) for i in range(900)]\nos.fsync(f)\nm=os.open(\"a\",os.O_RDWR)\nb=[bytearray(5000),bytearray(3)]\nprint(os.preadv(m,b,70),sum(b[0]),os.pwritev(m,[b\"x\"*9,b\"y\"],5),os.read(m,9),os.pread(m,9,2699999),os.pread(m,9,10**9))\nd=os.dup(m);os.close(m);print(os.lseek(d,0,1),os.read(d,3))\nos.posix_fallocate(d,0,10**6);os.ftruncate(d,1000)'",
-        ),
-        (
-            "fio",
-            "fio --name=a --filename=a --size=4M --rw=randrw --bs=16k --ioengine=psync --verify=crc32c --randseed=7 --output=/dev/null; fio --name=s --filename=s --size=1M --rw=write --bs=4k --ioengine=sync --fsync=16 --verify=md5 --output=/dev/null; fio --name=v --filename=v --size=1M --rw=randwrite --bs=4k --ioengine=pvsync2 --verify=md5 --output=/dev/null; rm -f a s v *.state",
-        ),
-        (
-            "perl",
-            "perl -e 'open F,\">a\";print F $_ x 99 for 1..999;close F;open F,\"<a\";$/=\\4096;$s+=length while<F>;print $s'",
-        ),
-        ("xargs", "seq 40 | xargs -P 8 -I{} sh -c 'seq {} 2000 >f{}'; cat $(ls | sort) | md5sum"),
-    ];
-    for (program, script) in programs {
-        if !has(program) {
-            continue;
-        }
-        let (plain, managed) = (World::new(), World::new());
-        let disk = managed.file("disk.yaml", DISK);
-        let without = ended(plain.command("sh", &["-c", script]));
-        let with = managed.run(&["--disk", &disk, "--explain"], &["sh", "-c", script]);
-        let told = err(&with);
-        assert_eq!(with.status.code(), without.status.code(), "{script}\n{told}");
-        assert_eq!(String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&without.stdout), "{script}\n{told}");
-        assert!(contents(&managed.data()) == contents(&plain.data()), "files differ: {script}\n{told}");
-        assert!(told.contains("through the gate: "), "{told}");
-    }
-}
 
 #[test]
 fn direct_calls_pass_the_gate_and_are_counted_by_their_rules() {

@@ -231,6 +231,13 @@ impl Shared {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
+    /// Returns the process that has the gate, or had it when it was killed.
+    pub(super) fn owner(&self) -> Option<u32> {
+        let mut bytes = [0; size_of::<u32>()];
+        self.file.read_exact_at(&mut bytes, (COUNTERS_AT + Seen::OWNER_AT) as u64).ok()?;
+        Some(u32::from_ne_bytes(bytes)).filter(|pid| *pid != 0)
+    }
+
     pub(super) fn counters(&self) -> io::Result<Seen> {
         let mut bytes = vec![0; Seen::BYTES];
         self.file.read_exact_at(&mut bytes, COUNTERS_AT as u64)?;
