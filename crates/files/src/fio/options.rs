@@ -78,7 +78,7 @@ const TABLE: &[(Use, &str)] = &[
          unit_base unlink",
     ),
     // Options whose other values would make another load.
-    (Use::Only(&["1"], LAYOUT), "allow_file_create"),
+    (Use::Only(&["1"], "files that do not exist are created, and removed: name those that exist"), "allow_file_create"),
     (
         Use::Only(&["0"], REMOVE),
         "atomic serialize_overlap create_only fill_device|fill_fs nowait rate_ignore_thinktime \

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::{Class, Topology};
-use plimsoll_files::job_files::FileSet;
+use plimsoll_files::job_files::{FileSet, Length};
 use plimsoll_files::jobs::Job;
 use plimsoll_files::setup::is_in_memory;
 
@@ -302,7 +302,19 @@ fn check_allowed(path: &Path, options: &TestOptions, job: &Job) -> Result<(), Te
     Err(TestError::WouldOverwrite { job: job.name.clone(), path: path.display().to_string(), flag })
 }
 
-/// Refuses a job that verifies a file to which another job of its stage writes.
+/// Returns whether two jobs use different parts of the files that both name, whatever the files' lengths.
+fn are_apart(one: &FileSet, other: &FileSet) -> bool {
+    let part = |set: &FileSet| match (set.offset, set.increment, set.size, set.file_bytes) {
+        (Length::Bytes(_), Length::Bytes(_), Some(Length::Bytes(bytes)), None) => {
+            let first = set.offset_bytes(0);
+            Some((first, first.saturating_add(bytes)))
+        }
+        _ => None,
+    };
+    part(one).zip(part(other)).is_some_and(|(one, other)| one.1 <= other.0 || other.1 <= one.0)
+}
+
+/// Refuses a job that verifies a part of a file to which another job of its stage writes.
 fn check_verified(options: &TestOptions) -> Result<(), TestError> {
     let jobs: Vec<(usize, &Job, &FileSet)> =
         options.jobs.jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.files.as_ref()?))).collect();
@@ -312,6 +324,7 @@ fn check_verified(options: &TestOptions) -> Result<(), TestError> {
                 other != number
                     && theirs.stage == job.stage
                     && theirs.kind.is_write()
+                    && !are_apart(set, their_set)
                     && paths(their_set, *other, theirs).contains(&path)
             });
             if is_shared {

@@ -157,6 +157,21 @@ fn a_file_without_a_length_and_a_device_that_is_not_there_are_refused() {
     assert_eq!(ground.files(), []);
 }
 
+#[test]
+fn jobs_that_verify_need_a_part_of_the_file_for_themselves() {
+    let ground = Ground::new("verified");
+    if !skip::has_direct_io(&ground.0) {
+        return;
+    }
+    let text = "direct=1\nfilename=one\nsize=64k\nrw=randwrite\nverify=md5\n[a]\nnumjobs=2\n";
+    let result = done(&ground.options(&format!("{text}offset_increment=64k\n")));
+    for name in ["a", "a.2"] {
+        assert_eq!((result.total(name).requests, result.total(name).fault_count), (16, 0), "{name}");
+    }
+    let refused = run(&ground.options(text), &Control::default(), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(refused, TestError::SharedVerify { .. }), "{refused}");
+}
+
 /// Runs jobs that write to a file of their own each, on a simulated disk, in virtual time.
 fn simulated(jobs: Vec<(&str, Shape)>, warmup_ns: u64) -> RunResult {
     let world = SimWorld::new(&SimConfig { keep_contents: false, ..SimConfig::default() }).unwrap();
