@@ -31,10 +31,12 @@
 //! ```
 
 use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
 
 use plimsoll_figures::units::format_bytes_binary;
 
 use super::error::{Code, ConfigError, Diagnostic, Source, Span};
+use super::job_files::FileSet;
 
 /// Most requests of one job in flight on one shard.
 pub const MAX_PARALLELISM: u32 = 65_536;
@@ -100,6 +102,11 @@ pub struct Job {
     pub fallocate: bool,
     /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
+    /// Whether files are opened for direct I/O; otherwise requests go through the page cache and may have any length.
+    pub direct: bool,
+    /// The job's files by fio's rules, which then count instead of `data_size_bytes` and `offset_bytes`; `None`: a file
+    /// of its own on each shard, or the file or device of the run.
+    pub files: Option<FileSet>,
     /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns: files are written in
     /// full before the run.
     pub extent_size_hint_bytes: Option<u64>,
@@ -131,11 +138,24 @@ pub struct Shape {
     pub limit_requests: Option<u32>,
     /// The job ends once this many bytes were requested on a shard; `None` is no limit.
     pub limit_bytes: Option<u64>,
-    /// The length of a request: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
+    /// The job ends so long after its begin and the warm-up, in nanoseconds; `None`: with the run.
+    pub runtime_ns: Option<u64>,
+    /// The rate below which the job ends with an error.
+    pub rate_min: Option<RateMin>,
+    /// The length of a request: with direct I/O a multiple of 512, up to [`MAX_REQUEST_BYTES`].
     pub request_bytes: u32,
     /// Lengths of requests and how often each comes. If empty, all have `request_bytes`, which is otherwise the
     /// longest.
     pub sizes: Vec<SizeShare>,
+    /// Lengths of the writes of a job that mixes; if empty, those of the reads. Only beside `sizes`.
+    pub write_sizes: Vec<SizeShare>,
+    /// Unit of random positions in bytes; `None` is each request's own length.
+    pub align_bytes: Option<u32>,
+    /// Bytes from the end of a sequential request to the begin of the next; below 0 the job moves backwards if it is
+    /// more than a request's length.
+    pub step_bytes: i64,
+    /// Random requests that follow one another before the next position is drawn, at least 1.
+    pub run_length: u32,
     /// The positions of random requests.
     pub access: Access,
     /// The contents of writes.
@@ -171,8 +191,14 @@ impl Shape {
             batch: 1,
             limit_requests: None,
             limit_bytes: None,
+            runtime_ns: None,
+            rate_min: None,
             request_bytes,
             sizes: Vec::new(),
+            write_sizes: Vec::new(),
+            align_bytes: None,
+            step_bytes: 0,
+            run_length: 1,
             access: Access::Uniform,
             content: Content::default(),
             verify: false,
@@ -282,10 +308,21 @@ impl JobKind {
     }
 }
 
+/// A rate that a job must keep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateMin {
+    /// Fewest bytes a second; 0: any.
+    pub bytes_per_s: f64,
+    /// Fewest requests a second; 0: any.
+    pub requests_per_s: f64,
+    /// Time over which each rate is taken in nanoseconds, above 0.
+    pub cycle_ns: u64,
+}
+
 /// A length of requests and its frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeShare {
-    /// Length in bytes: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
+    /// Length in bytes: with direct I/O a multiple of 512, up to [`MAX_REQUEST_BYTES`].
     pub bytes: u32,
     /// Requests in a hundred, above 0; those of a job sum to 100.
     pub percent: f64,
@@ -389,6 +426,10 @@ impl JobFile {
     pub fn validate(&self, shard_count: u32) -> Result<(), ConfigError> {
         for job in &self.jobs {
             self.validate_shards(job, shard_count)?;
+            if job.files.is_some() {
+                // Their lengths are known when the run begins.
+                continue;
+            }
             let bytes = job.bytes_per_shard(shard_count);
             let request_bytes = u64::from(job.request_bytes);
             if job.kind.has_data() && request_bytes > bytes {
@@ -399,6 +440,27 @@ impl JobFile {
             }
         }
         Ok(())
+    }
+
+    /// Moves the files that fio's rules name to `storage`: a file or device that all jobs then share, or a directory, in
+    /// which files of the same name stay one file.
+    pub fn move_files(&mut self, storage: &Path, is_directory: bool) {
+        let mut moved: Vec<PathBuf> = Vec::new();
+        for files in self.jobs.iter_mut().filter_map(|job| job.files.as_mut()) {
+            if !is_directory {
+                files.named = vec![storage.to_owned()];
+                continue;
+            }
+            files.directory = storage.to_owned();
+            for path in &mut files.named {
+                let known = moved.iter().position(|other| other == path);
+                let number = known.unwrap_or_else(|| {
+                    moved.push(path.clone());
+                    moved.len() - 1
+                });
+                *path = storage.join(format!("plimsoll-test-named-{number}"));
+            }
+        }
     }
 
     fn validate_shards(&self, job: &Job, shard_count: u32) -> Result<(), ConfigError> {
@@ -428,6 +490,8 @@ impl Job {
             stage: 0,
             fallocate: false,
             dsync: false,
+            direct: true,
+            files: None,
             extent_size_hint_bytes: None,
             shards_spans: Vec::new(),
             request_span: 0..0,

@@ -33,6 +33,7 @@ pub mod disk;
 pub mod fio;
 pub mod four;
 pub mod info;
+pub mod job_files;
 pub mod job_reader;
 pub mod jobs;
 pub mod presets;

@@ -7,7 +7,8 @@
 //! [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the files,
 //! runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own file on
 //! each shard; a named file or device is shared by all jobs and shards, from the job's offset over its `data_size`
-//! (or to the end), with sequential jobs starting at the shard's part of it.
+//! (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files have fio's rules: each
+//! names its own files, those of the same name are shared, and all jobs begin at the begin of their region.
 //!
 //! Jobs of one stage run together, and stages one after another, each for the whole duration; their measurements make
 //! one result. All files are created before the first stage. Failed requests are counted with their job, and the
@@ -41,6 +42,7 @@
 
 mod device;
 mod files;
+mod named;
 pub mod replay;
 
 use std::collections::BTreeSet;
@@ -164,6 +166,14 @@ pub enum TestError {
         /// The path.
         path: String,
         /// The reason.
+        reason: String,
+    },
+    /// A file that a job names is unusable.
+    #[error("{path}: {reason}")]
+    File {
+        /// The path.
+        path: String,
+        /// The reason, and the remedy.
         reason: String,
     },
     /// A job would overwrite existing data.
@@ -340,7 +350,9 @@ pub fn run_watched(
         };
         on_step(&what, Some(options.warmup_ns.saturating_add(options.duration_ns)));
         let mine = jobs.iter().zip(&specs).filter(|(job, _)| job.job.stage == *stage);
-        let run = run_stage(options, watch, control, &topology, mine.map(|(_, spec)| spec.clone()).collect())?;
+        let (mine, specs): (Vec<&Job>, Vec<JobSpec>) = mine.map(|(job, spec)| (&job.job, spec.clone())).unzip();
+        named::drop_cached(&specs, &mine);
+        let run = run_stage(options, watch, control, &topology, specs)?;
         match &mut all {
             Some(all) => append_stage(all, run),
             None => all = Some(run),

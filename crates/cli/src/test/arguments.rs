@@ -241,7 +241,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     };
 
     let shards = arguments.shards.shards;
-    let (jobs, fio) = match job_text(arguments, &groups)? {
+    let (mut jobs, fio) = match job_text(arguments, &groups)? {
         JobText::Ours(jobs) => (jobs, None),
         JobText::Fio(file) => (file.jobs_for(shards), Some(file)),
     };
@@ -251,6 +251,12 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     let named = arguments.storage.clone().or_else(|| arguments.replay_to.clone());
     let path = named.or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
     let storage = Storage::of(&path)?;
+    if arguments.storage.is_some() {
+        jobs.move_files(storage.path(), matches!(storage, Storage::Directory(_)));
+    }
+    if arguments.duration.is_some() {
+        jobs.jobs.iter_mut().for_each(|job| job.runtime_ns = None);
+    }
 
     let choice = arguments.disk.choice()?;
     let disk = choice.setup(storage.path()).map_err(|error| match &arguments.disk.io_properties {

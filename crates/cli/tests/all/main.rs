@@ -11,6 +11,7 @@ mod compare;
 mod devtools;
 mod examine;
 mod experiment;
+mod fio_files;
 mod info;
 mod instance_card;
 mod instance_claims;

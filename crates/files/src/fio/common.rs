@@ -1,19 +1,17 @@
-//! Settings that all jobs of a run share: time, storage, backend, goals.
+//! Settings that all jobs of a run share: ramp time, backend, goals.
 //!
 //! **Why.** fio has these for each job; here a run has one of each.
 //!
 //! **How.** [`read`] reads them from the settings of a job; [`super`] refuses jobs that differ.
 //!
-//! **Limits.** One file, directory or device; lists separated by colons are refused.
+//! **Limits.** What jobs may differ in is read by [`super::job`] and [`super::files`].
 //!
-//! **Example.** `directory=/mnt`, `filename=data` is the storage `/mnt/data`.
-
-use std::path::PathBuf;
+//! **Example.** `latency_target=2ms`, `latency_percentile=99` is a goal of the run.
 
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
 
-use super::reader::{Reader, not_supported};
+use super::reader::Reader;
 use super::values::{self, NS_PER_S, NS_PER_US};
 use super::{LatencyGoal, SteadyMetric, SteadyState};
 use crate::error::{Code, ConfigError};
@@ -21,9 +19,7 @@ use crate::error::{Code, ConfigError};
 /// The settings that all jobs of a run share.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Common {
-    pub(super) duration_ns: Option<u64>,
     pub(super) ramp_ns: u64,
-    pub(super) storage: Option<PathBuf>,
     pub(super) backend: Option<BackendKind>,
     pub(super) seed: Option<u64>,
     pub(super) latency_goal: Option<LatencyGoal>,
@@ -33,29 +29,11 @@ pub(super) struct Common {
 /// Reads the settings on which the jobs of a file must agree; `backend` is the one that the engine stands for.
 pub(super) fn read(reader: &Reader<'_>, backend: Option<BackendKind>) -> Result<Common, ConfigError> {
     Ok(Common {
-        duration_ns: reader.time("runtime", NS_PER_S)?.filter(|time_ns| *time_ns > 0),
         ramp_ns: reader.time("ramp_time", NS_PER_S)?.unwrap_or(0),
-        storage: storage(reader)?,
         backend,
         seed: reader.int("randseed", 0..=u64::MAX)?,
         latency_goal: latency_goal(reader)?,
         steady: steady(reader)?,
-    })
-}
-
-fn storage(reader: &Reader<'_>) -> Result<Option<PathBuf>, ConfigError> {
-    let path = |name| match reader.text(name)? {
-        None => Ok(None),
-        // fio separates paths by colons, and escapes those that belong to a name.
-        Some(text) if text.replace("\\:", "").contains(':') => {
-            not_supported(reader, name, "several files or directories are not supported", "name one")
-        }
-        Some("-") => not_supported(reader, name, "standard input is no disk", "name a file, a directory or a device"),
-        Some(text) => Ok(Some(PathBuf::from(text.replace("\\:", ":")))),
-    };
-    Ok(match (path("directory")?, path("filename")?) {
-        (Some(directory), Some(file)) => Some(directory.join(file)),
-        (directory, file) => file.or(directory),
     })
 }
 

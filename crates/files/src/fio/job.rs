@@ -14,19 +14,24 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
 
 use super::common::Common;
+use super::files::End;
 use super::reader::{Reader, not_supported};
-use super::values::{self, NS_PER_S, NS_PER_US, directions};
-use super::{STANDARD_SHARES, access, common};
+use super::values::{self, Direction, NS_PER_MS, NS_PER_S, NS_PER_US, directions};
+use super::{STANDARD_SHARES, access, common, files, options};
 use crate::error::{Code, ConfigError, Span};
 use crate::fields::did_you_mean;
+use crate::job_files::Length;
 use crate::jobs::{
-    Content, Job, JobKind, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S, PauseDistribution, Shape, SizeShare,
+    Content, Job, JobKind, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S, PauseDistribution, RateMin, Shape,
+    SizeShare,
 };
 
 /// Request size if none is given, as in fio.
 const DEFAULT_REQUEST_BYTES: u64 = 4096;
+/// Most lengths of a range.
+const MAX_LENGTHS: u64 = 4096;
 /// Largest size, in bytes: 8 EiB - 1, the largest file offset.
-const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
+pub(super) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 /// Values of `verify`.
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
                               sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";
@@ -39,46 +44,90 @@ struct Engine {
 
 /// Reads one job: the settings that all jobs share, and the job as one clone on one shard.
 pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job), ConfigError> {
-    check_direct(reader)?;
     let engine = engine(reader)?;
-    let mut kind = kind(reader)?;
-    let (request_bytes, sizes, request_span) = request_sizes(reader, kind)?;
-    let requests_per_s = rate(reader, &mut kind, request_bytes, &sizes)?;
-    let (think_time_ns, think_after_ns, parallelism) = think(reader, engine.parallelism, requests_per_s)?;
+    reader.direct = direct(reader, engine.backend)?;
+    let (mut kind, every) = kind(reader)?;
+    let sizes = Sizes::read(reader, kind)?;
+    let rate = rate(reader, &mut kind, &sizes)?;
+    let (think_time_ns, think_after_ns, parallelism) = think(reader, engine.parallelism, rate)?;
     let common = common::read(reader, engine.backend)?;
+    let runtime_ns = reader.time("runtime", NS_PER_S)?.filter(|time_ns| *time_ns > 0);
     let time_based = reader.flag("time_based")?;
-    let (data_size_bytes, limit_bytes) = sizes_of_data(reader, time_based, &common, request_bytes)?;
+    if time_based && runtime_ns.is_none() {
+        let error = reader.error("time_based", Code::MissingKey, "`time_based` needs a `runtime`");
+        return Err(error.with_help("add `runtime=30s`, for example"));
+    }
+
+    let limit_requests = limit_requests(reader)?;
+    let is_limited = runtime_ns.is_some() || limit_requests.is_some();
+    let end = End { time_based, is_limited, loops: loops(reader)? };
+    let (shortest, longest) = sizes.range();
+    let files = files::read(reader, name, (shortest, longest), &end)?;
+    let verify = verify(reader, kind)?;
+    if verify && (files.files() > 1 || every.step_bytes != 0 || sizes.align_bytes.is_some()) {
+        let message = "only whole blocks of one file, one after the other or drawn, are verified";
+        let help = "remove `verify`, or the step behind `rw`, `blockalign` and all files but one";
+        return not_supported(reader, "verify", message, help);
+    }
     let (flush_every, flush_data_only, dsync) = flushes(reader, kind)?;
-    let offset_bytes = offset(reader, "offset")?;
+    let data_size_bytes = match files.size {
+        Some(Length::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    };
 
     let shape = Shape {
-        limit_requests: limit_requests(reader)?,
-        sizes,
+        limit_requests,
         think_time_ns,
         think_after_ns,
         access: access::read(reader, kind)?,
         content: Content { compressible_pct: compressible_pct(reader)? },
-        verify: verify(reader, kind)?,
+        verify,
         flush_every,
         flush_data_only,
-        requests_per_s_per_shard: requests_per_s,
-        limit_bytes,
+        requests_per_s_per_shard: rate,
+        // What depends on the length of a file is known when the run begins.
+        limit_bytes: match (files.work, data_size_bytes) {
+            (Some(Length::Percent(_)), _) | (None, None) => None,
+            (Some(Length::Bytes(bytes)), _) | (None, Some(bytes)) => files.limit_bytes(bytes),
+        },
+        runtime_ns,
+        rate_min: rate_min(reader, kind)?,
         start_delay_ns: reader.time("startdelay", NS_PER_S)?.unwrap_or(0),
         pause_distribution: pause_distribution(reader)?,
-        ..Shape::closed_loop(kind, u32::try_from(request_bytes).unwrap_or(u32::MAX), parallelism)
+        align_bytes: sizes.align_bytes,
+        step_bytes: every.step_bytes,
+        run_length: every.run_length,
+        ..Shape::closed_loop(kind, u32::try_from(longest).unwrap_or(u32::MAX), parallelism)
     };
-    let job = Job { data_size_bytes, offset_bytes, dsync, request_span, ..Job::new(name, shape, STANDARD_SHARES) };
+    let request_span = sizes.span.clone();
+    let (reads, writes) = sizes.into_shares(kind);
+    let shape = Shape { sizes: reads, write_sizes: writes, ..shape };
+    let direct = reader.direct;
+    let job = Job {
+        data_size_bytes,
+        dsync,
+        direct,
+        request_span,
+        files: Some(files),
+        ..Job::new(name, shape, STANDARD_SHARES)
+    };
     Ok((common, job))
 }
 
-/// Requires direct I/O. fio uses the page cache unless told otherwise.
-fn check_direct(reader: &mut Reader<'_>) -> Result<(), ConfigError> {
-    if reader.get("direct").is_none() {
-        reader.note("direct", "the job does not say `direct=1`, and runs with direct I/O", "add `direct=1`");
-    } else if !reader.flag("direct")? {
-        return not_supported(reader, "direct", "this program does direct I/O only", "write `direct=1`");
+/// Returns whether the job does direct I/O: the later one of `direct` and `buffered` counts.
+fn direct(reader: &mut Reader<'_>, backend: Option<BackendKind>) -> Result<bool, ConfigError> {
+    let at = |name| reader.get(name).map(|setting| setting.name_span.start);
+    match (at("direct"), at("buffered")) {
+        (None, None) => {
+            if backend != Some(BackendKind::Null) {
+                let message = "the job does not say `direct=1`, so its requests go through the page cache, as in fio";
+                reader.note("direct", message, "add `direct=1` to measure the disk");
+            }
+            Ok(false)
+        }
+        (direct, buffered) if buffered > direct => Ok(!reader.flag("buffered")?),
+        _ => reader.flag("direct"),
     }
-    Ok(())
 }
 
 fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
@@ -93,9 +142,9 @@ fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
         "null" => Some(BackendKind::Null),
         "psync" | "sync" | "vsync" | "pvsync" | "pvsync2" => None,
         other => {
-            let error =
-                reader.error("ioengine", Code::NotSupported, format!("there is no engine {} here", quoted(other)));
-            return Err(error.with_help("write io_uring, libaio, posixaio, psync or null"));
+            let message = format!("there is no engine {} here", quoted(other));
+            let error = reader.error("ioengine", Code::NotSupported, message);
+            return Err(error.with_help(options::engine_help(other)));
         }
     };
 
@@ -109,35 +158,61 @@ fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
     Ok(Engine { backend, parallelism: 1 })
 }
 
-fn kind(reader: &Reader<'_>) -> Result<JobKind, ConfigError> {
+/// Where the requests of a job follow one another: what stands behind the colon of `rw`.
+struct Every {
+    /// Bytes between sequential requests.
+    step_bytes: i64,
+    /// Requests at a random position before the next is drawn.
+    run_length: u32,
+}
+
+fn kind(reader: &Reader<'_>) -> Result<(JobKind, Every), ConfigError> {
     const KINDS: [&str; 9] =
         ["read", "write", "trim", "randread", "randwrite", "randtrim", "rw", "readwrite", "randrw"];
     const TRIMS: &str = "write `rw=trim` (ranges one after the other)";
-    match reader.text("rw")?.unwrap_or("read") {
-        "read" => Ok(JobKind::SeqRead),
-        "write" => Ok(JobKind::Overwrite),
-        "randread" => Ok(JobKind::RandRead),
-        "randwrite" => Ok(JobKind::RandWrite),
-        "trim" => Ok(JobKind::Discard),
-        "rw" | "readwrite" => Ok(JobKind::SeqMixed { read_pct: read_pct(reader)? }),
-        "randrw" => Ok(JobKind::RandMixed { read_pct: read_pct(reader)? }),
-        "randtrim" => not_supported(reader, "rw", "trims at random positions are not supported", TRIMS),
+    let text = reader.text("rw")?.unwrap_or("read");
+    let (mode, number) = text.split_once(':').unwrap_or((text, ""));
+    let kind = match mode {
+        "read" => JobKind::SeqRead,
+        "write" => JobKind::Overwrite,
+        "randread" => JobKind::RandRead,
+        "randwrite" => JobKind::RandWrite,
+        "trim" => JobKind::Discard,
+        "rw" | "readwrite" => JobKind::SeqMixed { read_pct: read_pct(reader)? },
+        "randrw" => JobKind::RandMixed { read_pct: read_pct(reader)? },
+        "randtrim" => return not_supported(reader, "rw", "trims at random positions are not supported", TRIMS),
         "trimwrite" | "randtrimwrite" => {
-            not_supported(reader, "rw", "jobs that trim and write are not supported", TRIMS)
+            return not_supported(reader, "rw", "jobs that trim and write are not supported", TRIMS);
         }
-        other if other.contains(':') => not_supported(
-            reader,
-            "rw",
-            "`rw` with a number behind it is not supported",
-            "remove the `:` and what follows",
-        ),
         other => {
             let error = reader.error("rw", Code::InvalidValue, format!("{} is not a mode of fio", quoted(other)));
             let help = did_you_mean(other, KINDS.into_iter());
             let all = || "write read, write, randread, randwrite, rw, randrw or trim".to_owned();
-            Err(error.with_help(help.unwrap_or_else(all)))
+            return Err(error.with_help(help.unwrap_or_else(all)));
         }
+    };
+    Ok((kind, every(reader, kind, number)?))
+}
+
+fn every(reader: &Reader<'_>, kind: JobKind, number: &str) -> Result<Every, ConfigError> {
+    let (digits, sign) = number.strip_prefix('-').map_or((number, 1), |digits| (digits, -1));
+    if digits.is_empty() {
+        return Ok(Every { step_bytes: 0, run_length: 1 });
     }
+    if is_random(kind) {
+        let requests = reader.int_of("rw", number, 1..=u64::from(u32::MAX))?;
+        return Ok(Every { step_bytes: 0, run_length: u32::try_from(requests).unwrap_or(u32::MAX) });
+    }
+    let bytes = reader.int_of("rw", digits, 0..=MAX_SIZE_BYTES)?;
+    if reader.direct && !bytes.is_multiple_of(512) {
+        let error = reader.error("rw", Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
+        return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512 behind the `:`"));
+    }
+    Ok(Every { step_bytes: i64::try_from(bytes).unwrap_or(i64::MAX) * sign, run_length: 1 })
+}
+
+fn is_random(kind: JobKind) -> bool {
+    matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. })
 }
 
 /// Returns the reads in a hundred requests; the later one of `rwmixread` and `rwmixwrite` counts.
@@ -163,37 +238,88 @@ fn one_part<'a>(reader: &Reader<'a>, name: &str, kind: JobKind) -> Result<Option
     Ok(first)
 }
 
-/// Returns the longest request, the lengths if there are several, and where they stand.
-fn request_sizes(reader: &Reader<'_>, kind: JobKind) -> Result<(u64, Vec<SizeShare>, Span), ConfigError> {
-    let mut sizes = Vec::new();
-    let (request_bytes, name) = match one_part(reader, "bssplit", kind)? {
-        Some(split) => {
-            sizes = size_shares(reader, split)?;
-            (sizes.iter().map(|share| u64::from(share.bytes)).max().unwrap_or(DEFAULT_REQUEST_BYTES), "bssplit")
-        }
-        None => {
-            let bytes = one_part(reader, "bs", kind)?.map(|text| request_length(reader, "bs", text)).transpose()?;
-            (bytes.unwrap_or(DEFAULT_REQUEST_BYTES), "bs")
-        }
-    };
+/// The lengths of a job's requests.
+struct Sizes {
+    /// Of each direction of the job, in fio's order; never empty.
+    shares: Vec<Vec<SizeShare>>,
+    /// Unit of random positions, if it is not the length of each request.
+    align_bytes: Option<u32>,
+    span: Span,
+}
 
-    let shortest = sizes.iter().map(|share| u64::from(share.bytes)).min().unwrap_or(request_bytes);
-    if let Some(text) = one_part(reader, "blockalign", kind)?
-        && reader.int_of("blockalign", text, 1..=MAX_REQUEST_BYTES)? != shortest
-    {
-        let help = "remove it: positions are multiples of the block size";
-        return not_supported(reader, "blockalign", "an alignment other than the block size is not supported", help);
+impl Sizes {
+    fn read(reader: &Reader<'_>, kind: JobKind) -> Result<Sizes, ConfigError> {
+        let (mut shares, mut decides) = (Vec::new(), "bs");
+        for direction in directions(kind) {
+            let of = |name| part(reader, name, *direction);
+            let (lengths, name) = match (of("bssplit")?, of("bsrange")?, of("bs")?) {
+                (Some(split), _, _) => (size_shares(reader, split)?, "bssplit"),
+                (None, Some(range), _) => (size_range(reader, range)?, "bsrange"),
+                (None, None, bytes) => {
+                    let bytes = bytes.map(|text| request_length(reader, "bs", text)).transpose()?;
+                    (vec![share(bytes.unwrap_or(DEFAULT_REQUEST_BYTES), 100.0)], "bs")
+                }
+            };
+            shares.push(lengths);
+            decides = name;
+        }
+
+        let mut sizes = Sizes { shares, align_bytes: None, span: reader.span(decides) };
+        if let Some(text) = one_part(reader, "blockalign", kind)? {
+            let align_bytes = reader.int_of("blockalign", text, 1..=MAX_REQUEST_BYTES)?;
+            if reader.direct && !align_bytes.is_multiple_of(512) {
+                let message = format!("{align_bytes} bytes is not a multiple of 512");
+                let error = reader.error("blockalign", Code::OutOfRange, message);
+                return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512"));
+            }
+            let is_length = sizes.range() == (align_bytes, align_bytes);
+            sizes.align_bytes = u32::try_from(align_bytes).ok().filter(|_| !is_length);
+        }
+        Ok(sizes)
     }
 
-    if sizes.len() == 1 {
-        sizes.clear();
+    /// Returns the shortest and the longest request in bytes.
+    fn range(&self) -> (u64, u64) {
+        let lengths = || self.shares.iter().flatten().map(|share| u64::from(share.bytes));
+        (lengths().min().unwrap_or(DEFAULT_REQUEST_BYTES), lengths().max().unwrap_or(DEFAULT_REQUEST_BYTES))
     }
-    Ok((request_bytes, sizes, reader.span(name)))
+
+    /// Returns the mean length in the job's direction number `at`.
+    fn mean_bytes(&self, at: usize) -> f64 {
+        let shares = self.shares.get(at).or(self.shares.first()).into_iter().flatten();
+        shares.map(|share| f64::from(share.bytes) * share.percent / 100.0).sum()
+    }
+
+    fn has_several(&self) -> bool {
+        let (shortest, longest) = self.range();
+        shortest != longest
+    }
+
+    /// Returns the lengths of reads and of writes as a [`Shape`] has them.
+    fn into_shares(self, kind: JobKind) -> (Vec<SizeShare>, Vec<SizeShare>) {
+        if !self.has_several() {
+            return (Vec::new(), Vec::new());
+        }
+        let is_mixed = matches!(kind, JobKind::SeqMixed { .. } | JobKind::RandMixed { .. });
+        let mut shares = self.shares.into_iter();
+        let (first, second) = (shares.next().unwrap_or_default(), shares.next());
+        let writes = second.filter(|second| is_mixed && *second != first).unwrap_or_default();
+        (first, writes)
+    }
+}
+
+/// Returns the part of a list that is for `direction`.
+fn part<'a>(reader: &Reader<'a>, name: &str, direction: Direction) -> Result<Option<&'a str>, ConfigError> {
+    Ok(reader.text(name)?.and_then(|list| values::of_direction(list, direction)))
+}
+
+fn share(bytes: u64, percent: f64) -> SizeShare {
+    SizeShare { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), percent }
 }
 
 fn request_length(reader: &Reader<'_>, name: &str, text: &str) -> Result<u64, ConfigError> {
-    let bytes = reader.int_of(name, text, 512..=MAX_REQUEST_BYTES)?;
-    if bytes.is_multiple_of(512) {
+    let bytes = reader.int_of(name, text, if reader.direct { 512 } else { 1 }..=MAX_REQUEST_BYTES)?;
+    if bytes.is_multiple_of(512) || !reader.direct {
         return Ok(bytes);
     }
     let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
@@ -210,43 +336,51 @@ fn size_shares(reader: &Reader<'_>, split: &str) -> Result<Vec<SizeShare>, Confi
 
     let mut sizes = Vec::new();
     for ((text, _), percent) in pairs.iter().zip(percents) {
-        let bytes = u32::try_from(request_length(reader, name, text)?).unwrap_or(u32::MAX);
+        let bytes = request_length(reader, name, text)?;
         if percent > 0.0 {
-            sizes.push(SizeShare { bytes, percent });
+            sizes.push(share(bytes, percent));
         }
     }
     Ok(sizes)
 }
 
-fn mean_bytes(request_bytes: u64, sizes: &[SizeShare]) -> f64 {
-    if sizes.is_empty() {
-        return request_bytes as f64;
+/// Returns the lengths of a range: as in fio all multiples of its lower end, each as often as the others.
+fn size_range(reader: &Reader<'_>, range: &str) -> Result<Vec<SizeShare>, ConfigError> {
+    let name = "bsrange";
+    let (low, high) = range.split_once(['-', ':']).unwrap_or((range, range));
+    let (low, high) = (request_length(reader, name, low.trim())?, request_length(reader, name, high.trim())?);
+    if low > high {
+        let error = reader.error(name, Code::OutOfRange, format!("the range begins at {low} and ends at {high}"));
+        return Err(error.with_help("write the shorter length first, such as 4k-64k"));
     }
-    sizes.iter().map(|share| f64::from(share.bytes) * share.percent / 100.0).sum()
+
+    let lengths = high / low;
+    if lengths > MAX_LENGTHS {
+        let message = format!("the range has {lengths} lengths, more than {MAX_LENGTHS}");
+        let error = reader.error(name, Code::TooLarge, message);
+        return Err(error.with_help("let it begin at a longer one, or write lengths and their shares as `bssplit`"));
+    }
+    Ok((1..=lengths).map(|times| share(times * low, 100.0 / lengths as f64)).collect())
 }
 
 /// Returns the clone's requests per second, reads and writes together. The rates of a mixed job decide its mix.
-fn rate(
-    reader: &mut Reader<'_>,
-    kind: &mut JobKind,
-    request_bytes: u64,
-    sizes: &[SizeShare],
-) -> Result<Option<f64>, ConfigError> {
-    let (name, unit) = match (reader.text("rate")?, reader.text("rate_iops")?) {
+fn rate(reader: &mut Reader<'_>, kind: &mut JobKind, sizes: &Sizes) -> Result<Option<f64>, ConfigError> {
+    let name = match (reader.text("rate")?, reader.text("rate_iops")?) {
         (Some(_), Some(_)) => {
             let error = reader.error("rate_iops", Code::Ignored, "`rate` and `rate_iops` exclude each other");
             return Err(error.with_help("remove one of the two"));
         }
-        (Some(_), None) => ("rate", mean_bytes(request_bytes, sizes)),
-        (None, Some(_)) => ("rate_iops", 1.0),
+        (Some(_), None) => "rate",
+        (None, Some(_)) => "rate_iops",
         (None, None) => return Ok(None),
     };
 
     let list = reader.text(name)?.unwrap_or("");
     let mut rates = Vec::new();
-    for direction in directions(*kind) {
+    for (at, direction) in directions(*kind).iter().enumerate() {
         let text = values::of_direction(list, *direction);
         let figure = text.map(|text| reader.int_of(name, text, 0..=u64::MAX)).transpose()?.unwrap_or(0);
+        let unit = if name == "rate" { sizes.mean_bytes(at) } else { 1.0 };
         rates.push(figure as f64 / unit);
     }
 
@@ -263,7 +397,7 @@ fn rate(
         return Err(error.with_help("lower the rate"));
     }
 
-    if name == "rate_iops" && !sizes.is_empty() {
+    if name == "rate_iops" && sizes.has_several() {
         let help = "fio would count bytes, in blocks of the shortest length";
         reader.note(name, "`rate_iops` counts requests, whatever their length", help);
     }
@@ -278,6 +412,26 @@ fn rate(
         *read_pct = exact.round() as u8;
     }
     Ok(Some(total))
+}
+
+/// Returns the rate below which the job ends with an error.
+fn rate_min(reader: &Reader<'_>, kind: JobKind) -> Result<Option<RateMin>, ConfigError> {
+    let least = |name| {
+        let text = one_part(reader, name, kind)?;
+        text.map(|text| reader.int_of(name, text, 0..=u64::MAX)).transpose().map(|figure| figure.unwrap_or(0))
+    };
+    let (bytes, requests) = (least("rate_min")?, least("rate_iops_min")?);
+    if bytes == 0 && requests == 0 {
+        return Ok(None);
+    }
+    if directions(kind).len() > 1 {
+        let name = if bytes > 0 { "rate_min" } else { "rate_iops_min" };
+        let help = "write one job for the reads and one for the writes";
+        return not_supported(reader, name, "a least rate of a job that mixes is not supported", help);
+    }
+    let cycle_ms = reader.int("rate_cycle", 1..=86_400_000)?.unwrap_or(1000);
+    let (bytes_per_s, requests_per_s) = (bytes as f64, requests as f64);
+    Ok(Some(RateMin { bytes_per_s, requests_per_s, cycle_ns: cycle_ms * NS_PER_MS }))
 }
 
 fn pause_distribution(reader: &Reader<'_>) -> Result<PauseDistribution, ConfigError> {
@@ -365,52 +519,6 @@ fn limit_requests(reader: &Reader<'_>) -> Result<Option<u32>, ConfigError> {
 
 fn loops(reader: &Reader<'_>) -> Result<u64, ConfigError> {
     Ok(reader.int("loops", 1..=u64::from(u32::MAX))?.unwrap_or(1))
-}
-
-/// Returns the bytes of the region (`None`: all of it) and the bytes that the clone asks for (`None`: no limit).
-fn sizes_of_data(
-    reader: &Reader<'_>,
-    time_based: bool,
-    common: &Common,
-    request_bytes: u64,
-) -> Result<(Option<u64>, Option<u64>), ConfigError> {
-    let size = |name| match reader.text(name)? {
-        // The whole region.
-        None | Some("100%") => Ok(None),
-        Some(text) => Ok(Some(reader.int_of(name, text, 0..=MAX_SIZE_BYTES)?).filter(|bytes| *bytes > 0)),
-    };
-    let (size_bytes, io_bytes) = (size("size")?, size("io_size")?);
-
-    if let Some(bytes) = size_bytes.filter(|bytes| *bytes < request_bytes) {
-        let error = reader.error("size", Code::OutOfRange, format!("{bytes} bytes are less than one block"));
-        return Err(error.with_help("raise `size`, or lower `bs`"));
-    }
-
-    if time_based {
-        if common.duration_ns.is_none() {
-            let error = reader.error("time_based", Code::MissingKey, "`time_based` needs a `runtime`");
-            return Err(error.with_help("add `runtime=30s`, for example"));
-        }
-        return Ok((size_bytes, None));
-    }
-
-    let limit_bytes = io_bytes.or(size_bytes).map(|bytes| bytes.saturating_mul(loops(reader).unwrap_or(1)));
-    let is_endless = limit_bytes.is_none() && common.duration_ns.is_none() && limit_requests(reader)?.is_none();
-    if is_endless {
-        let error = reader.error("size", Code::MissingKey, "nothing says when the job ends");
-        return Err(error.with_help("add `size`, or `runtime` with `time_based`"));
-    }
-    Ok((size_bytes, limit_bytes))
-}
-
-/// Reads the begin of a region in bytes, or the distance between the regions of two clones.
-pub(super) fn offset(reader: &Reader<'_>, name: &str) -> Result<u64, ConfigError> {
-    let bytes = reader.int(name, 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
-    if bytes.is_multiple_of(512) {
-        return Ok(bytes);
-    }
-    let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
-    Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512"))
 }
 
 fn compressible_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {

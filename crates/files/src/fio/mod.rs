@@ -9,11 +9,9 @@
 //!
 //! **Limits.** Differences to fio:
 //! - Every clone is a class of its own, all with the same shares, so they compete as fio's processes do.
-//! - All jobs work on one file, directory or device, and have the same `runtime` and `ramp_time`, which hold for each
-//!   stage.
+//! - All jobs have the same `ramp_time`, which holds for each stage.
 //! - `fsync=N` counts the writes of each request slot (`iodepth`) separately. Rates hold for each clone, as in fio.
-//! - New files are a whole number of MiB long. Clones that share a named file begin in parts of it, not all at its
-//!   start.
+//! - Files that do not exist are created for the run, written in full, and removed.
 //! - Without `ioengine` one request is in flight, as with fio's default `psync`.
 //!
 //! **Example.**
@@ -43,6 +41,7 @@
 
 mod access;
 mod common;
+mod files;
 mod job;
 mod options;
 mod reader;
@@ -56,11 +55,12 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
 
 use super::error::{Code, ConfigError, Diagnostic, Source};
+use super::job_files::FileSet;
 use super::jobs::{Job, JobFile, ShardSet};
 use super::yaml;
 use common::Common;
 use reader::Reader;
-use text::{Section, Setting};
+use text::{Environment, Includes, Section, Setting};
 
 /// Most clones of all jobs together, as in fio.
 pub const MAX_CLONES: usize = 4096;
@@ -72,10 +72,11 @@ const STANDARD_SHARES: u32 = 100;
 pub struct FioFile {
     /// The jobs in the order of the file, at least one.
     pub jobs: Vec<FioJob>,
-    /// Where the jobs work (`filename`, `directory`, or the one in the other). fio creates a missing file; see
+    /// Where the first job works (`filename`, `directory`, or the one in the other); see
     /// [`FioFile::existing_storage`].
     pub storage: Option<PathBuf>,
-    /// Length of each stage's measured window in nanoseconds, above 0; `None`: until every job has done its work.
+    /// Length of each stage's measured window in nanoseconds, above 0: that of the job that ends last. `None`: until every
+    /// job has done its work. Jobs that end at other times have a [`runtime_ns`](super::jobs::Shape::runtime_ns).
     pub duration_ns: Option<u64>,
     /// Nanoseconds before the measurement begins.
     pub ramp_ns: u64,
@@ -107,8 +108,6 @@ pub struct FioJob {
     pub group_reporting: bool,
     /// Options of the section by fio's first name, for the report.
     pub options: Vec<(String, String)>,
-    /// Distance between the regions of two clones (`offset_increment`), in bytes.
-    pub offset_increment_bytes: u64,
     /// The first clone, as if it ran on every shard.
     pub job: Job,
 }
@@ -173,7 +172,7 @@ pub fn parse_in(
     text: &str,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<FioFile, ConfigError> {
-    read(Source::new(source_name, text), environment)
+    read(Source::new(source_name, text), environment, None)
 }
 
 /// Reads a fio job file from `path`.
@@ -184,12 +183,20 @@ pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
     parse_source(yaml::read_file(path)?)
 }
 
-/// Reads the jobs of a source, with the variables of this process.
+/// Reads the jobs of a file's text, with the variables of this process. Files that it includes are looked for in the
+/// working directory, then beside it.
 ///
 /// # Errors
 /// The errors of [`parse`].
 pub fn parse_source(source: Source) -> Result<FioFile, ConfigError> {
-    read(source, &|name| std::env::var(name).ok())
+    read(source, &|name| std::env::var(name).ok(), Some(&included))
+}
+
+/// Reads the file called `name` that the file called `including` includes.
+fn included(including: &str, name: &str) -> Result<Source, ConfigError> {
+    let (here, beside) = (Path::new(name), Path::new(including).with_file_name(name));
+    // As in fio: the working directory comes first.
+    yaml::read_file(if here.exists() { here } else { &beside })
 }
 
 /// Returns whether a file should be read as fio's: its name ends in `.fio` or `.ini`, or, without a name of YAML or
@@ -214,28 +221,32 @@ impl FioFile {
     pub fn jobs_for(&self, shards: u16) -> JobFile {
         let shards = u32::from(shards.max(1));
         let clones = self.jobs.iter().flat_map(FioJob::numbered_clones);
-        let on_shard = |((fio, number, name), shard): ((&FioJob, u64, &String), u32)| Job {
-            name: name.clone(),
-            shards: ShardSet::List(vec![shard]),
-            // A job file gives the bytes of all shards together, also of those where the job does not run.
-            data_size_bytes: fio.job.data_size_bytes.map(|bytes| in_file(bytes.saturating_mul(shards.into()))),
-            offset_bytes: in_file(
-                fio.offset_increment_bytes.saturating_mul(number).saturating_add(fio.job.offset_bytes),
-            ),
-            ..fio.job.clone()
+        let on_shard = |((fio, number, name), shard): ((&FioJob, u64, &String), u32)| {
+            let files = fio.job.files.clone().map(|set| FileSet { clone_number: number, ..set });
+            Job {
+                name: name.clone(),
+                shards: ShardSet::List(vec![shard]),
+                // A job file gives the bytes of all shards together, also of those where the job does not run.
+                data_size_bytes: fio.job.data_size_bytes.map(|bytes| in_file(bytes.saturating_mul(shards.into()))),
+                offset_bytes: files.as_ref().map_or(0, |set| in_file(set.offset_bytes(0))),
+                files,
+                ..fio.job.clone()
+            }
         };
         let jobs = clones.zip((0..shards).cycle()).map(on_shard).collect();
         JobFile { jobs, warnings: self.warnings.clone(), source: self.source.clone() }
     }
 
-    /// Returns where a run can work: the storage if it exists, otherwise the directory where fio would create the file.
+    /// Returns where a run can work: the storage if it exists or should be a device, otherwise the directory where the
+    /// file is created.
     #[must_use]
     pub fn existing_storage(&self) -> Option<PathBuf> {
         let path = self.storage.as_ref()?;
         match path.parent() {
-            Some(parent) if !path.exists() && parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
-            Some(parent) if !path.exists() => Some(parent.to_owned()),
-            _ => Some(path.clone()),
+            Some(parent) if path.exists() || parent == Path::new("/dev") => Some(path.clone()),
+            Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+            Some(parent) => Some(parent.to_owned()),
+            None => Some(path.clone()),
         }
     }
 }
@@ -251,9 +262,9 @@ fn in_file(bytes: u64) -> u64 {
     bytes.min(i64::MAX as u64)
 }
 
-fn read(source: Source, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, ConfigError> {
+fn read(source: Source, environment: Environment<'_>, includes: Includes<'_>) -> Result<FioFile, ConfigError> {
     let mut warnings = Vec::new();
-    let sections = text::read(&source, environment, &mut warnings)?;
+    let sections = text::read(&source, environment, includes, &mut warnings)?;
     let mut build = Build::new(&source, warnings);
     for section in &sections {
         if section.name == "global" {
@@ -268,11 +279,17 @@ fn read(source: Source, environment: &dyn Fn(&str) -> Option<String>) -> Result<
         return Err(error.with_help("write a section with the name of the job in brackets"));
     };
     check_waits(&source, &build.jobs, &build.waits)?;
+    let duration_ns = duration_ns(&mut build.jobs);
+    let first = build.jobs.first().and_then(|job| job.job.files.as_ref());
+    let storage = first.and_then(|set| match set.named.first() {
+        None if set.directory == Path::new(".") => None,
+        named => Some(named.unwrap_or(&set.directory).clone()),
+    });
 
     Ok(FioFile {
         jobs: build.jobs,
-        storage: common.storage,
-        duration_ns: common.duration_ns,
+        storage,
+        duration_ns,
         ramp_ns: common.ramp_ns,
         backend: common.backend,
         seed: common.seed,
@@ -284,6 +301,18 @@ fn read(source: Source, environment: &dyn Fn(&str) -> Option<String>) -> Result<
     })
 }
 
+/// Returns how long the last job runs, if time ends all of them. If they all end at one time, the jobs leave that to
+/// the run.
+fn duration_ns(jobs: &mut [FioJob]) -> Option<u64> {
+    let ends = jobs.iter().map(|fio| Some(fio.job.start_delay_ns.saturating_add(fio.job.runtime_ns?)));
+    let ends: Vec<u64> = ends.collect::<Option<_>>()?;
+    let first = |fio: &FioJob| (fio.job.start_delay_ns, fio.job.runtime_ns);
+    if jobs.windows(2).all(|pair| matches!(pair, [one, other] if first(one) == first(other))) {
+        jobs.iter_mut().for_each(|fio| fio.job.runtime_ns = None);
+    }
+    ends.into_iter().max()
+}
+
 /// A job that waits for another: the numbers of both, and where the option stands.
 type Wait = (usize, usize, super::error::Span);
 
@@ -291,6 +320,8 @@ type Wait = (usize, usize, super::error::Span);
 struct Build<'a> {
     source: &'a Source,
     globals: HashMap<&'static str, &'a Setting>,
+    /// Settings of `filename` in `[global]`.
+    global_files: Vec<&'a Setting>,
     global_options: Vec<(String, String)>,
     common: Option<Common>,
     jobs: Vec<FioJob>,
@@ -311,6 +342,7 @@ impl<'a> Build<'a> {
         Build {
             source,
             globals: HashMap::new(),
+            global_files: Vec::new(),
             global_options: Vec::new(),
             common: None,
             jobs: Vec::new(),
@@ -327,14 +359,15 @@ impl<'a> Build<'a> {
     }
 
     fn globals(&mut self, section: &'a Section) -> Result<(), ConfigError> {
-        check_one_file(self.source, section)?;
+        self.global_files.extend(section.settings.iter().filter(|setting| setting.name == "filename"));
         self.globals.extend(section.settings.iter().map(|setting| (setting.name, setting)));
         self.global_options.extend(options_of(section));
         Ok(())
     }
 
     fn job(&mut self, section: &'a Section) -> Result<(), ConfigError> {
-        check_one_file(self.source, section)?;
+        let mut filenames = self.global_files.clone();
+        filenames.extend(section.settings.iter().filter(|setting| setting.name == "filename"));
         let mut settings = self.globals.clone();
         settings.extend(section.settings.iter().map(|setting| (setting.name, setting)));
 
@@ -342,6 +375,8 @@ impl<'a> Build<'a> {
             source: self.source,
             header: &section.span,
             settings,
+            filenames,
+            direct: true,
             kb_base: 1024,
             warnings: &mut self.warnings,
             noted: &mut self.noted,
@@ -370,7 +405,7 @@ impl<'a> Build<'a> {
         let (common, mut job) = job::read(&mut reader, name)?;
         match &mut self.common {
             None => self.common = Some(common),
-            Some(first) => agree(&reader, first, common)?,
+            Some(first) => agree(&mut reader, first, common)?,
         }
 
         let walled = reader.flag("stonewall")? && !self.jobs.is_empty();
@@ -388,26 +423,11 @@ impl<'a> Build<'a> {
         self.stage_last = self.stage_last.max(job.stage);
 
         let group_reporting = reader.flag("group_reporting")?;
-        let offset_increment_bytes = job::offset(&reader, "offset_increment")?;
-
         let clones = (0..clones).map(|_| unique(&mut self.names, name)).collect();
         let options = options_of(section).collect();
         let (name, group) = (name.to_owned(), self.group);
-        self.jobs.push(FioJob { name, clones, group, group_reporting, options, offset_increment_bytes, job });
+        self.jobs.push(FioJob { name, clones, group, group_reporting, options, job });
         Ok(())
-    }
-}
-
-/// Refuses several files in a section; fio would use all of them.
-fn check_one_file(source: &Source, section: &Section) -> Result<(), ConfigError> {
-    let mut files = section.settings.iter().filter(|setting| setting.name == "filename");
-    let first = files.next();
-    match files.find(|setting| Some(&setting.value) != first.map(|first| &first.value)) {
-        None => Ok(()),
-        Some(second) => {
-            let error = source.error_at(&second.name_span, Code::NotSupported, "several files are not supported");
-            Err(error.with_key("filename").with_help("name one, or write one job for each in files of their own"))
-        }
     }
 }
 
@@ -430,35 +450,39 @@ fn unique(names: &mut HashMap<String, u64>, name: &str) -> String {
 }
 
 /// Fails unless a job agrees with those before it.
-fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), ConfigError> {
-    let refuse = |name: &str, what: &str, help: &str| {
-        let message = format!("the jobs of a file cannot have {what} each");
+fn agree(reader: &mut Reader<'_>, first: &mut Common, other: Common) -> Result<(), ConfigError> {
+    let refuse = |reader: &Reader<'_>, name: &str, what: &str, help: &str| {
+        let message = format!("the jobs of a file cannot have {what}");
         Err(reader.error(name, Code::NotSupported, message).with_help(help))
     };
 
-    if first.duration_ns != other.duration_ns {
-        return refuse("runtime", "a runtime of their own", "write `runtime` in [global], or split the file");
-    }
     if first.ramp_ns != other.ramp_ns {
-        return refuse("ramp_time", "a ramp time of their own", "write `ramp_time` in [global], or split the file");
-    }
-    if first.storage != other.storage {
-        let help = "write `directory` in [global], without `filename`: each job makes files of its own there";
-        return refuse("filename", "a file of their own", help);
+        return refuse(
+            reader,
+            "ramp_time",
+            "a ramp time of their own each",
+            "write `ramp_time` in [global], or split the file",
+        );
     }
     if first.latency_goal != other.latency_goal {
-        return refuse("latency_target", "a latency target of their own", "write it in [global]");
+        return refuse(reader, "latency_target", "a latency target of their own each", "write it in [global]");
     }
     if first.steady != other.steady {
-        return refuse("steadystate", "a criterion of their own", "write it in [global]");
+        return refuse(reader, "steadystate", "a criterion of their own each", "write it in [global]");
     }
 
-    match (first.backend, other.backend) {
-        (Some(mine), Some(theirs)) if mine != theirs => {
-            return refuse("ioengine", "an engine of their own", "write `ioengine` in [global], or split the file");
-        }
-        (mine, theirs) => first.backend = mine.or(theirs),
+    let is_null = |common: &Common| common.backend == Some(BackendKind::Null);
+    if is_null(first) != is_null(&other) {
+        let help = "write `ioengine` in [global], or split the file";
+        return refuse(reader, "ioengine", "an engine that does nothing beside one that works", help);
     }
+    if let (Some(mine), Some(theirs)) = (first.backend, other.backend)
+        && mine != theirs
+    {
+        let message = "all jobs of a run have one backend, that of the first engine with a queue";
+        reader.note("ioengine", message, "split the file to compare engines");
+    }
+    first.backend = first.backend.or(other.backend);
     first.seed = first.seed.or(other.seed);
     Ok(())
 }

@@ -5,8 +5,8 @@
 //!
 //! **How.** One table, ordered by treatment ([`Use`]). [`super::job`] has the readers of the options that are read.
 //!
-//! **Limits.** The options of fio 3.33 (its manual, "Job file parameters") that are in use with disks. Options of
-//! engines for networks and clusters are unknown here.
+//! **Limits.** The options of fio 3.33 (its manual, "Job file parameters"), and the newer ones that its own examples
+//! use. Options of engines that are not here are refused as such.
 //!
 //! **Example.** `find("blocksize")` and `find("bs")` are the same option, called `bs`.
 
@@ -49,17 +49,21 @@ const ZONES: &str = "zoned devices are not supported: remove it, or run the file
 const TRIMS: &str = "remove it; a job of its own with `rw=trim` sends trims";
 const DEDUPE: &str = "remove it; contents are all different";
 const LAYOUT: &str = "files are written in full before the run";
-const SINGLE_FILE: &str = "a job has one file on each shard: remove it, or write one job for each file";
+const TURNS: &str = "requests go to the files of a job in turn: remove it, or write one job for each file";
+const OTHER_ENGINES: &str =
+    "it belongs to an engine that is not here: write ioengine=io_uring or libaio, and remove it";
+const PLACEMENT: &str = "requests carry no hints of placement: remove it, or run the file with fio";
 
 /// The treatments, each with its options; other names of an option follow a `|`.
 const TABLE: &[(Use, &str)] = &[
     // Options of the load.
     (
         Use::Read,
-        "blockalign|ba bs|blocksize bssplit buffer_compress_percentage direct directory fdatasync filename fsync \
-         group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile latency_target latency_window \
-         loops name new_group norandommap number_ios numjobs offset offset_increment ramp_time randseed \
-         random_distribution rate rate_iops rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
+        "blockalign|ba bs|blocksize bsrange|blocksize_range bssplit buffer_compress_percentage buffered direct directory \
+         fdatasync filename filesize fsync group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile \
+         latency_target latency_window loops name new_group norandommap nrfiles|nr_files number_ios numjobs \
+         offset|fileoffset offset_increment ramp_time randseed random_distribution rate rate_cycle|ratecycle rate_iops \
+         rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
          startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
          steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
          thinktime_iotime time_based verify wait_for zero_buffers",
@@ -67,20 +71,22 @@ const TABLE: &[(Use, &str)] = &[
     // Options that change nothing.
     (
         Use::Silent,
-        "allow_mounted_write allrandrepeat|randrepeat bwavgtime clat_percentiles clocksource create_fsync \
-         create_serialize description disk_util fadvise_hint invalidate iopsavgtime lat_percentiles openfiles \
-         overwrite percentile_list random_generator refill_buffers scramble_buffers significant_figures \
-         slat_percentiles softrandommap thread unique_filename unit_base unlink",
+        "allow_mounted_write allrandrepeat|randrepeat bwavgtime clat_percentiles clocksource comm create_fsync \
+         create_serialize description disk_util fadvise_hint invalidate iopsavgtime job_start_clock_id lat_percentiles \
+         openfiles overwrite percentage_sequential percentile_list random_generator refill_buffers rwmixcycle \
+         scramble_buffers significant_figures slat_percentiles softrandommap thinkcycles thread|threads unique_filename \
+         unit_base unlink",
     ),
     // Options whose other values would make another load.
-    (Use::Only(&["1"], LAYOUT), "allow_file_create"),
+    (Use::Only(&["1"], "files that do not exist are created, and removed: name those that exist"), "allow_file_create"),
     (
         Use::Only(&["0"], REMOVE),
-        "atomic serialize_overlap create_only experimental_verify fill_device|fill_fs nowait rate_ignore_thinktime \
+        "atomic serialize_overlap create_only fill_device|fill_fs nowait rate_ignore_thinktime \
          unlink_each_loop verify_only",
     ),
-    (Use::Only(&["0"], "this program does direct I/O only: remove it, or set it to 0"), "buffered"),
-    (Use::Only(&["1"], SINGLE_FILE), "nrfiles"),
+    (Use::Only(&["roundrobin", "roundrobin:1"], TURNS), "file_service_type"),
+    (Use::Only(&["sequential"], "write the requests that follow one another as `rw=randread:N`"), "rw_sequencer"),
+    (Use::Only(&["file", "block"], REMOVE), "filetype"),
     (Use::Only(&["1"], "remove it: every job is part of the result"), "stats"),
     (Use::Only(&["complete"], REMOVE), "thinktime_blocks_type"),
     (Use::Only(&["0", "none"], "remove it: reads and writes are reported by themselves"), "unified_rw_reporting"),
@@ -103,10 +109,11 @@ const TABLE: &[(Use, &str)] = &[
     ),
     (
         Use::Note("blocks carry this program's own stamps, and each is checked when it is read"),
-        "do_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump verify_fatal \
-         verify_interval verify_offset verify_pattern verify_state_save",
+        "do_verify experimental_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump verify_fatal \
+         verify_header_seed verify_interval verify_offset verify_pattern verify_pattern_interval verify_policy \
+         verify_state_save verify_write_sequence verifysort verifysort_nr",
     ),
-    (Use::Note("the time that it takes would not be part of the result"), "end_fsync fsync_on_close"),
+    (Use::Note("the time that it takes would not be part of the result"), "end_fsync end_syncfs fsync_on_close"),
     (Use::Note("every job ends by itself; use `time_based`, so that all end together"), "exitall"),
     (
         Use::Note("a job goes on after an error, and errors are counted and reported"),
@@ -118,7 +125,8 @@ const TABLE: &[(Use, &str)] = &[
     ),
     (
         Use::Note("the backend decides how it talks to the kernel"),
-        "fixedbufs force_async hipri nonvectored registerfiles sqthread_poll sqthread_poll_cpu userspace_reap",
+        "fixedbufs force_async hipri hipri_percentage libaio_vectored nonvectored registerfiles sqthread_poll \
+         sqthread_poll_cpu userspace_reap",
     ),
     (Use::Note("buffers are aligned, and of ordinary pages"), "hugepage-size iomem|mem iomem_align|mem_align"),
     (Use::Note("requests are sent when they are due, by the thread of their shard"), "io_submit_mode"),
@@ -130,26 +138,29 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Note("the search ends at the highest rate that meets the target"), "latency_run"),
     (
         Use::Note("write results over time with --format json instead"),
-        "log_avg_msec log_compression log_entries log_hist_coarseness log_hist_msec log_max_value log_offset \
-         log_store_compressed log_unix_epoch per_job_logs write_bw_log write_hist_log write_iops_log write_lat_log",
+        "block_error_percentiles log_alternate_epoch|log_unix_epoch log_alternate_epoch_clock_id log_avg_msec \
+         log_compression log_compression_cpus log_entries log_hist_coarseness log_hist_msec log_issue_time \
+         log_max_value|log_window_value log_offset log_prio log_store_compressed per_job_logs write_bw_log \
+         write_hist_log write_iops_log write_lat_log",
     ),
     // Options that would make another load.
-    (Use::Refused("write the lengths and their shares as `bssplit` instead"), "blocksize_range|bsrange"),
-    (Use::Refused("direct I/O works in whole sectors: remove it"), "blocksize_unaligned|bs_unaligned"),
+    (Use::Refused("lengths of a range are multiples of its lower end: remove it"), "blocksize_unaligned|bs_unaligned"),
     (Use::Refused("remove it; `buffer_compress_percentage` sets how compressible blocks are"), "buffer_pattern"),
     (
         Use::Refused("remove it; give jobs different shares in a job file of this program instead"),
-        "cgroup cgroup_nodelete cgroup_weight cmdprio cmdprio_bssplit cmdprio_class cmdprio_percentage prio \
-         prioclass",
+        "cgroup cgroup_nodelete cgroup_weight cmdprio cmdprio_bssplit cmdprio_class cmdprio_hint cmdprio_percentage prio \
+         prioclass priohint",
     ),
-    (Use::Refused("jobs of CPU work are written in a job file of this program: type `cpu`"), "cpuchunks cpuload"),
-    (Use::Refused(DEDUPE), "dedupe_mode dedupe_working_set_percentage"),
+    (
+        Use::Refused("jobs of CPU work are written in a job file of this program: type `cpu`"),
+        "cpuchunks cpuload cpumode exit_on_io_done",
+    ),
+    (Use::Refused(DEDUPE), "dedupe_global dedupe_mode dedupe_working_set_percentage"),
     (Use::Refused("run the command yourself, after the test"), "exec_postrun"),
     (Use::Refused("run the command yourself, before the test"), "exec_prerun"),
     (Use::Refused(REMOVE), "exit_what lockmem write_barrier"),
-    (Use::Refused(SINGLE_FILE), "file_service_type opendir"),
+    (Use::Refused("name the files with `filename`"), "opendir"),
     (Use::Refused("remove it; with `directory` each clone has a file of its own"), "filename_format"),
-    (Use::Refused("write `size` for the length of the file, and `io_size` for how much is done"), "filesize"),
     (
         Use::Refused("jobs that pace each other are not supported: remove it, or give each job a `rate_iops`"),
         "flow flow_id flow_sleep flow_watermark",
@@ -159,27 +170,66 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Refused("set it in /sys/block/DEVICE/queue/scheduler before the run"), "ioscheduler"),
     (
         Use::Refused(ZONES),
-        "job_max_open_zones max_open_zones read_beyond_wp zone_reset_frequency zone_reset_threshold zonecapacity \
-         zonerange zonesize zoneskip",
+        "ignore_zone_limits job_max_open_zones max_open_zones read_beyond_wp recover_zbd_write_error \
+         write_zone_remainder zone_reset_frequency zone_reset_threshold zonecapacity zonerange zonesize zoneskip",
     ),
     (Use::Refused("remove it, and look at the longest latency of the result"), "max_latency"),
     (
         Use::Refused("traces are not replayed: remove it, and describe the load"),
-        "merge_blktrace_file read_iolog read_iolog_chunked replay_align replay_no_stall replay_redirect replay_scale \
+        "merge_blktrace_file merge_blktrace_iters merge_blktrace_scalars read_iolog read_iolog_chunked replay_align replay_no_stall replay_redirect replay_scale \
          replay_skip replay_time_scale write_iolog",
     ),
     (Use::Refused("run the program with `nice`"), "nice"),
     (Use::Refused("write an `offset` in bytes"), "offset_align"),
     (Use::Refused("write the load as jobs"), "profile"),
     (
-        Use::Refused("remove it, and look at the result: it names the rate that was reached"),
-        "rate_cycle rate_iops_min rate_min",
+        Use::Refused(PLACEMENT),
+        "data_placement|dataplacement dp_scheme fdp fdp_pli|plids fdp_pli_select|plid_select stream_id",
     ),
-    (Use::Refused("remove it: `rw` is read without a `:N` behind it"), "rw_sequencer"),
+    (
+        Use::Refused(OTHER_ENGINES),
+        "apptag apptag_mask arguments bindname brick busy_poll busy_wait_polling cdb_len chunk_size|chunck_size \
+         clientname clustername cmd_type conf cont cuda_io deac direct_write_to_pmem donorname gpu_dev_id \
+         gpu_dev_ids grace_time hdfs_use_direct hdfsdirectory hostname http_host http_mode http_object_mode \
+         http_pass http_s3_key http_s3_keyid http_s3_region http_s3_security_token http_s3_sse_customer_algorithm \
+         http_s3_sse_customer_key http_s3_storage_class http_swift_auth_token http_user http_verbose https \
+         initiator inplace interface libblkio_driver libblkio_num_entries libblkio_path libblkio_pre_connect_props \
+         libblkio_pre_start_props libblkio_queue_size libblkio_vectored libblkio_wait_mode \
+         libblkio_write_zeroes_on_trim listen md_per_io_size mss namenode netsplice nfs_url no_completion_thread \
+         nodelay num_range object_class pi_act pi_chk pingpong pool port program proto|protocol \
+         rbd_encryption_format rbd_encryption_passphrase rbdname read_mode readfua rocm_io serverip sg_write_mode \
+         single-instance|single_instance skip_bad stat_type std_redirect svcl thp touch_objects ttl uncached uri \
+         verb verify_bytchk verify_mode volume window_size write_mode writefua xnvme_admin xnvme_async xnvme_be \
+         xnvme_dev_nsid xnvme_dev_subnqn xnvme_iovec xnvme_mem xnvme_sync",
+    ),
+    (Use::Refused("write `ramp_time`, the time before anything counts"), "ramp_size"),
+    (Use::Refused("disks are not preconditioned: write jobs that fill them"), "spr_cs spr_num_regions spr_op sprandom"),
+    (Use::Refused("positions are drawn, never listed: remove it"), "random_sequence_stride"),
     (Use::Refused("direct I/O leaves nothing in the page cache: remove it"), "sync_file_range"),
     (Use::Refused(TRIMS), "trim_backlog trim_backlog_batch trim_verify_zero"),
     (Use::Refused("run the program as that user"), "uid"),
 ];
+
+/// Returns what to do instead of running the engine called `name`.
+pub(super) fn engine_help(name: &str) -> &'static str {
+    match name {
+        "cpuio" => "jobs of CPU work are written in a job file of this program: type `cpu`",
+        "mmap" | "libpmem" | "pmemblk" | "dev-dax" | "page_fault" => {
+            "requests are never made through mapped memory: write io_uring, libaio, posixaio, psync or null"
+        }
+        "falloc" | "ftruncate" | "e4defrag" | "filecreate" | "filestat" | "filedelete" | "dircreate" | "dirstat"
+        | "dirdelete" => "jobs read, write, flush and trim files, and do nothing else to them: run the file with fio",
+        "sg" | "io_uring_cmd" | "xnvme" | "libzbc" | "mtd" | "libblkio" => {
+            "devices are used through their block device: write io_uring, libaio, posixaio, psync or null"
+        }
+        "net" | "netsplice" | "rdma" | "rbd" | "rados" | "gfapi" | "gfapi_async" | "libhdfs" | "http" | "nbd"
+        | "nfs" | "libiscsi" | "dfs" | "ime_psync" | "ime_psyncv" | "ime_aio" => {
+            "it goes over a network, past every disk of this machine: run the file with fio"
+        }
+        "exec" => "run the program yourself, beside the test",
+        _ => "write io_uring, libaio, posixaio, psync or null",
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,10 @@ pub(super) struct Reader<'a> {
     pub(super) header: &'a Span,
     /// The settings by name.
     pub(super) settings: HashMap<&'static str, &'a Setting>,
+    /// All settings of `filename`, those of `[global]` first.
+    pub(super) filenames: Vec<&'a Setting>,
+    /// Whether the job does direct I/O.
+    pub(super) direct: bool,
     /// The value of `k`: 1000 or 1024.
     pub(super) kb_base: u64,
     pub(super) warnings: &'a mut Vec<Diagnostic>,

@@ -6,8 +6,9 @@
 //! **How.** One pass over the lines. Every setting is looked up in [`super::options`] at once, so that an unknown or
 //! refused name is reported at its first line, and a remark about it is made once.
 //!
-//! **Limits.** Texts of at most 1 MiB. `include` is refused. fio inserts nothing for a variable that is not set; here
-//! the file is refused.
+//! **Limits.** Texts of at most 1 MiB. `include FILE` stands for the lines of a file, which may not begin sections, as in
+//! fio; a wrong value in them is reported at the line of the `include`. fio inserts nothing for a variable that is not
+//! set; here the file is refused.
 //!
 //! **Example.** `bs = 4k ; small` is the setting `bs` with the value `4k`; `[reads]` begins the section `reads`.
 
@@ -24,8 +25,15 @@ const MAX_VALUE_BYTES: usize = 64 << 10;
 /// Words that fio replaces by figures of the machine; here they are refused.
 const MACHINE_WORDS: [&str; 3] = ["$pagesize", "$mb_memory", "$ncpus"];
 
+/// Most files that a line includes, those that they include counted.
+const MAX_INCLUDES: usize = 64;
+
 /// Looks up a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Reads a file that another includes: the name of the one, and the name that stands in it. `None`: texts include
+/// nothing.
+pub(super) type Includes<'a> = Option<&'a dyn Fn(&str, &str) -> Result<Source, ConfigError>>;
 
 /// One line with an option.
 #[derive(Clone, Debug)]
@@ -55,6 +63,7 @@ pub(super) struct Section {
 pub(super) fn read(
     source: &Source,
     environment: Environment<'_>,
+    includes: Includes<'_>,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<Vec<Section>, ConfigError> {
     if source.text().len() > MAX_TEXT_BYTES {
@@ -63,16 +72,8 @@ pub(super) fn read(
     }
 
     let mut sections: Vec<Section> = Vec::new();
-    let mut start = 0;
-    for line in source.text().split_inclusive('\n') {
-        let at = start;
-        start += line.len();
-        let content = line.split([';', '#']).next().unwrap_or("");
-        let span = trimmed(content, at);
+    for span in lines(source) {
         let text = source.slice(&span);
-        if text.is_empty() {
-            continue;
-        }
         if text.starts_with('[') {
             sections.push(header(source, text, &span)?);
             continue;
@@ -83,11 +84,87 @@ pub(super) fn read(
             return Err(error.with_help("begin the file with [global], or with the name of a job in brackets"));
         };
 
-        if let Some(setting) = setting(source, text, &span, environment, warnings)? {
+        if let Some(name) = included(text) {
+            let mut settings = Vec::new();
+            include(source, (name, &span), environment, includes, &mut 0, &mut settings, warnings)?;
+            section.settings.extend(settings);
+        } else if let Some(setting) = setting(source, text, &span, environment, warnings)? {
             section.settings.push(setting);
         }
     }
     Ok(sections)
+}
+
+/// Returns the places of all lines with content, without comments.
+fn lines(source: &Source) -> impl Iterator<Item = Span> + '_ {
+    let mut start = 0;
+    let spans = source.text().split_inclusive('\n').map(move |line| {
+        let at = start;
+        start += line.len();
+        trimmed(line.split([';', '#']).next().unwrap_or(""), at)
+    });
+    spans.filter(|span| !span.is_empty())
+}
+
+/// Returns the name in a line that includes a file.
+fn included(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("include")?;
+    if rest.is_empty() || rest.starts_with([' ', '\t', '=']) { Some(rest.trim_start_matches('=').trim()) } else { None }
+}
+
+/// Reads the settings of the file called `name`. They get the place of the line that includes it.
+fn include(
+    source: &Source,
+    (name, span): (&str, &Span),
+    environment: Environment<'_>,
+    includes: Includes<'_>,
+    count: &mut usize,
+    settings: &mut Vec<Setting>,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<(), ConfigError> {
+    let refuse = |code, message: String, help: &str| {
+        Err(source.error_at(span, code, message).with_key("include").with_help(help))
+    };
+    let copy = "copy the lines of the other file to this place";
+    let Some(open) = includes else {
+        return refuse(Code::NotSupported, "`include` is read in files, and this is only text".to_owned(), copy);
+    };
+    if name.is_empty() {
+        return refuse(Code::WrongType, "`include` has no file".to_owned(), "write `include` and the name of a file");
+    }
+    *count += 1;
+    if *count > MAX_INCLUDES {
+        let message = format!("that makes more than {MAX_INCLUDES} included files: do they include one another?");
+        return refuse(Code::TooLarge, message, copy);
+    }
+
+    let other = match open(source.name(), name) {
+        Ok(other) => other,
+        Err(error) => {
+            let message = format!("{} cannot be included: {}", quoted(name), error.message());
+            return refuse(
+                Code::Unreadable,
+                message,
+                "check the path: it counts from here, or from the including file",
+            );
+        }
+    };
+    for line in lines(&other) {
+        let text = other.slice(&line);
+        if text.starts_with('[') {
+            let error = other.error_at(&line, Code::Syntax, "an included file cannot begin a section");
+            return Err(error.with_help("write the section in the file that includes this one"));
+        }
+        if let Some(name) = included(text) {
+            include(&other, (name, &line), environment, includes, count, settings, warnings)?;
+        } else if let Some(setting) = setting(&other, text, &line, environment, warnings)? {
+            settings.push(setting);
+        }
+    }
+    for setting in settings {
+        (setting.name_span, setting.value_span) = (span.clone(), span.clone());
+    }
+    Ok(())
 }
 
 /// Returns the place of `text` without the blanks around it, if `text` begins at byte `at`.
@@ -128,11 +205,6 @@ fn setting(
         None => (text, None),
     };
     let name_span = span.start..span.start + word.len();
-    if word == "include" || word.starts_with("include ") || word.starts_with("include\t") {
-        let error = source.error_at(span, Code::NotSupported, "`include` is not supported").with_key("include");
-        return Err(error.with_help("copy the lines of the other file to this place"));
-    }
-
     let Some((name, treatment)) = options::find(word) else { return Err(unknown(source, word, &name_span)) };
 
     let value_span = raw.map_or(name_span.clone(), |raw| trimmed(raw, span.end - raw.len()));

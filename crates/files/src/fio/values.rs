@@ -17,6 +17,8 @@ use crate::jobs::JobKind;
 
 /// Nanoseconds in a microsecond.
 pub(super) const NS_PER_US: u64 = 1_000;
+/// Nanoseconds in a millisecond.
+pub(super) const NS_PER_MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub(super) const NS_PER_S: u64 = 1_000_000_000;
 /// Longest time: a year.
@@ -116,7 +118,7 @@ pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, UnitError> {
     let factor_ns = match unit.as_str() {
         "" => default_ns,
         "us" | "usec" => NS_PER_US,
-        "ms" | "msec" => 1_000_000,
+        "ms" | "msec" => NS_PER_MS,
         "s" | "sec" => NS_PER_S,
         "m" => 60 * NS_PER_S,
         "h" => 3_600 * NS_PER_S,

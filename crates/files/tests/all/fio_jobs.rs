@@ -1,8 +1,11 @@
 //! Job files of fio: what each means here, and what is said about those that cannot run.
 
+use std::path::Path;
+
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_files::fio::{self, FioFile, SteadyMetric};
-use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
+use plimsoll_files::job_files::Length;
+use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet, SizeShare};
 use plimsoll_files::{Code, ConfigError};
 
 /// A file with one job, whose lines are these beside what every job needs.
@@ -65,6 +68,147 @@ fn sizes_and_their_units() {
 }
 
 #[test]
+fn ranges_splits_and_directions_have_lengths_of_their_own() {
+    let lengths = |sizes: &[SizeShare]| sizes.iter().map(|s| (s.bytes >> 10, s.percent)).collect::<Vec<_>>();
+    let range = job("rw=randread\nbsrange=4k-16k");
+    assert_eq!(lengths(&range.sizes), [(4, 25.0), (8, 25.0), (12, 25.0), (16, 25.0)]);
+    assert_eq!((range.request_bytes, range.write_sizes.len()), (16 << 10, 0));
+    assert_eq!(job("bsrange=4k:16k").sizes, range.sizes);
+    assert!(job("bsrange=4k-4k").sizes.is_empty(), "one length");
+    let mixed = job("rw=randrw\nbs=4k,8k");
+    assert_eq!((lengths(&mixed.sizes), lengths(&mixed.write_sizes)), (vec![(4, 100.0)], vec![(8, 100.0)]));
+    assert_eq!(mixed.request_bytes, 8 << 10);
+    // Each direction's bytes are counted in its own length.
+    assert_eq!(job("rw=randrw\nbs=4k,8k\nrate=4m,4m").requests_per_s_per_shard, Some(1536.0));
+    let aligned = job("rw=randrw\nbssplit=512/50:8k/50\nblockalign=4k");
+    assert_eq!((aligned.align_bytes, aligned.sizes.len()), (Some(4096), 2));
+    assert_eq!(job("bs=4k\nba=4k").align_bytes, None);
+}
+
+#[test]
+fn what_stands_behind_rw_is_a_step_or_a_count() {
+    for (lines, step_bytes, run_length) in [
+        ("rw=read", 0, 1),
+        ("rw=read:8k", 8192, 1),
+        ("rw=write:-8k", -8192, 1),
+        ("rw=randrw:16", 0, 16),
+        ("rw=randread:1k", 0, 1024),
+    ] {
+        let job = job(lines);
+        assert_eq!((job.step_bytes, job.run_length), (step_bytes, run_length), "{lines}");
+    }
+}
+
+#[test]
+fn requests_go_past_the_page_cache_only_if_the_job_says_so() {
+    for (lines, direct) in [
+        ("", true),
+        ("direct=0", false),
+        ("buffered=1", false),
+        ("buffered=1\ndirect=1", true),
+        ("direct=0\nbuffered=0", true),
+    ] {
+        assert_eq!(job(lines).direct, direct, "{lines}");
+    }
+    // Only then may requests have any length.
+    let log = fio::parse("log.fio", "[log]\nrw=write\nbs=2300\nfdatasync=1\nsize=22m\n").unwrap();
+    let job = &log.jobs[0].job;
+    assert_eq!((job.direct, job.request_bytes, job.flush_every, job.flush_data_only), (false, 2300, 1, true));
+    assert!(log.warnings.iter().any(|warning| warning.key() == Some("direct")), "{:?}", log.warnings);
+}
+
+#[test]
+fn jobs_say_which_files_they_work_on_and_where() {
+    let set = |lines: &str| job(lines).files.unwrap();
+    assert_eq!(set("filename=a:b").named, [Path::new("a"), Path::new("b")]);
+    assert_eq!(set("filename=a\nfilename=b\ndirectory=/mnt").named, [Path::new("/mnt/a"), Path::new("/mnt/b")]);
+    assert_eq!((set("nr_files=4").count, set("nrfiles=4\nfilename=a").files()), (4, 1));
+    assert_eq!(set("directory=/mnt").directory, Path::new("/mnt"));
+    let part = set("size=30%\nfileoffset=50%\nfilename=a");
+    assert_eq!((part.size, part.offset), (Some(Length::Percent(30)), Length::Percent(50)));
+    assert_eq!(set("filesize=1m").new_file_bytes(), Some(1 << 20));
+    assert_eq!(set("io_size=1g\nloops=2").limit_bytes(1 << 20), Some(2 << 30));
+    assert_eq!(set("runtime=5\ntime_based").limit_bytes(1 << 20), None);
+
+    // The names of [global] count, too, as in fio; and a job may be called like its device.
+    let text = "[global]\ndirect=1\nfilename=a\nsize=1m\n[x]\nfilename=b\n[y]\n";
+    let files: Vec<_> = fio::parse("n.fio", text).unwrap().jobs.into_iter().map(|fio| fio.job.files.unwrap()).collect();
+    assert_eq!(files[0].named, [Path::new("a"), Path::new("b")]);
+    assert_eq!(files[1].named, [Path::new("a")]);
+    let device = fio::parse("d.fio", "[/dev/sdx]\ndirect=1\n").unwrap();
+    assert_eq!(device.jobs[0].job.files.as_ref().unwrap().named, [Path::new("/dev/sdx")]);
+    assert_eq!(device.existing_storage().as_deref(), Some(Path::new("/dev/sdx")), "never a file in /dev");
+}
+
+#[test]
+fn files_move_to_the_storage_of_the_run() {
+    let text = "[global]\ndirect=1\nsize=1m\n[a]\nfilename=x/f\n[b]\nfilename=x_f\n[c]\nfilename=x/f\n[d]\n";
+    let mut jobs = fio::parse("m.fio", text).unwrap().jobs_for(1);
+    jobs.move_files("/mnt".as_ref(), true);
+    let sets: Vec<_> = jobs.jobs.iter().map(|job| job.files.clone().unwrap()).collect();
+    assert!(sets.iter().all(|set| set.named.iter().all(|path| path.parent() == Some(Path::new("/mnt")))), "{sets:?}");
+    assert!(sets[0].named == sets[2].named && sets[0].named != sets[1].named, "{sets:?}");
+    assert_eq!((sets[3].named.len(), sets[3].directory.as_path()), (0, Path::new("/mnt")));
+    jobs.move_files("/dev/sdx".as_ref(), false);
+    assert!(jobs.jobs.iter().all(|job| job.files.as_ref().unwrap().named == [Path::new("/dev/sdx")]));
+}
+
+#[test]
+fn jobs_that_end_at_different_times_know_their_own() {
+    let times = |text: &str| {
+        let file = fio::parse("t.fio", &format!("[global]\ndirect=1\nsize=1m\n{text}")).unwrap();
+        let own = file.jobs.iter().map(|fio| fio.job.runtime_ns.map(|ns| ns / 1_000_000_000)).collect::<Vec<_>>();
+        (file.duration_ns.map(|ns| ns / 1_000_000_000), own)
+    };
+    assert_eq!(times("[a]\nruntime=5\n[b]\nruntime=5\n"), (Some(5), vec![None, None]));
+    assert_eq!(times("[a]\nruntime=5\n[b]\nruntime=9\n"), (Some(9), vec![Some(5), Some(9)]));
+    assert_eq!(times("[a]\nruntime=5\n[b]\nruntime=5\nstartdelay=3\n"), (Some(8), vec![Some(5), Some(5)]));
+    assert_eq!(times("[a]\nruntime=5\n[b]\n"), (None, vec![Some(5), None]));
+}
+
+#[test]
+fn a_rate_that_must_be_kept() {
+    let least = job("rate=4m\nratemin=2m\nratecycle=500").rate_min.unwrap();
+    assert_eq!((least.bytes_per_s, least.requests_per_s, least.cycle_ns), (f64::from(2 << 20), 0.0, 500_000_000));
+    let least = job("rw=write\nrate_iops_min=,100").rate_min.unwrap();
+    assert_eq!((least.requests_per_s, least.cycle_ns), (100.0, 1_000_000_000));
+    assert_eq!(job("rate_min=0").rate_min, None);
+}
+
+#[test]
+fn included_files_are_lines_of_the_section() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fio-include-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    let read = |text: &str| {
+        write("jobs.fio", text);
+        fio::parse_from_file(&directory.join("jobs.fio"))
+    };
+    write("base.inc", "; what all have\ndirect=1\nsize=8m\ninclude deep.inc\n");
+    write("deep.inc", "bs=16k\n");
+    write("bad.inc", "bs=4k\nbs=x\n");
+    write("section.inc", "[k]\n");
+    write("unknown.inc", "direct=1\niodpeth=4\n");
+    write("loop.inc", "include loop.inc\n");
+
+    let file = read("[global]\ninclude base.inc\n[a]\nbs=4k\n[b]\n").unwrap();
+    let lengths: Vec<_> = file.jobs.iter().map(|fio| (fio.job.request_bytes, fio.job.direct)).collect();
+    assert_eq!(lengths, [(4096, true), (16384, true)]);
+    for (name, code, place) in [
+        ("bad.inc", Code::InvalidValue, "jobs.fio:2:"),
+        ("section.inc", Code::Syntax, "section.inc:1:"),
+        ("unknown.inc", Code::UnknownKey, "unknown.inc:2:"),
+        ("loop.inc", Code::TooLarge, "loop.inc:1:"),
+        ("missing.inc", Code::Unreadable, "jobs.fio:2:"),
+    ] {
+        let error = read(&format!("[j]\ninclude {name}\nsize=1m\n")).unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains(place), "{error}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn rates_hold_for_each_clone() {
     for (lines, expect) in [
         ("", None),
@@ -96,7 +240,8 @@ fn a_job_ends_with_its_size_its_requests_or_its_time() {
         assert_eq!((job.limit_bytes, job.limit_requests), (bytes, requests), "{lines}");
     }
     let timed = one("runtime=2m\ntime_based=1\nramp_time=5s\nstartdelay=1500ms").unwrap();
-    assert_eq!((timed.duration_ns, timed.ramp_ns), (Some(120_000_000_000), 5_000_000_000));
+    // A job's runtime begins when the job does.
+    assert_eq!((timed.duration_ns, timed.ramp_ns), (Some(121_500_000_000), 5_000_000_000));
     assert_eq!(timed.jobs[0].job.start_delay_ns, 1_500_000_000);
 }
 
@@ -194,44 +339,53 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("iodpeth=4", UnknownKey, "did you mean `iodepth`?"),
         ("IODEPTH=4", UnknownKey, "`iodepth`"),
         ("rw=randraed", InvalidValue, "did you mean `randread`?"),
-        ("rw=randread:8", NotSupported, "remove"),
         ("rw=randtrim", NotSupported, "rw=trim"),
         ("zonemode=zbd", NotSupported, "zoned"),
         ("flow=8", NotSupported, "rate_iops"),
         ("cmdprio_percentage=5", NotSupported, "shares"),
         ("read_iolog=x", NotSupported, "not replayed"),
         ("rw=randread\nrandom_distribution=zoned_abs:60/20G", NotSupported, "per cent"),
-        ("direct=0", NotSupported, "direct=1"),
-        ("buffered=1", NotSupported, "direct I/O"),
         ("ioengine=mmap", NotSupported, "io_uring"),
-        ("nrfiles=4", NotSupported, "one file"),
+        ("ioengine=rbd", NotSupported, "over a network"),
+        ("clientname=admin", NotSupported, "engine"),
+        ("file_service_type=random", NotSupported, "in turn"),
+        ("rw=randread\nrw_sequencer=identical", NotSupported, "rw=randread:N"),
+        ("nrfiles=0", OutOfRange, "1 to"),
+        ("size=16m\nbs=8m\nnrfiles=4", OutOfRange, "raise"),
+        ("size=110%", OutOfRange, "1 to 100"),
+        ("size=8z", NotSupported, "per cent"),
+        ("filesize=4k-1m", NotSupported, "one length"),
+        ("directory=/a:/b", NotSupported, "one"),
+        ("bsrange=64k-4k", OutOfRange, "4k-64k"),
+        ("bsrange=512-16m", TooLarge, "bssplit"),
+        ("blockalign=1000", OutOfRange, "512"),
+        ("rw=read:100", OutOfRange, "512"),
+        ("rw=randread:0", OutOfRange, "1 to"),
+        ("rw=randrw\nrate_min=1m", NotSupported, "one job for the reads"),
+        ("rw=write:8k\nverify=md5", NotSupported, "step"),
+        ("rw=randwrite\nfilename=a:b\nverify=md5", NotSupported, "all files but one"),
         ("bs=1000", OutOfRange, "512"),
         ("bs", WrongType, "bs="),
         ("bs=", WrongType, "bs="),
         ("iodepth=0", OutOfRange, "1 to"),
         ("iodepth=99999999999999999999", InvalidValue, "number"),
         ("bssplit=4k/60:8k/60", InvalidValue, "100"),
-        ("rw=randrw\nbs=4k,8k", NotSupported, "one job for the reads"),
         ("rw=randrw\nrate_iops=100,", NotSupported, "one job for the reads"),
         ("rate=1m\nrate_iops=4", Ignored, "one of the two"),
         ("time_based", MissingKey, "runtime"),
         ("size=0", MissingKey, "size"),
-        ("size=10%", InvalidValue, "whole number"),
         ("size=2k", OutOfRange, "raise"),
         ("iodepth=$ncpus", NotSupported, "figure"),
         ("iodepth=${NOBODY}", UnknownReference, "set it"),
         ("iodepth=${DEPTH", Syntax, "}"),
         ("include other.fio", NotSupported, "copy"),
-        ("filename=a:b", NotSupported, "one"),
-        ("filename=a\nfilename=b", NotSupported, "one"),
         ("verify=md6", InvalidValue, "md5"),
         ("rw=randread\nverify=md5", NotSupported, "rwmixread"),
         ("numjobs=5000", OutOfRange, "4096"),
         ("thinktime=5\nthinktime_blocks=8", NotSupported, "thinktime_iotime"),
         ("ss=iops", InvalidValue, "number"),
         ("offset=100", OutOfRange, "512"),
-        ("[k]\nruntime=5", NotSupported, "[global]"),
-        ("[k]\nioengine=libaio", NotSupported, "[global]"),
+        ("[k]\nioengine=null", NotSupported, "[global]"),
         ("[k", Syntax, "[name]"),
         ("[ ]", Empty, "name"),
     ] {

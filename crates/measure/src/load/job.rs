@@ -11,25 +11,31 @@
 //! drawn by the seeded generator. A position is aligned to the request's own length.
 //!
 //! # Limits
-//! A sequential job of several lengths continues after its last request, whatever that one's length.
+//! A sequential job of several lengths continues after its last request, whatever that one's length. Requests of a job
+//! with several regions go to them in turn.
 //!
 //! # Example
 //! With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use plimsoll::backend::OpResult;
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::Histogram;
-use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind};
+use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind, SharedFile};
 use plimsoll_sim::rng::Rng;
 
 use super::access::{AccessError, AccessPicker};
 use super::content::{renew, renewal_bytes};
+use super::floor::Floor;
 use super::pace::Pace;
 use super::result::{ClassResult, DirectionResult, Directions};
 use super::verify::{SECTOR_BYTES, StampError, Stamps};
-use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Pattern, Target};
+use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Pattern, SizeShare, Target};
+
+/// Linux's error number for "timer expired": the job fell below its least rate.
+const TOO_SLOW: i32 = 62;
 
 /// When the next request of a fiber is due.
 pub(super) enum Pacing {
@@ -56,6 +62,8 @@ pub(super) enum Work {
 /// A request of a [`Special`] job that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
+    /// Number of the region: 0 is the job's target, the others are its further ones.
+    pub(super) region: u32,
     pub(super) offset: u64,
     pub(super) len_bytes: u32,
     pub(super) is_write: bool,
@@ -87,8 +95,7 @@ enum Verb {
 
 /// Choice of positions for special requests.
 enum Places {
-    /// Offset in the region of the next request.
-    Sequential(u64),
+    Sequential,
     Uniform,
     Picked(Box<AccessPicker>),
 }
@@ -108,10 +115,16 @@ pub(super) struct Extras {
 pub(super) struct Special {
     verb: Verb,
     places: Places,
-    /// Lengths: (cumulative per cent, length), ascending.
-    sizes: Vec<(f64, u32)>,
+    /// Lengths of reads and of writes: (cumulative per cent, length), ascending.
+    sizes: [Vec<(f64, u32)>; 2],
     /// Length that a picked position stands for: the shortest.
     unit_bytes: u64,
+    /// End of the last request in each region, from its begin; of sequential jobs before the first: where it begins.
+    ends: Vec<u64>,
+    /// Region of the next request.
+    turn: usize,
+    /// Requests until the next position is drawn.
+    run_left: u32,
     pub(super) stamps: Option<Box<Stamps>>,
     pub(super) directions: Option<Box<Directions>>,
     pub(super) flushes: DirectionResult,
@@ -129,6 +142,8 @@ pub(super) struct Special {
 pub(super) struct Job<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) target: &'a Target,
+    /// Further regions.
+    pub(super) more: &'a [Target],
     pub(super) work: Work,
     pub(super) pacing: Pacing,
     /// Whether a fiber sends again as soon as its request completes, without further checks.
@@ -141,6 +156,10 @@ pub(super) struct Job<'a> {
     live_fibers: u32,
     /// When the job begins.
     pub(super) begin_ns: u64,
+    /// When the job ends at the latest.
+    pub(super) stop_ns: u64,
+    /// The rate that the job must keep.
+    pub(super) floor: Option<Floor>,
     /// When the job ended: see [`Job::fiber_ended`].
     pub(super) ended_ns: Option<u64>,
     pub(super) made: u64,
@@ -172,14 +191,14 @@ impl<'a> Job<'a> {
     /// Returns a job that has not begun, at `next_position` of `positions` (at least 1).
     pub(super) fn new(
         spec: &'a JobSpec,
-        target: &'a Target,
+        (target, more): (&'a Target, &'a [Target]),
         positions: u64,
         next_position: u64,
         seed: u64,
         mut extras: Extras,
     ) -> Job<'a> {
         let (next_word, spares) = (extras.next_word, std::mem::take(&mut extras.spares));
-        let lengths = spec.sizes.iter().map(|size| size.bytes).chain([spec.request_bytes]);
+        let lengths = lengths(spec);
         let renewal_bytes = renewal_bytes(spec.content, lengths.max().unwrap_or(0));
 
         let pacing = match (spec.requests_per_s_per_shard, spec.requests_per_s_per_fiber) {
@@ -190,7 +209,7 @@ impl<'a> Job<'a> {
 
         let is_simple = matches!(pacing, Pacing::Closed) && spec.think_time_ns == 0 && spec.flush_every == 0;
         let limit = spec.limit_requests.map_or(u64::MAX, |limit| u64::from(limit) + 1);
-        let work = work_of(spec, next_position, extras);
+        let work = work_of(spec, next_position, 1 + more.len(), extras);
 
         // Special requests count their bytes one by one.
         let is_counted = matches!(work, Work::Special(_));
@@ -200,6 +219,7 @@ impl<'a> Job<'a> {
         Job {
             spec,
             target,
+            more,
             work,
             pacing,
             is_simple,
@@ -208,6 +228,8 @@ impl<'a> Job<'a> {
             rng: Rng::new(seed),
             live_fibers: spec.parallelism,
             begin_ns: 0,
+            stop_ns: u64::MAX,
+            floor: None,
             ended_ns: None,
             made: 0,
             under_way: 0,
@@ -228,10 +250,48 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Starts the job at `begin_ns`, with `warmup_ns` before it counts.
+    pub(super) fn begin(&mut self, begin_ns: u64, warmup_ns: u64) {
+        self.begin_ns = begin_ns;
+        let counted_ns = begin_ns.saturating_add(warmup_ns);
+        self.stop_ns = self.spec.runtime_ns.map_or(u64::MAX, |runtime_ns| counted_ns.saturating_add(runtime_ns));
+        self.floor = self.spec.rate_min.map(|least| Floor::new(least, counted_ns));
+        if let Pacing::Shard(pace) = &mut self.pacing {
+            pace.begin(begin_ns, &mut self.rng);
+        }
+    }
+
+    /// Drops what the warm-up counted. A job that has done its work by then keeps it, as in fio: it has nothing else.
+    pub(super) fn begin_counting(&mut self) {
+        if self.ended_ns.is_some() {
+            self.marked = (self.requests, self.bytes, self.latency_sum_ns);
+            return;
+        }
+        (self.requests, self.bytes, self.errors, self.first_error) = (0, 0, 0, None);
+        (self.latency, self.latency_sum_ns, self.latency_max_ns) = (Box::default(), 0, 0);
+        if let Work::Special(special) = &mut self.work {
+            special.flushes = DirectionResult::default();
+            special.directions = special.directions.is_some().then(Box::default);
+        }
+    }
+
+    /// Ends the job with an error if it is slower than it must be.
+    pub(super) fn check_rate(&mut self, now_ns: u64) {
+        let (bytes, requests) = (self.bytes, self.requests);
+        let is_running = self.ended_ns.is_none() && now_ns < self.stop_ns;
+        let Some(floor) = self.floor.as_mut().filter(|_| is_running) else { return };
+        if !floor.keeps(now_ns, bytes, requests) {
+            self.stop_ns = now_ns;
+            self.fail(TOO_SLOW);
+        }
+    }
+
     /// Returns whether the job has reached a limit.
-    pub(super) fn is_used_up(&self) -> bool {
+    pub(super) fn is_used_up(&self, now_ns: u64) -> bool {
         let has_asked = |special: &Special| special.has_asked(self.spec.limit_bytes);
-        self.made >= self.made_max || matches!(&self.work, Work::Special(special) if has_asked(special))
+        self.made >= self.made_max
+            || now_ns >= self.stop_ns
+            || matches!(&self.work, Work::Special(special) if has_asked(special))
     }
 
     /// Returns the requests that the job's limits leave.
@@ -280,7 +340,7 @@ impl<'a> Job<'a> {
     /// fibers that wait for a due time then wait for nothing.
     pub(super) fn fiber_ended(&mut self, now_ns: u64) {
         self.live_fibers = self.live_fibers.saturating_sub(1);
-        if self.live_fibers == 0 || (self.under_way == 0 && self.is_used_up()) {
+        if self.live_fibers == 0 || (self.under_way == 0 && self.is_used_up(now_ns)) {
             self.ended_ns.get_or_insert(now_ns);
         }
     }
@@ -299,7 +359,13 @@ impl<'a> Job<'a> {
         self.request(kind, offset, data, tag)
     }
 
-    /// Returns a request of this job.
+    /// Returns the file of a region.
+    pub(super) fn file_of(&self, region: u32) -> &Arc<SharedFile> {
+        let further = (region as usize).checked_sub(1).and_then(|at| self.more.get(at));
+        &further.unwrap_or(self.target).file
+    }
+
+    /// Returns a request of this job in its first region.
     pub(super) fn request(&self, kind: RequestKind, offset: u64, data: Data, tag: u64) -> Request {
         Request { file: self.target.file.clone(), class: self.spec.class, kind, offset, data, tag }
     }
@@ -340,7 +406,9 @@ impl<'a> Job<'a> {
 
     /// Returns the figures from `begin_ns` to `end_ns`. Overdue requests and faults are added later.
     pub(super) fn take_result(&mut self, reactor: &Reactor, begin_ns: u64, end_ns: u64) -> JobResult {
-        let from_ns = begin_ns.max(self.begin_ns);
+        // A job that ended in the warm-up was measured as a whole.
+        let is_early = self.ended_ns.is_some_and(|ended_ns| ended_ns < begin_ns);
+        let from_ns = if is_early { self.begin_ns } else { begin_ns.max(self.begin_ns) };
         let class = match self.work {
             Work::Cpu { .. } | Work::Unlink { .. } => None,
             _ => class_result(reactor, self.target.file.disk(), self.spec.class),
@@ -371,12 +439,16 @@ impl<'a> Job<'a> {
 
 impl Special {
     /// Returns the kind of the next request, and the record to keep of it.
-    pub(super) fn next(&mut self, spec: &JobSpec, target: &Target, rng: &mut Rng) -> (RequestKind, Sent) {
+    pub(super) fn next(
+        &mut self,
+        spec: &JobSpec,
+        target: &Target,
+        more: &[Target],
+        rng: &mut Rng,
+    ) -> (RequestKind, Sent) {
         if let Verb::Flush { data_only } = self.verb {
             return (RequestKind::Sync { data_only }, Sent { offset: target.offset, ..Sent::default() });
         }
-        let len_bytes = self.length(spec.request_bytes, rng);
-        let offset = target.offset + self.place(target.len_bytes, u64::from(len_bytes), rng);
 
         let is_write = match &mut self.verb {
             Verb::Read => false,
@@ -389,36 +461,51 @@ impl Special {
             _ => true,
         };
 
+        let region = self.turn;
+        self.turn = (region + 1) % (1 + more.len());
+        let target = region.checked_sub(1).and_then(|at| more.get(at)).unwrap_or(target);
+        let len_bytes = self.length(spec.request_bytes, is_write, rng);
+        let offset = target.offset + self.place(spec, target.len_bytes, u64::from(len_bytes), region, rng);
+
         let kind = match (&self.verb, is_write) {
             (Verb::Discard, _) => RequestKind::Discard { len_bytes: u64::from(len_bytes) },
             (_, true) => RequestKind::Write { len_bytes },
             (_, false) => RequestKind::Read { len_bytes },
         };
-        (kind, Sent { offset, len_bytes, is_write, event: 0 })
+        (kind, Sent { region: region as u32, offset, len_bytes, is_write, event: 0 })
     }
 
-    fn length(&self, request_bytes: u32, rng: &mut Rng) -> u32 {
-        let Some((last_pct, last_bytes)) = self.sizes.last() else { return request_bytes };
+    fn length(&self, request_bytes: u32, is_write: bool, rng: &mut Rng) -> u32 {
+        let [reads, writes] = &self.sizes;
+        let sizes = if is_write && !writes.is_empty() { writes } else { reads };
+        let Some((last_pct, last_bytes)) = sizes.last() else { return request_bytes };
         // 53 bits fill a float's mantissa.
         let drawn_pct = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * last_pct;
-        self.sizes.iter().find(|(upto_pct, _)| drawn_pct < *upto_pct).map_or(*last_bytes, |(_, bytes)| *bytes)
+        let at = sizes.partition_point(|(upto_pct, _)| *upto_pct <= drawn_pct);
+        sizes.get(at).map_or(*last_bytes, |(_, bytes)| *bytes)
     }
 
-    /// Returns the offset in a region of `region_bytes` for a request of `len_bytes` (that fits in it).
-    fn place(&mut self, region_bytes: u64, len_bytes: u64, rng: &mut Rng) -> u64 {
-        let positions = (region_bytes / len_bytes.max(1)).max(1);
-        match &mut self.places {
-            Places::Sequential(next) => {
-                let offset = if *next > region_bytes.saturating_sub(len_bytes) { 0 } else { *next };
-                *next = offset + len_bytes;
-                offset
-            }
-            Places::Uniform => rng.below(positions) * len_bytes,
-            Places::Picked(picker) => {
+    /// Returns the offset in region `at` of `region_bytes` for a request of `len_bytes` (that fits in it).
+    fn place(&mut self, spec: &JobSpec, region_bytes: u64, len_bytes: u64, at: usize, rng: &mut Rng) -> u64 {
+        let end = self.ends.get(at).copied().unwrap_or(0);
+        let is_drawn = !matches!(self.places, Places::Sequential) && self.run_left <= 1;
+        self.run_left = if is_drawn { spec.run_length.max(1) } else { self.run_left.saturating_sub(1) };
+
+        let align_bytes = spec.align_bytes.map_or(len_bytes, u64::from).max(1);
+        let positions = region_bytes.saturating_sub(len_bytes) / align_bytes + 1;
+        let offset = match &mut self.places {
+            Places::Uniform if is_drawn => rng.below(positions) * align_bytes,
+            Places::Picked(picker) if is_drawn => {
                 let offset = picker.next(rng).saturating_mul(self.unit_bytes);
-                (offset / len_bytes.max(1)).min(positions - 1) * len_bytes
+                (offset / align_bytes).min(positions - 1) * align_bytes
             }
+            _ => next_in_line(end, spec.step_bytes, region_bytes, len_bytes),
+        };
+
+        if let Some(end) = self.ends.get_mut(at) {
+            *end = offset + len_bytes;
         }
+        offset
     }
 
     /// Prepares a request for submission: stamps the data of a write.
@@ -549,7 +636,21 @@ fn pieces_mut(data: &mut Data) -> &mut [AlignedBuf] {
     }
 }
 
-fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
+/// Returns the offset of a sequential request of `len_bytes` after one that ended at `end`, with `step_bytes` between
+/// them. As in fio a job that reaches an end of the region goes on at the other.
+fn next_in_line(end: u64, step_bytes: i64, region_bytes: u64, len_bytes: u64) -> u64 {
+    let last = region_bytes.saturating_sub(len_bytes);
+    if end == 0 {
+        return 0;
+    }
+    match end.checked_add_signed(step_bytes) {
+        Some(offset) if offset <= last => offset,
+        _ if step_bytes >= 0 => 0,
+        _ => region_bytes.checked_add_signed(step_bytes).unwrap_or(0).min(last),
+    }
+}
+
+fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
     let Extras { picker, stamps, .. } = extras;
     let len_bytes = spec.request_bytes;
     let verb = match spec.kind {
@@ -564,7 +665,15 @@ fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
         Pattern::Cpu { execution_ns } => return Work::Cpu { execution_ns },
     };
     let is_random = is_random(spec.kind);
-    if spec.sizes.is_empty() && picker.is_none() && spec.flush_every == 0 && stamps.is_none() {
+    let is_special = !spec.sizes.is_empty()
+        || picker.is_some()
+        || spec.flush_every > 0
+        || stamps.is_some()
+        || regions > 1
+        || spec.step_bytes != 0
+        || spec.run_length > 1
+        || spec.align_bytes.is_some();
+    if !is_special {
         match verb {
             Verb::Read => return Work::Plain { kind: RequestKind::Read { len_bytes }, is_random },
             Verb::Write => return Work::Plain { kind: RequestKind::Write { len_bytes }, is_random },
@@ -575,20 +684,26 @@ fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
     let places = match picker {
         Some(picker) => Places::Picked(Box::new(picker)),
         None if is_random => Places::Uniform,
-        None => Places::Sequential(first * u64::from(len_bytes)),
+        None => Places::Sequential,
     };
 
-    let mut upto_pct = 0.0;
-    let sizes = spec.sizes.iter().map(|size| {
-        upto_pct += size.percent;
-        (upto_pct, size.bytes)
-    });
+    let cumulative = |sizes: &[SizeShare]| {
+        let mut upto_pct = 0.0;
+        let upto = |size: &SizeShare| {
+            upto_pct += size.percent;
+            (upto_pct, size.bytes)
+        };
+        sizes.iter().map(upto).collect::<Vec<_>>()
+    };
     Work::Special(Box::new(Special {
         directions: matches!(verb, Verb::Mixed { .. }).then(Box::default),
         verb,
         places,
-        sizes: sizes.collect(),
+        sizes: [cumulative(&spec.sizes), cumulative(&spec.write_sizes)],
         unit_bytes: unit_bytes(spec),
+        ends: vec![first * u64::from(len_bytes); regions],
+        turn: 0,
+        run_left: 0,
         stamps,
         flushes: DirectionResult::default(),
         asked_bytes: [0, 0],
@@ -604,9 +719,15 @@ fn is_random(pattern: Pattern) -> bool {
     matches!(pattern, Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. })
 }
 
+/// Returns all lengths of a job's requests.
+pub(super) fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
+    let sizes = spec.sizes.iter().chain(&spec.write_sizes).map(|size| size.bytes);
+    std::iter::once(spec.request_bytes).chain(sizes)
+}
+
 /// Returns the shortest request of a job, in bytes, at least 1.
 fn unit_bytes(spec: &JobSpec) -> u64 {
-    u64::from(spec.sizes.iter().map(|size| size.bytes).min().unwrap_or(spec.request_bytes).max(1))
+    u64::from(lengths(spec).min().unwrap_or(spec.request_bytes).max(1))
 }
 
 /// Returns the picker of a job's positions, or `None` if they are drawn evenly or not at all.
@@ -627,4 +748,29 @@ pub(super) fn class_result(reactor: &Reactor, disk: u16, class: Class) -> Option
         result.device.merge(&latencies.device);
     });
     Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_in_line;
+
+    /// The offsets of requests of 4 bytes in a region of 32, from its begin on.
+    fn line(step_bytes: i64, count: usize) -> Vec<u64> {
+        let mut end = 0;
+        let next = |_| {
+            let offset = next_in_line(end, step_bytes, 32, 4);
+            end = offset + 4;
+            offset
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn steps_lead_through_the_region_and_around_its_end() {
+        assert_eq!(line(0, 9), [0, 4, 8, 12, 16, 20, 24, 28, 0]);
+        assert_eq!(line(4, 5), [0, 8, 16, 24, 0]);
+        assert_eq!(line(-8, 9), [0, 24, 20, 16, 12, 8, 4, 0, 24]);
+        assert_eq!(line(100, 2), [0, 0]);
+        assert_eq!(line(-100, 3), [0, 0, 0]);
+    }
 }

@@ -39,6 +39,7 @@ mod content;
 mod control;
 mod crew;
 mod fiber;
+mod floor;
 mod job;
 mod live;
 mod pace;
@@ -65,7 +66,7 @@ pub use access::{AccessError, AccessPicker};
 pub use content::ContentMaker;
 pub use control::{Control, Instruments, Stop, Traffic};
 pub use live::LiveJob;
-pub use plimsoll_files::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, Shape, SizeShare};
+pub use plimsoll_files::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, RateMin, Shape, SizeShare};
 pub use record::{Recorded, TraceFile};
 pub use result::{
     BlockFault, DirectionResult, Directions, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult,
@@ -101,6 +102,8 @@ pub struct JobSpec {
     pub staggered: bool,
     /// The region on each shard; `None` on shards where the job does not run.
     pub targets: Vec<Option<Target>>,
+    /// Further regions on each shard: requests go to all in turn. Not of jobs that verify.
+    pub more_targets: Vec<Vec<Target>>,
 }
 
 impl Deref for JobSpec {
@@ -115,7 +118,8 @@ impl JobSpec {
     /// Returns a job of this shape that runs on no shard yet.
     #[must_use]
     pub fn new(name: &str, shape: Shape, class: Class) -> JobSpec {
-        JobSpec { name: name.to_owned(), shape, class, staggered: false, targets: Vec::new() }
+        let (targets, more_targets) = (Vec::new(), Vec::new());
+        JobSpec { name: name.to_owned(), shape, class, staggered: false, targets, more_targets }
     }
 
     /// Returns a job that sends the next request when the previous one has completed.
@@ -148,6 +152,22 @@ impl JobSpec {
         }
         self.targets[at] = Some(target);
         self
+    }
+
+    /// Adds a region to those of the job on `shard`.
+    #[must_use]
+    pub fn and_on_shard(mut self, shard: u16, target: Target) -> JobSpec {
+        let at = usize::from(shard);
+        if self.more_targets.len() <= at {
+            self.more_targets.resize(at + 1, Vec::new());
+        }
+        self.more_targets[at].push(target);
+        self
+    }
+
+    /// Returns the further regions on `shard`.
+    pub(crate) fn more_on(&self, shard: usize) -> &[Target] {
+        self.more_targets.get(shard).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -22,7 +22,7 @@ use plimsoll_sim::rng::Rng;
 
 use super::content::{ContentMaker, spares};
 use super::fiber::Fiber;
-use super::job::{Extras, Job, Work, picker};
+use super::job::{Extras, Job, Work, lengths, picker};
 use super::verify::Stamps;
 use super::{JobSpec, LoadError, Pattern, Plan, Target};
 
@@ -76,7 +76,13 @@ pub(super) fn prepare<'a>(
         let Some(Some(target)) = spec.targets.get(shard) else { continue };
 
         let seed = plan.seed ^ ((shard as u64) << 32) ^ ((number as u64) << 48);
-        let positions = open(reactor, spec, target)?;
+        let (positions, more) = (open(reactor, spec, target)?, spec.more_on(shard));
+        for further in more {
+            open(reactor, spec, further)?;
+        }
+        if spec.verify && !more.is_empty() {
+            return Err(unsuitable(spec, "it verifies several files: give it one"));
+        }
         let first = if spec.staggered { first_position(positions, reactor.shard(), plan.topology.shards()) } else { 0 };
         let job = jobs.len();
 
@@ -85,7 +91,7 @@ pub(super) fn prepare<'a>(
         let mut buffers = make_buffers(reactor, spec, plan.seed ^ number as u64 ^ ((shard as u64) << 32))?;
         let mut extras = extras(plan, number, target, identity(run_number, seed))?;
         extras.spares = buffers.drain(requests_at_once(spec) as usize..).collect();
-        let job_is_made = Job::new(spec, target, positions, first, seed, extras);
+        let job_is_made = Job::new(spec, (target, more), positions, first, seed, extras);
 
         let remembered = if matches!(job_is_made.work, Work::Special(_)) { batch } else { 0 };
         for _ in 0..spec.parallelism {
@@ -170,11 +176,6 @@ fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, L
     }
 
     Ok(target.len_bytes / u64::from(spec.request_bytes.max(1)))
-}
-
-/// Returns all lengths of the job's requests.
-fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
-    std::iter::once(spec.request_bytes).chain(spec.sizes.iter().map(|size| size.bytes))
 }
 
 /// Makes a buffer for each request that can be under way at once, then the spare ones.

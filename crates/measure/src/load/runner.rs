@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::backend::OpResult;
 use plimsoll::backend::choose::BackendKind;
+use plimsoll::core::Histogram;
 use plimsoll::sys::rusage;
 use plimsoll::{Done, Reactor, RefusedReason};
 use plimsoll_sim::rng::Rng;
@@ -162,10 +163,7 @@ impl Runner<'_> {
         }
 
         for job in &mut self.jobs {
-            job.begin_ns = now_ns.saturating_add(job.spec.start_delay_ns);
-            if let Pacing::Shard(pace) = &mut job.pacing {
-                pace.begin(job.begin_ns, &mut job.rng);
-            }
+            job.begin(now_ns.saturating_add(job.spec.start_delay_ns), plan.warmup_ns);
         }
 
         let mut nth = vec![0u64; self.jobs.len()];
@@ -186,7 +184,7 @@ impl Runner<'_> {
             if matches!(job.pacing, Pacing::Closed) && due_ns <= now_ns {
                 self.send(at, now_ns);
             } else {
-                self.timers.push(Reverse((due_ns, at as u32)));
+                self.timers.push(Reverse((due_ns.min(job.stop_ns), at as u32)));
             }
         }
     }
@@ -245,7 +243,7 @@ impl Runner<'_> {
         }
 
         if !self.counting {
-            // The run ended in the warm-up: nothing was measured, and no counter may say otherwise.
+            // The run ended in the warm-up: only jobs that had done their work were measured.
             self.begin_counting(self.end_ns);
             cpu_begin_ns = rusage::thread_cpu_ns();
         }
@@ -275,6 +273,7 @@ impl Runner<'_> {
         if self.interval_ns > 0 {
             self.mark_ns = now_ns.saturating_add(self.interval_ns);
         }
+        self.jobs.iter_mut().for_each(Job::begin_counting);
         self.reactor.reset_stats();
     }
 
@@ -292,11 +291,10 @@ impl Runner<'_> {
         let number = (end.tag & 0xffff_ffff) as usize;
         let fiber = &mut self.fibers[fiber_at];
         let job = &mut self.jobs[fiber.job];
-        let is_counted = self.counting && self.running;
 
         match &mut job.work {
-            Work::Special(_) => special_is_done(job, fiber, number, &end, is_counted.then_some(now_ns)),
-            _ if is_counted => {
+            Work::Special(_) => special_is_done(job, fiber, number, &end, self.running.then_some(now_ns)),
+            _ if self.running => {
                 job.count(
                     end.result.map_err(|error| error.errno()),
                     job.spec.request_bytes,
@@ -304,6 +302,10 @@ impl Runner<'_> {
                 );
             }
             _ => {}
+        }
+
+        if self.counting && self.running && job.floor.is_some() {
+            job.check_rate(now_ns);
         }
 
         if let Some(buffer) = fiber.buffers.get_mut(number) {
@@ -321,7 +323,7 @@ impl Runner<'_> {
     /// Continues a fiber whose batch has completed.
     fn go_on(&mut self, at: usize, now_ns: u64) {
         let job = &self.jobs[self.fibers[at].job];
-        if job.is_used_up() {
+        if job.is_used_up(now_ns) {
             self.end_fiber(at, now_ns);
         } else if job.is_simple {
             self.send(at, now_ns);
@@ -367,7 +369,7 @@ impl Runner<'_> {
                 None => {
                     pace.free.push(at as u32);
                     if !std::mem::replace(&mut pace.is_armed, true) {
-                        self.timers.push(Reverse((pace.next_ns(), fiber.job as u32 | SCHEDULE)));
+                        self.timers.push(Reverse((pace.next_ns().min(job.stop_ns), fiber.job as u32 | SCHEDULE)));
                     }
                     return;
                 }
@@ -387,9 +389,11 @@ impl Runner<'_> {
         }
     }
 
+    /// Sets a timer for a fiber. A job that ends before the timer's time wakes the fiber then.
     fn set_timer(&mut self, at: usize, at_ns: u64, then: Then) {
-        self.fibers[at].then = then;
-        self.timers.push(Reverse((at_ns, at as u32)));
+        let fiber = &mut self.fibers[at];
+        fiber.then = then;
+        self.timers.push(Reverse((at_ns.min(self.jobs[fiber.job].stop_ns), at as u32)));
     }
 
     fn fire_timers(&mut self, now_ns: u64) {
@@ -415,7 +419,7 @@ impl Runner<'_> {
     fn fire_schedule(&mut self, number: usize, now_ns: u64) {
         loop {
             let job = &mut self.jobs[number];
-            let is_used_up = job.is_used_up();
+            let (is_used_up, stop_ns) = (job.is_used_up(now_ns), job.stop_ns);
             let Pacing::Shard(pace) = &mut job.pacing else { return };
             if is_used_up {
                 pace.is_armed = false;
@@ -434,7 +438,7 @@ impl Runner<'_> {
                 Some(due_ns) => self.send(at as usize, due_ns),
                 None => {
                     pace.free.push(at);
-                    self.timers.push(Reverse((pace.next_ns(), number as u32 | SCHEDULE)));
+                    self.timers.push(Reverse((pace.next_ns().min(stop_ns), number as u32 | SCHEDULE)));
                     return;
                 }
             }
@@ -465,7 +469,7 @@ impl Runner<'_> {
     /// Counts the end of something other than a request of the reactor, and continues its fiber.
     fn has_ended(&mut self, at: usize, result: OpResult, now_ns: u64) {
         let fiber = &mut self.fibers[at];
-        if self.counting && self.running {
+        if self.running {
             self.jobs[fiber.job].count(result, 0, now_ns.saturating_sub(fiber.due_ns));
         }
         self.jobs[fiber.job].under_way -= 1;
@@ -493,13 +497,18 @@ impl Runner<'_> {
 
     fn publish(&mut self, now_ns: u64) {
         let (reactor, jobs, before) = (&self.reactor, &self.jobs, &mut self.publisher.before);
+        let is_counting = self.counting;
         let counted_ns = if self.counting { now_ns.saturating_sub(self.begin_ns) } else { 0 };
         let slot = |(job, before): (&Job<'_>, &mut Buckets)| {
             let stats = reactor.class_stats(job.target.file.disk(), job.spec.class);
             let (in_queue, in_device) = stats.map_or((0, 0), |s| (u64::from(s.queued), u64::from(s.in_flight)));
-            let name = job.spec.name.clone();
+            let live = LiveJob { name: job.spec.name.clone(), in_queue, in_device, ..LiveJob::default() };
+            if !is_counting {
+                // What the warm-up counts is dropped at its end.
+                return Slot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
+            }
             let (requests, bytes, errors) = (job.requests, job.bytes, job.errors);
-            let live = LiveJob { name, requests, bytes, errors, in_queue, in_device, ..LiveJob::default() };
+            let live = LiveJob { requests, bytes, errors, ..live };
             Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.latency) }
         };
 
@@ -510,7 +519,7 @@ impl Runner<'_> {
     }
 }
 
-/// Counts (at `counted_ns`, in the window) and verifies a completion of a job that keeps records of its requests.
+/// Counts (at `counted_ns`, while the run lasts) and verifies a completion of a job that keeps records of its requests.
 fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Done, counted_ns: Option<u64>) {
     let Work::Special(special) = &mut job.work else { return };
     let Some(sent) = fiber.sent.get(number) else {

@@ -72,6 +72,11 @@ pub struct JobOptions {
     pub fallocate: bool,
     /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
+    /// Whether requests go through the page cache.
+    #[serde(default)]
+    pub buffered: bool,
+    /// Time after which the job ends, in nanoseconds; `None`: that of the run.
+    pub runtime_ns: Option<u64>,
     /// Whether blocks are stamped and checked.
     pub verify: bool,
     /// Part of the written data that a compressor can save, in per cent.
@@ -123,6 +128,8 @@ impl JobOptions {
             stage: job.stage,
             fallocate: job.fallocate,
             dsync: job.dsync,
+            buffered: !job.direct,
+            runtime_ns: job.runtime_ns,
             verify: job.verify,
             compressible_pct: job.content.compressible_pct,
             flush_every: job.flush_every,

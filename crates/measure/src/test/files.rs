@@ -27,6 +27,7 @@ use plimsoll::{Class, Classes, Data, DiskSetup, Request, RequestKind, ShardOptio
 use plimsoll_files::jobs::{Job, JobKind};
 use plimsoll_files::setup::is_in_memory;
 
+use super::named::NamedFiles;
 use super::{Storage, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, Target, unlink_path};
 
@@ -50,6 +51,8 @@ pub(super) struct Files {
     append_room_bytes: u64,
     /// Keeps other programs off a device that is written to.
     _claim: Option<File>,
+    /// The files of jobs that follow fio's rules.
+    named: NamedFiles,
 }
 
 impl Files {
@@ -61,8 +64,14 @@ impl Files {
             to_reserve: Vec::new(),
             append_room_bytes,
             _claim: None,
+            named: NamedFiles::default(),
         };
 
+        let named = NamedFiles::check(options)?;
+        let jobs = &options.jobs.jobs;
+        if !jobs.is_empty() && jobs.iter().all(|job| job.files.is_some()) {
+            return Ok(Files { named, ..nothing(0) });
+        }
         check_named(options)?;
         let directory = match &options.storage {
             Storage::Directory(directory) => directory,
@@ -109,6 +118,9 @@ impl Files {
         number: usize,
         class: Class,
     ) -> Result<JobSpec, TestError> {
+        if let Some(set) = &job.files {
+            return self.named.spec(options, topology, (number, job, set), class);
+        }
         let mut spec = JobSpec::new(&job.name, job.shape.clone(), class);
         // A file in a directory belongs to one shard; a named one is shared by all.
         spec.staggered = self.scratch.is_none() && !is_in_memory(options.backend);
@@ -130,7 +142,7 @@ impl Files {
         let how = OpenOptions {
             write: job.kind.is_write(),
             create_new: false,
-            direct: true,
+            direct: job.direct,
             dsync: job.dsync,
             directory: false,
         };
@@ -208,6 +220,7 @@ impl Files {
 
     /// Reserves space and writes data.
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
+        self.named.fill(options, control)?;
         for (job, path, len_bytes) in &self.to_reserve {
             reserve(path, *len_bytes, options.backend).map_err(|reason| {
                 let reason =
@@ -306,7 +319,7 @@ pub(super) fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -
 
 /// Returns the name of the scratch file of job `number` on `shard`. Names of jobs are free text, so only the number
 /// makes file names unique.
-fn file_name(number: usize, job: &str, shard: u16) -> String {
+pub(super) fn file_name(number: usize, job: &str, shard: u16) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let name: String = job.chars().take(FILE_NAME_CHARS).map(letter).collect();
     format!("plimsoll-test-{number}-{name}-{shard}")

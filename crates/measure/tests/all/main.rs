@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod demo;
+mod fio_files;
 mod fio_json;
 mod load;
 mod scenario_file;

@@ -26,7 +26,7 @@ impl Runner<'_> {
         let fiber = &mut self.fibers[at];
         fiber.due_ns = due_ns;
         let job = &mut self.jobs[fiber.job];
-        if job.is_used_up() {
+        if job.is_used_up(now_ns) {
             self.end_fiber(at, now_ns);
             return;
         }
@@ -75,9 +75,7 @@ impl Runner<'_> {
             if let Err(refused) = self.reactor.submit(request) {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
-                if self.counting {
-                    job.fail(error_of(reason));
-                }
+                job.fail(error_of(reason));
                 if let Some(traffic) = budget {
                     traffic.give_back_write(request_bytes);
                 }
@@ -103,7 +101,7 @@ impl Runner<'_> {
                 break;
             }
 
-            let (kind, next) = special.next(job.spec, job.target, &mut job.rng);
+            let (kind, next) = special.next(job.spec, job.target, job.more, &mut job.rng);
             *sent = next;
 
             let is_transfer = matches!(kind, RequestKind::Write { .. });
@@ -122,7 +120,10 @@ impl Runner<'_> {
             }
 
             let tag = ((at as u64) << 32) | number as u64;
-            let request = job.request(kind, sent.offset, std::mem::take(buffer), tag);
+            let mut request = job.request(kind, sent.offset, std::mem::take(buffer), tag);
+            if sent.region > 0 {
+                request.file = job.file_of(sent.region).clone();
+            }
             let submitted = self.reactor.submit(request);
             let Work::Special(special) = &mut job.work else { return Ok(()) };
 
@@ -130,9 +131,7 @@ impl Runner<'_> {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
                 special.is_refused(sent);
-                if self.counting {
-                    job.fail(error_of(reason));
-                }
+                job.fail(error_of(reason));
                 if let Some(traffic) = budget {
                     traffic.give_back_write(len_bytes);
                 }
@@ -159,7 +158,9 @@ impl Runner<'_> {
         }
 
         let kind = RequestKind::Sync { data_only: spec.flush_data_only };
-        let request = job.request(kind, job.target.offset, Data::None, ((at as u64) << 32) | FLUSH);
+        let mut request = job.request(kind, job.target.offset, Data::None, ((at as u64) << 32) | FLUSH);
+        // The file of the last write.
+        request.file = job.file_of(fiber.sent.last().map_or(0, |sent| sent.region)).clone();
 
         match self.reactor.submit(request) {
             Ok(_) => {
@@ -169,9 +170,7 @@ impl Runner<'_> {
                 self.outstanding += 1;
             }
             Err(refused) => {
-                if self.counting {
-                    job.fail(error_of(refused.reason));
-                }
+                job.fail(error_of(refused.reason));
                 match refused.reason {
                     RefusedReason::Full => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::GoOn),
                     _ => self.end_fiber(at, now_ns),

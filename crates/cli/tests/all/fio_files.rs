@@ -1,0 +1,92 @@
+//! fio's job files through the binary: they run as fio would run them, and what was there stays as it was.
+
+use serde_json::Value;
+
+use crate::skip;
+use crate::world::{Ended, World};
+
+const POOL: [&str; 2] = ["--backend", "pool"];
+
+fn entries(ended: &Ended) -> Vec<Value> {
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let report: Value = serde_json::from_str(&ended.out).expect("the output is JSON");
+    report["jobs"].as_array().expect("jobs").clone()
+}
+
+/// A log that is flushed after each write, as databases have it.
+const LOG: &str = "[log]\nrw=write\nioengine=sync\nbs=2300\nfdatasync=1\nsize=1m\n";
+
+#[test]
+fn a_log_of_odd_lengths_runs_through_the_page_cache() {
+    let world = World::new(&[("log.fio", LOG)]);
+    if !skip::has_direct_io(world.path()) {
+        return;
+    }
+    let before = world.contents();
+    let ended = world.run(&[&["test", "log.fio", "--format", "fio-json"], &POOL[..]].concat());
+    let jobs = entries(&ended);
+    assert_eq!((&jobs[0]["write"]["total_ios"], &jobs[0]["write"]["io_bytes"]), (&455.into(), &(455 * 2300).into()));
+    assert!(ended.err.contains("page cache, as in fio"), "{ended:#?}");
+    assert!(world.contents() == before);
+}
+
+/// Two kinds of clones in two groups, on one file.
+const GROUPS: &str = "\
+[global]
+direct=1
+filename=one
+size=256k
+group_reporting
+include more.inc
+[writes]
+rw=write
+numjobs=2
+[reads]
+stonewall
+rw=randread
+numjobs=3
+io_size=64k
+";
+
+#[test]
+fn groups_on_one_file_are_entries_of_their_own() {
+    let world = World::new(&[("groups.fio", GROUPS), ("more.inc", "bs=16k\n")]);
+    if !skip::has_direct_io(world.path()) {
+        return;
+    }
+    let before = world.contents();
+    let jobs = entries(&world.run(&[&["test", "groups.fio", "--format", "fio-json"], &POOL[..]].concat()));
+    let figures =
+        |job: &Value| [&job["groupid"], &job["read"]["total_ios"], &job["write"]["total_ios"]].map(Value::as_u64);
+    let figures: Vec<_> = jobs.iter().map(figures).collect();
+    assert_eq!(figures, [[0, 0, 32], [1, 12, 0]].map(|row| row.map(Some)));
+    assert!(world.contents() == before);
+}
+
+#[test]
+fn what_exists_is_not_written_to_without_leave() {
+    let world =
+        World::new(&[("w.fio", "[w]\nrw=write\ndirect=1\nfilename=mine\nsize=16k\n"), ("mine", "my own words")]);
+    let before = world.contents();
+    let refused = world.run(&[&["test", "w.fio"], &POOL[..]].concat());
+    refused.assert_refused(2, &["job `w` writes", "mine", "--overwrite"]);
+    for path in ["/dev/plimsoll-no-such-device", "missing/dir/f"] {
+        let text = format!("[w]\nrw=write\ndirect=1\nsize=16k\nfilename={path}\n");
+        std::fs::write(world.path().join("d.fio"), text).unwrap();
+        world.run(&[&["test", "d.fio"], &POOL[..]].concat()).assert_refused(2, &["No such file"]);
+    }
+    std::fs::remove_file(world.path().join("d.fio")).unwrap();
+    assert!(world.contents() == before);
+}
+
+#[test]
+fn a_job_that_ends_within_its_ramp_is_counted_as_a_whole() {
+    let text = "[global]\nioengine=null\nramp_time=200ms\n[short]\nsize=64k\n[long]\nsize=1g\nruntime=2\ntime_based\n";
+    let world = World::new(&[("ramp.fio", text), ("alone.fio", "[a]\nioengine=null\nramp_time=5\nsize=64k\n")]);
+    let jobs = entries(&world.run(&["test", "ramp.fio", "--format", "fio-json", "--duration", "50ms"]));
+    assert_eq!((&jobs[0]["read"]["total_ios"], &jobs[0]["read"]["io_bytes"]), (&16.into(), &(64 << 10).into()));
+    assert!(jobs[1]["read"]["total_ios"].as_u64() > Some(0), "{jobs:?}");
+    let alone = entries(&world.run(&["test", "alone.fio", "--format", "fio-json"]));
+    assert_eq!(alone[0]["read"]["total_ios"], 16);
+    assert!(alone[0]["read"]["iops"].as_f64() > Some(0.0), "{alone:?}");
+}

@@ -1,0 +1,195 @@
+//! The files of a job by fio's rules: shared by name, several for a job, regions in bytes or in per cent.
+//!
+//! **Why.** Jobs of a fio file that name the same file share it, and what `size`, `offset` and `filesize` mean depends
+//! on how long the file is. That is known only when the run begins.
+//!
+//! **How.** A [`FileSet`] holds what the job says. Given the length of a file, [`FileSet::region`] places the job in it
+//! and [`FileSet::limit_bytes`] says when the job ends; [`FileSet::new_file_bytes`] is the length of a file to create.
+//!
+//! **Limits.** All files of a job have the same part of its size. fio gives the first files a block more if the size
+//! does not divide.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::job_files::{FileSet, Length};
+//! let half = FileSet { offset: Length::Percent(50), size: Some(Length::Percent(25)), ..FileSet::default() };
+//! assert_eq!(half.region(1 << 30), (512 << 20, 256 << 20));
+//! ```
+
+use std::path::PathBuf;
+
+/// A length in bytes, or in per cent of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Bytes.
+    Bytes(u64),
+    /// Hundredths of the file's length.
+    Percent(u64),
+}
+
+impl Length {
+    /// Returns the bytes, if the whole has `whole_bytes`.
+    #[must_use]
+    pub fn of(self, whole_bytes: u64) -> u64 {
+        match self {
+            Length::Bytes(bytes) => bytes,
+            Length::Percent(percent) => percent_of(whole_bytes, percent),
+        }
+    }
+}
+
+fn percent_of(bytes: u64, percent: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}
+
+/// The files of one clone, and its region in each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSet {
+    /// Files and devices, shared with all jobs that name them. If empty, the clone has `count` files of its own.
+    pub named: Vec<PathBuf>,
+    /// Directory of the files that are its own.
+    pub directory: PathBuf,
+    /// Number of files of its own, at least 1.
+    pub count: u32,
+    /// Length of each file if it is created (`filesize`), in bytes.
+    pub file_bytes: Option<u64>,
+    /// Bytes of all files together, or part of each file; `None` is all from the offset on.
+    pub size: Option<Length>,
+    /// First byte of the first clone's region.
+    pub offset: Length,
+    /// Distance between the regions of two clones.
+    pub increment: Length,
+    /// Number of the clone, from 0.
+    pub clone_number: u64,
+    /// Shortest request in bytes, at least 1: offsets and sizes in per cent are multiples of it.
+    pub unit_bytes: u64,
+    /// What the job does, if that differs from the length of its regions (`io_size`).
+    pub work: Option<Length>,
+    /// How often it does that, at least 1.
+    pub loops: u64,
+    /// Whether only its time ends the job.
+    pub time_based: bool,
+}
+
+impl Default for FileSet {
+    /// Returns one file of its own, used once and in full.
+    fn default() -> FileSet {
+        FileSet {
+            named: Vec::new(),
+            directory: PathBuf::from("."),
+            count: 1,
+            file_bytes: None,
+            size: None,
+            offset: Length::Bytes(0),
+            increment: Length::Bytes(0),
+            clone_number: 0,
+            unit_bytes: 1,
+            work: None,
+            loops: 1,
+            time_based: false,
+        }
+    }
+}
+
+impl FileSet {
+    /// Returns the number of files, at least 1.
+    #[must_use]
+    pub fn files(&self) -> u64 {
+        if self.named.is_empty() { u64::from(self.count.max(1)) } else { self.named.len() as u64 }
+    }
+
+    /// Returns the length that a file needs if it is created; `None` if the job does not say.
+    #[must_use]
+    pub fn new_file_bytes(&self) -> Option<u64> {
+        match (self.file_bytes, self.size) {
+            (Some(bytes), _) => Some(bytes),
+            (None, Some(Length::Bytes(bytes))) => Some(self.offset_bytes(0).saturating_add(bytes / self.files())),
+            (None, _) => None,
+        }
+    }
+
+    /// Returns the first byte and the length of the region in a file of `file_bytes`; the length is 0 if the region
+    /// begins behind the end.
+    #[must_use]
+    pub fn region(&self, file_bytes: u64) -> (u64, u64) {
+        let offset = self.offset_bytes(file_bytes);
+        let after_bytes = file_bytes.saturating_sub(offset);
+        let len_bytes = match self.size {
+            Some(Length::Bytes(bytes)) if self.file_bytes.is_none() => (bytes / self.files()).min(after_bytes),
+            Some(Length::Percent(percent)) if percent < 100 => {
+                let bytes = percent_of(file_bytes, percent).min(after_bytes);
+                bytes - bytes % self.unit_bytes.max(1)
+            }
+            _ => after_bytes,
+        };
+        (offset, len_bytes)
+    }
+
+    /// Returns the bytes after which the job ends, if its regions have `region_bytes` together; `None`: its time ends
+    /// it.
+    #[must_use]
+    pub fn limit_bytes(&self, region_bytes: u64) -> Option<u64> {
+        if self.time_based {
+            return None;
+        }
+        let once_bytes = match (self.work, self.size) {
+            (Some(work), _) => work.of(region_bytes),
+            (None, Some(Length::Bytes(bytes))) => bytes.min(region_bytes),
+            (None, _) => region_bytes,
+        };
+        Some(once_bytes.saturating_mul(self.loops.max(1)))
+    }
+
+    /// Returns the first byte of the clone's region in a file of `file_bytes`.
+    #[must_use]
+    pub fn offset_bytes(&self, file_bytes: u64) -> u64 {
+        let increment_bytes = self.increment.of(file_bytes).saturating_mul(self.clone_number);
+        let offset = self.offset.of(file_bytes).saturating_add(increment_bytes);
+        match (self.offset, self.increment) {
+            (Length::Bytes(_), Length::Bytes(_)) => offset,
+            _ => offset.checked_next_multiple_of(self.unit_bytes.max(1)).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn regions_follow_size_offset_and_number_of_files() {
+        use Length::{Bytes, Percent};
+        let set = FileSet::default;
+        for (set, file_bytes, region, limit) in [
+            (set(), MIB, (0, MIB), Some(MIB)),
+            (FileSet { size: Some(Bytes(4096)), ..set() }, MIB, (0, 4096), Some(4096)),
+            (FileSet { size: Some(Bytes(4 * MIB)), ..set() }, MIB, (0, MIB), Some(MIB)),
+            (FileSet { size: Some(Bytes(8192)), count: 2, ..set() }, MIB, (0, 4096), Some(4096)),
+            (FileSet { size: Some(Percent(30)), unit_bytes: 4096, ..set() }, MIB, (0, 76 * 4096), Some(76 * 4096)),
+            (FileSet { size: Some(Percent(100)), ..set() }, MIB, (0, MIB), Some(MIB)),
+            (FileSet { offset: Percent(50), size: Some(Percent(80)), ..set() }, MIB, (MIB / 2, MIB / 2), Some(MIB / 2)),
+            (FileSet { increment: Percent(25), clone_number: 3, ..set() }, MIB, (3 * MIB / 4, MIB / 4), Some(MIB / 4)),
+            (FileSet { offset: Bytes(2 * MIB), ..set() }, MIB, (2 * MIB, 0), Some(0)),
+            (FileSet { file_bytes: Some(MIB), size: Some(Bytes(4096)), ..set() }, MIB, (0, MIB), Some(4096)),
+            (FileSet { work: Some(Bytes(3 * MIB)), loops: 2, ..set() }, MIB, (0, MIB), Some(6 * MIB)),
+            (FileSet { work: Some(Percent(50)), ..set() }, MIB, (0, MIB), Some(MIB / 2)),
+            (FileSet { time_based: true, ..set() }, MIB, (0, MIB), None),
+        ] {
+            assert_eq!((set.region(file_bytes), set.limit_bytes(region.1)), (region, limit), "{set:?}");
+        }
+    }
+
+    #[test]
+    fn new_files_hold_all_regions() {
+        let set = FileSet { size: Some(Length::Bytes(8 * MIB)), ..FileSet::default() };
+        assert_eq!(FileSet::default().new_file_bytes(), None);
+        assert_eq!(set.new_file_bytes(), Some(8 * MIB));
+        let third = FileSet { increment: Length::Bytes(MIB), clone_number: 2, ..set.clone() };
+        assert_eq!(third.new_file_bytes(), Some(10 * MIB));
+        assert_eq!(FileSet { count: 4, ..set.clone() }.new_file_bytes(), Some(2 * MIB));
+        assert_eq!(FileSet { file_bytes: Some(MIB), ..set }.new_file_bytes(), Some(MIB));
+    }
+}
