@@ -7,8 +7,8 @@
 //! Faults are reported before the program starts: of the rules ([`run_rules`]), the disk, the program itself
 //! ([`program`]). A file in memory ([`handover`]) carries the checked settings to the library that the dynamic linker
 //! loads into the program, and the counters back. While the program runs, [`watch`] looks for I/O that the library
-//! cannot see, and [`live`] shows its classes if asked; at its end [`report`] prints to stderr the work of each class and the part of the I/O that passed the
-//! gate. The program's exit code becomes the command's.
+//! cannot see, and [`live`] shows its classes if asked; at its end [`report`] prints to stderr the work of each class and
+//! the part of the I/O that passed the gate. The program's exit code becomes the command's.
 //!
 //! # Limits
 //! Linux and glibc; one process of a run has the gate, one run has the disk. See docs/guide/run.md.

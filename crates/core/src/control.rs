@@ -73,8 +73,8 @@ use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use meter::{Meter, Reading};
 use search::Search;
-pub(crate) use tuning::BOUND_UNLOADED;
 use tuning::*;
+pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
 
 /// Settings of the closed loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -146,8 +146,8 @@ pub(crate) struct Totals {
     pub(crate) in_flight_requests: u32,
     /// Times that a queue had a request and found the window full.
     pub(crate) window_blocks: u64,
-    /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None` if there is no
-    /// such class.
+    /// [`DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share of the
+    /// disk. `None` if there is no such class.
     pub(crate) outstanding_cap_ns: Option<u64>,
     pub(crate) lanes: [LaneTotals; 2],
 }

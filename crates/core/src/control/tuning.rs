@@ -117,8 +117,9 @@ pub(super) const SCALE_REPORT: f64 = 0.05;
 pub(crate) const BOUND_UNLOADED: f64 = 3.0;
 /// Relative change of the centre by outstanding work after which measurements begin anew.
 pub(super) const CAP_LEAP: f64 = 0.1;
-/// The window over the work in flight where the classes have no more than that outstanding.
-pub(super) const DEMAND_PART: f64 = 0.75;
+/// The largest window over what the classes have outstanding: of the one with the least for its part of the disk, or of
+/// all together where everything is in flight.
+pub(crate) const DEMAND_PART: f64 = 0.75;
 /// Smallest window, in requests of typical size.
 pub(super) const WINDOW_MIN_REQUESTS: f64 = 3.0;
 /// Relative change of the centre below which there is no event.

@@ -2,7 +2,7 @@
 
 use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
-use crate::control::unloaded_work;
+use crate::control::{DEMAND_PART, unloaded_work};
 use crate::disk::Report;
 use crate::qos::Waiting;
 use crate::request::Direction;
@@ -76,7 +76,7 @@ impl IoQueue {
     }
 
     /// Returns how much device time may be in the device such that a class that sends a new request for each that ends
-    /// still holds its share: 0.75 times the least (outstanding / part of the disk) of the classes that ask for their
+    /// still holds its share: [`DEMAND_PART`] of the least (outstanding / part of the disk) of the classes that ask for their
     /// share. These have had work all the time since the last look, or took at least half of their part meanwhile: if all
     /// that a class has outstanding is in the device, nothing of it waits. A class that ends its work does not count.
     fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
@@ -111,7 +111,7 @@ impl IoQueue {
                 least = Some(least.map_or(cap_fs, |least| least.min(cap_fs)));
             }
         }
-        least.map(|fs| (0.75 * fs / crate::units::FS_PER_NS as f64) as u64)
+        least.map(|fs| (DEMAND_PART * fs / crate::units::FS_PER_NS as f64) as u64)
     }
 
     /// Estimates how long a request of `class` enqueued now would wait in this queue before its dispatch, in

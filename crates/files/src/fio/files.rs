@@ -111,22 +111,16 @@ fn named(reader: &Reader<'_>) -> Result<Vec<String>, ConfigError> {
 
 /// Splits a list of names at its colons; `\:` is a colon in a name.
 fn names(list: &str) -> Vec<String> {
-    let mut names = vec![String::new()];
+    let (mut names, mut name) = (Vec::new(), String::new());
     let mut letters = list.chars().peekable();
     while let Some(letter) = letters.next() {
-        match (letter, letters.peek()) {
-            ('\\', Some(':')) => names.iter_mut().last().into_iter().for_each(|name| name.push(':')),
-            (':', _) => {
-                names.push(String::new());
-                continue;
-            }
-            (letter, _) => {
-                names.iter_mut().last().into_iter().for_each(|name| name.push(letter));
-                continue;
-            }
+        match letter {
+            '\\' if letters.peek() == Some(&':') => name.extend(letters.next()),
+            ':' => names.push(std::mem::take(&mut name)),
+            _ => name.push(letter),
         }
-        letters.next();
     }
+    names.push(name);
     names.retain(|name| !name.is_empty());
     names
 }
