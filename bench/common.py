@@ -39,6 +39,11 @@ def _end(number, _frame):
     raise SystemExit(128 + number)
 
 
+def listed(kind):
+    """Reader of an argument that is a list with commas."""
+    return lambda text: [kind(part) for part in text.split(",") if part]
+
+
 class Scheduler:
     """The kernel's scheduler of the disk under a directory, and whether it may be set; puts back what it found."""
 
