@@ -14,6 +14,9 @@ use crate::units::Cost;
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
 /// Longest such wait on a slow device.
 const SLOW_DEVICE_RETRY_NS: u64 = 2_000_000;
+/// Looks at a full device, in the time that a piece stays there, of a queue whose turn has not come. With more, each
+/// finds room for one piece and wakes a thread for it; with four, a disk of eight channels lost 0.5 % of its rate.
+const LOOKS: u64 = 6;
 /// Longest such wait of a queue far from its turn, unless a slow device makes the wait longer.
 const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
 /// Such a wait of a queue at its turn without a piece in the device: no completion of its own will poll it.
@@ -54,7 +57,7 @@ impl IoQueue {
             Err(NoRoom::Device) => {
                 self.note_full_window(lane);
                 let half_way_ns = now_ns.saturating_add(ahead.as_fs() / crate::units::FS_PER_NS / 2);
-                let least_ns = self.look_again_ns();
+                let least_ns = self.look_again_ns(LOOKS);
                 let [soon_ns, late_ns] =
                     [least_ns, least_ns.max(FULL_DEVICE_RETRY_MAX_NS)].map(|wait_ns| now_ns.saturating_add(wait_ns));
                 let until_ns = half_way_ns.clamp(soon_ns, late_ns);
@@ -136,7 +139,7 @@ impl IoQueue {
             self.note_full_window(lane);
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
-                let soon_ns = now_ns.saturating_add(self.look_again_ns());
+                let soon_ns = now_ns.saturating_add(self.look_again_ns(LOOKS));
                 self.disk.claim(lane, retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
             }
             return Err((WaitReason::Depth, retry_ns));
@@ -196,20 +199,20 @@ impl IoQueue {
         match (self.in_flight, others_ticks) {
             (0, _) => Some(FULL_DEVICE_TURN_NS),
             (_, 0) => None,
-            _ => Some(self.look_again_ns()),
+            // By then a piece of its own is back, which polls the queue and brings room with it.
+            _ => Some(self.look_again_ns(1)),
         }
     }
 
-    /// Returns the wait before the next look at a full device: a sixth of the time that a piece stays there.
+    /// Returns the wait before the next of `looks` looks at a full device in the time that a piece stays there.
     ///
-    /// Shorter waits find room for one piece at a time, and each wakes a thread; with a quarter, a disk of eight
-    /// independent channels lost 0.5 % of its rate. If any node has limits, the wait is the shortest, because limits
-    /// over several queues are only as exact as the queues look often.
-    fn look_again_ns(&self) -> u64 {
+    /// If any node has limits, the wait is the shortest, because limits over several queues are only as exact as the
+    /// queues look often.
+    fn look_again_ns(&self, looks: u64) -> u64 {
         if self.any_limits {
             return FULL_DEVICE_RETRY_NS;
         }
-        (self.usual_device_ns / 6).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
+        (self.usual_device_ns / looks).clamp(FULL_DEVICE_RETRY_NS, SLOW_DEVICE_RETRY_NS)
     }
 
     /// Removes a piece from the device's account.
