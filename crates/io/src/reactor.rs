@@ -309,12 +309,15 @@ impl Reactor {
     /// shows errors early.
     ///
     /// # Errors
-    /// The system's error.
+    /// The system's error, or [`RefusedReason::ForeignFile`] within an error of kind `InvalidInput`.
     pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
         Ok(self.file(file)?.1)
     }
 
     fn file(&mut self, file: &Arc<SharedFile>) -> io::Result<(FileId, FileInfo)> {
+        if !self.topology.has_made(file) {
+            return Err(RefusedReason::ForeignFile.into());
+        }
         if let Some(known) = self.known_file(file) {
             return Ok(known);
         }
@@ -341,7 +344,7 @@ impl Reactor {
     /// Returns the length of `file` in bytes now.
     ///
     /// # Errors
-    /// The system's error.
+    /// As [`Reactor::open`].
     pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
         let (id, _) = self.file(file)?;
         self.backend.file_len(id)
@@ -350,7 +353,7 @@ impl Reactor {
     /// Sets the length of `file`. May block.
     ///
     /// # Errors
-    /// The system's error.
+    /// As [`Reactor::open`].
     pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
         let (id, _) = self.file(file)?;
         self.backend.set_file_len(id, len_bytes)

@@ -574,11 +574,14 @@ impl Future for InFlight<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        // The clone and the drop of a waker execute its owner's code, which may drop another future of this shard: so
+        // both happen while the table is not borrowed.
+        let waker = context.waker().clone();
         let mut operations = this.shard.0.operations.borrow_mut();
         match &mut this.state {
             State::New(request) => {
                 let Some(mut request) = request.take() else { return Poll::Pending };
-                let key = operations.insert(Operation::Waiting(context.waker().clone()));
+                let key = operations.insert(Operation::Waiting(waker));
                 request.tag = key as u64;
                 match this.shard.0.reactor.borrow_mut().submit(request) {
                     Ok(ticket) => {
@@ -586,7 +589,9 @@ impl Future for InFlight<'_> {
                         Poll::Pending
                     }
                     Err(refused) => {
-                        operations.remove(key);
+                        let unused = operations.remove(key);
+                        drop(operations);
+                        drop(unused);
                         this.state = State::Over;
                         let Refused { reason, request } = *refused;
                         Poll::Ready((Err(RequestError::Refused(reason)), request.data))
@@ -594,8 +599,10 @@ impl Future for InFlight<'_> {
                 }
             }
             State::Sent { key, .. } => match operations.get_mut(*key) {
-                Some(Operation::Waiting(waker)) => {
-                    waker.clone_from(context.waker());
+                Some(Operation::Waiting(known)) => {
+                    let earlier = std::mem::replace(known, waker);
+                    drop(operations);
+                    drop(earlier);
                     Poll::Pending
                 }
                 _ => match operations.try_remove(*key) {
@@ -615,14 +622,18 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let State::Sent { key, ticket } = &self.state else { return };
         let mut operations = self.shard.0.operations.borrow_mut();
+        // What is dropped here may drop other futures of this shard: not while the table is borrowed.
         match operations.get_mut(*key) {
             Some(slot @ Operation::Waiting(_)) => {
-                *slot = Operation::Abandoned;
+                let waiting = std::mem::replace(slot, Operation::Abandoned);
                 drop(operations);
+                drop(waiting);
                 self.shard.0.reactor.borrow_mut().cancel(*ticket);
             }
             Some(_) => {
-                operations.remove(*key);
+                let done = operations.remove(*key);
+                drop(operations);
+                drop(done);
             }
             None => {}
         }

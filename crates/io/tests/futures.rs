@@ -8,10 +8,13 @@ mod seeds;
 
 use common::skip::skip;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 
 use common::nasty::{Faults, Nasty};
 use common::{
@@ -290,5 +293,46 @@ fn many_requests_of_one_future_all_end() {
         let read = shard.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(200 * 4096).unwrap());
         let (read, buffer) = shard.block_on(read).unwrap();
         assert!(read.unwrap() == 200 * 4096 && has_pattern(&buffer, 3, 0));
+    }
+}
+
+/// A runtime's task is freed with its last waker, and with the task what it awaits: here another future of the shard.
+#[test]
+fn a_waker_may_own_another_future_of_the_shard() {
+    struct Owner;
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            drop(OWNED.take());
+        }
+    }
+    std::thread_local! {
+        static OWNED: Cell<Option<Pin<Box<dyn Future<Output = ()>>>>> = const { Cell::new(None) };
+    }
+
+    // The owner's last waker goes when another takes its place, and when the future is dropped.
+    for is_replaced in [true, false] {
+        let (_, shard, file) = one_shard(DiskSetup::unlimited(), deferred());
+        let shard = Rc::new(shard);
+        let write = |at: u64| {
+            let (shard, file) = (Rc::clone(&shard), file.clone());
+            Box::pin(async move {
+                let _ = shard.write_at(&file, Class::DEFAULT, at, filled(KIB, at, 0)).await;
+            })
+        };
+        let (mut first, mut second) = (write(0), write(1));
+        assert!(poll_once(second.as_mut()).is_pending());
+        OWNED.set(Some(second));
+        let waker = Waker::from(Arc::new(Owner));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        if is_replaced {
+            assert!(poll_once(first.as_mut()).is_pending());
+        } else {
+            drop(first);
+        }
+        assert!(OWNED.take().is_none(), "its owner is gone, and has dropped it");
     }
 }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::io::ErrorKind;
+
 use common::{CREATE, all, deferred, filled, memory, one, one_reactor, one_shard};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{
@@ -30,6 +32,15 @@ fn each_reason_gives_the_request_back() {
     let nowhere = topology.file("elsewhere".as_ref(), CREATE, 1);
     let error = reactor.open(&nowhere).unwrap_err().to_string();
     assert!(error.contains("there is no disk 1: they are 0 to 0"), "{error}");
+    // Its number means nothing here, or another file.
+    let errors = [
+        reactor.open(&foreign).map(|_| ()).unwrap_err(),
+        reactor.file_len(&foreign).map(|_| ()).unwrap_err(),
+        reactor.set_file_len(&foreign, 0).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!((error.kind(), reason(&error)), (ErrorKind::InvalidInput, Some(RefusedReason::ForeignFile)));
+    }
     let many = |count| Data::Many((0..count).map(|_| AlignedBuf::new(8).unwrap()).collect());
     let class = Class::DEFAULT;
     for (file, class, kind, data, expect) in [

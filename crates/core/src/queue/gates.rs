@@ -199,6 +199,7 @@ impl IoQueue {
         match (self.in_flight, others_ticks) {
             (0, _) => Some(FULL_DEVICE_TURN_NS),
             (_, 0) => None,
+            (1, _) => Some(self.look_again_ns(LOOKS)),
             // By then a piece of its own is back, which polls the queue and brings room with it.
             _ => Some(self.look_again_ns(1)),
         }

@@ -73,6 +73,10 @@ const OWN_KEY: u64 = u64::MAX;
 /// Sleep before entries that the kernel refused for lack of memory are offered again.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// Offers of the entries that keep a file open, [`RETRY`] apart, before it is left open: the shard serves nothing else
+/// meanwhile.
+const CLOSE_TRIES: u32 = 100;
+
 /// An open file, and whether the ring's file table holds it.
 struct RingFile {
     os: Arc<OsFile>,
@@ -433,9 +437,12 @@ unsafe impl Backend for UringBackend {
         let registered = known.registered;
 
         // Entries that the kernel has not taken yet may name the file's place or descriptor: hand them over first.
+        let mut tries = 0;
         while !self.ring.submission().is_empty() {
-            if self.submit_entries().is_err() {
-                // The ring is broken. Its drop may still execute the entries, so the file stays open until then.
+            tries += 1;
+            if tries > CLOSE_TRIES || self.submit_entries().is_err() {
+                // The ring is broken, or the kernel has had no memory for the entries all the time. They may still be
+                // executed, so the file stays open until the ring's drop.
                 return;
             }
             self.post_held_back();
