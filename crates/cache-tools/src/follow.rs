@@ -173,7 +173,7 @@ impl Follower {
             if self.failed.iter().any(|(failed, _)| *failed == step) {
                 continue;
             }
-            match self.take(&step, cache) {
+            match self.take(&step, &file.devices, cache) {
                 Ok(()) => self.note(step.device()),
                 Err(why) => {
                     // `problems` puts the path in front.
@@ -188,7 +188,7 @@ impl Follower {
         self.not_done = not_done(&self.done, &file.devices);
     }
 
-    fn take(&mut self, step: &Step, cache: &BlockCache) -> Result<(), String> {
+    fn take(&mut self, step: &Step, wanted: &[Device], cache: &BlockCache) -> Result<(), String> {
         let path = step.device().full_path(&self.path);
         match step {
             Step::Add(device) => {
@@ -197,11 +197,48 @@ impl Follower {
             }
             Step::Expand(_) => block_on(cache.expand_disk(&path)).map(drop).map_err(|error| error.to_string()),
             Step::Remove(device) => {
-                let guid = begin_removal(cache, &path).map_err(|error| error.to_string())?;
+                let guid = self.begin_removal(cache, &path, wanted)?;
                 self.removing.push((device.path.clone(), guid));
                 Ok(())
             }
         }
+    }
+
+    /// Starts to remove the disk at `path`, unless that has been started. Returns its identity; an empty one if no disk of
+    /// the cache is there.
+    ///
+    /// Nothing says which path a missing disk had. If as many devices are marked for removal and not there as disks are
+    /// missing, they are these disks, and the cache forgets them.
+    fn begin_removal(&self, cache: &BlockCache, path: &Path, wanted: &[Device]) -> Result<String, String> {
+        let stats = cache.stats();
+        match disk_at(&stats, path) {
+            Some(disk) if disk.health == DiskHealth::Removing => return Ok(disk.guid.clone()),
+            Some(disk) => {
+                let begun = cache.remove_disk(Path::new(&disk.path));
+                return begun.map(|_| disk.guid.clone()).map_err(|error| error.to_string());
+            }
+            None => {}
+        }
+
+        let is_marked = |device: &&Device| {
+            device.state == DeviceState::Removing
+                && disk_at(&stats, &device.full_path(&self.path)).is_none()
+                && !self.removing.iter().any(|(path, _)| *path == device.path)
+        };
+        let marked = wanted.iter().filter(is_marked).count();
+        let missing: Vec<u16> =
+            stats.disks.iter().filter(|disk| disk.health == DiskHealth::Missing).map(|disk| disk.number).collect();
+        if marked < missing.len() {
+            let numbers = missing.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "the cache misses disks {numbers}, and which of them was here is not known: remove all that are gone in \
+                 one command"
+            ));
+        }
+        for number in missing {
+            block_on(cache.forget_disk(number)).map_err(|error| error.to_string())?;
+        }
+        Ok(String::new())
     }
 
     fn note(&mut self, device: &Device) {
@@ -237,18 +274,6 @@ pub(super) fn forget(path: &Path, gone: &[PathBuf]) -> Result<(), FileError> {
         file.devices.retain(|device| !is_gone(device));
         Ok(())
     })
-}
-
-/// Starts to remove the disk at `path`, unless that has been started. Returns its identity; an empty one if the cache
-/// has no such disk and misses none.
-fn begin_removal(cache: &BlockCache, path: &Path) -> Result<String, CacheError> {
-    let stats = cache.stats();
-    match disk_at(&stats, path) {
-        Some(disk) if disk.health == DiskHealth::Removing => Ok(disk.guid.clone()),
-        Some(disk) => cache.remove_disk(Path::new(&disk.path)).map(|_| disk.guid.clone()),
-        None if stats.disks.iter().all(|disk| disk.health != DiskHealth::Missing) => Ok(String::new()),
-        None => cache.remove_disk(path).map(|_| String::new()),
-    }
 }
 
 /// Returns the disk at `path`, compared as text or as the target of links.

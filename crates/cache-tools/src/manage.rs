@@ -238,7 +238,6 @@ fn find_disk<'a>(live: &'a Live, path: &Path) -> Option<&'a DiskStats> {
 fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Result<(), SessionError> {
     let changed_unix_ns = follow::changed_unix_ns(path);
     let begin = Instant::now();
-    let of_device = format!("{}: ", device.path.display());
 
     loop {
         let live = live::read(path)?;
@@ -246,8 +245,7 @@ fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Re
             return Ok(());
         }
         // A problem with an older version of the file does not count.
-        let problem = live.problems.iter().find(|problem| problem.starts_with(&of_device));
-        if let Some(problem) = problem.filter(|_| live.followed_unix_ns >= changed_unix_ns) {
+        if let Some(problem) = problem_of(&live, device).filter(|_| live.followed_unix_ns >= changed_unix_ns) {
             return Err(FileError::Change(problem.clone()).into());
         }
         if begin.elapsed() > FOLLOW_TIMEOUT {
@@ -255,6 +253,12 @@ fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Re
         }
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Returns what the running cache says about `device`, if it could not follow the file.
+fn problem_of<'a>(live: &'a Live, device: &Device) -> Option<&'a String> {
+    let of_device = format!("{}: ", device.path.display());
+    live.problems.iter().find(|problem| problem.starts_with(&of_device))
 }
 
 /// Uses more of a disk. A file is first enlarged to `size_bytes`. Returns what was done, in a sentence.
@@ -328,59 +332,71 @@ fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
     device.ok_or_else(|| FileError::Change(format!("{} is no disk of this cache", disk.display())))
 }
 
-/// Removes a disk. Returns what was done, in a sentence. If `is_stopped`, stops waiting; the removal continues when the
+/// Removes disks. Returns what was done, a line for each. If `is_stopped`, stops waiting; the removal continues when the
 /// cache is opened again.
 ///
 /// # Errors
 /// A disk that is not of this cache, the last one, and the cache's own errors.
-pub fn remove(path: &Path, disk: &Path, is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
-    let device = known(path, disk)?;
-    mark(path, &device, DeviceState::Removing)?;
+pub fn remove(path: &Path, disks: &[PathBuf], is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
+    let devices = disks.iter().map(|disk| known(path, disk)).collect::<Result<Vec<_>, _>>()?;
+    mark(path, &devices, DeviceState::Removing)?;
     let running = live::read(path).map_err(SessionError::from);
-    let removed = match running.and_then(|live| begin_in_running(path, &device, live.pid)) {
+    let removed = match running.and_then(|live| begin_in_running(path, &devices, live.pid)) {
         // No process has the cache open, or no longer.
-        Err(SessionError::NoSnapshot(_)) => remove_from_closed(path, &device, is_stopped),
+        Err(SessionError::NoSnapshot(_)) => remove_from_closed(path, &devices, is_stopped),
         other => other,
     };
     if removed.is_err() {
-        mark(path, &device, DeviceState::Active)?;
+        mark(path, &devices, DeviceState::Active)?;
     }
-    Ok(format!("{}: {}", disk.display(), removed?))
+    let removed = removed?;
+    Ok(disks.iter().map(|disk| format!("{}: {removed}", disk.display())).collect::<Vec<_>>().join("\n"))
 }
 
-/// Writes the desired state of a device into the file.
-fn mark(path: &Path, device: &Device, state: DeviceState) -> Result<(), FileError> {
+/// Writes the desired state of devices into the file.
+fn mark(path: &Path, devices: &[Device], state: DeviceState) -> Result<(), FileError> {
     config::edit(path, |file| {
-        let mut others = file.devices.iter().filter(|other| other.path != device.path);
+        let is_named = |device: &Device| devices.iter().any(|named| named.path == device.path);
+        let mut others = file.devices.iter().filter(|device| !is_named(device));
         if state == DeviceState::Removing && others.all(|other| other.state == DeviceState::Removing) {
             return Err(FileError::Change("the last disk of a cache cannot be removed".to_owned()));
         }
-        if let Some(found) = file.devices.iter_mut().find(|other| other.path == device.path) {
-            found.state = state;
+        for device in file.devices.iter_mut().filter(|device| is_named(device)) {
+            device.state = state;
         }
         Ok(())
     })
 }
 
-fn begin_in_running(path: &Path, device: &Device, pid: u32) -> Result<String, SessionError> {
-    let place = device.full_path(path);
-    wait_for(path, device, |now| find_disk(now, &place).is_none_or(|disk| disk.health == DiskHealth::Removing))?;
-    Ok(format!("process {pid} moves its blocks away; see `status`"))
+fn begin_in_running(path: &Path, devices: &[Device], pid: u32) -> Result<String, SessionError> {
+    for device in devices {
+        let place = device.full_path(path);
+        let changed_unix_ns = follow::changed_unix_ns(path);
+        // A disk that is not there shows by nothing but that the file has been followed without a problem.
+        let has_begun = |now: &Live| match find_disk(now, &place) {
+            Some(disk) => disk.health == DiskHealth::Removing,
+            None => now.followed_unix_ns >= changed_unix_ns && problem_of(now, device).is_none(),
+        };
+        wait_for(path, device, has_begun)?;
+    }
+    Ok(format!("process {pid} moves its blocks away, or has forgotten it if it was missing; see `status`"))
 }
 
-/// Opens the cache, which then follows the file, and waits for the removal to end.
-fn remove_from_closed(path: &Path, device: &Device, is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
-    let place = device.full_path(path);
+/// Opens the cache, which then follows the file, and waits for the removals to end.
+fn remove_from_closed(path: &Path, devices: &[Device], is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
     let session = Session::open(path, |_| ())?;
-    let guid = follow::disk_at(&session.cache().stats(), &place).map(|disk| disk.guid.clone());
-    let is_there = || session.cache().stats().disks.iter().any(|disk| Some(&disk.guid) == guid.as_ref());
-    let of_device = format!("{}: ", device.path.display());
+    let at_first = session.cache().stats();
+    let found: Vec<_> = devices.iter().map(|device| follow::disk_at(&at_first, &device.full_path(path))).collect();
+    let is_any_gone = found.contains(&None);
+    let missing = at_first.disks.iter().filter(|disk| is_any_gone && disk.health == DiskHealth::Missing);
+    let leaving: Vec<&str> = found.iter().copied().flatten().chain(missing).map(|disk| &*disk.guid).collect();
+    let is_there = || session.cache().stats().disks.iter().any(|disk| leaving.contains(&&*disk.guid));
     let mut problem = None;
 
     while is_there() && !is_stopped() && problem.is_none() {
         thread::sleep(Duration::from_millis(50));
-        let problems = live::read(path).map(|live| live.problems).unwrap_or_default();
-        problem = problems.into_iter().find(|problem| problem.starts_with(&of_device));
+        let live = live::read(path).ok();
+        problem = live.and_then(|live| devices.iter().find_map(|device| problem_of(&live, device).cloned()));
     }
     let is_removed = !is_there();
     session.close()?;
@@ -389,7 +405,7 @@ fn remove_from_closed(path: &Path, device: &Device, is_stopped: &dyn Fn() -> boo
         Some(problem) if !is_removed => Err(FileError::Change(problem).into()),
         _ if is_removed => {
             // The session may have done it already.
-            follow::forget(path, std::slice::from_ref(&device.path))?;
+            follow::forget(path, &devices.iter().map(|device| device.path.clone()).collect::<Vec<_>>())?;
             Ok("removed".to_owned())
         }
         _ => Ok("interrupted; it goes on when the cache is opened again".to_owned()),

@@ -244,6 +244,15 @@ impl BlockCache {
         self.engine.remove_disk(path)
     }
 
+    /// Forgets the disk with this number (see [`BlockCache::stats`]), which is missing for good: the cache no longer waits
+    /// for it. Its blocks are lost already. If it returns, it is refused as no member.
+    ///
+    /// # Errors
+    /// When the disk is there or the cache has no such member, or when no disk can be written.
+    pub async fn forget_disk(&self, number: u16) -> Result<(), CacheError> {
+        self.engine.forget_missing(number).await
+    }
+
     /// Returns the host's classes, the cache's own among them (`cache.hit` ...): to change shares, or to add classes.
     #[must_use]
     pub fn classes(&self) -> &Classes {

@@ -123,6 +123,11 @@ pub enum CacheError {
         /// The path as it was named.
         path: PathBuf,
     },
+    /// Only a disk that is missing can be forgotten, and this one is there, or no member.
+    NotMissing {
+        /// The disk's number.
+        number: u16,
+    },
     /// The last disk cannot be removed.
     LastDisk,
     /// The cache has as many disks as it may have, or as it has room for until it is opened again.
@@ -203,6 +208,9 @@ impl std::fmt::Display for CacheError {
                 write!(f, "a value of {len_bytes} bytes: 1 to {max_bytes} are possible in this cache")
             }
             CacheError::UnknownDisk { path } => write!(f, "{}: no disk of this cache", path.display()),
+            CacheError::NotMissing { number } => {
+                write!(f, "the cache misses no disk {number}: a disk that is there is removed by its path")
+            }
             CacheError::LastDisk => write!(f, "the last disk cannot be removed: add another first"),
             CacheError::TooManyDisks => write!(
                 f,

@@ -11,6 +11,7 @@
 //! | remove | no new blocks; the mover empties its slabs; a checkpoint drops it as a member; its superblock is wiped |
 //! | failed | its blocks are removed from the index; checkpoints go on without it |
 //! | returned | looked for every 5 s; it begins anew, without its blocks |
+//! | gone for good | forgotten by its number: a checkpoint drops it as a member |
 //!
 //! A disk that no longer takes its metadata parts (see `disks`). It begins anew only when no operation on it is in
 //! flight, so that no late write damages its new life, and only when its blocks are out of the index, so that none is
@@ -213,6 +214,22 @@ impl Engine {
         Ok(bytes)
     }
 
+    /// Drops a member that is not there: it is neither waited for nor taken back. Its blocks have left the index when it
+    /// was lost.
+    ///
+    /// # Errors
+    /// [`CacheError::NotMissing`], or when no disk can be written.
+    pub(crate) async fn forget_missing(&self, number: u16) -> Result<(), CacheError> {
+        {
+            let _closed = write(&self.gate);
+            let mut members = lock(&self.members);
+            let is_it = |member: &Member| member.disk == number && self.disk(number).is_none();
+            let Some(at) = members.iter().position(is_it) else { return Err(CacheError::NotMissing { number }) };
+            members.remove(at);
+        }
+        self.checkpoint_soon().await.map(drop)
+    }
+
     /// Drops the disks that were to be removed and are empty now.
     pub(crate) async fn finish_removals(self: &Arc<Engine>, shard: &Shard) {
         for disk in self.all_disks().into_iter().filter(|disk| disk.is_removing()) {
@@ -286,6 +303,10 @@ impl Engine {
         }
 
         let _closed = write(&self.gate);
+        if !lock(&self.members).iter().any(|known| known.guid == member.guid) {
+            // Forgotten meanwhile.
+            return Ok(());
+        }
         self.forget_slabs(number);
         self.add_slabs_of(&label.block);
         let log = self.new_log(number, member.guid, &source.path).inspect_err(|_| self.forget_slabs(number))?;

@@ -247,6 +247,39 @@ fn a_disk_is_removed_while_the_cache_runs() {
 }
 
 #[test]
+fn a_disk_that_is_gone_for_good_is_forgotten_by_its_number() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| insert(cache, 0..600, 1).await);
+    life.close();
+
+    let rest = [town.disks[0].clone(), town.disks[2].clone()];
+    let life = town.try_open_of(&quiet(), &rest).unwrap();
+    let there = life.run(async |cache| {
+        let missing = cache.stats().disks.into_iter().find(|disk| disk.health == DiskHealth::Missing).unwrap();
+        for number in [0, missing.number + 1, 77] {
+            let error = cache.forget_disk(number).await.unwrap_err();
+            assert!(matches!(error, CacheError::NotMissing { .. }), "{error}");
+        }
+        cache.forget_disk(missing.number).await.unwrap();
+        assert_eq!(cache.stats().disks.len(), 2);
+        hits(cache, 0..600, 1).await
+    });
+    assert!((300..500).contains(&there.len()), "two disks of three: {}", there.len());
+    // Without a last checkpoint: forgetting has made one.
+    life.crash();
+
+    let life = town.try_open_of(&quiet(), &rest).unwrap();
+    life.run(async |cache| {
+        assert_eq!((cache.stats().disks.len(), cache.findings()), (2, Vec::new()));
+        assert_eq!(hits(cache, 0..600, 1).await, there);
+    });
+    life.close();
+    let error = town.try_open(&quiet()).err().unwrap();
+    assert!(matches!(&error, CacheError::NotAMember { path } if path.ends_with("disk1/data")), "{error}");
+}
+
+#[test]
 fn a_new_disk_gets_its_part() {
     let town = Town::new(3, 48 << 20, 7);
     town.create_of(SLAB_BYTES, &town.disks[..2]);

@@ -52,7 +52,7 @@ pub(crate) struct AttachArguments {
     trace: Option<PathBuf>,
 
     /// Time over which rates and latencies are taken: seconds, or with a unit
-    #[arg(long, default_value = "1", value_name = "TIME",
+    #[arg(long, default_value = "1s", value_name = "TIME",
           value_parser = time_within(Duration::from_millis(50), Duration::from_secs(3600)))]
     interval: Duration,
 

@@ -107,21 +107,24 @@ pub(super) fn expand(arguments: &ExpandArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Move the blocks of a disk to the others and take it out of the cache, whether that is in use or not
+/// Move the blocks of disks to the others and take them out of the cache, whether that is in use or not
+///
+/// A disk that is gone for good, or came back blank, is forgotten: its blocks are lost already. Name all that are gone in
+/// one command.
 #[derive(Args, Debug)]
 pub(super) struct RemoveArguments {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// A disk of the cache
-    #[arg(value_name = "DEVICE_OR_FILE")]
-    disk: PathBuf,
+    /// Disks of the cache
+    #[arg(value_name = "DEVICE_OR_FILE", required = true)]
+    disks: Vec<PathBuf>,
 }
 
 pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, Failure> {
     let stop = Stop::default();
     interrupt::stop_on_signal(&stop)?;
-    let said = manage::remove(&arguments.file.cache, &arguments.disk, &|| stop.is_asked())?;
+    let said = manage::remove(&arguments.file.cache, &arguments.disks, &|| stop.is_asked())?;
     screen::print(&said)?;
     Ok(if stop.is_asked() { Outcome::Interrupted } else { Outcome::Done })
 }

@@ -23,6 +23,8 @@ use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::has_finding;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::live::{Live, Stop};
 use super::sink::or_save;
@@ -85,6 +87,19 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     or_save(arguments, top.kept, outcome)
 }
 
+/// Waits for a key, a signal or the end of `pause`. Returns whether the terminal is still there: `event` reads from one
+/// that has hung up for ever.
+fn is_there(pause: Duration) -> std::io::Result<bool> {
+    let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.min(TICK).subsec_nanos()) };
+    let stdin = std::io::stdin();
+    let mut keys = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut keys, Some(&pause)) {
+        Ok(_) => Ok(!keys[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 struct Top {
     view: View,
     every: Duration,
@@ -108,9 +123,11 @@ impl Top {
                 return Ok(Outcome::Interrupted);
             }
             let pause = due.saturating_duration_since(Instant::now()).min(TICK);
-            if event::poll(pause)?
-                && let Event::Key(key) = event::read()?
-            {
+            if !is_there(pause)? {
+                return Ok(Outcome::Interrupted);
+            }
+            while event::poll(Duration::ZERO)? {
+                let Event::Key(key) = event::read()? else { continue };
                 match asked(key) {
                     Some(Asked::Quit) => return Ok(Outcome::Done),
                     Some(Asked::Interrupt) => return Ok(Outcome::Interrupted),

@@ -134,6 +134,52 @@ fn a_killed_cache_is_sound() {
     assert_eq!(checked["is_sound"], true, "{checked}");
 }
 
+#[test]
+fn disks_that_are_gone_for_good_are_forgotten() {
+    let Some(world) = world() else { return };
+    let left = |expected: usize| {
+        let status = json(&run(world.path(), &["status", "c.yaml", "--format", "json"]));
+        assert_eq!(status["disks"].as_array().unwrap().len(), expected, "{status}");
+        let checked = run(world.path(), &["check", "c.yaml"]);
+        assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stdout));
+    };
+    std::fs::remove_file(world.path().join("d0")).unwrap();
+    // As an instance store comes back.
+    let blank = std::fs::File::create(world.path().join("d1")).unwrap();
+    blank.set_len(64 << 20).unwrap();
+
+    let one = run(world.path(), &["remove", "c.yaml", "d0"]);
+    assert_eq!(one.status.code(), Some(2), "{}{}", text(&one.stdout), text(&one.stderr));
+    assert!(text(&one.stderr).contains("the cache misses disks 0, 1"), "{}", text(&one.stderr));
+    let both = run(world.path(), &["remove", "c.yaml", "d0", "d1"]);
+    assert_eq!(both.status.code(), Some(0), "{}", text(&both.stderr));
+    assert_eq!(text(&both.stdout), "d0: removed\nd1: removed\n");
+    left(1);
+    let added = run(world.path(), &["add", "c.yaml", "d1"]);
+    assert_eq!(added.status.code(), Some(0), "{}", text(&added.stderr));
+    left(2);
+}
+
+#[test]
+fn a_disk_that_is_gone_for_good_is_forgotten_while_the_cache_runs() {
+    let Some(world) = world() else { return };
+    std::fs::remove_file(world.path().join("d1")).unwrap();
+    let arguments = ["bench", "c.yaml", "--rate", "50", "--duration", "60s"];
+    let mut busy = plimsoll(world.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until_published(world.path());
+    let removed = run(world.path(), &["remove", "c.yaml", "d1"]);
+    assert_eq!(removed.status.code(), Some(0), "{}", text(&removed.stderr));
+    let begin = Instant::now();
+    while std::fs::read_to_string(world.path().join("c.yaml")).unwrap().contains("d1") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is still in the file");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let status = json(&run(world.path(), &["status", "c.yaml", "--format", "json"]));
+    assert_eq!(status["disks"].as_array().unwrap().len(), 2, "{status}");
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+}
+
 /// An entry that somebody has deleted by mistake is told; the disk stays.
 #[test]
 fn only_what_is_to_be_removed_is_removed() {

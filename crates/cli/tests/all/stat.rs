@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 use crate::skip::skip;
@@ -314,5 +316,37 @@ fn ctrl_c_ends_the_document() {
         assert_eq!(ended.code, Some(130), "{ended:#?}");
         assert!(statistics(&json(&ended.out)).len() >= 3, "{ended:#?}");
         assert!(ended.err.contains("readings recorded"), "{ended:#?}");
+    }
+}
+
+#[test]
+fn the_view_ends_with_its_terminal() {
+    let ours = match openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC) {
+        Ok(ours) => ours,
+        Err(error) => return skip(format_args!("no pseudo terminals here: {error}")),
+    };
+    grantpt(&ours).expect("it is ours");
+    unlockpt(&ours).expect("it is ours");
+    let name = ptsname(&ours, Vec::new()).expect("it has a name");
+    let theirs = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
+    let theirs = theirs.expect("it is unlocked");
+    let stream = || Stdio::from(theirs.try_clone().expect("there are descriptors left"));
+
+    let world = World::new();
+    host(&world);
+    let command = world.command(&["stat", "--top", "1", "--proc-root", "proc", "--sys-root", "sys", "--no-programs"]);
+    let mut view = { command }.stdin(stream()).stdout(stream()).stderr(stream()).spawn().expect("it starts");
+    drop(theirs);
+    // Something has been drawn.
+    rustix::io::read(&ours, &mut [0; 16]).expect("the view writes");
+    drop(ours);
+
+    let begin = Instant::now();
+    while view.try_wait().expect("it is ours").is_none() {
+        if begin.elapsed() > PATIENCE {
+            view.kill().expect("it is ours");
+            panic!("it goes on without its terminal");
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
