@@ -219,11 +219,14 @@ fn compare_directions(subject: &Subject<'_>, read: &Direction, write: &Direction
     );
 
     let message_key = write.iops_key;
-    if iops > 1.1 && bytes > 1.1 {
+    // Only who measured the disk knows its latency; a measurement cannot swap directions, and has measured for as long
+    // as it took until a cache was full.
+    let is_measured = subject.disk.properties.unloaded_latency_ns > 0;
+    if iops > 1.1 && bytes > 1.1 && !is_measured {
         let message = format!("{shown}: they seem to be in each other's place");
         let remedy = "swap the read and write figures, or measure again";
         findings.push(subject.finding(FindingCode::ReadWriteSwapped, message_key, message, remedy));
-    } else if iops > 1.25 && read.iops >= SLOW_DISK_IOPS {
+    } else if iops > 1.25 && read.iops >= SLOW_DISK_IOPS && !is_measured {
         let message = format!("{shown}: flash reads more often than it writes");
         let remedy = "measure longer: a cache takes writes for a while; or with more requests in flight for the reads";
         findings.push(subject.finding(FindingCode::WriteIopsAboveRead, message_key, message, remedy));

@@ -39,6 +39,8 @@ use crate::report::Latency;
 const SHARES: u32 = 100;
 /// Change of throughput, in percent, up to which two loads get the same as one: the noise of short runs.
 const SAME_PCT: f64 = 5.0;
+/// Part of the time, in percent, from which on a device had no time left by its own account.
+const BUSY_PCT: f64 = 90.0;
 
 /// The result of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -227,16 +229,22 @@ fn finding(runs: &[DualRun]) -> Option<String> {
     }
 
     Some(match util(once).zip(util(twice)) {
-        Some((first, second)) if first >= 90.0 && growth >= SAME_PCT => format!(
+        Some((first, second)) if first >= BUSY_PCT && growth >= SAME_PCT => format!(
             "alone, the device was busy for {first:.0} % of the time, and two loads still got {growth:.0} % more (at \
              {second:.0} %): %util did not say how much it could do"
         ),
         Some((first, second)) if growth >= SAME_PCT => {
             format!("two loads got {growth:.0} % more than one; %util went from {first:.0} to {second:.0} %")
         }
-        Some((first, second)) => format!(
+        Some((first, second)) if second >= BUSY_PCT => format!(
             "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was {first:.0} %, \
              then {second:.0} %"
+        ),
+        Some((first, second)) => format!(
+            "inconclusive: two loads together got little more than one ({growth:+.0} %), and yet the device was idle for \
+             {:.0} % of the time (%util {first:.0} %, then {second:.0} %): something before it held them back, or it \
+             changed between the runs",
+            100.0 - second
         ),
         None => format!("two loads together got {growth:+.0} % compared with one"),
     })
@@ -296,6 +304,7 @@ mod tests {
             (617e6, 1092e6, Some((96.0, 98.0)), "still got 77 % more"),
             (617e6, 1092e6, Some((40.0, 60.0)), "%util went from 40 to 60 %"),
             (617e6, 610e6, Some((96.0, 98.0)), "it was at its end"),
+            (617e6, 636e6, Some((75.0, 62.0)), "inconclusive: two loads together got little more than one (+3 %)"),
             (617e6, 1092e6, None, "+77 %"),
         ] {
             let said = finding(&[run(1, once, util.map(|u| u.0)), run(2, twice, util.map(|u| u.1))]).unwrap();
