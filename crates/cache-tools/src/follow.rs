@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats};
-use plimsoll_cache::{BlockCache, CacheError};
+use plimsoll_cache::BlockCache;
 
 use super::config::{self, CacheFile, Device, DeviceState, FileError};
 use super::wait::block_on;

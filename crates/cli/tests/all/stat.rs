@@ -332,7 +332,7 @@ fn the_view_ends_with_its_terminal() {
     let theirs = theirs.expect("it is unlocked");
     let stream = || Stdio::from(theirs.try_clone().expect("there are descriptors left"));
 
-    let world = World::new();
+    let world = World::new(&[]);
     host(&world);
     let command = world.command(&["stat", "--top", "1", "--proc-root", "proc", "--sys-root", "sys", "--no-programs"]);
     let mut view = { command }.stdin(stream()).stdout(stream()).stderr(stream()).spawn().expect("it starts");

@@ -65,7 +65,8 @@ impl Build {
         }
 
         match device {
-            Device::Flash { program_ns, suspend, block_probability, channels } => {
+            Device::Flash { program_ns, suspend, block_probability, channels, rewrite_block_bytes } => {
+                spec.rates.rewrite_block_bytes = rewrite_block_bytes;
                 let interference = InterferenceSpec { program_ns, suspend, block_probability, ..spec.interference };
                 spec.interference = interference;
                 let count = Some(channels).filter(|&channels| channels > 0);

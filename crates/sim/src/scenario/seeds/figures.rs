@@ -245,7 +245,6 @@ fn measure(
     let mut family = preset("i7i.12xlarge")?;
     family.spec.raid0.members = disks;
     let mut device = as_one_disk(&family);
-    device.rates.rewrite_block_bytes = 4096;
     // Rates are those of the steady state: no buffer to fill first.
     device.buffer.size_bytes = 0;
 
