@@ -32,3 +32,15 @@ pub mod sim;
 mod skip;
 pub mod test;
 pub mod tune;
+
+/// Joins items with equal keys, in the order of their first.
+pub(crate) fn by_key<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in items {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}

@@ -57,28 +57,16 @@ impl Default for Roots {
 pub enum PlaceError {
     /// The path is neither a directory nor a block device, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to, or a block device")]
-    BadPath {
-        /// The path.
-        path: String,
-        /// What is wrong with the path.
-        reason: String,
-    },
-    /// The block device is in use.
+    BadPath { path: String, reason: String },
     #[error("{path} is in use, and measuring would destroy what is on it: {}", block::uses_text(.uses))]
     InUse {
-        /// The device.
         path: String,
         /// Users of the device; at least one.
         uses: Vec<Use>,
     },
     /// Whether the block device is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): measure where /proc and /sys can be read")]
-    UsesUnknown {
-        /// The device.
-        path: String,
-        /// The system's error.
-        error: io::Error,
-    },
+    UsesUnknown { path: String, error: io::Error },
 }
 
 /// The place of a directory or block device.
@@ -103,7 +91,6 @@ pub(super) struct Place {
     /// Device number of the file system, or of the block device itself.
     st_dev: u64,
     raid: Option<sysfs::Raid>,
-    /// Version of the kernel: (major, minor).
     kernel: Option<(u32, u32)>,
 }
 

@@ -20,7 +20,7 @@ use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
 use super::super::record::{Load, Order, Phase, Record, Sample, Step};
 use super::super::report::{
-    BlockSize, DepthCurve, DepthPoint, Figure, Frontier, FrontierPoint, Knee, PhysicalBlock, Probe, SequentialCurve,
+    BlockSize, DepthCurve, DepthPoint, Figure, Frontier, FrontierPoint, PhysicalBlock, Probe, SequentialCurve,
     SizeCurve, SizePoint, SteadyState, SteadyTrack, Unit, UnloadedLatency,
 };
 use super::super::timing::Timing;
@@ -170,12 +170,6 @@ pub(super) fn depth_curve(record: &Record, phase: Phase) -> Option<DepthCurve> {
     };
     let points: Vec<DepthPoint> = samples.iter().filter_map(point).collect();
     let knee = curves::knee(&search(record, phase, record.best_attempt(phase)));
-    let knee = knee.map(|knee| Knee {
-        depth: knee.depth,
-        iops: knee.rate,
-        p50_ns: knee.p50_ns,
-        concurrency: knee.concurrency,
-    });
     Some(DepthCurve { block_bytes, points, knee })
 }
 
@@ -228,17 +222,14 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
     }
 
     let logical_bytes = record.header.align_bytes.max(SHIFT_BYTES);
-    let found = curves::physical_block(&points, logical_bytes);
     Some(PhysicalBlock {
-        bytes: found.bytes,
         reported_bytes: place::physical_block_bytes(record.header.device.as_ref()),
-        is_step: found.is_step,
-        gain: found.gain,
         misalignment_factor: curves::misalignment_factor(&aligned, &shifted).map(|factor| {
             let clear = series::mean_interval(&aligned).zip(series::mean_interval(&shifted));
             let is_sure = clear.is_some_and(|(a, s)| a.mean - a.half_width > s.mean + s.half_width);
             if is_sure { factor } else { 1.0 }
         }),
+        ..curves::physical_block(&points, logical_bytes)
     })
 }
 
