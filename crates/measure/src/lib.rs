@@ -33,6 +33,8 @@ mod skip;
 pub mod test;
 pub mod tune;
 
+use std::path::PathBuf;
+
 /// Joins items with equal keys, in the order of their first.
 pub(crate) fn by_key<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
@@ -43,4 +45,17 @@ pub(crate) fn by_key<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -
         }
     }
     groups
+}
+
+/// The roots of the kernel's trees; parameters, so that tests read trees of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roots {
+    pub(crate) proc: PathBuf,
+    pub(crate) sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
+    }
 }

@@ -18,20 +18,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal, parse_size_bytes};
 
+use crate::Roots;
 use crate::instance::{Card, Figure};
-
-/// The directories of the kernel's trees.
-#[derive(Clone, Debug)]
-pub(super) struct Roots {
-    pub(super) proc: PathBuf,
-    pub(super) sys: PathBuf,
-}
-
-impl Default for Roots {
-    fn default() -> Roots {
-        Roots { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
-    }
-}
 
 /// The properties of the machine that other groups need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -186,8 +174,6 @@ fn processor(roots: &Roots, threads: &[Thread], card: &mut Card) {
     }
 
     card.facts.extend(model.map(|model| ("cpu.model".to_owned(), model)));
-    let governor = text(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    card.facts.extend(governor.map(|governor| ("cpu.governor".to_owned(), governor)));
 }
 
 /// Returns the value of the first line called `name` in a file like `/proc/cpuinfo`, unless it is empty.
@@ -274,6 +260,7 @@ fn system(roots: &Roots, card: &mut Card) {
     };
 
     let facts = [
+        ("cpu.governor", sys("devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         ("machine.vendor", vendor),
         ("machine.product", product),
         ("machine.hypervisor", hypervisor),
@@ -283,16 +270,16 @@ fn system(roots: &Roots, card: &mut Card) {
     card.facts.extend(facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
 }
 
-/// Adds a fact for each disk of the machine, except virtual ones of the kernel (loop, RAM).
+/// Returns the names and directories of the devices of a class that are on a bus: no loopback, bridges, RAM disks.
+fn on_bus(class: &Path) -> Vec<(String, PathBuf)> {
+    let devices = names(class).into_iter().map(|name| (name.clone(), class.join(name)));
+    devices.filter(|(_, directory)| directory.join("device").exists()).collect()
+}
+
+/// Adds a fact for each disk of the machine, except virtual ones of the kernel.
 fn disks(roots: &Roots, card: &mut Card) {
-    let blocks = roots.sys.join("block");
-    for name in names(&blocks) {
-        let directory = blocks.join(&name);
+    for (name, directory) in on_bus(&roots.sys.join("block")) {
         let Some(sectors) = number(&directory.join("size")).filter(|sectors| *sectors > 0) else { continue };
-        // Only devices on a bus have this link.
-        if !directory.join("device").exists() {
-            continue;
-        }
         let model = text(&directory.join("device/model")).unwrap_or_else(|| "unknown model".to_owned());
         let size = format_bytes_decimal(sectors.saturating_mul(512));
         let kind = if number(&directory.join("queue/rotational")) == Some(1) { ", spinning" } else { "" };
@@ -302,25 +289,16 @@ fn disks(roots: &Roots, card: &mut Card) {
 
 /// Adds a fact for each network card, and the speed of the fastest as that of the machine.
 fn network_cards(roots: &Roots, card: &mut Card) {
-    let cards = roots.sys.join("class/net");
     let mut fastest_mbit = 0;
-    for name in names(&cards) {
-        let directory = cards.join(&name);
-        // Loopback, bridges and the like are on no bus.
-        if !directory.join("device").exists() {
-            continue;
-        }
-
+    for (name, directory) in on_bus(&roots.sys.join("class/net")) {
         let driver = fs::canonicalize(directory.join("device/driver")).ok();
         let driver = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let driver = driver.unwrap_or_else(|| "unknown driver".to_owned());
         // -1 if the driver does not know it.
         let mbit = number(&directory.join("speed")).filter(|mbit| *mbit > 0);
         fastest_mbit = fastest_mbit.max(mbit.unwrap_or(0));
         let speed = mbit.map_or_else(|| "speed unknown".to_owned(), |mbit| format!("{mbit} Mbit/s"));
-        card.fact(
-            &format!("network.{name}"),
-            format!("{}, {speed}", driver.unwrap_or_else(|| "unknown driver".into())),
-        );
+        card.fact(&format!("network.{name}"), format!("{driver}, {speed}"));
     }
 
     match fastest_mbit {

@@ -48,9 +48,10 @@ use plimsoll::sys::submission::READ_FILE_BYTES;
 pub use machine::host_name;
 
 use super::{Card, Figure, Origin, figures};
+use crate::Roots;
 use crate::load::Control;
 use crate::tune::{Observer, TuneError, TuneOptions, TuneReport};
-use machine::{Machine, Roots, Ticks};
+use machine::{Machine, Ticks};
 use sampler::Sampling;
 
 /// The reason of figures that are missing because of a stop.

@@ -26,6 +26,7 @@ use super::super::report::{
 use super::super::timing::Timing;
 use super::super::{Mode, place};
 use super::{cost, curves, frontier, steady};
+use crate::by_key;
 
 /// Foreign I/O in per cent of all, above which a phase is repeated.
 pub(in crate::tune) const FOREIGN_MAX_PCT: f64 = 2.0;
@@ -200,8 +201,7 @@ pub(in crate::tune) fn write_block(record: &Record) -> BlockSize {
 /// Returns the block in which the disk writes; `None` if that was not tried.
 pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> {
     let samples = record.samples(Phase::Blocks, Step::Search);
-    let mut points: Vec<(u32, Vec<f64>)> = Vec::new();
-    let (mut aligned, mut shifted) = (Vec::new(), Vec::new());
+    let (mut points, mut aligned, mut shifted) = (Vec::new(), Vec::new(), Vec::new());
     for sample in samples {
         let Some(stream) = sample.load.writes else { continue };
         let iops = sample.iops(&sample.moved());
@@ -212,10 +212,7 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
         if stream.block_bytes == IOPS_BLOCK_BYTES {
             aligned.push(iops);
         }
-        match points.iter_mut().find(|(bytes, _)| *bytes == stream.block_bytes) {
-            Some((_, rates)) => rates.push(iops),
-            None => points.push((stream.block_bytes, vec![iops])),
-        }
+        points.push((stream.block_bytes, iops));
     }
     if points.is_empty() {
         return None;
@@ -229,7 +226,7 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
             let is_sure = clear.is_some_and(|(a, s)| a.mean - a.half_width > s.mean + s.half_width);
             if is_sure { factor } else { 1.0 }
         }),
-        ..curves::physical_block(&points, logical_bytes)
+        ..curves::physical_block(&by_key(points), logical_bytes)
     })
 }
 
