@@ -32,3 +32,30 @@ pub mod sim;
 mod skip;
 pub mod test;
 pub mod tune;
+
+use std::path::PathBuf;
+
+/// Joins items with equal keys, in the order of their first.
+pub(crate) fn by_key<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in items {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
+/// The roots of the kernel's trees; parameters, so that tests read trees of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roots {
+    pub(crate) proc: PathBuf,
+    pub(crate) sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
+    }
+}

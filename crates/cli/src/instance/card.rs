@@ -43,8 +43,7 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     skip: Vec<Group>,
 
-    /// Measure the network to this host, on which `iperf3 -s` runs [default: a server of its own on this machine: its
-    /// network stack, no network]
+    /// Measure the network to this host, on which `iperf3 -s` runs [default: no network]
     #[arg(long, value_name = "HOST[:PORT]")]
     peer: Option<Peer>,
 

@@ -173,7 +173,7 @@ fn economics(comparison: &Comparison, columns: &[usize]) -> String {
         None => "Balance (no prices: give some with --prices)".to_owned(),
     };
     let headers: Vec<&str> = std::iter::once("").chain(names.iter().map(String::as_str)).collect();
-    let row = |row: &plimsoll_measure::instance::compare::AmountRow| {
+    let row = |row: &plimsoll_measure::instance::economics::AmountRow| {
         let shown = |at: &usize| {
             row.cells.get(*at).map(|cell| match cell.value {
                 Some(_) => cell.shown.clone(),

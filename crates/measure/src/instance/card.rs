@@ -36,7 +36,6 @@ const NAME_MAX_CHARS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The value.
     pub value: f64,
     /// The samples whose mean the value is, in the order of measuring; empty if it was not sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -78,7 +77,6 @@ impl Figure {
 pub enum OriginKind {
     /// This program measured them on the machine.
     Measured,
-    /// They were published.
     Published,
     /// They are from the table of presets.
     Preset,
@@ -88,7 +86,6 @@ pub enum OriginKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// How the figures came about.
     pub kind: OriginKind,
     /// Who states them.
     pub source: String,
@@ -113,7 +110,6 @@ pub struct Card {
     plimsoll_card: u64,
     /// The machine's name: `i3en.24xlarge`, a host name.
     pub name: String,
-    /// Where the figures come from.
     pub origin: Origin,
     /// The figures by key, see [`figures`].
     pub figures: BTreeMap<String, Figure>,
@@ -131,40 +127,22 @@ pub struct Card {
 /// Why a card cannot be read.
 #[derive(Debug, Error)]
 pub enum CardError {
-    /// The file cannot be opened.
     #[error("{path}: {error}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
+    Unreadable { path: String, error: std::io::Error },
     /// The file is not JSON, or is not a card.
     #[error("{path}:{line}: {what}; a card is written by `plimsoll instance card -o FILE`")]
     NotACard {
-        /// The file.
         path: String,
         /// Line of the file, from 1.
         line: usize,
-        /// What is wrong.
         what: String,
     },
-    /// The card has another version.
     #[error("{path}: this is a card of version {found}, and version {VERSION} is read: {remedy}")]
-    Version {
-        /// The file.
-        path: String,
-        /// The file's version.
-        found: u64,
-        /// What to do.
-        remedy: &'static str,
-    },
+    Version { path: String, found: u64, remedy: &'static str },
     /// A figure has an unknown key, is out of range, or contradicts itself.
     #[error("{path}: figures: {key}: {what}")]
     Figure {
-        /// The file.
         path: String,
-        /// The figure's key.
         key: String,
         /// What is wrong, and what would be right.
         what: String,
@@ -187,12 +165,35 @@ impl Card {
     }
 
     /// Sets the figure of a key of [`figures`]. If the key is unknown, or the figure is out of range or contradicts
-    /// itself, adds the reason to `missing` instead.
+    /// itself, adds the reason to `missing` instead. A key is never in both.
     pub fn set(&mut self, key: &str, figure: Figure) {
         match wrong(key, &figure) {
-            None => drop(self.figures.insert(key.to_owned(), figure)),
-            Some(what) => drop(self.missing.insert(key.to_owned(), what)),
+            Some(what) => self.miss(key, &what),
+            None => {
+                self.missing.remove(key);
+                self.figures.insert(key.to_owned(), figure);
+            }
         }
+    }
+
+    /// Sets the mean of samples as the figure of a key, or adds the reason why there are none.
+    pub(super) fn sampled(&mut self, key: &str, samples: Result<Vec<f64>, String>) {
+        match samples.map(Figure::of_samples) {
+            Ok(Some(figure)) => self.set(key, figure),
+            Ok(None) => self.miss(key, "there was no time for a sample"),
+            Err(reason) => self.miss(key, &reason),
+        }
+    }
+
+    /// Adds the reason why a key, or a whole group, is missing.
+    pub(super) fn miss(&mut self, key: &str, reason: &str) {
+        self.figures.remove(key);
+        self.missing.insert(key.to_owned(), reason.to_owned());
+    }
+
+    /// Sets a text.
+    pub(super) fn fact(&mut self, name: &str, text: impl Into<String>) {
+        self.facts.insert(name.to_owned(), text.into());
     }
 
     /// Returns the value of a figure, if the card has it.
@@ -368,5 +369,14 @@ mod tests {
             format!("a?{}", "b".repeat(62))
         );
         assert_eq!(card.value("memory.bytes"), None);
+    }
+
+    #[test]
+    fn a_key_has_a_figure_or_a_reason() {
+        let mut card = card();
+        card.set("cpu.cores", Figure::exact(-1.0));
+        assert!(card.value("cpu.cores").is_none() && card.missing.contains_key("cpu.cores"));
+        card.set("cpu.cores", Figure::exact(8.0));
+        assert!(card.value("cpu.cores") == Some(8.0) && card.missing.is_empty());
     }
 }

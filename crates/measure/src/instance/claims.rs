@@ -1,25 +1,26 @@
-//! Computes claims about machines again: exact, within rounding, or wrong, and by which slip.
+//! Computes claims about machines again: exact, within rounding, or wrong, and by which known slip.
 //!
 //! **Why.** "50 % more cores", "a 36 % decrease", "more than 5 million packets a second": articles decide purchases,
 //! and such numbers are seldom checked. A wrong number is mostly the right one for something else: the other base, the
 //! other direction, another unit.
 //!
-//! **How.** A [`Ledger`] names machines ([`Card`]s) and claims of three kinds ([`Kind`]): a difference in per cent
-//! between two machines, a figure of one, a product of figures and numbers. [`check`] computes each:
+//! **How.** A [`Ledger`] names machines ([`Card`]s) and claims of four kinds ([`Kind`]): a difference in per cent
+//! between two machines, the share that one is of another, a figure, a product of figures and numbers. [`check`]
+//! computes each:
 //!
 //! - *exact*: the computed value rounds to the stated number, or keeps the stated bound.
-//! - *within rounding*: it does so if digits were cut off, if zeros at the end of the stated number are rounding, if
-//!   the inputs are as rounded as they are written, or if a decimal prefix of bytes was meant binary (the TBytes of
-//!   iperf). Counts, capacities and clocks are taken as exact.
-//! - *wrong*: none of these. The slips of `claims/slips.rs` are then tried one at a time, and the first that gives the
-//!   stated number is named. The ledger knows nothing of slips. Last, claims that no slip explains are solved for an
-//!   input that they share (`claims/shared.rs`).
+//! - *within rounding*: it does so if digits were cut off, if zeros at the end of the stated number are rounding, or if
+//!   the inputs are as rounded as they are written. Counts, capacities and clocks are taken as exact.
+//! - *wrong*: none of these.
+//!
+//! The ledger is also a table of known errors: a claim may have a [`Slip`], the claim that would have been right. It is
+//! named only if it gives the stated number, which proves it.
 //!
 //! The report also has tables of the machines' figures (economics, processors, storage), with differences in per cent
 //! of the first machine.
 //!
-//! **Limits.** A slip that fits need not be what happened. Two slips at once are not found. Some slip fits a stated
-//! number of one or two digits by chance: read the reason.
+//! **Limits.** A slip that gives the stated number need not be what happened; the reader of the article writes it down,
+//! and it is not searched.
 //!
 //! **Example.**
 //!
@@ -30,7 +31,8 @@
 //! date: 2019-05
 //! machines: [{card: i3.16xlarge}, {card: i3.metal}, {card: i3en.24xlarge}]
 //! claims:
-//!   - {claim: 50 % more cores, kind: percent, figure: cpu.cores, of: i3en.24xlarge, against: i3.metal, stated: 50 %}
+//!   - {claim: 50 % more cores, kind: percent, figure: cpu.cores, of: i3en.24xlarge, against: i3.metal, stated: 50 %,
+//!      slip: {name: other-base, against: i3.16xlarge, why: that is against i3.16xlarge}}
 //! ";
 //! let ledger = claims::parse("claims.yaml", text, &claims::find_published)?;
 //! let report = claims::check(&ledger);
@@ -40,11 +42,8 @@
 //! ```
 
 mod compute;
-mod output;
 mod quantity;
 mod reader;
-mod shared;
-mod slips;
 mod tables;
 
 use plimsoll_files::ConfigError;
@@ -52,13 +51,12 @@ use serde::Serialize;
 
 use crate::instance::figures::Unit;
 use crate::instance::{Card, figures, published};
-use compute::{Fit, Input};
+use compute::Input;
 
-pub use output::{page, to_csv};
 pub use quantity::Quantity;
 pub(crate) use quantity::half_digit_of;
 pub use reader::{FindCard, find_published, parse, parse_from_file};
-pub use tables::{Row, Table};
+pub use tables::{Row, Table, page, to_csv};
 
 /// The key of a machine's price among the figures: the price of a core for a year.
 pub const PRICE: &str = "price_per_core_year";
@@ -68,22 +66,17 @@ pub const PRICE: &str = "price_per_core_year";
 pub struct Ledger {
     /// The file's name, for messages.
     pub name: String,
-    /// The source of the claims.
     pub source: String,
-    /// The date of the claims.
     pub date: String,
     /// The machines; the first is the base of the tables.
     pub machines: Vec<Machine>,
-    /// The claims, in their order.
     pub claims: Vec<Claim>,
 }
 
 /// A machine that claims are about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// The machine's figures.
     pub card: Card,
-    /// The price of a core for a year.
     pub price_per_core_year: Option<Quantity>,
 }
 
@@ -108,69 +101,81 @@ impl Machine {
     }
 }
 
-/// One claim.
+/// One claim: factors divided by divisors, and what is said to come out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The claim in words.
     pub text: String,
     /// The line in the file, from 1.
     pub line: usize,
-    /// How it is computed.
+    /// How the result is read.
     pub kind: Kind,
-    /// The stated result.
+    /// The factors: of a product as written, else the figure of the machine that is compared.
+    pub factors: Vec<Factor>,
+    /// The divisors: of a product as written, else the figure of the base, if there is one.
+    pub divisors: Vec<Factor>,
     pub stated: Quantity,
     /// Whether the result is claimed to be that number, or more.
     pub bound: Bound,
+    pub slip: Option<Box<Slip>>,
 }
 
-/// How a claim is computed. Machines are places in [`Ledger::machines`].
+/// A known error, and its proof.
 #[derive(Clone, Debug, PartialEq)]
+pub struct Slip {
+    /// The name of the error, of [`SLIPS`].
+    pub name: &'static str,
+    pub verdict: Verdict,
+    /// The cause in words.
+    pub why: String,
+    /// The claim that would have been right, which proves the error.
+    pub instead: Claim,
+}
+
+/// The kinds of known errors, and the verdict on a claim that has one.
+pub const SLIPS: [(&str, Verdict); 8] = [
+    // The difference in per cent of the wrong one of the two machines.
+    ("swapped-base", Verdict::Wrong),
+    // Against another machine.
+    ("other-base", Verdict::Wrong),
+    // "400 % more" for 400 % of.
+    ("of-for-more", Verdict::Wrong),
+    // Sent for received, reads for writes.
+    ("sister-figure", Verdict::Wrong),
+    // A digit lost or doubled.
+    ("power-of-ten", Verdict::Wrong),
+    // Computed from a figure that was rounded before.
+    ("rounded-input", Verdict::Wrong),
+    // Computed from another figure than that of the card.
+    ("other-input", Verdict::Wrong),
+    // TB for TiB: a reading that makes the claim right.
+    ("binary-prefix", Verdict::WithinRounding),
+];
+
+/// How a claim is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The difference of a figure between two machines, in per cent of the second.
-    Percent {
-        /// Key of the figure.
-        figure: String,
-        /// The machine compared.
-        of: usize,
-        /// The base.
-        against: usize,
-    },
+    Percent,
+    /// A figure of a machine, in per cent of that of another.
+    Share,
     /// A figure of a machine.
-    Value {
-        /// Key of the figure.
-        figure: String,
-        /// The machine.
-        of: usize,
-    },
+    Value,
     /// Figures of a machine and numbers, multiplied and divided.
-    Product {
-        /// The machine, if figures are among the factors.
-        of: Option<usize>,
-        /// The factors.
-        factors: Vec<Factor>,
-        /// The divisors.
-        divisors: Vec<Factor>,
-    },
+    Product,
 }
 
-impl Kind {
-    /// Returns the kind's name in files.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Kind::Percent { .. } => "percent",
-            Kind::Value { .. } => "value",
-            Kind::Product { .. } => "product",
-        }
-    }
-}
-
-/// A part of a product.
+/// A part of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Factor {
-    /// Key of a figure, or [`PRICE`].
-    Figure(String),
-    /// A number.
+    /// A figure of a machine.
+    Figure {
+        /// The machine's place in [`Ledger::machines`].
+        of: usize,
+        /// Key of the figure, or [`PRICE`].
+        key: String,
+    },
     Number(Quantity),
 }
 
@@ -216,8 +221,7 @@ pub struct Checked {
     pub claim: String,
     /// The line in the file, from 1.
     pub line: usize,
-    /// `percent`, `value` or `product`.
-    pub kind: &'static str,
+    pub kind: Kind,
     /// The stated number with its bound.
     pub stated: String,
     /// The computed value, in the unit of the stated number.
@@ -226,9 +230,8 @@ pub struct Checked {
     pub computed_value: f64,
     /// The stated value as a number, in the same unit.
     pub stated_value: f64,
-    /// The result.
     pub verdict: Verdict,
-    /// The slip or reading that gives the stated number, if one was found: `swapped-base`.
+    /// The slip that gives the stated number, if the ledger names one: `swapped-base`.
     pub slip: Option<&'static str>,
     /// Why the verdict is not `exact`; empty if it is.
     pub why: String,
@@ -237,21 +240,14 @@ pub struct Checked {
 /// A ledger, computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimsReport {
-    /// The version of this report's schema.
     pub schema: u32,
-    /// The version of the program.
     pub plimsoll: &'static str,
-    /// The name of the ledger's file.
     pub file: String,
-    /// The source of the claims.
     pub source: String,
-    /// The date of the claims.
     pub date: String,
     /// The figures of the machines.
     pub tables: Vec<Table>,
-    /// The claims, in their order.
     pub claims: Vec<Checked>,
-    /// The number of wrong claims.
     pub wrong: usize,
 }
 
@@ -266,8 +262,7 @@ pub fn built_in() -> Result<Ledger, ConfigError> {
 /// Computes every claim of a ledger.
 #[must_use]
 pub fn check(ledger: &Ledger) -> ClaimsReport {
-    let mut claims: Vec<Checked> = ledger.claims.iter().map(|claim| check_one(claim, &ledger.machines)).collect();
-    shared::explain(ledger, &mut claims);
+    let claims: Vec<Checked> = ledger.claims.iter().map(|claim| check_one(claim, &ledger.machines)).collect();
     ClaimsReport {
         schema: 1,
         plimsoll: env!("CARGO_PKG_VERSION"),
@@ -281,30 +276,31 @@ pub fn check(ledger: &Ledger) -> ClaimsReport {
 }
 
 fn check_one(claim: &Claim, machines: &[Machine]) -> Checked {
-    let computed = compute::value(&claim.kind, machines);
-    let (verdict, slip, why) = match compute::fit(&computed, claim) {
-        Fit::Exact => (Verdict::Exact, None, String::new()),
-        Fit::Rounded(why) => (Verdict::WithinRounding, None, why.to_owned()),
-        Fit::No => match slips::find(claim, machines, &computed) {
-            Some(slip) => {
-                (if slip.is_reading { Verdict::WithinRounding } else { Verdict::Wrong }, Some(slip.name), slip.why)
-            }
-            None => (Verdict::Wrong, None, slips::none_found(claim, machines, &computed)),
-        },
+    let computed = compute::value(claim, machines);
+    let gives_the_number =
+        |slip: &&Slip| compute::fit(&compute::value(&slip.instead, machines), &slip.instead).is_some();
+    let slip = claim.slip.as_deref().filter(gives_the_number);
+    let (verdict, slip, why) = match (compute::fit(&computed, claim), slip) {
+        (Some(""), _) => (Verdict::Exact, None, ""),
+        (_, Some(slip)) => (slip.verdict, Some(slip.name), slip.why.as_str()),
+        (Some(rounding), None) => (Verdict::WithinRounding, None, rounding),
+        (None, None) if claim.slip.is_some() => {
+            (Verdict::Wrong, None, "the slip that the file names does not give the stated number either")
+        }
+        (None, None) => (Verdict::Wrong, None, "no known slip gives the stated number"),
     };
 
-    let in_unit = |value: f64| value / claim.stated.unit_scale;
     Checked {
         claim: claim.text.clone(),
         line: claim.line,
-        kind: claim.kind.name(),
+        kind: claim.kind,
         stated: stated(claim),
         computed: claim.stated.write(computed.value, 1),
-        computed_value: in_unit(computed.value),
-        stated_value: in_unit(claim.stated.value),
+        computed_value: computed.value / claim.stated.unit_scale,
+        stated_value: claim.stated.value / claim.stated.unit_scale,
         verdict,
         slip,
-        why,
+        why: why.to_owned(),
     }
 }
 

@@ -15,41 +15,27 @@
 //!
 //! **Example.** 60 TB, and 1,258.43 USD a year for each of 48 cores: 1,006.74 USD a year for a TB, 1.25 TB for a core.
 
-mod volumes;
+pub mod volumes;
 
 use plimsoll_figures::units::format_count;
 use serde::Serialize;
 
 use super::Card;
-use super::figures::Better;
+use super::figures::Unit::{self, BytesBinary, BytesDecimal, PerS, Plain};
+use super::find::Candidate;
 use super::prices::{InstancePrice, MONTHS_PER_YEAR, PriceList, VolumePrice};
-use volumes::Rates;
+use volumes::{Month, Rates, Volumes};
 
-const TB: f64 = 1e12;
 const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
 const BITS_PER_BYTE: f64 = 8.0;
 
-/// The unit of an amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AmountUnit {
-    /// Money for a year.
-    Money,
-    /// The unit of a card's figures.
-    Figure(super::figures::Unit),
-}
-
 /// The meaning of an amount.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AmountKind {
-    /// The name for programs.
-    pub key: &'static str,
-    /// The name for people.
-    pub title: &'static str,
-    /// The unit.
-    pub unit: AmountUnit,
-    /// Which direction is better.
-    pub better: Better,
+struct AmountKind {
+    key: &'static str,
+    title: &'static str,
+    /// The unit; `None`: money for a year.
+    unit: Option<Unit>,
     /// The figure that is divided; `None`: the price of a year.
     above: Option<&'static str>,
     /// The figures to divide by, of which the first that the card has counts; if empty, nothing divides.
@@ -58,114 +44,103 @@ pub struct AmountKind {
     per: f64,
 }
 
-use super::figures::Unit::{BytesBinary, BytesDecimal, PerS, Plain};
-use AmountUnit::{Figure, Money};
+type Below = &'static [&'static str];
 
-const fn amount(
+const fn of(
     key: &'static str,
     title: &'static str,
-    unit: AmountUnit,
-    above: Option<&'static str>,
-    below: &'static [&'static str],
+    unit: Unit,
+    above: &'static str,
+    below: Below,
     per: f64,
 ) -> AmountKind {
-    let better = match unit {
-        Money => Better::Less,
-        Figure(_) => Better::Neither,
-    };
-    AmountKind { key, title, unit, better, above, below, per }
+    AmountKind { key, title, unit: Some(unit), above: Some(above), below, per }
 }
 
-const CORES: &[&str] = &["cpu.cores"];
-const VCPUS: &[&str] = &["cpu.threads"];
-const NETWORK: &[&str] = &["network.received_bits_per_s", "network.link_bits_per_s"];
+const fn price(key: &'static str, title: &'static str, below: Below, per: f64) -> AmountKind {
+    AmountKind { key, title, unit: None, above: None, below, per }
+}
+
+const CORES: Below = &["cpu.cores"];
+const VCPUS: Below = &["cpu.threads"];
+const NETWORK: Below = &["network.received_bits_per_s", "network.link_bits_per_s"];
+const READS: &str = "disk.read_bytes_per_s";
+const WRITES: &str = "disk.write_bytes_per_s";
 
 /// All amounts, in the order in which they are shown.
-pub const AMOUNTS: &[AmountKind] = &[
-    amount("disk_bytes_per_core", "storage per core", Figure(BytesDecimal), Some("disk.bytes"), CORES, 1.0),
-    amount("memory_bytes_per_core", "memory per core", Figure(BytesBinary), Some("memory.bytes"), CORES, 1.0),
-    amount("read_iops_per_core", "reads per core", Figure(PerS), Some("disk.read_iops"), CORES, 1.0),
-    amount("read_iops_per_vcpu", "reads per vCPU", Figure(PerS), Some("disk.read_iops"), VCPUS, 1.0),
-    amount(
-        "disk_read_per_network",
-        "disk reads per network, bytes",
-        Figure(Plain),
-        Some("disk.read_bytes_per_s"),
-        NETWORK,
-        BITS_PER_BYTE,
-    ),
-    amount(
-        "disk_write_per_network",
-        "disk writes per network, bytes",
-        Figure(Plain),
-        Some("disk.write_bytes_per_s"),
-        NETWORK,
-        BITS_PER_BYTE,
-    ),
-    amount("disk_per_memory", "disk per memory, bytes", Figure(Plain), Some("disk.bytes"), &["memory.bytes"], 1.0),
-    amount("price_per_year", "price", Money, None, &[], 1.0),
-    amount("price_per_core_year", "price per core", Money, None, CORES, 1.0),
-    amount("price_per_vcpu_year", "price per vCPU", Money, None, VCPUS, 1.0),
-    amount("price_per_tb_year", "price per TB", Money, None, &["disk.bytes"], TB),
-    amount("price_per_million_read_iops_year", "price per M reads/s", Money, None, &["disk.read_iops"], 1e6),
-    amount("price_per_million_write_iops_year", "price per M writes/s", Money, None, &["disk.write_iops"], 1e6),
-    amount("price_per_gbps_write_year", "price per GB/s of writes", Money, None, &["disk.write_bytes_per_s"], 1e9),
+const AMOUNTS: &[AmountKind] = &[
+    of("disk_bytes_per_core", "storage per core", BytesDecimal, "disk.bytes", CORES, 1.0),
+    of("memory_bytes_per_core", "memory per core", BytesBinary, "memory.bytes", CORES, 1.0),
+    of("read_iops_per_core", "reads per core", PerS, "disk.read_iops", CORES, 1.0),
+    of("read_iops_per_vcpu", "reads per vCPU", PerS, "disk.read_iops", VCPUS, 1.0),
+    of("disk_read_per_network", "disk reads per network, bytes", Plain, READS, NETWORK, BITS_PER_BYTE),
+    of("disk_write_per_network", "disk writes per network, bytes", Plain, WRITES, NETWORK, BITS_PER_BYTE),
+    of("disk_per_memory", "disk per memory, bytes", Plain, "disk.bytes", &["memory.bytes"], 1.0),
+    price("price_per_year", "price", &[], 1.0),
+    price("price_per_core_year", "price per core", CORES, 1.0),
+    price("price_per_vcpu_year", "price per vCPU", VCPUS, 1.0),
+    price("price_per_tb_year", "price per TB", &["disk.bytes"], 1e12),
+    price("price_per_million_read_iops_year", "price per M reads/s", &["disk.read_iops"], 1e6),
+    price("price_per_million_write_iops_year", "price per M writes/s", &["disk.write_iops"], 1e6),
+    price("price_per_gbps_write_year", "price per GB/s of writes", &[WRITES], 1e9),
 ];
 
+/// An amount of all machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AmountRow {
+    pub key: &'static str,
+    pub title: &'static str,
+    /// The unit; `money` is in the currency of the prices, a year.
+    pub unit: &'static str,
+    /// A cell for each machine, in their order.
+    pub cells: Vec<AmountCell>,
+}
+
 /// An amount of one machine.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Amount {
-    /// The amount.
-    Known(f64),
-    /// Why it is not known.
-    Missing(String),
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AmountCell {
+    pub label: String,
+    /// The amount; null if missing.
+    pub value: Option<f64>,
+    /// The amount for people, or the reason why it is missing.
+    pub shown: String,
 }
 
-impl Amount {
-    /// Returns the amount, if it is known.
-    #[must_use]
-    pub fn value(&self) -> Option<f64> {
-        match self {
-            Amount::Known(value) => Some(*value),
-            Amount::Missing(_) => None,
-        }
-    }
-}
-
-/// Returns the amounts of a machine in the order of [`AMOUNTS`]. Without `price`, those of money are missing.
+/// Returns the amounts of machines; without `prices`, those of money are left out.
 #[must_use]
-pub fn amounts(card: &Card, price: Option<&InstancePrice>) -> Vec<Amount> {
-    AMOUNTS.iter().map(|kind| amount_of(kind, card, price)).collect()
+pub fn amounts(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<AmountRow> {
+    let row = |kind: &AmountKind| {
+        let cell = |candidate: &Candidate| {
+            let price = prices.and_then(|prices| prices.instance(&candidate.card.name));
+            let amount = amount(kind, &candidate.card, price);
+            let shown = match (&amount, kind.unit) {
+                (Ok(amount), Some(unit)) => unit.format(*amount),
+                (Ok(amount), None) => money(*amount),
+                (Err(reason), _) => reason.clone(),
+            };
+            AmountCell { label: candidate.label.clone(), value: amount.ok(), shown }
+        };
+        let unit = kind.unit.map_or("money", Unit::name);
+        AmountRow { key: kind.key, title: kind.title, unit, cells: candidates.iter().map(cell).collect() }
+    };
+    AMOUNTS.iter().filter(|kind| prices.is_some() || kind.unit.is_some()).map(row).collect()
 }
 
-fn amount_of(kind: &AmountKind, card: &Card, price: Option<&InstancePrice>) -> Amount {
+/// Returns an amount of a machine, or why it is not known.
+fn amount(kind: &AmountKind, card: &Card, price: Option<&InstancePrice>) -> Result<f64, String> {
     let above = match kind.above {
-        Some(key) => card.value(key).ok_or_else(|| format!("no {key}")),
-        None => price.map(|price| price.per_year).ok_or_else(|| "no price".to_owned()),
+        Some(key) => card.value(key).ok_or_else(|| format!("no {key}"))?,
+        None => price.map(|price| price.per_year).ok_or("no price")?,
     };
     let below = match kind.below {
-        [] => Ok(kind.per),
+        [] => kind.per,
         keys => {
             let known = keys.iter().find_map(|key| card.value(key)).filter(|value| *value > 0.0);
-            known.ok_or_else(|| format!("no {}", keys.last().unwrap_or(&"figure")))
+            known.ok_or_else(|| format!("no {}", keys.last().unwrap_or(&"figure")))?
         }
     };
-    match (above, below) {
-        (Ok(above), Ok(below)) => match above / below * kind.per {
-            amount if amount.is_finite() => Amount::Known(amount),
-            _ => Amount::Missing(format!("{} is too small to divide by", kind.below.join(" or "))),
-        },
-        (Err(reason), _) | (_, Err(reason)) => Amount::Missing(reason),
-    }
-}
-
-/// Prints an amount for people.
-#[must_use]
-pub fn shown(unit: AmountUnit, value: f64) -> String {
-    match unit {
-        Money => money(value),
-        Figure(unit) => unit.format(value),
-    }
+    let amount = above / below * kind.per;
+    if amount.is_finite() { Ok(amount) } else { Err(format!("{} is too small to divide by", kind.below.join(" or "))) }
 }
 
 /// Prints money without its currency, with commas between groups of three digits: two digits after the point, none from
@@ -185,9 +160,7 @@ pub fn money(value: f64) -> String {
 /// The local disks of a machine compared with network volumes that do the same. Prices are for a month.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BreakEven {
-    /// The machine.
     pub label: String,
-    /// The kind of volume.
     pub volume: String,
     /// The date of the volume's price: year, month or day.
     pub volume_date: String,
@@ -195,24 +168,11 @@ pub struct BreakEven {
     pub without_disks: Option<String>,
     /// Capacity of the local disks, in bytes.
     pub disk_bytes: f64,
-    /// Price of the local disks.
     pub disks_month: f64,
-    /// Number of volumes needed.
-    pub volumes: f64,
-    /// Size of all volumes in GiB; larger than the disks if operations or bandwidth need it.
-    pub size_gib: f64,
-    /// Operations a second of all volumes, without bursts.
-    pub iops: f64,
-    /// MiB/s of all volumes, without bursts.
-    pub mibps: f64,
-    /// Price of the volumes' size.
-    pub size_month: f64,
-    /// Price of the volumes' operations beyond those included.
-    pub iops_month: f64,
-    /// Price of the volumes' bandwidth beyond what is included.
-    pub mibps_month: f64,
-    /// The sum of these three.
-    pub volumes_month: f64,
+    #[serde(flatten)]
+    pub needed: Volumes,
+    #[serde(flatten)]
+    pub month: Month,
     /// Capacity at which the volumes' size alone costs as much as the local disks; if above `disk_bytes`, size alone
     /// does not make volumes dearer.
     pub from_bytes: f64,
@@ -225,7 +185,7 @@ impl BreakEven {
     /// Returns whether the local disks cost no more than volumes that do the same.
     #[must_use]
     pub(crate) fn is_local_cheaper(&self) -> bool {
-        self.disks_month <= self.volumes_month
+        self.disks_month <= self.month.volumes_month
     }
 }
 
@@ -254,8 +214,6 @@ pub(crate) fn against_volume(
     let size_gib = bytes / GIB;
     let needed = volumes::fewest(volume.volume, Rates { size_gib, iops, mibps });
     let needed = needed.ok_or_else(|| format!("no number of {} does what its disks do", volume.volume.name))?;
-    let month = volumes::month(volume, &needed);
-
     Ok(BreakEven {
         label: label.to_owned(),
         volume: volume.volume.name.to_owned(),
@@ -263,14 +221,8 @@ pub(crate) fn against_volume(
         without_disks: without.map(|without| without.name.clone()),
         disk_bytes: bytes,
         disks_month,
-        volumes: needed.number,
-        size_gib: needed.all.size_gib,
-        iops: needed.all.iops,
-        mibps: needed.all.mibps,
-        size_month: month.size,
-        iops_month: month.iops,
-        mibps_month: month.mibps,
-        volumes_month: month.sum(),
+        month: volumes::month(volume, &needed),
+        needed,
         from_bytes: disks_month / volume.per_gib_month * GIB,
         from_iops: volumes::least_iops(volume, size_gib, disks_month),
     })
@@ -314,11 +266,9 @@ volumes:
         card.set("network.link_bits_per_s", Figured::exact(100e9));
         // The loopback interface is no network.
         card.set("network.loopback_received_bits_per_s", Figured::exact(10e9));
-        let amounts = amounts(&card, list.instance("i3en"));
-        let of = |key: &str| {
-            let at = AMOUNTS.iter().position(|kind| kind.key == key).unwrap();
-            shown(AMOUNTS[at].unit, amounts[at].value().unwrap())
-        };
+        let candidate = Candidate { argument: "i3en".into(), label: "i3en".into(), card };
+        let rows = amounts(std::slice::from_ref(&candidate), Some(&list));
+        let of = |key: &str| rows.iter().find(|row| row.key == key).unwrap().cells[0].shown.as_str();
         let cases = [
             ("disk_bytes_per_core", "1.25 TB"),
             ("price_per_core_year", "1,258.43"),
@@ -331,11 +281,14 @@ volumes:
         for (key, expected) in cases {
             assert_eq!(of(key), expected, "{key}");
         }
-        let missing = AMOUNTS.iter().zip(&amounts).filter(|(_, amount)| amount.value().is_none());
-        let missing: Vec<&str> = missing.map(|(kind, _)| kind.key).collect();
+        let missing = rows.iter().filter(|row| row.cells[0].value.is_none()).map(|row| row.key);
+        let missing: Vec<&str> = missing.collect();
         let without = ["memory_bytes_per_core", "read_iops_per_vcpu", "disk_write_per_network", "disk_per_memory"];
         assert_eq!(missing[..4], without);
-        assert!(super::amounts(&card, None).iter().any(|amount| *amount == Amount::Missing("no price".into())));
+        let mut other = candidate.clone();
+        other.card.name = "other".to_owned();
+        let rows = amounts(&[other], Some(&list));
+        assert!(rows.iter().any(|row| row.cells[0].shown == "no price"));
     }
 
     #[test]
@@ -345,8 +298,9 @@ volumes:
         // 10 TiB and 1000 USD a month: 819.20 for the size, so 180.80 are left for 36 160 operations beyond 3000.
         let whole = card("whole", 10.0 * 1024.0 * GIB, 63_000.0, 1125.0 * MIB);
         let even = against_volume("whole", &whole, &list, gp3).unwrap();
-        assert_eq!((even.disks_month, even.volumes, even.without_disks.clone()), (1000.0, 1.0, None));
-        let month = [even.size_month, even.iops_month, even.mibps_month, even.volumes_month];
+        assert_eq!((even.disks_month, even.needed.volumes, even.without_disks.clone()), (1000.0, 1.0, None));
+        let month = &even.month;
+        let month = [month.size_month, month.iops_month, month.mibps_month, month.volumes_month];
         let expected = [819.2, 300.0, 40.0, 1159.2];
         assert!(month.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{month:?}");
         assert!((even.from_iops.unwrap() - 39_160.0).abs() < 1e-6 && even.is_local_cheaper());

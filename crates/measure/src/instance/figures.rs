@@ -23,6 +23,7 @@
 //! ```
 
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_throughput_decimal};
+use serde::Serialize;
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +42,31 @@ pub enum Unit {
     PerS,
     /// Floating-point operations per second.
     FlopPerS,
-    /// Hertz.
     Hz,
-    /// Nanoseconds.
     Ns,
-    /// Per cent.
     Percent,
     /// A number without a unit.
     Plain,
 }
 
 impl Unit {
+    /// Returns the unit's name for programs.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::BytesBinary | Unit::BytesDecimal => "bytes",
+            Unit::BytesPerS => "bytes/s",
+            Unit::BitsPerS => "bits/s",
+            Unit::PerS => "1/s",
+            Unit::FlopPerS => "flop/s",
+            Unit::Hz => "Hz",
+            Unit::Ns => "ns",
+            Unit::Percent => "%",
+            Unit::Plain => "1",
+        }
+    }
+
     /// Prints `value` with its unit: a count in full, everything else with three or four digits.
     #[must_use]
     pub fn format(self, value: f64) -> String {
@@ -98,11 +113,10 @@ fn digits(value: f64) -> String {
 }
 
 /// Which direction is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// More is better.
     More,
-    /// Less is better.
     Less,
     /// A property, neither good nor bad.
     Neither,
@@ -113,16 +127,19 @@ pub enum Better {
 pub struct FigureKind {
     /// The key: `group.name`.
     pub key: &'static str,
-    /// A short name for people.
     pub title: &'static str,
-    /// The unit of its values.
     pub unit: Unit,
-    /// Which direction is better.
     pub better: Better,
+    /// Whether it is counted or advertised, not measured.
+    pub is_counted: bool,
 }
 
 const fn row(key: &'static str, title: &'static str, unit: Unit, better: Better) -> FigureKind {
-    FigureKind { key, title, unit, better }
+    FigureKind { key, title, unit, better, is_counted: false }
+}
+
+const fn counted(key: &'static str, title: &'static str, unit: Unit, better: Better) -> FigureKind {
+    FigureKind { is_counted: true, ..row(key, title, unit, better) }
 }
 
 use Better::{Less, More, Neither};
@@ -130,10 +147,10 @@ use Unit::{BitsPerS, BytesBinary, BytesDecimal, BytesPerS, Count, FlopPerS, Hz, 
 
 /// Every key except those of stress-ng, in the order in which cards and tables show them.
 pub const FIGURES: &[FigureKind] = &[
-    row("cpu.cores", "cores", Count, More),
-    row("cpu.threads", "hardware threads (vCPUs)", Count, More),
-    row("cpu.clock_hz", "clock, as the model states it", Hz, More),
-    row("cpu.l3_bytes", "L3 cache, one socket", BytesBinary, More),
+    counted("cpu.cores", "cores", Count, More),
+    counted("cpu.threads", "hardware threads (vCPUs)", Count, More),
+    counted("cpu.clock_hz", "clock, as the model states it", Hz, More),
+    counted("cpu.l3_bytes", "L3 cache, one socket", BytesBinary, More),
     row("cpu.hash_one_bytes_per_s", "hashing, one thread", BytesPerS, More),
     row("cpu.hash_all_bytes_per_s", "hashing, all threads", BytesPerS, More),
     row("cpu.matrix_one_flop_per_s", "matrix product, one thread", FlopPerS, More),
@@ -141,7 +158,7 @@ pub const FIGURES: &[FigureKind] = &[
     row("cpu.sort_one_per_s", "keys sorted, one thread", PerS, More),
     row("cpu.sort_all_per_s", "keys sorted, all threads", PerS, More),
     row("cpu.steal_pct", "time the hypervisor took", Percent, Less),
-    row("memory.bytes", "memory", BytesBinary, More),
+    counted("memory.bytes", "memory", BytesBinary, More),
     row("memory.read_one_bytes_per_s", "memory read, one thread", BytesPerS, More),
     row("memory.read_all_bytes_per_s", "memory read, all threads", BytesPerS, More),
     row("memory.copy_one_bytes_per_s", "memory copy, one thread", BytesPerS, More),
@@ -153,15 +170,15 @@ pub const FIGURES: &[FigureKind] = &[
     row("submission.io_uring_ns", "CPU time of a 4 KiB read, io_uring", Ns, Less),
     row("submission.aio_ns", "CPU time of a 4 KiB read, linux-aio", Ns, Less),
     row("submission.pread_ns", "CPU time of a 4 KiB read, pread", Ns, Less),
-    row("disk.number", "local disks", Count, Neither),
-    row("disk.bytes", "local disk capacity", BytesDecimal, More),
+    counted("disk.number", "local disks", Count, Neither),
+    counted("disk.bytes", "local disk capacity", BytesDecimal, More),
     row("disk.read_iops", "random reads, 4 KiB", PerS, More),
     row("disk.write_iops", "random writes, 4 KiB", PerS, More),
     row("disk.read_bytes_per_s", "sequential reads", BytesPerS, More),
     row("disk.write_bytes_per_s", "sequential writes", BytesPerS, More),
     row("disk.read_latency_ns", "read latency, idle disk", Ns, Less),
     row("disk.mix_exponent", "exponent of the read/write frontier", Plain, More),
-    row("network.link_bits_per_s", "network, as advertised", BitsPerS, More),
+    counted("network.link_bits_per_s", "network, as advertised", BitsPerS, More),
     row("network.received_bits_per_s", "network, received", BitsPerS, More),
     row("network.packets_sent_per_s", "small packets, sent", PerS, More),
     row("network.packets_received_per_s", "small packets, received", PerS, More),
@@ -199,6 +216,12 @@ pub fn title(key: &str) -> String {
         (None, Some(kind)) => kind.title.to_owned(),
         (None, None) => key.to_owned(),
     }
+}
+
+/// Returns the part of a key before its first point.
+#[must_use]
+pub fn group(key: &str) -> &str {
+    key.split_once('.').map_or(key, |(group, _)| group)
 }
 
 /// Returns the place of `key` in the order of a card; keys of stress-ng come last.

@@ -35,25 +35,16 @@ pub const FROM_PRESET: &str = "origin.from_preset";
 /// Why there is no card.
 #[derive(Debug, Error)]
 pub enum FindError {
-    /// The file is no card.
     #[error(transparent)]
     Card(#[from] CardError),
-    /// The name is neither a file nor known.
     #[error("{name}: there is no such file, and no such instance is known: {hint}")]
     Unknown {
-        /// The name asked for.
         name: String,
         /// The name that was probably meant, or where to find one.
         hint: String,
     },
-    /// Two arguments are the same card.
     #[error("{first} and {second} are the same card: name two that differ")]
-    Twice {
-        /// The first argument.
-        first: String,
-        /// The second argument.
-        second: String,
-    },
+    Twice { first: String, second: String },
 }
 
 /// A card and its name beside other cards.
@@ -63,7 +54,6 @@ pub struct Candidate {
     pub argument: String,
     /// The card's name; with the argument if several cards share the name.
     pub label: String,
-    /// The card.
     pub card: Card,
 }
 

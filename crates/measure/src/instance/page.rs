@@ -22,11 +22,8 @@ use crate::tune::{TuneReport, pictures};
 /// One figure, formatted for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The figure's key.
     pub key: String,
-    /// The figure's name.
     pub title: String,
-    /// The value with its unit.
     pub value: String,
     /// The ends of the 95 % interval; empty if there is none.
     pub interval: String,
@@ -43,16 +40,11 @@ const GROUPS: [(&str, &str); 7] = [
     ("stress_ng", "stress-ng"),
 ];
 
-/// Returns the part of a key before its first point.
-fn group_of(key: &str) -> &str {
-    key.split_once('.').map_or(key, |(group, _)| group)
-}
-
 /// Returns the figures of a card by group: the heading, and a row for each figure. Leaves out groups without figures.
 #[must_use]
 pub fn rows(card: &Card) -> Vec<(&'static str, Vec<Row>)> {
     let of_group = |group: &str| {
-        let keys = card.keys().into_iter().filter(|key| group_of(key) == group);
+        let keys = card.keys().into_iter().filter(|key| figures::group(key) == group);
         keys.filter_map(|key| row(key, card.figures.get(key)?)).collect::<Vec<Row>>()
     };
     let groups = GROUPS.into_iter().map(|(group, heading)| (heading, of_group(group)));
@@ -133,7 +125,7 @@ fn samples(card: &Card) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (group, heading) in GROUPS {
         let mut layers = vec![Layer::HorizontalMark { y: 1.0, label: "mean".to_owned() }];
-        for key in card.keys().into_iter().filter(|key| group_of(key) == group) {
+        for key in card.keys().into_iter().filter(|key| figures::group(key) == group) {
             let Some(figure) = card.figures.get(key).filter(|figure| figure.samples.len() >= 2) else { continue };
             let mean = figure.samples.iter().sum::<f64>() / figure.samples.len() as f64;
 
@@ -188,7 +180,7 @@ mod tests {
         assert!(flat[1].2.contains(" to "), "{flat:?}");
         assert_eq!(flat[2], ("random reads, 4 KiB", "100/s", "0/s to 120/s"));
         assert_eq!(flat[3].0, "stress-ng tsc");
-        let groups: Vec<&str> = figures::FIGURES.iter().map(|kind| group_of(kind.key)).collect();
+        let groups: Vec<&str> = figures::FIGURES.iter().map(|kind| figures::group(kind.key)).collect();
         assert!(groups.iter().all(|group| GROUPS.iter().any(|(name, _)| name == group)), "{groups:?}");
     }
 

@@ -29,6 +29,7 @@
 
 use std::path::Path;
 
+use jiff::Unit;
 use jiff::civil::Date;
 use plimsoll_figures::units::quoted;
 use plimsoll_files::error::Source;
@@ -49,7 +50,7 @@ const PRICE_MAX: f64 = 1e12;
 const NAME_MAX_CHARS: usize = 64;
 
 /// Age in whole years from which on prices get a warning.
-const OLD_YEARS: i32 = 2;
+const OLD_YEARS: i16 = 2;
 
 const FILE: Schema<'static> = Schema {
     what: "a price file",
@@ -57,20 +58,12 @@ const FILE: Schema<'static> = Schema {
     refused: &[],
 };
 
+/// Ways to state the price of an instance.
+const PER: [&str; 3] = ["per_hour", "per_year", "per_core_year"];
+
 const INSTANCE: Schema<'static> = Schema {
     what: "the price of an instance",
-    known: &[
-        "name",
-        "per_hour",
-        "per_year",
-        "per_core_year",
-        "cores",
-        "commitment",
-        "without_disks",
-        "currency",
-        "date",
-        "source",
-    ],
+    known: &["name", PER[0], PER[1], PER[2], "cores", "commitment", "without_disks", "currency", "date", "source"],
     refused: &[],
 };
 
@@ -103,8 +96,6 @@ pub struct InstancePrice {
     pub without_disks: Option<String>,
     /// The year, month or day of the price.
     pub date: String,
-    /// Who states the price.
-    pub source: String,
 }
 
 /// The price of a network volume. Months are twelfths of a year.
@@ -124,20 +115,15 @@ pub struct VolumePrice {
     pub mibps_included: f64,
     /// The year, month or day of the price.
     pub date: String,
-    /// Who states the price.
-    pub source: String,
 }
 
 /// Prices of one or more files, in one currency.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriceList {
     /// The currency, as the files name it: `USD`.
     pub currency: String,
-    /// The region of each file's prices.
     pub regions: Vec<String>,
-    /// Machines, in the order of the files.
     pub instances: Vec<InstancePrice>,
-    /// Volumes, in the order of the files.
     pub volumes: Vec<VolumePrice>,
 }
 
@@ -161,7 +147,7 @@ impl PriceList {
 
         for (date, what) in dated {
             let Some([first, last]) = parse_date(date) else { continue };
-            let years = full_years(last, today);
+            let years = last.until((Unit::Year, today)).map_or(0, |span| span.get_years());
             let warning = if first > today {
                 format!("the prices of {what} are of {date}, which is yet to come: correct the date")
             } else if years >= OLD_YEARS {
@@ -182,29 +168,55 @@ impl PriceList {
         warnings
     }
 
-    /// Adds the prices of another file. `source` is that file, for messages.
-    fn add(&mut self, other: PriceList, source: &Source) -> Result<(), ConfigError> {
-        if other.currency != self.currency {
-            let message = format!("prices in {} beside prices in {}", other.currency, self.currency);
+    /// Adds the prices of a file.
+    fn add(&mut self, source: &Source) -> Result<(), ConfigError> {
+        let root = yaml::parse(source)?;
+        let help = "write `date`, `currency`, `region`, `source`, and `instances` or `volumes` with their prices";
+        let fields = Fields::read(&Field::root(source, &root, help)?, &FILE)?;
+        let currency = fields.required("currency", "name it once for all prices, as USD")?;
+        let common = Common {
+            currency: name(&currency)?,
+            date: date(&fields.required("date", "say as of when the prices are, as 2026-11-21")?)?,
+            commitment: fields.optional("commitment", Field::string)?,
+        };
+        fields.required("source", "say where the prices come from")?.string()?;
+        let region = fields.required("region", "say where the prices hold, as us-east-1")?.string()?;
+        if fields.get("instances").or_else(|| fields.get("volumes")).is_none() {
+            return Err(fields.missing("instances", help));
+        }
+        if !self.regions.is_empty() && common.currency != self.currency {
+            let message = format!("prices in {} beside prices in {}", common.currency, self.currency);
             let help = "give all prices in one currency: convert one of the files";
-            return Err(source.error(Code::InvalidValue, message).with_help(help).with_key("currency"));
+            return Err(currency.error(Code::InvalidValue, message).with_help(help));
+        }
+        self.currency.clone_from(&common.currency);
+        self.regions.push(region);
+
+        let twice = |entry: &Field<'_>, name: &str| {
+            let message = format!("{} has a price already", quoted(name));
+            entry.error(Code::DuplicateName, message).with_help("remove one of the two")
+        };
+        let mut references = Vec::new();
+        for entry in fields.or("instances", Vec::new(), Field::list)? {
+            let price = instance(&entry, &common, &mut references)?;
+            if self.instance(&price.name).is_some() {
+                return Err(twice(&entry, &price.name));
+            }
+            self.instances.push(price);
+        }
+        for entry in fields.or("volumes", Vec::new(), Field::list)? {
+            let price = volume(&entry, &common)?;
+            if self.volumes.iter().any(|known| known.volume.name == price.volume.name) {
+                return Err(twice(&entry, price.volume.name));
+            }
+            self.volumes.push(price);
         }
 
-        let twice = other.instances.iter().map(|price| &price.name).find(|name| self.instance(name).is_some());
-        let volume = |name: &str| self.volumes.iter().any(|known| known.volume.name == name);
-        let twice = twice.cloned().or_else(|| {
-            let names = other.volumes.iter().map(|price| price.volume.name);
-            names.into_iter().find(|name| volume(name)).map(str::to_owned)
-        });
-        if let Some(name) = twice {
-            let message = format!("another of the files has a price of {} too", quoted(&name));
-            return Err(source.error(Code::DuplicateName, message).with_help("remove one of the two"));
+        let names: Vec<&str> = self.instances.iter().map(|price| price.name.as_str()).collect();
+        match references.iter().find(|field| field.text().is_ok_and(|name| !names.contains(&name))) {
+            Some(field) => Err(field.unknown_name("instance", &names)),
+            None => Ok(()),
         }
-
-        self.regions.extend(other.regions);
-        self.instances.extend(other.instances);
-        self.volumes.extend(other.volumes);
-        Ok(())
     }
 }
 
@@ -215,7 +227,8 @@ impl PriceList {
 /// volume; a row is in another currency; a date is not one; a name is there twice; `without_disks` names no instance
 /// of the text; the table of presets does not have a volume.
 pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
-    parse_source(&Source::new(source_name, text))
+    let mut list = PriceList::default();
+    list.add(&Source::new(source_name, text)).map(|()| list)
 }
 
 /// Reads price files into one list; returns `None` without files.
@@ -223,72 +236,23 @@ pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
 /// # Errors
 /// As [`parse`]; a file cannot be read, differs in currency from the first, or repeats a price of an earlier one.
 pub fn read_files<P: AsRef<Path>>(paths: &[P]) -> Result<Option<PriceList>, ConfigError> {
-    let mut list: Option<PriceList> = None;
+    let mut list = PriceList::default();
     for path in paths {
-        let source = yaml::read_file(path.as_ref())?;
-        let more = parse_source(&source)?;
-        match &mut list {
-            None => list = Some(more),
-            Some(list) => list.add(more, &source)?,
-        }
+        list.add(&yaml::read_file(path.as_ref())?)?;
     }
-    Ok(list)
-}
-
-fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
-    let root = yaml::parse(source)?;
-    let help = "write `date`, `currency`, `region`, `source`, and `instances` or `volumes` with their prices";
-    let fields = Fields::read(&Field::root(source, &root, help)?, &FILE)?;
-    let common = Common {
-        currency: name(&fields.required("currency", "name it once for all prices, as USD")?)?,
-        date: date(&fields.required("date", "say as of when the prices are, as 2026-11-21")?)?,
-        source: fields.required("source", "say where the prices come from")?.string()?,
-        commitment: fields.optional("commitment", Field::string)?,
-    };
-
-    let region = fields.required("region", "say where the prices hold, as us-east-1")?.string()?;
-    if fields.get("instances").or_else(|| fields.get("volumes")).is_none() {
-        return Err(fields.missing("instances", help));
-    }
-    let entries = |key| fields.or(key, Vec::new(), Field::list);
-    let mut list =
-        PriceList { currency: common.currency.clone(), regions: vec![region], instances: vec![], volumes: vec![] };
-
-    let mut references = Vec::new();
-    for entry in entries("instances")? {
-        let price = instance(&entry, &common, &mut references)?;
-        if list.instance(&price.name).is_some() {
-            return Err(twice(&entry, &price.name));
-        }
-        list.instances.push(price);
-    }
-
-    for entry in entries("volumes")? {
-        let price = volume(&entry, &common)?;
-        if list.volumes.iter().any(|known| known.volume.name == price.volume.name) {
-            return Err(twice(&entry, price.volume.name));
-        }
-        list.volumes.push(price);
-    }
-
-    let names: Vec<&str> = list.instances.iter().map(|price| price.name.as_str()).collect();
-    match references.iter().find(|field| field.text().is_ok_and(|name| !names.contains(&name))) {
-        Some(field) => Err(field.unknown_name("instance", &names)),
-        None => Ok(list),
-    }
+    Ok((!paths.is_empty()).then_some(list))
 }
 
 /// The values that hold for each price of a file unless its row has its own.
 struct Common {
     currency: String,
     date: String,
-    source: String,
     commitment: Option<String>,
 }
 
 impl Common {
-    /// Checks the currency of a row, and returns the row's date and source.
-    fn of_row(&self, fields: &Fields<'_>) -> Result<(String, String), ConfigError> {
+    /// Checks the currency and the source of a row, and returns the row's date.
+    fn date_of_row(&self, fields: &Fields<'_>) -> Result<String, ConfigError> {
         if let Some(field) = fields.get("currency")
             && field.text()? != self.currency
         {
@@ -296,7 +260,8 @@ impl Common {
             let help = "give all prices in one currency: convert this one and remove the key";
             return Err(field.error(Code::InvalidValue, message).with_help(help));
         }
-        Ok((fields.or("date", self.date.clone(), date)?, fields.or("source", self.source.clone(), Field::string)?))
+        fields.optional("source", Field::string)?;
+        fields.or("date", self.date.clone(), date)
     }
 }
 
@@ -309,8 +274,7 @@ fn instance<'a>(
     let name = name(&fields.required("name", "name the instance as its card does, as i3en.24xlarge")?)?;
 
     let one_of = "write one of `per_hour`, `per_year`, or `per_core_year` with `cores`";
-    let stated: Vec<&str> =
-        ["per_hour", "per_year", "per_core_year"].into_iter().filter(|key| fields.get(key).is_some()).collect();
+    let stated: Vec<&str> = PER.into_iter().filter(|key| fields.get(key).is_some()).collect();
     let per_year = match stated.as_slice() {
         [] => return Err(fields.missing("per_hour", one_of)),
         ["per_hour"] => price(&fields, "per_hour")? * HOURS_PER_YEAR,
@@ -336,15 +300,8 @@ fn instance<'a>(
     };
 
     references.extend(fields.get("without_disks"));
-    let (date, source) = common.of_row(&fields)?;
-    Ok(InstancePrice {
-        name,
-        per_year,
-        commitment,
-        without_disks: fields.optional("without_disks", Field::string)?,
-        date,
-        source,
-    })
+    let without_disks = fields.optional("without_disks", Field::string)?;
+    Ok(InstancePrice { name, per_year, commitment, without_disks, date: common.date_of_row(&fields)? })
 }
 
 fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError> {
@@ -375,7 +332,6 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
 
     let per_iops_month = sold("per_iops_month", "operations", volume.iops_ratio.is_some())?;
     let per_mibps_month = sold("per_mibps_month", "bandwidth", volume.mib_ratio.is_some())?;
-    let (date, source) = common.of_row(&fields)?;
     Ok(VolumePrice {
         volume,
         per_gib_month: price(&fields, "per_gib_month")?,
@@ -383,8 +339,7 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
         iops_included: optional("iops_included")?,
         per_mibps_month,
         mibps_included: optional("mibps_included")?,
-        date,
-        source,
+        date: common.date_of_row(&fields)?,
     })
 }
 
@@ -405,11 +360,6 @@ fn name(field: &Field<'_>) -> Result<String, ConfigError> {
     Ok(text.to_owned())
 }
 
-fn twice(entry: &Field<'_>, name: &str) -> ConfigError {
-    let message = format!("{} has a price already", quoted(name));
-    entry.error(Code::DuplicateName, message).with_help("remove one of the two")
-}
-
 /// Reads a date: a year, a month or a day.
 fn date(field: &Field<'_>) -> Result<String, ConfigError> {
     let text = field.text()?;
@@ -422,27 +372,14 @@ fn date(field: &Field<'_>) -> Result<String, ConfigError> {
 
 /// Returns the first and the last day that `2019`, `2019-05` or `2019-05-08` may mean.
 fn parse_date(text: &str) -> Option<[Date; 2]> {
-    let mut parts = text.split('-');
-    let mut part = |digits: usize| -> Option<Option<i16>> {
-        let Some(text) = parts.next() else { return Some(None) };
-        let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| text.parse().ok())
-    };
-    let (year, month, day) = (part(4)??, part(2)?, part(2)?);
-    let is_whole = parts.next().is_none();
-
-    let month_of = |default: i16| i8::try_from(month.unwrap_or(default)).ok();
-    let last_month = Date::new(year, month_of(12)?, 1).ok()?;
-    let last_day = day.map_or(Some(last_month.days_in_month()), |day| i8::try_from(day).ok())?;
-    let first = Date::new(year, month_of(1)?, i8::try_from(day.unwrap_or(1)).ok()?).ok()?;
-    let last = Date::new(year, last_month.month(), last_day).ok()?;
-    is_whole.then_some([first, last])
-}
-
-/// Returns the whole years from `from` to `to`.
-fn full_years(from: Date, to: Date) -> i32 {
-    let is_before_its_day = (to.month(), to.day()) < (from.month(), from.day());
-    i32::from(to.year()) - i32::from(from.year()) - i32::from(is_before_its_day)
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let day = |text: String| text.parse::<Date>().ok().filter(|_| is_plain);
+    match text.len() {
+        4 => Some([day(format!("{text}-01-01"))?, day(format!("{text}-12-31"))?]),
+        7 => day(format!("{text}-01")).map(|first| [first, first.last_of_month()]),
+        10 => day(text.to_owned()).map(|day| [day, day]),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -518,10 +455,10 @@ mod tests {
         let euro = text.replace("USD", "EUR").replace("name: a", "name: b");
         let add = |other: &str| {
             let mut list = parse("p.yaml", &text).unwrap();
-            list.add(parse("q.yaml", other).unwrap(), &Source::new("q.yaml", other)).map(|()| list)
+            list.add(&Source::new("q.yaml", other)).map(|()| list)
         };
         assert!(add(&euro).unwrap_err().to_string().contains("prices in EUR beside prices in USD"));
-        assert!(add(&text).unwrap_err().to_string().contains("has a price of \"a\" too"));
+        assert!(add(&text).unwrap_err().to_string().contains("\"a\" has a price already"));
         let both = add(&euro.replace("EUR", "USD").replace("region: r", "region: s")).unwrap();
         assert_eq!(both.instances.len(), 2);
         assert!(both.warnings_on(Date::constant(2026, 11, 21)).concat().contains("several regions: r, s"));

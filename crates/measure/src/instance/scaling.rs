@@ -41,11 +41,12 @@
 mod cause;
 mod csv;
 mod gather;
-mod names;
 mod output;
 mod shape;
 
 use serde::Serialize;
+
+use super::variant_name;
 
 pub use csv::parse as parse_csv;
 pub use gather::{ScalingError, families};
@@ -70,18 +71,13 @@ pub(crate) fn is_iops(figure: usize) -> bool {
 /// One size of a family. Figures are in the order of [`FIGURES`], operations and bytes per second, above 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Size {
-    /// The name of the instance.
     pub name: String,
     /// The size in vCPUs, above 0.
     pub vcpus: f64,
-    /// The number of local disks.
     pub n_disks: Option<u32>,
-    /// The measured figures.
     pub measured: [Option<f64>; 4],
-    /// The figures advertised or expected.
-    pub advertised: [Option<f64>; 4],
-    /// The kind of each advertised figure; ignored where there is none.
-    pub advertised_kind: [AdvertisedKind; 4],
+    /// The figures advertised or expected, and the basis of each.
+    pub advertised: [Option<(f64, AdvertisedKind)>; 4],
     /// CPU time of a 4 KiB read in nanoseconds, if it was measured.
     pub submission_ns: Option<f64>,
 }
@@ -90,7 +86,6 @@ pub struct Size {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdvertisedKind {
-    /// The provider states it.
     #[default]
     Stated,
     /// It was inferred from measured figures of small sizes, so their agreement proves nothing.
@@ -125,9 +120,7 @@ impl AdvertisedKind {
 pub struct Family {
     /// The family's name: `i7i`.
     pub name: String,
-    /// Where the figures come from.
     pub source: String,
-    /// The sizes, in any order.
     pub sizes: Vec<Size>,
 }
 
@@ -138,6 +131,22 @@ pub struct Input {
     pub families: Vec<Family>,
     /// Names left out, and suspicious figures.
     pub warnings: Vec<String>,
+}
+
+impl Input {
+    /// Adds a size to the family called `family`.
+    fn add(&mut self, family: String, source: &str, size: Size) {
+        match self.families.iter_mut().find(|known| known.name == family) {
+            Some(known) => known.sizes.push(size),
+            None => self.families.push(Family { name: family, source: source.to_owned(), sizes: vec![size] }),
+        }
+    }
+
+    /// Removes the families with one size, and returns their names.
+    fn without_single_sizes(&mut self) -> Vec<String> {
+        let alone = self.families.extract_if(.., |family| family.sizes.len() < 2);
+        alone.map(|family| family.name).collect()
+    }
 }
 
 /// How a figure changes with size.
@@ -162,15 +171,8 @@ pub enum Shape {
 impl Shape {
     /// Returns the shape in words.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Shape::AsAdvertised => "as advertised",
-            Shape::LowAtSomeSizes => "low at some sizes",
-            Shape::ScalesButLow => "scales but low",
-            Shape::LowWithoutGrowth => "low without growth",
-            Shape::Plateaus => "plateaus",
-            Shape::Grows => "grows",
-        }
+    pub fn as_words(self) -> String {
+        variant_name(self).replace('_', " ")
     }
 
     /// Returns whether the shape is a reason to investigate.
@@ -183,9 +185,7 @@ impl Shape {
 /// A figure at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalePoint {
-    /// The name of the instance.
     pub instance: String,
-    /// The instance's size.
     pub vcpus: f64,
     /// The measured figure, in operations or bytes per second.
     pub measured: f64,
@@ -206,7 +206,6 @@ pub struct Plateau {
     pub value: f64,
     /// The smallest instance on the plateau.
     pub from: String,
-    /// The number of sizes on the plateau.
     pub sizes: usize,
     /// Known causes that fit, as sentences; empty if none does.
     pub causes: Vec<String>,
@@ -217,15 +216,11 @@ pub struct Plateau {
 pub struct FigureReport {
     /// The key on a card: `disk.read_iops`.
     pub key: &'static str,
-    /// The name for people.
     pub title: &'static str,
-    /// The shape.
     pub shape: Shape,
     /// The first instance from which on every size with an advertised figure departs.
     pub departs_from: Option<String>,
-    /// The plateau, if there is one.
     pub plateau: Option<Plateau>,
-    /// The judgement in words.
     pub sentence: String,
     /// The sizes that have the figure, from the smallest.
     pub points: Vec<ScalePoint>,
@@ -236,7 +231,6 @@ pub struct FigureReport {
 pub struct FamilyReport {
     /// The family's name.
     pub family: String,
-    /// Where the figures come from.
     pub source: String,
     /// The figures that at least two sizes have, in the order of [`FIGURES`].
     pub figures: Vec<FigureReport>,
@@ -245,11 +239,8 @@ pub struct FamilyReport {
 /// The report on all families.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalingReport {
-    /// The version of this report's schema.
     pub schema: u32,
-    /// The version of the program.
     pub plimsoll: &'static str,
-    /// The families in the order they were given.
     pub families: Vec<FamilyReport>,
     /// Names left out, and suspicious figures.
     pub warnings: Vec<String>,

@@ -32,27 +32,19 @@ pub enum TuneError {
     Option {
         /// Name of the option on the command line.
         option: &'static str,
-        /// What is wrong with the value.
         reason: String,
     },
-    /// The write bound is too low.
     #[error(
         "a measurement writes at least {}, more than --max-write {}: allow more, or set a smaller --data-size",
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
     )]
-    MaxWrite {
-        /// Bytes needed.
-        needed_bytes: u64,
-        /// Bytes allowed.
-        max_write_bytes: u64,
-    },
+    MaxWrite { needed_bytes: u64, max_write_bytes: u64 },
     /// The path cannot be measured, or is a device in use.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// Scratch files cannot be made: no space, read-only.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// The backend is not available.
     #[error(transparent)]
     Backend(#[from] OpenBackendError),
     /// The scratch files cannot be used, for instance because direct I/O is refused.
@@ -63,67 +55,31 @@ pub enum TuneError {
         "{path} is a block device: measuring it overwrites everything on it; add --destructive if nothing there is \
          needed, or name a directory on its file system"
     )]
-    NotDestructive {
-        /// The device.
-        path: String,
-    },
-    /// The device is in use, or cannot be opened.
+    NotDestructive { path: String },
     #[error("{path}: {error}")]
-    Device {
-        /// The device.
-        path: String,
-        /// The reason.
-        error: io::Error,
-    },
-    /// The record's file exists already.
+    Device { path: String, error: io::Error },
     #[error("{path} exists: go on with it (--resume), analyse it (--from), or name another file for --record")]
-    RecordExists {
-        /// The file.
-        path: String,
-    },
-    /// The record cannot be written.
+    RecordExists { path: String },
     #[error("{path}: {reason}")]
-    WriteRecord {
-        /// The file.
-        path: String,
-        /// The system's error.
-        reason: String,
-    },
-    /// The record cannot be read.
+    WriteRecord { path: String, reason: String },
     #[error(transparent)]
     ReadRecord(#[from] RecordError),
-    /// The record belongs to another disk.
     #[error("{path}: cannot go on with this record: {reason}")]
-    Resume {
-        /// The file.
-        path: String,
-        /// The reason.
-        reason: String,
-    },
-    /// The shards make no valid topology.
+    Resume { path: String, reason: String },
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// A run could not begin, or broke.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Requests failed.
     #[error("{phase}: {errors} requests failed, the first with: {reason}")]
     Io {
-        /// Phase of the measurement.
         phase: &'static str,
-        /// Number of failed requests.
         errors: u64,
         /// Error of the first.
         reason: String,
     },
-    /// Not one request completed.
     #[error("{phase}: no request came back in {seconds:.1} s: is the disk stuck? The kernel log may say more")]
-    Silent {
-        /// Phase of the measurement.
-        phase: &'static str,
-        /// Seconds waited.
-        seconds: f64,
-    },
+    Silent { phase: &'static str, seconds: f64 },
 }
 
 impl TuneError {

@@ -26,39 +26,17 @@ use super::study::outliers;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// There are fewer than two runs.
     #[error("--merge needs the records of at least two runs")]
     TooFew,
     /// The runs did not measure the same thing.
     #[error("{run}: {what} is {here}, but {there} in {first}: only runs of one kind of disk can be merged")]
-    Different {
-        /// The run that differs.
-        run: String,
-        /// The property that differs.
-        what: &'static str,
-        /// Its value in this run.
-        here: String,
-        /// Its value in the first run.
-        there: String,
-        /// The first run.
-        first: String,
-    },
+    Different { run: String, what: &'static str, here: String, there: String, first: String },
     /// Two files hold the same run, which would look like agreement.
     #[error("{run} holds the same run as {same}: give each run once")]
-    Twice {
-        /// The file.
-        run: String,
-        /// The other file that holds the run.
-        same: String,
-    },
+    Twice { run: String, same: String },
     /// A run lacks some of the four figures.
     #[error("{run}: {reason}; leave it out, or resume it (--resume)")]
-    Unfinished {
-        /// The file.
-        run: String,
-        /// What is missing.
-        reason: String,
-    },
+    Unfinished { run: String, reason: String },
 }
 
 /// Returns the properties that must be equal, by name, as text.

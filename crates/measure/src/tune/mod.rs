@@ -64,10 +64,11 @@ use plimsoll::sys::{block, sysfs};
 use plimsoll::{Classes, DiskSetup, ShardOptions, Topology};
 use plimsoll_figures::units::format_bytes_binary;
 
+use crate::Roots;
 use crate::foreign::ForeignMeter;
 use crate::load::{Control, Scratch};
+use place::Place;
 pub use place::PlaceError;
-use place::{Place, Roots};
 use protocol::Protocol;
 use record::{Header, RECORD_NAME, RECORD_SCHEMA, Record, Recorder};
 use rig::{DiskRig, Rig, SPAN_MIN_BYTES, SimRig, Span};

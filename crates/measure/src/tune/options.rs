@@ -69,7 +69,6 @@ pub struct TuneOptions {
     pub backend: Option<BackendKind>,
     /// Shards, at least 1; each is a thread with a CPU of its own.
     pub shards: u16,
-    /// Thoroughness.
     pub mode: Mode,
     /// Measures only the four figures and the latency of the idle disk.
     pub figures_only: bool,

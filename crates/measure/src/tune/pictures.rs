@@ -25,19 +25,53 @@ use plimsoll_show::table::Table;
 use super::report::Unit as FigureUnit;
 use super::report::{DepthCurve, Figure, Frontier, SizeCurve, SteadyState, SteadyWindow, TuneReport};
 
+/// A picture: its name, its heading and text on the page, and its charts.
+type Picture = (&'static str, &'static str, &'static str, fn(&TuneReport) -> Vec<Chart>);
+
+/// All possible pictures.
+const PICTURES: [Picture; 5] = [
+    (
+        "latency-against-load",
+        "Latency against load",
+        "Each point is a number of requests under way. Beyond the knee a doubling of the depth brings less than a \
+         quarter more, and the rest is waiting.",
+        latency_against_load,
+    ),
+    (
+        "sizes",
+        "Sizes",
+        "Points were measured at random positions; dashed lines are the cost function that the scheduler charges by, \
+         fitted to them. Below: by how much the fit misses each point.",
+        sizes,
+    ),
+    (
+        "frontier",
+        "Reads beside writes",
+        "Each point is a mix that the disk just carried. The line is (r/R)^p + (w/W)^p = 1 with the p that fits; p = 1 \
+         is a plain trade.",
+        |report| report.frontier.iter().map(frontier).collect(),
+    ),
+    (
+        "time",
+        "Each figure over time",
+        "Only the settled samples count; what came before them is a cache, credits, or a slow start.",
+        time_series,
+    ),
+    (
+        "steady-state",
+        "Rounds to steady state",
+        "The band holds the five rounds that were judged: range at most 20 %, slope at most 10 % of their mean.",
+        |report| report.steady_state.iter().flat_map(steady_state).collect(),
+    ),
+];
+
 /// Names of all possible pictures.
-pub const NAMES: [&str; 5] = ["latency-against-load", "sizes", "frontier", "time", "steady-state"];
+pub const NAMES: [&str; 5] = [PICTURES[0].0, PICTURES[1].0, PICTURES[2].0, PICTURES[3].0, PICTURES[4].0];
 
 /// Returns the pictures of a report: name (usable as a file name) and charts.
 #[must_use]
 pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
-    let all = [
-        ("latency-against-load", latency_against_load(report)),
-        ("sizes", sizes(report)),
-        ("frontier", report.frontier.iter().map(frontier).collect()),
-        ("time", time_series(report)),
-        ("steady-state", report.steady_state.iter().flat_map(steady_state).collect()),
-    ];
+    let all = PICTURES.map(|(name, .., charts)| (name, charts(report)));
     all.into_iter().filter(|(_, charts)| !charts.is_empty()).collect()
 }
 
@@ -52,49 +86,11 @@ pub fn page(report: &TuneReport) -> String {
 #[must_use]
 pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
     let title = format!("{}: what the disk carries", report.mountpoint);
-    let mut sections = vec![summary(report)];
-
-    let texts = [
-        (
-            "latency-against-load",
-            "Latency against load",
-            "Each point is a number of requests under way. Beyond the knee a \
-          doubling of the depth brings less than a quarter more, and the rest is waiting.",
-        ),
-        (
-            "sizes",
-            "Sizes",
-            "Points were measured at random positions; dashed lines are the cost function that the \
-          scheduler charges by, fitted to them. Below: by how much the fit misses each point.",
-        ),
-        (
-            "frontier",
-            "Reads beside writes",
-            "Each point is a mix that the disk just carried. The line is \
-          (r/R)^p + (w/W)^p = 1 with the p that fits; p = 1 is a plain trade.",
-        ),
-        (
-            "time",
-            "Each figure over time",
-            "Only the settled samples count; what came before them is a cache, credits, \
-          or a slow start.",
-        ),
-        (
-            "steady-state",
-            "Rounds to steady state",
-            "The band holds the five rounds that were judged: range at most \
-          20 %, slope at most 10 % of their mean.",
-        ),
-    ];
-
-    for (name, charts) in charts(report) {
-        let text = texts.iter().find(|(key, ..)| *key == name);
-        let (heading, words) = text.map_or((name, ""), |(_, heading, words)| (heading, words));
-        let blocks = vec![Block::Text(words.to_owned()), Block::Picture(charts)];
-        sections.push(Section { heading: heading.to_owned(), blocks });
-    }
-
-    (title, sections)
+    let pictures = PICTURES.into_iter().map(|(_, heading, text, charts)| (heading, text, charts(report)));
+    let pictures = pictures
+        .filter(|(.., charts)| !charts.is_empty())
+        .map(|(heading, text, charts)| Section::new(heading, [Block::Text(text.to_owned()), Block::Picture(charts)]));
+    (title, std::iter::once(summary(report)).chain(pictures).collect())
 }
 
 fn summary(report: &TuneReport) -> Section {

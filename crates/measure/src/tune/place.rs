@@ -34,22 +34,10 @@ use plimsoll::sys::block::Use;
 use plimsoll::sys::{block, mounts, statfs, sysfs};
 
 use super::report::device::{Device, Leaf};
+use crate::Roots;
 
 pub(super) use sizes::{block_size, physical_block_bytes};
 pub(super) use warnings::warnings;
-
-/// Roots of the kernel's trees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Roots {
-    pub(super) sys: PathBuf,
-    pub(super) proc: PathBuf,
-}
-
-impl Default for Roots {
-    fn default() -> Roots {
-        Roots { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc") }
-    }
-}
 
 /// Why a path cannot be measured.
 #[derive(Debug, thiserror::Error)]
@@ -57,28 +45,16 @@ impl Default for Roots {
 pub enum PlaceError {
     /// The path is neither a directory nor a block device, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to, or a block device")]
-    BadPath {
-        /// The path.
-        path: String,
-        /// What is wrong with the path.
-        reason: String,
-    },
-    /// The block device is in use.
+    BadPath { path: String, reason: String },
     #[error("{path} is in use, and measuring would destroy what is on it: {}", block::uses_text(.uses))]
     InUse {
-        /// The device.
         path: String,
         /// Users of the device; at least one.
         uses: Vec<Use>,
     },
     /// Whether the block device is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): measure where /proc and /sys can be read")]
-    UsesUnknown {
-        /// The device.
-        path: String,
-        /// The system's error.
-        error: io::Error,
-    },
+    UsesUnknown { path: String, error: io::Error },
 }
 
 /// The place of a directory or block device.
@@ -103,7 +79,6 @@ pub(super) struct Place {
     /// Device number of the file system, or of the block device itself.
     st_dev: u64,
     raid: Option<sysfs::Raid>,
-    /// Version of the kernel: (major, minor).
     kernel: Option<(u32, u32)>,
 }
 
@@ -139,18 +114,11 @@ impl Place {
         };
 
         let place = Place {
-            directory: real,
-            is_block_device: false,
-            mountpoint,
             file_system,
             mount_options,
             fs_block_bytes: space.as_ref().map(|space| space.block_bytes).filter(|&bytes| bytes > 0),
             available_bytes: space.map(|space| space.available_bytes),
-            device: None,
-            disk_number: None,
-            st_dev: metadata.dev(),
-            raid: None,
-            kernel: kernel(&roots.proc),
+            ..Place::bare(real, mountpoint, metadata.dev(), roots)
         };
 
         match device {
@@ -169,22 +137,26 @@ impl Place {
             return Err(PlaceError::InUse { path, uses });
         }
 
-        let place = Place {
-            directory: real,
-            is_block_device: true,
-            mountpoint: path,
+        let place = Place { is_block_device: true, ..Place::bare(real, path, rdev, roots) };
+        Ok(place.on(device, roots))
+    }
+
+    /// Returns a place of which no more is known.
+    fn bare(directory: PathBuf, mountpoint: String, st_dev: u64, roots: &Roots) -> Place {
+        Place {
+            directory,
+            is_block_device: false,
+            mountpoint,
             file_system: String::new(),
             mount_options: Vec::new(),
             fs_block_bytes: None,
             available_bytes: None,
             device: None,
             disk_number: None,
-            st_dev: rdev,
+            st_dev,
             raid: None,
             kernel: kernel(&roots.proc),
-        };
-
-        Ok(place.on(device, roots))
+        }
     }
 
     fn on(self, device: Device, roots: &Roots) -> Place {

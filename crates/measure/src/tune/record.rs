@@ -44,7 +44,6 @@ pub struct Header {
     pub record: String,
     /// [`RECORD_SCHEMA`].
     pub schema: u32,
-    /// Version of the program that measured.
     pub plimsoll: String,
     /// The directory or device, with links resolved; the name of a simulated disk.
     pub directory: String,
@@ -58,23 +57,19 @@ pub struct Header {
     pub device: Option<Device>,
     /// Whether a block device may be overwritten.
     pub destructive: bool,
-    /// The backend that served the I/O.
     pub backend: Backend,
     pub shards: u16,
     /// NUMA nodes of the machine, at least 1.
     pub numa_nodes: u16,
     /// Seed of positions and data.
     pub seed: u64,
-    /// Thoroughness.
     pub mode: Mode,
     /// Whether only the four figures and the latency were wanted.
     pub figures_only: bool,
     /// Whether reads beside writes were wanted as well.
     #[serde(default)]
     pub with_frontier: bool,
-    /// Size of random reads.
     pub read_block: BlockSize,
-    /// Size of random writes.
     pub write_block: BlockSize,
     /// Alignment of direct I/O in bytes.
     pub align_bytes: u32,
@@ -82,7 +77,6 @@ pub struct Header {
     pub file_system_block_bytes: Option<u64>,
     /// Scratch data wanted, in bytes.
     pub data_bytes: u64,
-    /// Most bytes to write.
     pub max_write_bytes: Option<u64>,
     /// Measured length of each figure in seconds, if the user set it.
     pub phase_s: Option<f64>,
@@ -195,7 +189,6 @@ pub enum Order {
 pub struct Stream {
     /// Order of the positions.
     pub order: Order,
-    /// Length of a request in bytes.
     pub block_bytes: u32,
     /// Requests under way on all shards together; with a rate, the most.
     pub depth: u32,
@@ -208,11 +201,9 @@ pub struct Stream {
 /// The requests put on the disk for a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Reads, if any.
     pub reads: Option<Stream>,
     /// Writes, if any. At least one of reads and writes is set.
     pub writes: Option<Stream>,
-    /// Measured length in seconds.
     pub seconds: f64,
 }
 
@@ -241,28 +232,22 @@ impl Load {
 pub struct Moved {
     /// Requests that completed within the span.
     pub requests: u64,
-    /// Bytes that they moved.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
-    /// Median latency in nanoseconds.
     pub p50_ns: u64,
-    /// 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
 }
 
 /// A load and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The load.
     pub load: Load,
     /// Seconds from the start of the measurement to that of the sample.
     pub at_s: f64,
     /// Length of the span in seconds.
     pub elapsed_s: f64,
-    /// Outcome of the reads.
     pub reads: Option<Moved>,
-    /// Outcome of the writes.
     pub writes: Option<Moved>,
     /// CPU use of the busiest shard, in per cent of one CPU.
     pub cpu_busy_pct: f64,
@@ -296,29 +281,22 @@ impl Sample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// A load was run.
     Sample {
-        /// Phase of the sample.
         phase: Phase,
         /// Attempt at the phase, from 0; later attempts follow if others used the disk.
         attempt: u32,
-        /// Purpose of the sample.
         step: Step,
-        /// The load and its outcome.
         sample: Sample,
     },
-    /// The scratch data was written.
     Filled {
         /// Bytes on all shards together.
         data_bytes: u64,
-        /// Time that it took, in seconds.
         seconds: f64,
     },
     /// Single operations were tried.
     Costs {
         /// Cost of a flush (fdatasync) after a write.
         flush: Option<OperationCost>,
-        /// Cost of discarding 1 MiB.
         discard: Option<OperationCost>,
         /// Cost of submissions, and whether they block.
         submissions: Vec<SubmissionCost>,
@@ -329,7 +307,6 @@ pub enum Entry {
     Warned(Warning),
     /// A phase is complete.
     Done {
-        /// The phase.
         phase: Phase,
         /// Number of completed attempts.
         attempts: u32,
@@ -340,7 +317,6 @@ pub enum Entry {
     End {
         /// Bytes written by then, scratch data included.
         written_bytes: u64,
-        /// Length of the measurement, in seconds.
         duration_s: f64,
         /// Whether it was stopped early.
         interrupted: bool,
@@ -350,9 +326,7 @@ pub enum Entry {
 /// A whole record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The first line.
     pub header: Header,
-    /// The other lines.
     pub entries: Vec<Entry>,
 }
 
@@ -541,7 +515,6 @@ pub(super) struct Recorder {
     file: Option<(PathBuf, File)>,
     /// Bytes that earlier parts of the measurement wrote.
     pub(super) written_before_bytes: u64,
-    /// Length of the earlier parts, in seconds.
     pub(super) before_s: f64,
 }
 

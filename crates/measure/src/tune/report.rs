@@ -24,7 +24,7 @@
 mod curves;
 pub(super) mod device;
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use plimsoll::core::{CostForm, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
@@ -61,19 +61,14 @@ pub struct TuneReport {
     pub mount_options: Vec<String>,
     /// The block device; `null` if the kernel names none (tmpfs, network) or none was used (backends null, memory).
     pub device: Option<Device>,
-    /// The backend that served the I/O.
     pub backend: Backend,
-    /// Number of shards.
     pub shards: u16,
     /// Bytes of scratch data that requests were spread over, all shards together.
     pub data_bytes: u64,
     /// Seed of positions and data.
     pub seed: u64,
-    /// Thoroughness.
     pub mode: Mode,
-    /// Size of the random reads.
     pub read_block: BlockSize,
-    /// Size of the random writes.
     pub write_block: BlockSize,
     /// Random reads of `read_block` bytes a second.
     pub read_iops: Option<Figure>,
@@ -87,17 +82,11 @@ pub struct TuneReport {
     pub read_latency: Option<UnloadedLatency>,
     /// Latency of one random write at a time.
     pub write_latency: Option<UnloadedLatency>,
-    /// Random reads by depth.
     pub read_depths: Option<DepthCurve>,
-    /// Random writes by depth.
     pub write_depths: Option<DepthCurve>,
-    /// Random reads by size.
     pub read_sizes: Option<SizeCurve>,
-    /// Random writes by size.
     pub write_sizes: Option<SizeCurve>,
-    /// Sequential reads by size.
     pub read_sequential: Option<SequentialCurve>,
-    /// Sequential writes by size.
     pub write_sequential: Option<SequentialCurve>,
     /// Block in which the disk really writes.
     pub physical_block: Option<PhysicalBlock>,
@@ -107,7 +96,6 @@ pub struct TuneReport {
     pub steady_state: Option<SteadyState>,
     /// Cost of a flush after a write.
     pub flush: Option<OperationCost>,
-    /// Cost of discarding 1 MiB.
     pub discard: Option<OperationCost>,
     /// Cost of submissions, and whether they block, by kind.
     pub submissions: Vec<SubmissionCost>,
@@ -119,7 +107,6 @@ pub struct TuneReport {
     pub merged: Option<Merged>,
     /// Bytes written to the disk, scratch data included.
     pub written_bytes: u64,
-    /// Length of the measurement, in seconds.
     pub duration_s: f64,
     /// Reasons to doubt the figures.
     pub warnings: Vec<Warning>,
@@ -131,9 +118,7 @@ pub struct TuneReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Operations a second.
     OperationsPerS,
-    /// Bytes a second.
     BytesPerS,
 }
 
@@ -167,7 +152,6 @@ pub struct Figure {
     pub sample_s: f64,
     /// Requests under way, all shards together.
     pub depth: u32,
-    /// Length of a request in bytes.
     pub block_bytes: u32,
     /// The search for the depth; empty if there was none.
     pub probes: Vec<Probe>,
@@ -224,11 +208,9 @@ pub struct Merged {
 /// A value of one run that does not fit the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// The file.
     pub run: String,
     /// Name of the figure.
     pub figure: String,
-    /// The value.
     pub value: f64,
     /// Median of all runs.
     pub median: f64,
@@ -245,22 +227,15 @@ pub struct MissingFigures {
 }
 
 /// Why figures were not measured. The text form says what to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MissingCause {
     /// The measurement ended early.
+    #[error("let the measurement run to its end")]
     Unfinished,
     /// The measurement reached its end, but no more could be written: [`super::TuneOptions::max_write_bytes`].
+    #[error("--max-write left too little for them: allow more, or set a smaller --data-size")]
     MaxWrite,
-}
-
-impl fmt::Display for MissingCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            MissingCause::Unfinished => "let the measurement run to its end",
-            MissingCause::MaxWrite => "--max-write left too little for them: allow more, or set a smaller --data-size",
-        })
-    }
 }
 
 impl TuneReport {

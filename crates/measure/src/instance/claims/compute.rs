@@ -23,8 +23,8 @@ pub(super) struct Input {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Computed {
     pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+    low: f64,
+    high: f64,
 }
 
 impl Computed {
@@ -41,41 +41,26 @@ impl Computed {
     }
 
     /// Applies `change`, which must not decrease, to all three.
-    pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Computed {
+    fn map(self, change: impl Fn(f64) -> f64) -> Computed {
         Computed { value: change(self.value), low: change(self.low), high: change(self.high) }
     }
 }
 
-/// Whether a computed value is the stated one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    Exact,
-    /// It is, within the rounding that this names.
-    Rounded(&'static str),
-    No,
-}
-
 /// Computes a claim. The reader has checked that all figures are there; a missing one gives NaN, which fits nothing.
-pub(super) fn value(kind: &Kind, machines: &[Machine]) -> Computed {
-    match kind {
-        Kind::Percent { figure, of, against } => ratio(machines, figure, *of, *against).map(as_difference_pct),
-        Kind::Value { figure, of } => Computed::ONE.times(input(machines, *of, figure)),
-        Kind::Product { of, factors, divisors } => {
-            let read = |factor: &Factor| match factor {
-                Factor::Figure(key) => of.map_or(MISSING, |of| input(machines, of, key)),
-                // A whole number in a product is a count.
-                Factor::Number(number) if number.text.contains('.') => Input { value: number.value, half: number.fine },
-                Factor::Number(number) => Input { value: number.value, half: 0.0 },
-            };
-            let product = factors.iter().fold(Computed::ONE, |product, factor| product.times(read(factor)));
-            divisors.iter().fold(product, |product, factor| product.over(read(factor)))
-        }
+pub(super) fn value(claim: &Claim, machines: &[Machine]) -> Computed {
+    let input = |part: &Factor| match part {
+        Factor::Figure { of, key } => machines.get(*of).and_then(|machine| machine.input(key)).unwrap_or(MISSING),
+        // A whole number in a product is a count.
+        Factor::Number(number) if !number.text.contains('.') => Input { value: number.value, half: 0.0 },
+        Factor::Number(number) => Input { value: number.value, half: number.fine },
+    };
+    let product = claim.factors.iter().fold(Computed::ONE, |product, factor| product.times(input(factor)));
+    let ratio = claim.divisors.iter().fold(product, |product, divisor| product.over(input(divisor)));
+    match claim.kind {
+        Kind::Percent => ratio.map(as_difference_pct),
+        Kind::Share => ratio.map(|ratio| ratio * 100.0),
+        Kind::Value | Kind::Product => ratio,
     }
-}
-
-/// Returns the figure of machine `of` divided by that of `against`.
-pub(super) fn ratio(machines: &[Machine], figure: &str, of: usize, against: usize) -> Computed {
-    Computed::ONE.times(input(machines, of, figure)).over(input(machines, against, figure))
 }
 
 /// Returns by how much a ratio exceeds 1, in per cent.
@@ -85,12 +70,8 @@ pub(super) fn as_difference_pct(ratio: f64) -> f64 {
 
 const MISSING: Input = Input { value: f64::NAN, half: 0.0 };
 
-fn input(machines: &[Machine], at: usize, key: &str) -> Input {
-    machines.get(at).and_then(|machine| machine.input(key)).unwrap_or(MISSING)
-}
-
-/// Returns whether `computed` is what the claim states, exactly or within rounding.
-pub(super) fn fit(computed: &Computed, claim: &Claim) -> Fit {
+/// Returns how the stated number rounds `computed`: empty if it does so exactly, `None` if it is another number.
+pub(super) fn fit(computed: &Computed, claim: &Claim) -> Option<&'static str> {
     let (stated, fine, coarse) = (claim.stated.value, claim.stated.fine, claim.stated.coarse);
     let distance = (computed.value - stated).abs();
     let holds = match claim.bound {
@@ -99,25 +80,23 @@ pub(super) fn fit(computed: &Computed, claim: &Claim) -> Fit {
         Bound::AtLeast => computed.value >= stated,
     };
     if holds {
-        return Fit::Exact;
+        return Some("");
     }
     if claim.bound != Bound::About {
-        return if computed.high > stated { Fit::Rounded(INPUTS) } else { Fit::No };
+        return (computed.high > stated).then_some(INPUTS);
     }
 
     let is_same_sign = (computed.value < 0.0) == (stated < 0.0);
     let above = computed.value.abs() - stated.abs();
     if is_same_sign && above >= 0.0 && above < 2.0 * fine * (1.0 - 1e-9) {
-        return Fit::Rounded("digits were cut off where rounding would have gone up");
+        return Some("digits were cut off where rounding would have gone up");
     }
     if distance <= coarse * (1.0 + 1e-9) {
-        return Fit::Rounded(ZEROS);
+        return Some("the zeros at the end of the stated number are rounding");
     }
     let meets = computed.low <= stated + fine && computed.high >= stated - fine;
-    if meets { Fit::Rounded(INPUTS) } else { Fit::No }
+    meets.then_some(INPUTS)
 }
 
-/// The reason if only rounding at the last digit that is not 0 explains a stated number.
-pub(super) const ZEROS: &str = "the zeros at the end of the stated number are rounding";
-
+/// The reason if the inputs allow the stated number.
 const INPUTS: &str = "the figures it was computed from are rounded themselves";

@@ -18,7 +18,6 @@ use plimsoll_figures::units::quoted;
 /// they are), with its rounding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// The text as it was written.
     pub text: String,
     /// The value in base units.
     pub value: f64,
@@ -30,8 +29,6 @@ pub struct Quantity {
     pub fine: f64,
     /// Half of the last digit that is not 0, in base units; at least `fine`.
     pub coarse: f64,
-    /// The power of 1000 in a decimal prefix of bytes: 3 for GB.
-    pub decimal_bytes_power: Option<i32>,
 }
 
 /// Prefixes of units, and the power of 1000 or 1024 that each stands for.
@@ -53,12 +50,6 @@ const BASES: [(&str, f64); 9] = [
 /// Units that may follow a `/`, without a prefix.
 const COUNTED: [&str; 4] = ["s", "year", "month", "core"];
 
-/// A unit that was read.
-struct Unit {
-    scale: f64,
-    decimal_bytes_power: Option<i32>,
-}
-
 impl Quantity {
     /// Reads a number with its unit.
     ///
@@ -73,7 +64,7 @@ impl Quantity {
         let wrong = || format!("{} does not begin with a number, as in `36 %` or `1.5 GB/s`", quoted(text));
         let written: f64 = number.parse().map_err(|_| wrong())?;
         let unit: String = unit.split_whitespace().collect();
-        let known = read_unit(&unit).ok_or_else(|| {
+        let unit_scale = read_unit(&unit).ok_or_else(|| {
             format!(
                 "{} is no unit that is known: write %, B, bit, Hz, IOPS, USD, EUR or s, with k M G T P before it \
                      (Ki Mi Gi Ti Pi for binary ones), and /s, /core, /year or /TB behind it",
@@ -81,13 +72,12 @@ impl Quantity {
             )
         })?;
 
-        let value = written * known.scale;
+        let value = written * unit_scale;
         if !value.is_finite() || value.abs() > 1e30 {
             return Err(format!("{} is too large", quoted(text)));
         }
-        let [fine, coarse] = half_digits(&number).map(|half| half * known.scale);
-        let decimal_bytes_power = known.decimal_bytes_power;
-        Ok(Quantity { text: text.to_owned(), value, unit_scale: known.scale, unit, fine, coarse, decimal_bytes_power })
+        let [fine, coarse] = half_digits(&number).map(|half| half * unit_scale);
+        Ok(Quantity { text: text.to_owned(), value, unit_scale, unit, fine, coarse })
     }
 
     /// Prints `value` in this quantity's unit, with `more` digits after the point than written, at most 9.
@@ -147,30 +137,25 @@ pub(crate) fn half_digit_of(value: f64) -> f64 {
     coarse.min(of_two_digits)
 }
 
-fn read_unit(unit: &str) -> Option<Unit> {
+/// Returns one of `unit` in base units, or `None` if it is not known.
+fn read_unit(unit: &str) -> Option<f64> {
     let mut parts = unit.split('/');
-    let mut read = read_part(parts.next().unwrap_or(""))?;
-    for per in parts {
-        if COUNTED.contains(&per) {
-            continue;
-        }
+    let above = read_part(parts.next().unwrap_or(""))?;
+    parts.filter(|per| !COUNTED.contains(per)).try_fold(above, |scale, per| {
         let below = read_part(per).filter(|_| per.ends_with('B'))?;
-        read.scale /= below.scale;
-    }
-    Some(read)
+        Some(scale / below)
+    })
 }
 
-fn read_part(part: &str) -> Option<Unit> {
+fn read_part(part: &str) -> Option<f64> {
     let base = |name: &str| BASES.iter().find(|(base, _)| *base == name).map(|(_, scale)| *scale);
     if let Some(scale) = base(part) {
-        return Some(Unit { scale, decimal_bytes_power: None });
+        return Some(scale);
     }
-    let first = part.chars().next()?;
-    let power = PREFIXES.iter().find(|(prefix, _)| *prefix == first).map(|(_, power)| *power)?;
+    let (_, power) = PREFIXES.iter().find(|(prefix, _)| part.starts_with(*prefix))?;
     let rest = part.get(1..)?;
     let (step, rest) = rest.strip_prefix('i').map_or((1000.0_f64, rest), |rest| (1024.0, rest));
-    let scale = base(rest).filter(|_| !matches!(rest, "%" | "s"))? * step.powi(power);
-    Some(Unit { scale, decimal_bytes_power: (rest == "B" && step == 1000.0).then_some(power) })
+    Some(base(rest).filter(|_| !matches!(rest, "%" | "s"))? * step.powi(*power))
 }
 
 #[cfg(test)]
@@ -180,24 +165,23 @@ mod tests {
     #[test]
     fn numbers_are_read_with_unit_and_rounding() {
         let cases = [
-            ("480 GB", 480e9, 0.5e9, 5e9, Some(3)),
-            ("-36 %", -36.0, 0.5, 0.5, None),
-            ("+41.51%", 41.51, 0.005, 0.005, None),
-            ("1,857.96 USD/TB", 1857.96e-12, 0.005e-12, 0.005e-12, None),
-            ("95.1 Gbit/s", 95.1e9 / 8.0, 0.05e9 / 8.0, 0.05e9 / 8.0, None),
-            ("90 G", 90e9, 0.5e9, 5e9, None),
-            ("2.0 M IOPS", 2e6, 0.05e6, 0.05e6, None),
-            ("15 GiB/s", 15.0 * 1_073_741_824.0, 0.5 * 1_073_741_824.0, 0.5 * 1_073_741_824.0, None),
-            ("880.50 USD/core/year", 880.5, 0.005, 0.005, None),
-            ("1 kB", 1000.0, 500.0, 500.0, Some(1)),
-            ("5", 5.0, 0.5, 0.5, None),
-            ("0", 0.0, 0.5, 0.5, None),
+            ("480 GB", 480e9, 0.5e9, 5e9),
+            ("-36 %", -36.0, 0.5, 0.5),
+            ("+41.51%", 41.51, 0.005, 0.005),
+            ("1,857.96 USD/TB", 1857.96e-12, 0.005e-12, 0.005e-12),
+            ("95.1 Gbit/s", 95.1e9 / 8.0, 0.05e9 / 8.0, 0.05e9 / 8.0),
+            ("90 G", 90e9, 0.5e9, 5e9),
+            ("2.0 M IOPS", 2e6, 0.05e6, 0.05e6),
+            ("15 GiB/s", 15.0 * 1_073_741_824.0, 0.5 * 1_073_741_824.0, 0.5 * 1_073_741_824.0),
+            ("880.50 USD/core/year", 880.5, 0.005, 0.005),
+            ("1 kB", 1000.0, 500.0, 500.0),
+            ("5", 5.0, 0.5, 0.5),
+            ("0", 0.0, 0.5, 0.5),
         ];
-        for (text, value, fine, coarse, power) in cases {
+        for (text, value, fine, coarse) in cases {
             let read = Quantity::parse(text).unwrap();
             let near = |a: f64, b: f64| (a - b).abs() <= b.abs() * 1e-9;
             assert!(near(read.value, value) && near(read.fine, fine) && near(read.coarse, coarse), "{text}: {read:?}");
-            assert_eq!(read.decimal_bytes_power, power, "{text}");
         }
     }
 

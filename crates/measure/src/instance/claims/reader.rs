@@ -3,7 +3,8 @@
 //! **Why.** One reader of an article writes its claims down once, and then all others can check them.
 //!
 //! **How.** A map of `source`, `date`, `machines` and `claims`. The machines and figures of each claim are looked up
-//! here, so that a figure that a machine does not have is an error with its line.
+//! here, so that a figure that a machine does not have is an error with its line. A slip is a claim of which only what
+//! differs is written: [`Reader`] takes each key from the slip, or else from the claim.
 //!
 //! **Limits.** The first error ends the reading. Cards are built in, or files whose paths start at the claims' file.
 //!
@@ -18,7 +19,7 @@ use plimsoll_files::fields::{Field, Fields, Schema};
 use plimsoll_files::yaml;
 
 use super::quantity::Quantity;
-use super::{Bound, Claim, Factor, Kind, Ledger, Machine, PRICE};
+use super::{Bound, Claim, Factor, Kind, Ledger, Machine, PRICE, SLIPS, Slip};
 use crate::instance::{Card, figures, published};
 
 const FILE: Schema<'_> =
@@ -26,7 +27,12 @@ const FILE: Schema<'_> =
 const MACHINE: Schema<'_> = Schema { what: "a machine", known: &["card", PRICE], refused: &[] };
 const CLAIM: Schema<'_> = Schema {
     what: "a claim",
-    known: &["claim", "kind", "figure", "of", "against", "factors", "divisors", "bound", "stated"],
+    known: &["claim", "kind", "figure", "of", "against", "factors", "divisors", "bound", "stated", "slip"],
+    refused: &[],
+};
+const SLIP: Schema<'_> = Schema {
+    what: "a slip",
+    known: &["name", "why", "kind", "figure", "of", "against", "factors", "divisors", "bound", "stated"],
     refused: &[],
 };
 
@@ -78,24 +84,10 @@ fn read(source: &Source, find: &FindCard<'_>) -> Result<Ledger, ConfigError> {
     let node = yaml::parse(source)?;
     let root = Field::root(source, &node, "write `source`, `date`, `machines` and `claims`; see docs/formats.md")?;
     let fields = Fields::read(&root, &FILE)?;
-    let machines = fields.required("machines", "list the machines: `- {card: i3en.24xlarge}`")?.list()?;
-    let machines = machines.iter().try_fold(Vec::new(), |mut read: Vec<Machine>, field| {
-        let machine = machine(field, find)?;
-        if read.iter().any(|other| other.card.name == machine.card.name) {
-            let message = format!("the machine {} stands here twice", quoted(&machine.card.name));
-            return Err(field.error(Code::DuplicateName, message).with_help("remove one of the two"));
-        }
-        let currency = |machine: &Machine| machine.price_per_core_year.as_ref().map(|price| price.unit.clone());
-        let known = read.iter().find_map(currency);
-        if let (Some(known), Some(other)) = (known, currency(&machine))
-            && known != other
-        {
-            let message = format!("a price in {}, where the ones above are in {}", quoted(&other), quoted(&known));
-            return Err(field.error(Code::InvalidValue, message).with_help("state all prices in one currency"));
-        }
-        read.push(machine);
-        Ok(read)
-    })?;
+    let mut machines: Vec<Machine> = Vec::new();
+    for field in fields.required("machines", "list the machines: `- {card: i3en.24xlarge}`")?.list()? {
+        machines.push(machine(&field, &machines, find)?);
+    }
 
     let list = fields.required("claims", "list the claims; see docs/formats.md")?;
     let claims: Vec<Claim> =
@@ -112,19 +104,28 @@ fn read(source: &Source, find: &FindCard<'_>) -> Result<Ledger, ConfigError> {
     })
 }
 
-fn machine(field: &Field<'_>, find: &FindCard<'_>) -> Result<Machine, ConfigError> {
+/// Reads a machine that stands below `others`.
+fn machine(field: &Field<'_>, others: &[Machine], find: &FindCard<'_>) -> Result<Machine, ConfigError> {
     let fields = Fields::read(field, &MACHINE)?;
     let name = fields.required("card", "name a card: a file, or a published one such as i3en.24xlarge")?;
     let card = find(name.text()?).map_err(|why| {
         name.error(Code::UnknownReference, why).with_help("a card is written by `plimsoll instance card -o FILE`")
     })?;
-    let price_per_core_year = fields.optional(PRICE, |field| {
-        let price = quantity(field)?;
-        if price.value > 0.0 {
-            return Ok(price);
-        }
-        Err(field.error(Code::OutOfRange, "a price is above 0").with_help("remove the key if there is no price"))
-    })?;
+    let price_per_core_year =
+        fields.optional(PRICE, |field| above_0(field, "a price is above 0", "remove the key if there is no price"))?;
+    if others.iter().any(|other| other.card.name == card.name) {
+        let message = format!("the machine {} stands here twice", quoted(&card.name));
+        return Err(field.error(Code::DuplicateName, message).with_help("remove one of the two"));
+    }
+
+    let known = others.iter().find_map(|other| other.price_per_core_year.as_ref());
+    if let (Some(known), Some(price)) = (known, &price_per_core_year)
+        && known.unit != price.unit
+    {
+        let message =
+            format!("a price in {}, where the ones above are in {}", quoted(&price.unit), quoted(&known.unit));
+        return Err(field.error(Code::InvalidValue, message).with_help("state all prices in one currency"));
+    }
     Ok(Machine { card, price_per_core_year })
 }
 
@@ -133,97 +134,116 @@ fn quantity(field: &Field<'_>) -> Result<Quantity, ConfigError> {
         .map_err(|why| field.error(Code::InvalidValue, why).with_help("write a number and its unit, such as 1.5 GB/s"))
 }
 
+fn above_0(field: &Field<'_>, message: &str, help: &str) -> Result<Quantity, ConfigError> {
+    let number = quantity(field)?;
+    if number.value > 0.0 { Ok(number) } else { Err(field.error(Code::OutOfRange, message).with_help(help)) }
+}
+
 fn claim(source: &Source, field: &Field<'_>, machines: &[Machine]) -> Result<Claim, ConfigError> {
     let fields = Fields::read(field, &CLAIM)?;
-    let kind = fields.required("kind", "write percent, value or product")?;
-    let reader = Reader { fields: &fields, machines };
-    let kind = match kind.text()? {
-        "percent" => reader.percent()?,
-        "value" => reader.value()?,
-        "product" => reader.product()?,
-        _ => return Err(kind.not_one_of("a kind of claim", &["percent", "value", "product"])),
-    };
-
-    let stated_field = fields.required("stated", "write what is claimed, with its unit: 36 %")?;
-    let stated = quantity(&stated_field)?;
-    if matches!(kind, Kind::Percent { .. }) != (stated.unit == "%") && !is_percentage(&kind) {
-        let help = "kind `percent` states per cent (36 %), the others a number with the unit of what is computed";
-        return Err(stated_field.error(Code::InvalidValue, "the unit does not fit the kind").with_help(help));
-    }
-
-    let bounds = [("about", Bound::About), ("above", Bound::Above), ("at_least", Bound::AtLeast)];
-    let bound = fields.or("bound", Bound::About, |field| field.one_of("a bound", &bounds))?;
     let text = fields.required("claim", "write the claim in words")?.string()?;
-    let before = source.text().get(..fields.span.start).unwrap_or("");
-    Ok(Claim { text, line: before.matches('\n').count() + 1, kind, stated, bound })
+    let line = source.text().get(..fields.span.start).unwrap_or("").matches('\n').count() + 1;
+    let read = |slip: Option<&Fields<'_>>| Reader { fields: &fields, slip, machines }.claim(text.clone(), line);
+
+    let slip = |field: &Field<'_>| {
+        let slip = Fields::read(field, &SLIP)?;
+        let name = slip.required("name", "name the kind of error, such as swapped-base")?;
+        let (name, verdict) = name.one_of("a slip", &SLIPS.map(|slip| (slip.0, slip)))?;
+        let why = slip.required("why", "write the cause in words")?.string()?;
+        Ok(Box::new(Slip { name, verdict, why, instead: read(Some(&slip))? }))
+    };
+    Ok(Claim { slip: fields.optional("slip", slip)?, ..read(None)? })
 }
 
-/// Returns whether a claim is a figure that is itself in per cent.
-fn is_percentage(kind: &Kind) -> bool {
-    let in_percent = |key: &str| figures::kind(key).is_some_and(|kind| kind.unit == figures::Unit::Percent);
-    matches!(kind, Kind::Value { figure, .. } if in_percent(figure))
+fn is_percentage(key: &str) -> bool {
+    figures::kind(key).is_some_and(|kind| kind.unit == figures::Unit::Percent)
 }
 
-/// A claim that is being read.
+/// A claim that is being read, or the claim that a slip puts in its place.
 struct Reader<'r> {
     fields: &'r Fields<'r>,
+    slip: Option<&'r Fields<'r>>,
     machines: &'r [Machine],
 }
 
-impl Reader<'_> {
-    fn percent(&self) -> Result<Kind, ConfigError> {
-        self.refuse(&["factors", "divisors"], "percent")?;
-        let (of, against) = (self.machine("of")?, self.machine("against")?);
-        let figure = self.figure(&[of, against])?;
-        Ok(Kind::Percent { figure, of, against })
+impl<'r> Reader<'r> {
+    fn get(&self, key: &str) -> Option<Field<'r>> {
+        self.slip.and_then(|slip| slip.get(key)).or_else(|| self.fields.get(key))
     }
 
-    fn value(&self) -> Result<Kind, ConfigError> {
-        self.refuse(&["against", "factors", "divisors"], "value")?;
-        let of = self.machine("of")?;
-        Ok(Kind::Value { figure: self.figure(&[of])?, of })
+    fn required(&self, key: &str, help: &str) -> Result<Field<'r>, ConfigError> {
+        self.get(key).ok_or_else(|| self.fields.missing(key, help))
     }
 
-    fn product(&self) -> Result<Kind, ConfigError> {
-        self.refuse(&["figure", "against"], "product")?;
-        let of = self.fields.optional("of", |_| self.machine("of"))?;
-        let factors = self.fields.required("factors", "list what is multiplied: [5, 90 G, 1 kB]")?;
-        let factors = self.factors(&factors, of)?;
-        let divisors = self.fields.or("divisors", Vec::new(), |field| self.factors(field, of))?;
-        Ok(Kind::Product { of, factors, divisors })
-    }
+    fn claim(&self, text: String, line: usize) -> Result<Claim, ConfigError> {
+        let kinds =
+            [("percent", Kind::Percent), ("share", Kind::Share), ("value", Kind::Value), ("product", Kind::Product)];
+        let kind_field = self.required("kind", "write percent, share, value or product")?;
+        let kind = kind_field.one_of("a kind of claim", &kinds)?;
+        let refused: &[&str] = match kind {
+            Kind::Percent | Kind::Share => &["factors", "divisors"],
+            Kind::Value => &["against", "factors", "divisors"],
+            Kind::Product => &["figure", "against"],
+        };
+        if let Some((key, field)) = refused.iter().find_map(|key| Some((key, self.get(key)?))) {
+            let message = format!("a claim of kind `{}` has no `{key}`", kind_field.text()?);
+            return Err(field.error(Code::UnknownKey, message).with_help("remove the key, or choose another kind"));
+        }
 
-    fn refuse(&self, keys: &[&str], kind: &str) -> Result<(), ConfigError> {
-        let Some((key, field)) = keys.iter().find_map(|key| Some((key, self.fields.get(key)?))) else { return Ok(()) };
-        let message = format!("a claim of kind `{kind}` has no `{key}`");
-        Err(field.error(Code::UnknownKey, message).with_help("remove the key, or choose another kind"))
+        let (factors, divisors) = match kind {
+            Kind::Percent | Kind::Share => {
+                let (of, against) = (self.machine("of")?, self.machine("against")?);
+                (vec![self.figure(of)?], vec![self.figure(against)?])
+            }
+            Kind::Value => (vec![self.figure(self.machine("of")?)?], Vec::new()),
+            Kind::Product => {
+                let of = self.get("of").map(|_| self.machine("of")).transpose()?;
+                let factors = self.required("factors", "list what is multiplied: [5, 90 G, 1 kB]")?;
+                let divisors = self.get("divisors").map(|field| self.factors(&field, of)).transpose()?;
+                (self.factors(&factors, of)?, divisors.unwrap_or_default())
+            }
+        };
+
+        let stated_field = self.required("stated", "write what is claimed, with its unit: 36 %")?;
+        let stated = quantity(&stated_field)?;
+        // A figure that is itself in per cent may be stated in per cent.
+        let in_percent = |factor: &Factor| matches!(factor, Factor::Figure { key, .. } if is_percentage(key));
+        let is_percentage = kind == Kind::Value && factors.iter().any(in_percent);
+        if matches!(kind, Kind::Percent | Kind::Share) != (stated.unit == "%") && !is_percentage {
+            let help = "kinds `percent` and `share` state per cent (36 %), the others a number with the unit of what \
+                        is computed";
+            return Err(stated_field.error(Code::InvalidValue, "the unit does not fit the kind").with_help(help));
+        }
+
+        let bounds = [("about", Bound::About), ("above", Bound::Above), ("at_least", Bound::AtLeast)];
+        let bound = self.get("bound").map(|field| field.one_of("a bound", &bounds)).transpose()?;
+        let bound = bound.unwrap_or(Bound::About);
+        Ok(Claim { text, line, kind, factors, divisors, stated, bound, slip: None })
     }
 
     /// Returns the place in the list of the machine that `key` names.
     fn machine(&self, key: &str) -> Result<usize, ConfigError> {
-        let field = self.fields.required(key, "name one of the machines of this file")?;
+        let field = self.required(key, "name one of the machines of this file")?;
         let name = field.text()?;
         let names: Vec<&str> = self.machines.iter().map(|machine| machine.card.name.as_str()).collect();
-        names
-            .iter()
-            .position(|other| other.eq_ignore_ascii_case(name))
-            .ok_or_else(|| field.unknown_name("machine", &names))
+        let found = names.iter().position(|other| other.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| field.unknown_name("machine", &names))
     }
 
-    /// Reads the figure of a claim, and checks that all of `machines` have it.
-    fn figure(&self, machines: &[usize]) -> Result<String, ConfigError> {
-        let field = self.fields.required("figure", "name a figure, such as disk.read_iops")?;
-        let key = field.text()?.to_owned();
-        machines.iter().try_for_each(|at| self.check_figure(&field, &key, *at))?;
-        Ok(key)
+    /// Reads the figure of a claim about the machine at `of`.
+    fn figure(&self, of: usize) -> Result<Factor, ConfigError> {
+        let field = self.required("figure", "name a figure, such as disk.read_iops")?;
+        self.figure_of(&field, field.text()?, of)
     }
 
-    fn check_figure(&self, field: &Field<'_>, key: &str, at: usize) -> Result<(), ConfigError> {
-        let Some(machine) = self.machines.get(at) else { return Ok(()) };
-        match machine.value(key) {
-            Some(value) if value > 0.0 => Ok(()),
+    /// Returns the figure `key` of the machine at `of`, which must have it.
+    fn figure_of(&self, field: &Field<'_>, key: &str, of: usize) -> Result<Factor, ConfigError> {
+        let machine = self.machines.get(of);
+        let name = machine.map_or("", |machine| machine.card.name.as_str());
+        match machine.and_then(|machine| machine.value(key)) {
+            Some(value) if value > 0.0 => Ok(Factor::Figure { of, key: key.to_owned() }),
             Some(_) => {
-                let message = format!("the figure {} of {} is 0", quoted(key), machine.card.name);
+                let message = format!("the figure {} of {name} is 0", quoted(key));
                 Err(field.error(Code::OutOfRange, message).with_help("nothing can be computed from 0"))
             }
             None if key != PRICE && figures::kind(key).is_none() => {
@@ -235,7 +255,7 @@ impl Reader<'_> {
                 Err(field.error(Code::UnknownReference, message).with_help(help))
             }
             None => {
-                let message = format!("{} has no figure {}", machine.card.name, quoted(key));
+                let message = format!("{name} has no figure {}", quoted(key));
                 let help = "add it to the card, or the price to the machine";
                 Err(field.error(Code::UnknownReference, message).with_help(help))
             }
@@ -246,15 +266,10 @@ impl Reader<'_> {
         let factor = |field: &Field<'_>| {
             let text = field.text()?;
             if text == PRICE || figures::kind(text).is_some() {
-                let at = of.ok_or_else(|| self.fields.missing("of", "name the machine whose figures are meant"))?;
-                self.check_figure(field, text, at)?;
-                return Ok(Factor::Figure(text.to_owned()));
+                let of = of.ok_or_else(|| self.fields.missing("of", "name the machine whose figures are meant"))?;
+                return self.figure_of(field, text, of);
             }
-            let number = quantity(field)?;
-            if number.value > 0.0 {
-                return Ok(Factor::Number(number));
-            }
-            Err(field.error(Code::OutOfRange, "a factor is above 0").with_help("write what is multiplied"))
+            above_0(field, "a factor is above 0", "write what is multiplied").map(Factor::Number)
         };
         field.list()?.iter().map(factor).collect()
     }

@@ -1,43 +1,45 @@
-//! Puts the figures of a ledger's machines side by side.
+//! Puts the figures of a ledger's machines side by side, and writes checked claims for programs and for a browser.
 //!
-//! **Why.** Readers who doubt a percentage need the numbers it was computed from.
+//! **Why.** Readers who doubt a percentage need the numbers it was computed from; a script needs to know which claims
+//! are wrong.
 //!
 //! **How.** Three tables: economics (storage per core, prices per core and per TB), processors (stress-ng) and storage.
-//! Differences are in per cent of the first machine of the table.
+//! Differences are in per cent of the first machine of the table. CSV has a line for each claim, the page a section for
+//! each file.
 //!
 //! **Limits.** A figure that fewer than two machines have is left out, and so are machines without any of a table's
-//! figures, and tables without rows.
+//! figures, and tables without rows. CSV has the claims only.
 //!
 //! **Example.** `stress-ng memcpy`, 567.87 and 381.34: -32.85 %.
 
+use std::collections::BTreeSet;
+
+use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::table::{self, Column};
 use serde::Serialize;
 
 use super::compute::as_difference_pct;
 use super::quantity::grouped;
-use super::{Machine, PRICE};
-use crate::instance::figures;
+use super::{Checked, ClaimsReport, Machine, PRICE};
+use crate::instance::{figures, variant_name};
 
 /// Figures of several machines, with differences to the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// `economics`, `processors` or `storage`.
     pub name: &'static str,
-    /// A heading.
     pub title: &'static str,
     /// The base of the differences: the first of `machines`.
     pub base: String,
     /// Names of the machines, in the order of the values.
     pub machines: Vec<String>,
-    /// A row for each figure.
     pub rows: Vec<Row>,
 }
 
 /// One figure of all machines of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The figure's name.
     pub title: String,
-    /// The figure's unit.
     pub unit: String,
     /// The value of each machine, in that unit.
     pub values: Vec<Option<f64>>,
@@ -62,79 +64,127 @@ impl Row {
     }
 }
 
-/// Computes a machine's value.
-type Value<'f> = Box<dyn Fn(&Machine) -> Option<f64> + 'f>;
+/// A row without its values: title, unit, digits after the point, the figures multiplied and divided, and the scale.
+type Figure<'f> = (&'f str, &'f str, usize, &'f [&'f str], &'f [&'f str], f64);
 
-/// A row without its values: title, unit, digits after the point, value.
-type Figure<'f> = (String, String, usize, Value<'f>);
+/// Returns the value of a row for a machine.
+fn value(machine: &Machine, (.., above, below, scale): &Figure<'_>) -> Option<f64> {
+    let product = |keys: &[&str]| keys.iter().try_fold(1.0, |product, key| Some(product * machine.value(key)?));
+    Some(product(above)? / product(below)? * scale)
+}
 
 /// Returns the tables of `machines`.
 pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
-    let per = |above: &'static str, below: &'static str, scale: f64| -> Value<'static> {
-        Box::new(move |machine| Some(machine.value(above)? / machine.value(below)? * scale))
-    };
-    let of =
-        |key: String, scale: f64| -> Value<'static> { Box::new(move |machine| Some(machine.value(&key)? * scale)) };
-    let per_tb = |machine: &Machine| {
-        Some(machine.value(PRICE)? * machine.value("cpu.cores")? / machine.value("disk.bytes")? * 1e12)
-    };
     let currency = machines.iter().find_map(|machine| Some(machine.price_per_core_year.as_ref()?.unit.as_str()));
     let a_year = format!("{} a year", currency.unwrap_or_default()).trim().to_owned();
-
-    let economics: Vec<Figure<'_>> = vec![
-        ("storage per core".to_owned(), "GB".to_owned(), 0, per("disk.bytes", "cpu.cores", 1e-9)),
-        ("price per core".to_owned(), a_year.clone(), 2, of(PRICE.to_owned(), 1.0)),
-        ("price per TB".to_owned(), a_year, 2, Box::new(per_tb)),
+    let economics: [Figure<'_>; 3] = [
+        ("storage per core", "GB", 0, &["disk.bytes"], &["cpu.cores"], 1e-9),
+        ("price per core", &a_year, 2, &[PRICE], &[], 1.0),
+        ("price per TB", &a_year, 2, &[PRICE, "cpu.cores"], &["disk.bytes"], 1e12),
     ];
 
-    let mut stressors: Vec<&str> = machines
+    let keys = machines.iter().flat_map(|machine| machine.card.figures.keys());
+    let stressors: BTreeSet<&str> =
+        keys.map(String::as_str).filter(|key| key.starts_with(figures::STRESS_NG)).collect();
+    let stressors: Vec<&str> = stressors.into_iter().collect();
+    let processors: Vec<Figure<'_>> = stressors
         .iter()
-        .flat_map(|machine| machine.card.figures.keys())
-        .filter_map(|key| key.strip_prefix(figures::STRESS_NG))
-        .collect();
-    stressors.sort_unstable();
-    stressors.dedup();
-    let processors = stressors
-        .iter()
-        .map(|name| {
-            let key = format!("{}{name}", figures::STRESS_NG);
-            ((*name).to_owned(), "operations/s".to_owned(), 2, of(key, 1.0))
+        .map(|key| -> Figure<'_> {
+            let name = key.strip_prefix(figures::STRESS_NG).unwrap_or(key);
+            (name, "operations/s", 2, std::slice::from_ref(key), &[], 1.0)
         })
         .collect();
 
-    let storage: Vec<Figure<'_>> = vec![
-        ("sequential write".to_owned(), "GB/s".to_owned(), 1, of("disk.write_bytes_per_s".to_owned(), 1e-9)),
-        ("sequential read".to_owned(), "GB/s".to_owned(), 1, of("disk.read_bytes_per_s".to_owned(), 1e-9)),
-        ("random write".to_owned(), "k IOPS".to_owned(), 0, of("disk.write_iops".to_owned(), 1e-3)),
-        ("random read".to_owned(), "k IOPS".to_owned(), 0, of("disk.read_iops".to_owned(), 1e-3)),
+    let storage: [Figure<'_>; 4] = [
+        ("sequential write", "GB/s", 1, &["disk.write_bytes_per_s"], &[], 1e-9),
+        ("sequential read", "GB/s", 1, &["disk.read_bytes_per_s"], &[], 1e-9),
+        ("random write", "k IOPS", 0, &["disk.write_iops"], &[], 1e-3),
+        ("random read", "k IOPS", 0, &["disk.read_iops"], &[], 1e-3),
     ];
-    [
-        table("economics", "Economics", machines, economics),
-        table("processors", "Processors, stress-ng", machines, processors),
-        table("storage", "Storage", machines, storage),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let tables = [
+        table("economics", "Economics", machines, &economics),
+        table("processors", "Processors, stress-ng", machines, &processors),
+        table("storage", "Storage", machines, &storage),
+    ];
+    tables.into_iter().flatten().collect()
 }
 
-fn table(name: &'static str, title: &'static str, machines: &[Machine], figures: Vec<Figure<'_>>) -> Option<Table> {
-    // A figure that only one machine has compares nothing.
-    let figures: Vec<Figure<'_>> =
-        figures.into_iter().filter(|(.., value)| machines.iter().filter_map(value).count() >= 2).collect();
-    let machines: Vec<&Machine> =
-        machines.iter().filter(|machine| figures.iter().any(|(.., value)| value(machine).is_some())).collect();
+/// Returns a table of `figures`, with the machines that have any, and the figures that at least two machines have.
+fn table(name: &'static str, title: &'static str, machines: &[Machine], figures: &[Figure<'_>]) -> Option<Table> {
+    let having = |figure: &Figure<'_>| machines.iter().filter(|machine| value(machine, figure).is_some()).count();
+    let figures: Vec<&Figure<'_>> = figures.iter().filter(|figure| having(figure) >= 2).collect();
+    let has_any = |machine: &&Machine| figures.iter().any(|figure| value(machine, figure).is_some());
+    let machines: Vec<&Machine> = machines.iter().filter(has_any).collect();
     let base = machines.first()?;
-    let row = |(title, unit, decimals, value): &Figure<'_>| {
-        let values: Vec<Option<f64>> = machines.iter().map(|machine| value(machine)).collect();
-        let of_base = value(base).filter(|value| *value > 0.0);
-        let difference = |value: Option<f64>| Some(as_difference_pct(value? / of_base?));
-        let difference_pct =
-            values.iter().enumerate().map(|(at, value)| (at > 0).then(|| difference(*value)).flatten()).collect();
-        Row { title: title.clone(), unit: unit.clone(), values, difference_pct, decimals: *decimals }
+    let row = |figure: &&Figure<'_>| {
+        let values: Vec<Option<f64>> = machines.iter().map(|machine| value(machine, figure)).collect();
+        let of_base = value(base, figure).filter(|value| *value > 0.0);
+        let difference = |value: &Option<f64>| Some(as_difference_pct((*value)? / of_base?));
+        let difference_pct = std::iter::once(None).chain(values.iter().skip(1).map(difference)).collect();
+        let (title, unit, decimals, ..) = **figure;
+        Row { title: title.to_owned(), unit: unit.to_owned(), values, difference_pct, decimals }
     };
 
-    let rows: Vec<Row> = figures.iter().map(row).collect();
+    let rows = figures.iter().map(row).collect();
     let names = machines.iter().map(|machine| machine.card.name.clone()).collect();
-    (!rows.is_empty()).then(|| Table { name, title, base: base.card.name.clone(), machines: names, rows })
+    Some(Table { name, title, base: base.card.name.clone(), machines: names, rows })
+}
+
+impl Table {
+    /// Returns the column names: the figure, its unit, the base, then each other machine and its difference.
+    #[must_use]
+    pub fn headers(&self) -> Vec<String> {
+        let others = self.machines.iter().skip(1).flat_map(|name| [name.clone(), format!("to {}", self.base)]);
+        [String::new(), "unit".to_owned(), self.base.clone()].into_iter().chain(others).collect()
+    }
+
+    /// Returns the rows under [`Table::headers`].
+    #[must_use]
+    pub fn cells(&self) -> Vec<Vec<String>> {
+        let row = |row: &Row| {
+            let values = (0..self.machines.len()).flat_map(|at| row.cells(at));
+            // The base has no difference.
+            let values = values.enumerate().filter(|(column, _)| *column != 1).map(|(_, cell)| cell);
+            [row.title.clone(), row.unit.clone()].into_iter().chain(values).collect()
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+/// Returns CSV with a header and a line for each claim.
+#[must_use]
+pub fn to_csv(reports: &[ClaimsReport]) -> String {
+    let columns: &[Column<(&ClaimsReport, &Checked)>] = &[
+        ("file", |(report, _)| report.file.clone()),
+        ("line", |(_, claim)| claim.line.to_string()),
+        ("claim", |(_, claim)| claim.claim.clone()),
+        ("kind", |(_, claim)| variant_name(claim.kind)),
+        ("stated", |(_, claim)| claim.stated.clone()),
+        ("computed", |(_, claim)| claim.computed.clone()),
+        ("verdict", |(_, claim)| variant_name(claim.verdict)),
+        ("slip", |(_, claim)| claim.slip.unwrap_or_default().to_owned()),
+        ("why", |(_, claim)| claim.why.clone()),
+    ];
+    let rows = reports.iter().flat_map(|report| report.claims.iter().map(move |claim| (report, claim)));
+    table::csv(&rows.collect::<Vec<_>>(), columns)
+}
+
+/// Returns all reports as one HTML page.
+#[must_use]
+pub fn page(reports: &[ClaimsReport]) -> String {
+    let table = |table: &Table| {
+        let caption = format!("{}; differences in per cent of {}", table.title, table.base);
+        Block::Table(table::Table::new(caption, table.headers(), table.cells()))
+    };
+    let section = |report: &ClaimsReport| {
+        let rows = report.claims.iter().map(|claim| {
+            [&claim.claim, &claim.stated, &claim.computed, claim.verdict.as_str(), &claim.why].map(str::to_owned)
+        });
+        let caption = format!("Claims: {} of {} wrong", report.wrong, report.claims.len());
+        let claims = table::Table::new(caption, ["claim", "stated", "computed", "verdict", "why"], rows);
+        let mut blocks = vec![Block::Text(format!("From {}.", report.file)), Block::Table(claims)];
+        blocks.extend(report.tables.iter().map(table));
+        Section { heading: format!("{}, {}", report.source, report.date), blocks }
+    };
+    page::html("Claims, computed again", &reports.iter().map(section).collect::<Vec<_>>())
 }

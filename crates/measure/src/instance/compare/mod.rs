@@ -30,14 +30,17 @@ pub mod outliers;
 mod output;
 pub mod ratios;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use thiserror::Error;
 
-use super::economics::{self, AMOUNTS, AmountUnit, BreakEven};
-use super::figures::{self, Better, Unit};
+use super::economics::{self, AmountRow, BreakEven};
+use super::figures::{self, Better};
 use super::find::{Candidate, FROM_PRESET};
 use super::prices::PriceList;
 use super::{Card, Origin};
+use crate::by_key;
 use needs::{Need, Recommendation};
 use outliers::Outlier;
 use ratios::Verdict;
@@ -52,9 +55,7 @@ pub const MACHINES_MAX: usize = 64;
 pub struct CompareOptions<'a> {
     /// The base of the ratios: a name or a file as given, or a card's name; `None` is the first machine.
     pub base: Option<&'a str>,
-    /// The prices, if any.
     pub prices: Option<&'a PriceList>,
-    /// The need that a machine is recommended for, if any.
     pub need: Option<Need>,
 }
 
@@ -64,22 +65,14 @@ pub enum CompareError {
     /// There are fewer than two machines, or more than [`MACHINES_MAX`].
     #[error("{0} to compare: name 2 to {MACHINES_MAX} machines")]
     Number(usize),
-    /// The base is none of the machines.
     #[error("--base {base}: none of the machines is called that: name one of {names}")]
-    Base {
-        /// The base asked for.
-        base: String,
-        /// The labels of the machines.
-        names: String,
-    },
+    Base { base: String, names: String },
 }
 
 /// A comparison of machines. Serialised, it is the JSON of `plimsoll instance compare` (docs/formats.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The version of the JSON.
     pub schema: u32,
-    /// The version of the program.
     pub plimsoll: &'static str,
     /// The label of the base of the ratios.
     pub base: String,
@@ -87,9 +80,7 @@ pub struct Comparison {
     pub machines: Vec<Machine>,
     /// The currency of all money; null without prices.
     pub currency: Option<String>,
-    /// A row for each figure.
     pub figures: Vec<FigureRow>,
-    /// The figures that stand out.
     pub outliers: Vec<Outlier>,
     /// Amounts per core, per TB and so on.
     pub economics: Vec<AmountRow>,
@@ -97,7 +88,6 @@ pub struct Comparison {
     pub break_even: Vec<BreakEven>,
     /// The machine to take; null if no need was stated.
     pub recommendation: Option<Recommendation>,
-    /// Reasons to doubt the comparison.
     pub warnings: Vec<String>,
 }
 
@@ -108,29 +98,22 @@ pub struct Machine {
     pub label: String,
     /// The file or name that was given.
     pub argument: String,
-    /// Where the figures come from.
     pub origin: Origin,
     /// The figures that are from the table of presets instead.
     pub from_preset: Option<String>,
     /// The price of a year; null without a price.
     pub price_per_year: Option<f64>,
-    /// The commitment that this price needs.
     pub commitment: Option<String>,
-    /// The date of this price.
     pub price_date: Option<String>,
 }
 
 /// A figure of all machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureRow {
-    /// The figure's key on cards.
     pub key: String,
-    /// The figure's name, for people.
     pub title: String,
-    /// The unit.
     pub unit: &'static str,
-    /// Which direction is better: `more`, `less` or `neither`.
-    pub better: &'static str,
+    pub better: Better,
     /// A cell for each machine, in the order of [`Comparison::machines`].
     pub cells: Vec<Cell>,
 }
@@ -138,7 +121,6 @@ pub struct FigureRow {
 /// A figure of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// The machine.
     pub label: String,
     /// The figure; null if missing.
     pub value: Option<f64>,
@@ -148,36 +130,10 @@ pub struct Cell {
     pub scatter_pct: Option<f64>,
     /// The figure divided by that of the base.
     pub ratio: Option<f64>,
-    /// The 95 % interval of the ratio.
     pub ratio_interval: Option<[f64; 2]>,
-    /// What the ratio proves.
     pub verdict: Verdict,
     /// Why the figure is missing, in the words of the card, or why it has no ratio though it is there.
     pub missing: Option<String>,
-}
-
-/// An amount of all machines.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AmountRow {
-    /// The amount's key, for programs.
-    pub key: &'static str,
-    /// The amount's name, for people.
-    pub title: &'static str,
-    /// The unit; `money` is [`Comparison::currency`] a year.
-    pub unit: &'static str,
-    /// A cell for each machine, in the order of [`Comparison::machines`].
-    pub cells: Vec<AmountCell>,
-}
-
-/// An amount of one machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AmountCell {
-    /// The machine.
-    pub label: String,
-    /// The amount; null if missing.
-    pub value: Option<f64>,
-    /// The amount for people, or the reason why it is missing.
-    pub shown: String,
 }
 
 impl Comparison {
@@ -216,9 +172,9 @@ pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result
         currency: options.prices.map(|prices| prices.currency.clone()),
         figures: keys(&candidates).iter().filter_map(|key| figure_row(key, base, &candidates)).collect(),
         outliers: others.iter().flat_map(|other| outliers::outliers(base, other)).collect(),
-        economics: amount_rows(&candidates, options.prices),
+        economics: economics::amounts(&candidates, options.prices),
         break_even,
-        recommendation: options.need.map(|need| needs::recommend(need, &candidates, options.prices)),
+        recommendation: options.need.and_then(|need| needs::recommend(need, &candidates, options.prices)),
         warnings,
     })
 }
@@ -254,13 +210,9 @@ fn machine(candidate: &Candidate, prices: Option<&PriceList>) -> Machine {
 
 /// Returns the keys that any card has, in the order of the table of figures, those of stress-ng last.
 fn keys(candidates: &[Candidate]) -> Vec<String> {
-    let mut keys: Vec<String> = Vec::new();
-    for key in candidates.iter().flat_map(|candidate| candidate.card.keys()) {
-        if !keys.iter().any(|known| known == key) {
-            keys.push(key.to_owned());
-        }
-    }
-    keys.sort_by(|a, b| figures::rank(a).cmp(&figures::rank(b)).then_with(|| a.cmp(b)));
+    let keys: BTreeSet<&String> = candidates.iter().flat_map(|candidate| candidate.card.figures.keys()).collect();
+    let mut keys: Vec<String> = keys.into_iter().cloned().collect();
+    keys.sort_by_key(|key| figures::rank(key));
     keys
 }
 
@@ -271,7 +223,7 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
         let figure = candidate.card.figures.get(key);
         let incomparable = if at == 0 { None } else { ratios::incomparable(key, &candidate.card, &base.card) };
         let both = figure.zip(base_figure).filter(|_| incomparable.is_none());
-        let ratio = both.and_then(|(figure, base)| ratios::ratio(key, kind, figure, base));
+        let ratio = both.and_then(|(figure, base)| ratios::ratio(kind, figure, base));
         let verdict = match figure {
             Some(_) if at == 0 => Verdict::Base,
             _ => ratio.map_or(Verdict::Missing, |ratio| ratio.verdict),
@@ -292,64 +244,16 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
     Some(FigureRow {
         key: key.to_owned(),
         title: figures::title(key),
-        unit: unit_name(kind.unit),
-        better: match kind.better {
-            Better::More => "more",
-            Better::Less => "less",
-            Better::Neither => "neither",
-        },
+        unit: kind.unit.name(),
+        better: kind.better,
         cells: candidates.iter().enumerate().map(cell).collect(),
     })
 }
 
 /// Returns why a card lacks a figure: its reason for the figure, or else for the group.
 fn missing_reason(card: &Card, key: &str) -> String {
-    let group = key.split('.').next().unwrap_or(key);
-    let reason = card.missing.get(key).or_else(|| card.missing.get(group));
+    let reason = card.missing.get(key).or_else(|| card.missing.get(figures::group(key)));
     reason.cloned().unwrap_or_else(|| "the card does not say why".to_owned())
-}
-
-/// Returns the name of a unit for programs.
-fn unit_name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Count => "count",
-        Unit::BytesBinary | Unit::BytesDecimal => "bytes",
-        Unit::BytesPerS => "bytes/s",
-        Unit::BitsPerS => "bits/s",
-        Unit::PerS => "1/s",
-        Unit::FlopPerS => "flop/s",
-        Unit::Hz => "Hz",
-        Unit::Ns => "ns",
-        Unit::Percent => "%",
-        Unit::Plain => "1",
-    }
-}
-
-fn amount_rows(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<AmountRow> {
-    let of_machine = |candidate: &Candidate| {
-        economics::amounts(&candidate.card, prices.and_then(|prices| prices.instance(&candidate.card.name)))
-    };
-    let columns: Vec<Vec<economics::Amount>> = candidates.iter().map(of_machine).collect();
-
-    let row = |(at, kind): (usize, &economics::AmountKind)| {
-        let cells = candidates.iter().zip(&columns).filter_map(|(candidate, column)| {
-            let amount = column.get(at)?;
-            let shown = match amount {
-                economics::Amount::Known(value) => economics::shown(kind.unit, *value),
-                economics::Amount::Missing(reason) => reason.clone(),
-            };
-            Some(AmountCell { label: candidate.label.clone(), value: amount.value(), shown })
-        });
-        let unit = match kind.unit {
-            AmountUnit::Money => "money",
-            AmountUnit::Figure(unit) => unit_name(unit),
-        };
-        AmountRow { key: kind.key, title: kind.title, unit, cells: cells.collect() }
-    };
-
-    let rows = AMOUNTS.iter().enumerate().map(row);
-    // Without prices, the rows of money would be empty.
-    rows.filter(|row| prices.is_some() || row.unit != "money").collect()
 }
 
 /// Compares local disks with every volume that has a price. Returns warnings for those that cannot be compared.
@@ -357,20 +261,17 @@ fn break_even(candidates: &[Candidate], prices: Option<&PriceList>) -> (Vec<Brea
     let (mut rows, mut warnings) = (Vec::new(), Vec::new());
     let Some(prices) = prices else { return (rows, warnings) };
     for volume in &prices.volumes {
-        let mut left_out: Vec<(String, Vec<&str>)> = Vec::new();
-        for candidate in candidates {
-            match economics::against_volume(&candidate.label, &candidate.card, prices, volume) {
+        let mut left_out = Vec::new();
+        for Candidate { label, card, .. } in candidates {
+            match economics::against_volume(label, card, prices, volume) {
                 Ok(row) => rows.push(row),
-                Err(reason) => match left_out.iter_mut().find(|(known, _)| *known == reason) {
-                    Some((_, labels)) => labels.push(&candidate.label),
-                    None => left_out.push((reason, vec![&candidate.label])),
-                },
+                Err(reason) => left_out.push((reason, label.as_str())),
             }
         }
         let warning = |(reason, labels): (String, Vec<&str>)| {
             format!("{}: not held against {}: {reason}", labels.join(", "), volume.volume.name)
         };
-        warnings.extend(left_out.into_iter().map(warning));
+        warnings.extend(by_key(left_out).into_iter().map(warning));
     }
     (rows, warnings)
 }
@@ -379,16 +280,12 @@ fn break_even(candidates: &[Candidate], prices: Option<&PriceList>) -> (Vec<Brea
 fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut tools: Vec<String> = Vec::new();
-    for candidate in candidates {
-        let tool = match candidate.card.origin.source.split(" (").next() {
-            Some(source) => format!("{} of {}", source, candidate.card.origin.date),
-            None => continue,
-        };
+    for Origin { source, date, .. } in candidates.iter().map(|candidate| &candidate.card.origin) {
+        let tool = format!("{} of {date}", source.split(" (").next().unwrap_or(source));
         if !tools.contains(&tool) {
             tools.push(tool);
         }
     }
-
     if tools.len() > 1 {
         let all = tools.join("; ");
         warnings
@@ -401,11 +298,9 @@ fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Stri
     if let Some(prices) = prices {
         warnings.extend(prices.warnings());
         let priced = candidates.iter().filter_map(|candidate| prices.instance(&candidate.card.name));
-        let mut commitments: Vec<&str> = priced.map(|price| price.commitment.as_str()).collect();
-        commitments.sort_unstable();
-        commitments.dedup();
+        let commitments: BTreeSet<&str> = priced.map(|price| price.commitment.as_str()).collect();
         if commitments.len() > 1 {
-            let all = commitments.join(", ");
+            let all = commitments.into_iter().collect::<Vec<_>>().join(", ");
             warnings.push(format!("prices that commit to different things are compared: {all}"));
         }
     }
@@ -414,7 +309,8 @@ fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Stri
 
 /// Puts the machine's label before a card's warning that does not begin with it.
 fn labelled(label: &str, warning: &str) -> String {
-    if warning.starts_with(label) { warning.to_owned() } else { format!("{label}: {warning}") }
+    let is_labelled = warning.strip_prefix(label).is_some_and(|rest| rest.starts_with(':'));
+    if is_labelled { warning.to_owned() } else { format!("{label}: {warning}") }
 }
 
 #[cfg(test)]
@@ -537,6 +433,17 @@ mod tests {
             let found = warnings.iter().find(|warning| warning.contains("commit to different things"));
             assert_eq!(found.is_some(), expected.is_some());
             assert!(found.is_none_or(|warning| warning.ends_with(expected.unwrap_or(""))), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_warning_names_its_machine_once() {
+        for (label, warning, expected) in [
+            ("i4i", "i4i: odd", "i4i: odd"),
+            ("i4i", "i4i.12xlarge: odd", "i4i: i4i.12xlarge: odd"),
+            ("i4i", "odd", "i4i: odd"),
+        ] {
+            assert_eq!(labelled(label, warning), expected);
         }
     }
 

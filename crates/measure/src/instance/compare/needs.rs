@@ -28,54 +28,34 @@ use super::ratios::{self, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {
-    /// Processors.
     Cpu,
-    /// Bytes on local disks.
     Capacity,
-    /// Random reads a second.
     ReadIops,
-    /// Bytes written a second.
     WriteBandwidth,
 }
 
 impl Need {
-    /// Returns the need's name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Need::Cpu => "cpu",
-            Need::Capacity => "capacity",
-            Need::ReadIops => "read-iops",
-            Need::WriteBandwidth => "write-bandwidth",
-        }
-    }
-
     /// Returns the figures that may decide; the first that most machines have does.
     fn measures(self) -> &'static [Measure] {
-        const fn measure(
-            key: &'static str,
-            times: Option<&'static str>,
-            title: &'static str,
-            per: (f64, &'static str),
-        ) -> Measure {
-            Measure { key, times, title, per }
-        }
-
-        const CPU: &[Measure] = &[
-            measure("cpu.hash_all_bytes_per_s", None, "hashing, all threads", (1e9, "GB/s")),
-            measure("stress_ng.cpu", Some("cpu.cores"), "stress-ng cpu times cores", (1.0, "operation/s")),
-            measure("cpu.cores", None, "cores", (1.0, "core")),
-            measure("cpu.threads", None, "vCPUs", (1.0, "vCPU")),
-        ];
-        const CAPACITY: &[Measure] = &[measure("disk.bytes", None, "local disk capacity", (1e12, "TB"))];
-        const READS: &[Measure] = &[measure("disk.read_iops", None, "random reads", (1e6, "M reads/s"))];
-        const WRITES: &[Measure] = &[measure("disk.write_bytes_per_s", None, "sequential writes", (1e9, "GB/s"))];
-
         match self {
-            Need::Cpu => CPU,
-            Need::Capacity => CAPACITY,
-            Need::ReadIops => READS,
-            Need::WriteBandwidth => WRITES,
+            Need::Cpu => {
+                const {
+                    &[
+                        Measure::new("cpu.hash_all_bytes_per_s", "hashing, all threads", 1e9, "GB/s"),
+                        Measure {
+                            times: Some("cpu.cores"),
+                            ..Measure::new("stress_ng.cpu", "stress-ng cpu times cores", 1.0, "operation/s")
+                        },
+                        Measure::new("cpu.cores", "cores", 1.0, "core"),
+                        Measure::new("cpu.threads", "vCPUs", 1.0, "vCPU"),
+                    ]
+                }
+            }
+            Need::Capacity => const { &[Measure::new("disk.bytes", "local disk capacity", 1e12, "TB")] },
+            Need::ReadIops => const { &[Measure::new("disk.read_iops", "random reads", 1e6, "M reads/s")] },
+            Need::WriteBandwidth => {
+                const { &[Measure::new("disk.write_bytes_per_s", "sequential writes", 1e9, "GB/s")] }
+            }
         }
     }
 }
@@ -91,6 +71,10 @@ struct Measure {
 }
 
 impl Measure {
+    const fn new(key: &'static str, title: &'static str, per: f64, unit: &'static str) -> Measure {
+        Measure { key, times: None, title, per: (per, unit) }
+    }
+
     /// Returns the figure of a machine, with its samples or interval.
     fn figure(&self, candidate: &Candidate) -> Option<Figure> {
         let times = self.times.map_or(Some(1.0), |key| candidate.card.value(key))?;
@@ -118,22 +102,25 @@ impl Measure {
 /// A machine's place for a need.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
-    /// The machine.
     pub label: String,
     /// The deciding figure, in base units; null if not known.
     pub value: Option<f64>,
-    /// The deciding figure, for people.
     pub shown: String,
     /// The price of a unit of it for a year; null without prices.
     pub price_per_unit_year: Option<f64>,
     /// Why the machine has no place; null if it has one.
     pub unranked: Option<String>,
+    /// The deciding figure with its samples, if the machine has a place.
+    #[serde(skip)]
+    figure: Option<Figure>,
+    /// The amount, or the amount for the price of a year: more is better.
+    #[serde(skip)]
+    score: f64,
 }
 
 /// The machine to take for a need, and the reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// The need.
     pub need: Need,
     /// The figure that decided: `random reads`.
     pub measure: String,
@@ -145,128 +132,81 @@ pub struct Recommendation {
     pub ranking: Vec<Ranked>,
     /// The machine to take; null without evidence for one.
     pub winner: Option<String>,
-    /// The reasons, a sentence each.
     pub reasons: Vec<String>,
 }
 
-struct Standing<'a> {
-    candidate: &'a Candidate,
-    figure: Figure,
-    per_year: Option<f64>,
-}
-
-impl Standing<'_> {
-    /// Returns the amount, or the amount per price: more is better.
-    fn score(&self) -> f64 {
-        self.figure.value / self.per_year.unwrap_or(1.0)
-    }
-}
-
-/// Orders machines for a need, by price if `prices` is given.
+/// Orders machines for a need, by price if `prices` is given. Returns `None` if nothing decides the need.
 #[must_use]
-pub fn recommend(need: Need, candidates: &[Candidate], prices: Option<&PriceList>) -> Recommendation {
+pub fn recommend(need: Need, candidates: &[Candidate], prices: Option<&PriceList>) -> Option<Recommendation> {
     let is_known = |measure: &&Measure| candidates.iter().filter(|machine| measure.figure(machine).is_some()).count();
     // `max_by_key` returns the last of equals: in reverse order, the first.
     let comparable = need.measures().iter().filter(|measure| measure.is_comparable(candidates));
-    let most = comparable.rev().max_by_key(is_known);
-    let Some(measure) = most.or(need.measures().first()) else {
-        return nothing(need);
-    };
+    let measure = comparable.rev().max_by_key(is_known).or(need.measures().first())?;
 
-    let (mut standings, mut unranked) = (Vec::new(), Vec::new());
-    for candidate in candidates {
-        let per_year = prices.map(|prices| prices.instance(&candidate.card.name).map(|price| price.per_year));
-        match (measure.figure(candidate), per_year) {
-            (Some(figure), None) => standings.push(Standing { candidate, figure, per_year: None }),
-            (Some(figure), Some(Some(price))) => standings.push(Standing { candidate, figure, per_year: Some(price) }),
-            (figure, _) => unranked.push(without_place(candidate, measure, figure)),
-        }
-    }
-
-    standings.sort_by(|a, b| b.score().total_cmp(&a.score()));
-    let (winner, mut reasons) = judged(measure, &standings, prices);
-    if let (true, Some(best)) = (prices.is_none(), winner) {
+    let of_machine = |candidate: &Candidate| rank(measure, candidate, prices);
+    let (mut ranking, unranked): (Vec<Ranked>, Vec<Ranked>) =
+        candidates.iter().map(of_machine).partition(|ranked| ranked.unranked.is_none());
+    ranking.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let (winner, mut reasons) = judged(measure, &ranking, prices);
+    if let (None, Some(best)) = (prices, winner) {
         reasons.push(format!("by amounts alone, for there are no prices: what {best} costs is not weighed"));
     }
-
-    let ranked = standings.iter().map(|standing| Ranked {
-        label: standing.candidate.label.clone(),
-        value: Some(standing.figure.value),
-        shown: measure.unit().format(standing.figure.value),
-        price_per_unit_year: standing.per_year.map(|price| price / standing.figure.value * measure.per.0),
-        unranked: None,
-    });
-    Recommendation {
+    Some(Recommendation {
         need,
         measure: measure.title.to_owned(),
         by_price: prices.is_some(),
         price_unit: measure.per.1,
-        ranking: ranked.chain(unranked).collect(),
         winner: winner.map(str::to_owned),
         reasons,
-    }
+        ranking: ranking.into_iter().chain(unranked).collect(),
+    })
 }
 
-fn nothing(need: Need) -> Recommendation {
-    let reasons = vec!["nothing is known that decides this".to_owned()];
-    Recommendation {
-        need,
-        measure: String::new(),
-        by_price: false,
-        price_unit: "",
-        ranking: vec![],
-        winner: None,
-        reasons,
-    }
-}
-
-fn without_place(candidate: &Candidate, measure: &Measure, figure: Option<Figure>) -> Ranked {
-    let reason = match figure {
-        Some(_) => "no price".to_owned(),
-        None => format!("missing: {}", measure.title),
+/// Returns a machine with its figure and its score, or why it has none.
+fn rank(measure: &Measure, candidate: &Candidate, prices: Option<&PriceList>) -> Ranked {
+    let figure = measure.figure(candidate);
+    let value = figure.as_ref().map(|figure| figure.value);
+    let price = prices.and_then(|prices| prices.instance(&candidate.card.name)).map(|price| price.per_year);
+    let unranked = match (&figure, prices, price) {
+        (None, ..) => Some(format!("missing: {}", measure.title)),
+        (Some(_), Some(_), None) => Some("no price".to_owned()),
+        _ => None,
     };
     Ranked {
         label: candidate.label.clone(),
-        value: figure.as_ref().map(|figure| figure.value),
-        shown: figure.map_or_else(String::new, |figure| measure.unit().format(figure.value)),
-        price_per_unit_year: None,
-        unranked: Some(reason),
+        value,
+        shown: value.map_or_else(String::new, |value| measure.unit().format(value)),
+        price_per_unit_year: price.zip(value).map(|(price, value)| price / value * measure.per.0),
+        unranked,
+        figure,
+        score: value.unwrap_or(0.0) / price.unwrap_or(1.0),
     }
 }
 
 /// Returns the winner, if there is evidence for one, and the reasons.
-fn judged<'a>(
-    measure: &Measure,
-    standings: &[Standing<'a>],
-    prices: Option<&PriceList>,
-) -> (Option<&'a str>, Vec<String>) {
-    let Some((first, others)) = standings.split_first() else {
+fn judged<'a>(measure: &Measure, ranking: &'a [Ranked], prices: Option<&PriceList>) -> (Option<&'a str>, Vec<String>) {
+    let Some((first, others)) = ranking.split_first() else {
         return (None, vec![format!("no machine has both {} and what is needed to weigh it", measure.title)]);
     };
 
-    let best = first.candidate.label.as_str();
+    let best = first.label.as_str();
     let currency = prices.map_or("", |prices| prices.currency.as_str());
-    let amount = |standing: &Standing<'_>| match standing.per_year {
-        Some(price) => {
-            let per_unit = economics::money(price / standing.figure.value * measure.per.0);
-            format!("{per_unit} {currency} a year for a {}", measure.per.1)
-        }
-        None => measure.unit().format(standing.figure.value),
+    let amount = |ranked: &Ranked| match ranked.price_per_unit_year {
+        Some(price) => format!("{} {currency} a year for a {}", economics::money(price), measure.per.1),
+        None => ranked.shown.clone(),
     };
 
     let Some(second) = others.first() else {
         return (None, vec![format!("only {best} can be weighed: {}", amount(first))]);
     };
 
-    let factor = first.score() / second.score();
-    let next = second.candidate.label.as_str();
+    let factor = first.score / second.score;
+    let next = second.label.as_str();
     let mut reasons = vec![format!("{best}: {}; next {next}: {} ({factor:.2} times)", amount(first), amount(second))];
+    let Some((figure, other)) = first.figure.as_ref().zip(second.figure.as_ref()) else { return (None, reasons) };
     // Prices and core counts are exact, so they only scale the interval of the two figures.
-    let scale = factor / (first.figure.value / second.figure.value);
-    let measured = figures::kind(measure.key).and_then(|kind| {
-        let key = if measure.times.is_none() { measure.key } else { "" };
-        ratios::ratio(key, kind, &first.figure, &second.figure)
-    });
+    let scale = factor / (figure.value / other.value);
+    let measured = figures::kind(measure.key).and_then(|kind| ratios::ratio(kind, figure, other));
     let interval = measured.and_then(|ratio| ratio.interval).map(|interval| interval.map(|end| end * scale));
     let is_counted = measured.is_some_and(|ratio| ratio.verdict == Verdict::Counted);
 
@@ -336,13 +276,13 @@ instances:
             (Need::WriteBandwidth, None, Some("i3en.24xlarge")),
         ];
         for (need, by_price, by_amount) in cases {
-            let recommended = recommend(need, &three, Some(&list));
+            let recommended = recommend(need, &three, Some(&list)).unwrap();
             assert_eq!(recommended.winner.as_deref(), by_price, "{need:?}: {:?}", recommended.reasons);
-            let recommended = recommend(need, &three, None);
+            let recommended = recommend(need, &three, None).unwrap();
             assert_eq!(recommended.winner.as_deref(), by_amount, "{need:?}: {:?}", recommended.reasons);
             assert!(recommended.reasons.concat().contains("there are no prices"), "{need:?}");
         }
-        let capacity = recommend(Need::Capacity, &three, Some(&list));
+        let capacity = recommend(Need::Capacity, &three, Some(&list)).unwrap();
         let price = capacity.ranking[0].price_per_unit_year.unwrap();
         assert!((price - 1006.744).abs() < 1e-3, "{price}");
         assert!(capacity.reasons[0].contains("1,006.74 USD a year for a TB"), "{:?}", capacity.reasons);
@@ -352,10 +292,10 @@ instances:
     fn machines_without_a_price_or_a_figure_have_no_place() {
         let list = prices::parse("p.yaml", PRICES).unwrap();
         let all = candidates(&["i4i.16xlarge", "i3en.24xlarge", "i3.metal", "Standard_L8s_v3"]);
-        let recommended = recommend(Need::Capacity, &all, Some(&list));
+        let recommended = recommend(Need::Capacity, &all, Some(&list)).unwrap();
         let places: Vec<Option<&str>> = recommended.ranking.iter().map(|ranked| ranked.unranked.as_deref()).collect();
         assert_eq!(places, [None, None, Some("no price"), Some("missing: local disk capacity")]);
-        let recommended = recommend(Need::Capacity, &all[..1], Some(&list));
+        let recommended = recommend(Need::Capacity, &all[..1], Some(&list)).unwrap();
         assert_eq!((recommended.winner, recommended.ranking.len()), (None, 1));
     }
 
@@ -376,7 +316,7 @@ instances:
             (&[100.0], None, "are equal"),
         ];
         for (samples, winner, reason) in cases {
-            let recommended = recommend(Need::ReadIops, &[base.clone(), card("b", samples)], None);
+            let recommended = recommend(Need::ReadIops, &[base.clone(), card("b", samples)], None).unwrap();
             assert_eq!(recommended.winner.as_deref(), winner, "{samples:?}");
             assert!(recommended.reasons.concat().contains(reason), "{:?}", recommended.reasons);
         }

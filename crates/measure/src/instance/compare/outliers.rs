@@ -51,11 +51,8 @@ const GROUPS: [&str; 5] = ["cpu", "memory", "timer", "submission", "stress_ng"];
 /// A figure that stands out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outlier {
-    /// The machine.
     pub label: String,
-    /// The figure.
     pub key: String,
-    /// The figure, for people.
     pub title: String,
     /// The figure divided by that of the base, as in the table.
     pub ratio: f64,
@@ -87,14 +84,13 @@ fn ratio(key: &str, base: &Candidate, other: &Candidate) -> Option<f64> {
 }
 
 fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
-    let measured = other.card.keys().into_iter().filter(|key| {
-        let is_member = key.split('.').next() == Some(group);
-        is_member && !super::ratios::is_counted(key)
-    });
+    let keys = other.card.keys().into_iter();
+    let measured = keys.filter(|key| figures::group(key) == group);
     // Logarithms of the ratios, turned so that more is better.
     let logs: Vec<(&str, f64, f64)> = measured
         .filter_map(|key| {
-            let (ratio, kind) = (ratio(key, base, other)?, figures::kind(key)?);
+            let kind = figures::kind(key).filter(|kind| !kind.is_counted)?;
+            let ratio = ratio(key, base, other)?;
             let sign = if kind.better == Better::Less { -1.0 } else { 1.0 };
             Some((key, sign, sign * ratio.ln()))
         })

@@ -14,8 +14,10 @@ use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit};
 use plimsoll_show::table::{Table, known};
 
 use super::ratios::Verdict;
-use super::{Cell, Comparison, FigureRow};
-use crate::instance::economics::money;
+use super::{Cell, Comparison, FigureRow, Machine};
+use crate::by_key;
+use crate::instance::economics::volumes::Month;
+use crate::instance::economics::{AmountRow, money};
 use crate::instance::{figures, variant_name};
 
 /// The meaning of the marks of [`Comparison::ratio_text`], for people.
@@ -31,7 +33,7 @@ impl Comparison {
             [
                 row.key.clone(),
                 row.unit.to_string(),
-                row.better.to_string(),
+                variant_name(row.better),
                 cell.label.clone(),
                 known(cell.value),
                 known(cell.ratio),
@@ -106,30 +108,14 @@ impl Comparison {
     /// Returns a sentence for each reason of missing figures; machines that lack the same figures share it.
     #[must_use]
     pub fn missing_texts(&self) -> Vec<String> {
-        let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
-        for (at, machine) in self.machines.iter().enumerate() {
-            for (reason, keys) in self.missing_of(at) {
-                let text = format!("{reason}: {}", keys.join(", "));
-                match texts.iter_mut().find(|(known, _)| *known == text) {
-                    Some((_, labels)) => labels.push(&machine.label),
-                    None => texts.push((text, vec![&machine.label])),
-                }
-            }
-        }
+        let of_machine = |(at, machine): (usize, &Machine)| {
+            let missing = |row: &FigureRow| Some((row.cells.get(at)?.missing.clone()?, row.key.clone()));
+            let reasons = by_key(self.figures.iter().filter_map(missing)).into_iter();
+            let texts = reasons.map(|(reason, keys)| (format!("{reason}: {}", keys.join(", ")), machine.label.clone()));
+            texts.collect::<Vec<_>>()
+        };
+        let texts = by_key(self.machines.iter().enumerate().flat_map(of_machine));
         texts.into_iter().map(|(text, labels)| format!("{}: {text}", labels.join(", "))).collect()
-    }
-
-    /// Returns the keys that the machine at `at` lacks, by reason.
-    fn missing_of(&self, at: usize) -> Vec<(&str, Vec<&str>)> {
-        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-        for row in &self.figures {
-            let Some(reason) = row.cells.get(at).and_then(|cell| cell.missing.as_deref()) else { continue };
-            match reasons.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, keys)) => keys.push(&row.key),
-                None => reasons.push((reason, vec![&row.key])),
-            }
-        }
-        reasons
     }
 
     /// Returns a sentence for each comparison of local disks with volumes.
@@ -143,8 +129,9 @@ impl Comparison {
             };
             let (label, volume, date) = (&row.label, &row.volume, &row.volume_date);
             let cheaper = if row.is_local_cheaper() { "local disks" } else { "volumes" };
+            let Month { size_month, iops_month, mibps_month, volumes_month } = row.month;
             let [disks_month, volumes_month, size, iops, mibps] =
-                [row.disks_month, row.volumes_month, row.size_month, row.iops_month, row.mibps_month].map(money);
+                [row.disks_month, volumes_month, size_month, iops_month, mibps_month].map(money);
 
             let bytes = figures::Unit::BytesDecimal.format(row.from_bytes);
             let by_size = if row.from_bytes <= row.disk_bytes {
@@ -161,7 +148,7 @@ impl Comparison {
                 "{label}: {disks} {disks_month} {currency} a month, the same on {} {volume} ({date}) {volumes_month} \
                  ({size} for size, {iops} for operations, {mibps} for bandwidth): {cheaper} are cheaper. \
                  {by_size}{full}.",
-                row.volumes
+                row.needed.volumes
             )
         };
         self.break_even.iter().map(text).collect()
@@ -174,7 +161,7 @@ impl Comparison {
         let mut sections = vec![self.machines_section()];
         if let Some(recommended) = &self.recommendation {
             let lines = self.recommendation_lines(recommended).into_iter().map(Block::Text).collect();
-            sections.push(Section { heading: format!("For {}", recommended.need.name()), blocks: lines });
+            sections.push(Section { heading: format!("For {}", variant_name(recommended.need)), blocks: lines });
         }
 
         let charts = self.charts();
@@ -187,7 +174,7 @@ impl Comparison {
         let notes = |texts: Vec<String>| texts.into_iter().map(Block::Text).collect::<Vec<_>>();
         let caption = known(self.currency.as_ref().map(|currency| format!("Prices in {currency} a year")));
         let headers = std::iter::once("").chain(labels);
-        let economics = Table::new(caption, headers, self.economics.iter().map(super::AmountRow::texts));
+        let economics = Table::new(caption, headers, self.economics.iter().map(AmountRow::texts));
         let mut blocks = vec![Block::Table(economics)];
         blocks.extend(notes(self.break_even_texts()));
         sections.push(Section::new("What it costs, and how it is balanced", blocks));
@@ -201,7 +188,7 @@ impl Comparison {
     }
 
     fn machines_section(&self) -> Section {
-        let row = |machine: &super::Machine| {
+        let row = |machine: &Machine| {
             let price = machine.price_per_year.map_or_else(|| "no price".to_owned(), money);
             let commitment = machine.commitment.clone().unwrap_or_default();
             let from = format!("{} ({})", machine.origin.source, machine.origin.date);
@@ -231,7 +218,8 @@ impl Comparison {
     pub fn recommendation_lines(&self, recommended: &super::Recommendation) -> Vec<String> {
         let winner = recommended.winner.as_deref().unwrap_or("no recommendation");
         let basis = if recommended.by_price { "by price" } else { "by amount" };
-        let mut lines = vec![format!("For {} ({}, {basis}): {winner}", recommended.need.name(), recommended.measure)];
+        let mut lines =
+            vec![format!("For {} ({}, {basis}): {winner}", variant_name(recommended.need), recommended.measure)];
         lines.extend(recommended.reasons.iter().cloned());
         let unranked = recommended.ranking.iter().filter_map(|ranked| {
             ranked.unranked.as_ref().map(|reason| format!("{} has no place: {reason}", ranked.label))
@@ -243,19 +231,13 @@ impl Comparison {
     /// Returns a bar chart of the ratios for each group of figures that has any.
     #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
-        let mut groups: Vec<&str> = Vec::new();
-        for row in &self.figures {
-            let group = row.group();
-            if !groups.contains(&group) {
-                groups.push(group);
-            }
-        }
-        let charts = groups.into_iter().filter_map(|group| self.chart(group));
-        charts.collect()
+        let groups = self.figures.chunk_by(|one, next| figures::group(&one.key) == figures::group(&next.key));
+        groups.filter_map(|rows| self.chart(rows)).collect()
     }
 
-    fn chart(&self, group: &str) -> Option<Chart> {
-        let rows = || self.figures.iter().filter(|row| row.group() == group);
+    /// Returns the chart of the figures of one group.
+    fn chart(&self, rows: &[FigureRow]) -> Option<Chart> {
+        let group = figures::group(&rows.first()?.key);
         let bar = |row: &FigureRow, at: usize| {
             let cell = row.cells.get(at)?;
             let ratio = cell.ratio.filter(|ratio| *ratio > 0.0)?;
@@ -269,7 +251,7 @@ impl Comparison {
             .map(|(at, machine)| Layer::Bars {
                 name: machine.label.clone(),
                 from: 1.0,
-                bars: rows().filter_map(|row| bar(row, at)).collect(),
+                bars: rows.iter().filter_map(|row| bar(row, at)).collect(),
             })
             .collect();
 
@@ -284,7 +266,7 @@ impl Comparison {
     }
 }
 
-impl super::AmountRow {
+impl AmountRow {
     /// Returns the title and the cells for people.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
@@ -296,11 +278,11 @@ impl FigureRow {
     /// Returns the title, and the direction if less is better.
     #[must_use]
     pub fn titled(&self) -> String {
-        if self.better == "less" { format!("{} (less is better)", self.title) } else { self.title.clone() }
-    }
-
-    fn group(&self) -> &str {
-        self.key.split('.').next().unwrap_or("")
+        if self.better == figures::Better::Less {
+            format!("{} (less is better)", self.title)
+        } else {
+            self.title.clone()
+        }
     }
 }
 

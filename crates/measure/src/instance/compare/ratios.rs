@@ -33,24 +33,6 @@ const NORMAL_QUANTILE: f64 = 1.959_964;
 /// Degrees of freedom of a stated interval: enough to be normal.
 const FREEDOM_OF_STATED: f64 = 1e6;
 
-/// Figures that are counted or advertised, not measured.
-const COUNTED: [&str; 8] = [
-    "cpu.cores",
-    "cpu.threads",
-    "cpu.clock_hz",
-    "cpu.l3_bytes",
-    "memory.bytes",
-    "disk.number",
-    "disk.bytes",
-    "network.link_bits_per_s",
-];
-
-/// Returns whether a figure is counted or advertised, not measured.
-#[must_use]
-pub fn is_counted(key: &str) -> bool {
-    COUNTED.contains(&key)
-}
-
 /// Name of the fact that holds the version of stress-ng.
 const STRESS_NG_VERSION: &str = "stress_ng.version";
 
@@ -72,7 +54,6 @@ pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The machine is the base.
     Base,
     /// Better than the base by more than chance explains.
     Better,
@@ -99,18 +80,17 @@ pub struct Ratio {
     pub ratio: f64,
     /// The 95 % interval, if both figures have one.
     pub interval: Option<[f64; 2]>,
-    /// What the ratio proves.
     pub verdict: Verdict,
 }
 
 /// Divides `figure` by `base`; returns `None` if the base is 0.
 #[must_use]
-pub fn ratio(key: &str, kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio> {
+pub fn ratio(kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio> {
     let ratio = figure.value / base.value;
     if !ratio.is_finite() {
         return None;
     }
-    if is_counted(key) {
+    if kind.is_counted {
         let verdict = if kind.better == Better::Neither { Verdict::Property } else { Verdict::Counted };
         return Some(Ratio { ratio, interval: None, verdict });
     }
@@ -175,7 +155,7 @@ mod tests {
     }
 
     fn of(key: &str, figure: &Figure, base: &Figure) -> Ratio {
-        ratio(key, figures::kind(key).unwrap(), figure, base).unwrap()
+        ratio(figures::kind(key).unwrap(), figure, base).unwrap()
     }
 
     #[test]
@@ -226,6 +206,6 @@ mod tests {
         for (key, figure, expected) in cases {
             assert_eq!(of(key, &figure, &steady).verdict, expected, "{key} {}", figure.value);
         }
-        assert_eq!(ratio("cpu.cores", figures::kind("cpu.cores").unwrap(), &steady, &Figure::exact(0.0)), None);
+        assert_eq!(ratio(figures::kind("cpu.cores").unwrap(), &steady, &Figure::exact(0.0)), None);
     }
 }

@@ -13,6 +13,7 @@
 
 use plimsoll_sim::device::CapUnit;
 use plimsoll_sim::device::presets::{Provision, Volume};
+use serde::Serialize;
 
 use crate::instance::prices::VolumePrice;
 
@@ -26,11 +27,13 @@ const ROUNDING: f64 = 1e-9;
 const VOLUMES_MAX: u64 = 1 << 20;
 
 /// Size and rates of one volume or of all together: needed, asked for, or given.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rates {
-    pub(super) size_gib: f64,
-    pub(super) iops: f64,
-    pub(super) mibps: f64,
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rates {
+    pub size_gib: f64,
+    /// Operations a second, without bursts.
+    pub iops: f64,
+    /// MiB/s, without bursts.
+    pub mibps: f64,
 }
 
 impl Rates {
@@ -47,24 +50,23 @@ impl Rates {
 }
 
 /// A number of equal volumes, and their size and rates together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Volumes {
-    pub(super) number: f64,
-    pub(super) all: Rates,
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Volumes {
+    pub volumes: f64,
+    /// The size, larger than what is stored if operations or bandwidth need it, and the rates of all of them.
+    #[serde(flatten)]
+    pub all: Rates,
 }
 
 /// The price of volumes for a month.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Month {
-    pub(super) size: f64,
-    pub(super) iops: f64,
-    pub(super) mibps: f64,
-}
-
-impl Month {
-    pub(super) fn sum(self) -> f64 {
-        self.size + self.iops + self.mibps
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Month {
+    pub size_month: f64,
+    /// Price of the operations beyond those included.
+    pub iops_month: f64,
+    /// Price of the bandwidth beyond what is included.
+    pub mibps_month: f64,
+    pub volumes_month: f64,
 }
 
 /// Returns the sustained rates of a volume that is asked for as `ask`, or `None` if it is not sold.
@@ -107,7 +109,7 @@ pub(super) fn fewest(volume: &Volume, needed: Rates) -> Option<Volumes> {
     let iops = first(whole(least_iops), whole(volume.iops_most), |iops| given(whole(most_gib), iops).is_some())?;
     let size_gib = whole(each.size_gib.max(least_gib));
     let size_gib = first(size_gib, whole(most_gib), |size_gib| given(size_gib, iops).is_some())?;
-    Some(Volumes { number, all: given(size_gib, iops)?.times(number) })
+    Some(Volumes { volumes: number, all: given(size_gib, iops)?.times(number) })
 }
 
 /// Rounds up to a whole number, except for an excess within [`ROUNDING`].
@@ -134,12 +136,11 @@ fn first(low: u64, high: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
 
 /// Returns the price of `volumes`. Each of them includes what the price of a volume includes.
 pub(super) fn month(price: &VolumePrice, volumes: &Volumes) -> Month {
-    let beyond = |all: f64, included: f64| (all - included * volumes.number).max(0.0);
-    Month {
-        size: volumes.all.size_gib * price.per_gib_month,
-        iops: beyond(volumes.all.iops, price.iops_included) * price.per_iops_month,
-        mibps: beyond(volumes.all.mibps, price.mibps_included) * price.per_mibps_month,
-    }
+    let beyond = |all: f64, included: f64| (all - included * volumes.volumes).max(0.0);
+    let size_month = volumes.all.size_gib * price.per_gib_month;
+    let iops_month = beyond(volumes.all.iops, price.iops_included) * price.per_iops_month;
+    let mibps_month = beyond(volumes.all.mibps, price.mibps_included) * price.per_mibps_month;
+    Month { size_month, iops_month, mibps_month, volumes_month: size_month + iops_month + mibps_month }
 }
 
 /// Returns the fewest operations a second at which volumes of this size together cost at least `limit_month`, or `None`
@@ -151,7 +152,7 @@ pub(super) fn least_iops(price: &VolumePrice, size_gib: f64, limit_month: f64) -
     let each = most(price.volume)?.iops.floor();
     let is_as_dear = |iops: u64| {
         let needed = Rates { size_gib, iops: iops as f64, mibps: 0.0 };
-        fewest(price.volume, needed).is_some_and(|volumes| month(price, &volumes).sum() >= limit_month)
+        fewest(price.volume, needed).is_some_and(|volumes| month(price, &volumes).volumes_month >= limit_month)
     };
     let end = |number: u64| number * each as u64;
     let number = first(1, VOLUMES_MAX, |number| is_as_dear(end(number)))?;
@@ -195,7 +196,7 @@ mod tests {
         for (name, [size_gib, iops, mibps], expected) in cases {
             let found = fewest(kind(name), Rates { size_gib, iops, mibps }).unwrap();
             let all = found.all;
-            let found = [found.number, all.size_gib, all.iops, all.mibps];
+            let found = [found.volumes, all.size_gib, all.iops, all.mibps];
             let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-6 * b);
             assert!(is_close, "{name} of {size_gib} GiB, {iops}/s, {mibps} MiB/s: {found:?}, not {expected:?}");
         }
@@ -211,7 +212,6 @@ mod tests {
             per_mibps_month: 0.04,
             mibps_included: 125.0,
             date: "2020-12".to_owned(),
-            source: "s".to_owned(),
         };
         // GiB, money a month. 1000 GiB cost 80, the operations included nothing; one volume reaches its limit at 385
         // more, a second one includes 3000 operations more.
@@ -226,8 +226,9 @@ mod tests {
         for (size_gib, limit, expected) in cases {
             assert_eq!(least_iops(&gp3, size_gib, limit), expected, "{size_gib} GiB, {limit}");
             let Some(iops) = expected.filter(|iops| *iops > 0.0) else { continue };
-            let cost =
-                |iops: f64| month(&gp3, &fewest(gp3.volume, Rates { size_gib, iops, mibps: 0.0 }).unwrap()).sum();
+            let cost = |iops: f64| {
+                month(&gp3, &fewest(gp3.volume, Rates { size_gib, iops, mibps: 0.0 }).unwrap()).volumes_month
+            };
             assert!(cost(iops) >= limit && cost(iops - 1.0) < limit, "{iops}: {}", cost(iops));
         }
     }

@@ -15,10 +15,11 @@
 
 use std::hint::black_box;
 
+use plimsoll_sim::rng::Rng;
 use twox_hash::XxHash3_64;
 
 use super::sampler::{Sampling, Work, rates};
-use super::{Part, Random};
+use crate::instance::Card;
 use crate::tune::Observer;
 
 /// Bytes of a hash.
@@ -40,13 +41,12 @@ const KERNELS: [Kernel; 3] = [("hash", "bytes_per_s", hash), ("matrix", "flop_pe
 pub(super) const MEASUREMENTS: usize = 2 * KERNELS.len();
 
 /// Measures all three kinds of work, on one of `cpus` and on all of them.
-pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], observer: &mut dyn Observer) -> Part {
-    let mut part = Part::default();
+pub(super) fn run(card: &mut Card, sampling: &Sampling<'_>, cpus: &[usize], observer: &mut dyn Observer) {
     let one: Vec<usize> = cpus.last().copied().into_iter().collect();
     let mut done = 0;
     for (name, unit, make) in KERNELS {
         for (who, cpus) in [("one", one.as_slice()), ("all", cpus)] {
-            part.sampled(&format!("cpu.{name}_{who}_{unit}"), rates(sampling, cpus, &|| Ok(make())));
+            card.sampled(&format!("cpu.{name}_{who}_{unit}"), rates(sampling, cpus, &|| Ok(make())));
             done += 1;
             observer.on_progress(done as f64 / MEASUREMENTS as f64);
         }
@@ -56,13 +56,12 @@ pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], observer: &mut dyn Ob
          to {} thread(s)",
         cpus.len()
     );
-    part.fact("cpu.method", method);
-    part
+    card.fact("cpu.method", method);
 }
 
 fn hash() -> Work {
-    let mut random = Random::default();
-    let data: Vec<u8> = (0..HASH_BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
+    let mut data = vec![0; HASH_BYTES];
+    Rng::new(0).fill(&mut data);
     Box::new(move || {
         for _ in 0..HASHES {
             black_box(XxHash3_64::oneshot(black_box(&data)));
@@ -72,7 +71,7 @@ fn hash() -> Work {
 }
 
 fn matrix() -> Work {
-    let mut random = Random::default();
+    let mut random = Rng::new(0);
     let mut fill = || -> Vec<f64> { (0..MATRIX_SIDE * MATRIX_SIDE).map(|_| random.next_u64() as f64 / 1e19).collect() };
     let (left, right) = (fill(), fill());
     let mut product = vec![0.0; MATRIX_SIDE * MATRIX_SIDE];
@@ -97,7 +96,7 @@ fn multiply(left: &[f64], right: &[f64], product: &mut [f64], side: usize) {
 }
 
 fn sort() -> Work {
-    let mut random = Random::default();
+    let mut random = Rng::new(0);
     let keys: Vec<u64> = (0..KEYS).map(|_| random.next_u64()).collect();
     let mut sorted = keys.clone();
     Box::new(move || {
@@ -111,6 +110,7 @@ fn sort() -> Work {
 mod tests {
     use super::*;
     use crate::instance::figures;
+    use crate::instance::measure::card_of;
     use crate::load::Stop;
 
     #[test]
@@ -125,14 +125,14 @@ mod tests {
     fn every_kernel_has_its_figures() {
         let stop = Stop::default();
         let sampling = Sampling { samples: 2, sample_ns: 1, stop: &stop };
-        let part = run(&sampling, &[0, 0], &mut ());
-        assert_eq!((part.figures.len(), &part.missing), (MEASUREMENTS, &Vec::new()));
-        for (key, figure) in &part.figures {
+        let card = card_of(|card| run(card, &sampling, &[0, 0], &mut ()));
+        assert_eq!((card.figures.len(), card.missing.len()), (MEASUREMENTS, 0));
+        for (key, figure) in &card.figures {
             assert!(figures::kind(key).is_some(), "{key}");
             assert!(figure.samples.len() == 2 && figure.value > 0.0, "{key}: {figure:?}");
         }
         stop.ask();
         let sampling = Sampling { samples: 2, sample_ns: 1, stop: &stop };
-        assert_eq!(run(&sampling, &[0], &mut ()).missing.len(), MEASUREMENTS);
+        assert_eq!(card_of(|card| run(card, &sampling, &[0], &mut ())).missing.len(), MEASUREMENTS);
     }
 }

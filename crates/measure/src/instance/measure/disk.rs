@@ -12,8 +12,8 @@
 
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
-use super::{INTERRUPTED, Part};
-use crate::instance::Figure;
+use super::INTERRUPTED;
+use crate::instance::{Card, Figure};
 use crate::load::{Control, ScratchError};
 use crate::tune::{self, Observer, TuneError, TuneOptions, TuneReport};
 
@@ -22,17 +22,20 @@ use crate::tune::{self, Observer, TuneError, TuneOptions, TuneReport};
 /// # Errors
 /// The options are wrong (no such directory, too little may be written), so nothing should be measured.
 pub(super) fn run(
+    card: &mut Card,
     options: &TuneOptions,
     observer: &mut dyn Observer,
     control: &Control,
-) -> Result<(Part, Option<TuneReport>), TuneError> {
+) -> Result<Option<TuneReport>, TuneError> {
     match tune::measure(options, observer, control) {
-        Ok(report) => Ok((of_report(&report), Some(report))),
+        Ok(report) => {
+            add_report(card, &report);
+            Ok(Some(report))
+        }
         Err(error) if is_of_input(&error) => Err(error),
         Err(error) => {
-            let mut part = Part::default();
-            part.miss("disk", &error.to_string());
-            Ok((part, None))
+            card.miss("disk", &error.to_string());
+            Ok(None)
         }
     }
 }
@@ -49,9 +52,8 @@ fn is_of_input(error: &TuneError) -> bool {
     )
 }
 
-/// Returns the figures of a report under the keys of a card.
-fn of_report(report: &TuneReport) -> Part {
-    let mut part = Part::default();
+/// Adds the figures of a report under the keys of a card.
+fn add_report(card: &mut Card, report: &TuneReport) {
     let why_missing = if report.interrupted { INTERRUPTED } else { "not measured: see the warnings" };
     let rates = [
         ("disk.read_iops", &report.read_iops),
@@ -62,37 +64,36 @@ fn of_report(report: &TuneReport) -> Part {
 
     for (key, figure) in rates {
         match figure {
-            Some(figure) => part.figure(key, rate(figure)),
-            None => part.miss(key, why_missing),
+            Some(figure) => card.set(key, rate(figure)),
+            None => card.miss(key, why_missing),
         }
     }
 
     match report.read_latency {
-        Some(latency) => part.figure("disk.read_latency_ns", Figure::exact(latency.p50_ns as f64)),
-        None => part.miss("disk.read_latency_ns", why_missing),
+        Some(latency) => card.set("disk.read_latency_ns", Figure::exact(latency.p50_ns as f64)),
+        None => card.miss("disk.read_latency_ns", why_missing),
     }
     match report.frontier.as_ref().map(|frontier| frontier.mix_exponent_p) {
-        Some(Some(p)) => part.figure("disk.mix_exponent", Figure::exact(p)),
-        Some(None) => part.miss("disk.mix_exponent", "infinite: reads and writes did not disturb each other"),
-        None => part.miss("disk.mix_exponent", why_missing),
+        Some(Some(p)) => card.set("disk.mix_exponent", Figure::exact(p)),
+        Some(None) => card.miss("disk.mix_exponent", "infinite: reads and writes did not disturb each other"),
+        None => card.miss("disk.mix_exponent", why_missing),
     }
 
-    local_disks(report, &mut part);
+    local_disks(report, card);
     for (what, bytes, key) in [
         ("reads", report.read_block.bytes, "disk.read_block_bytes"),
         ("writes", report.write_block.bytes, "disk.write_block_bytes"),
     ] {
-        part.fact(key, bytes.to_string());
+        card.fact(key, bytes.to_string());
         if bytes != IOPS_BLOCK_BYTES {
-            part.warnings.push(format!("disk: random {what} were measured in {bytes} bytes, not in 4 KiB"));
+            card.warnings.push(format!("disk: random {what} were measured in {bytes} bytes, not in 4 KiB"));
         }
     }
 
     let device = report.device.as_ref().map_or("unknown device", |device| device.name.as_str());
-    part.fact("disk.measured", format!("{} ({device}, {})", report.mountpoint, report.file_system));
-    part.fact("disk.method", format!("tune, {}, backend {}", report.mode.name(), report.backend.name));
-    part.warnings.extend(report.warnings.iter().map(|warning| format!("disk: {}", warning.message)));
-    part
+    card.fact("disk.measured", format!("{} ({device}, {})", report.mountpoint, report.file_system));
+    card.fact("disk.method", format!("tune, {}, backend {}", report.mode.name(), report.backend.name));
+    card.warnings.extend(report.warnings.iter().map(|warning| format!("disk: {}", warning.message)));
 }
 
 /// Returns the rate with its settled samples and its interval.
@@ -103,23 +104,23 @@ fn rate(figure: &tune::Figure) -> Figure {
 }
 
 /// Adds the number and the size of the local disks below the directory.
-fn local_disks(report: &TuneReport, part: &mut Part) {
+fn local_disks(report: &TuneReport, card: &mut Card) {
     let leaves = report.device.as_ref().map(|device| device.leaves.as_slice()).unwrap_or_default();
     if leaves.is_empty() {
-        part.miss("disk.number", "the kernel does not show the disks below this file system");
-        part.miss("disk.bytes", "the kernel does not show the disks below this file system");
+        card.miss("disk.number", "the kernel does not show the disks below this file system");
+        card.miss("disk.bytes", "the kernel does not show the disks below this file system");
         return;
     }
     let local: Vec<&tune::Leaf> = leaves.iter().filter(|leaf| !leaf.is_network).collect();
     if local.is_empty() {
-        part.miss("disk.bytes", "the storage is a volume on a network: its size is what was bought");
+        card.miss("disk.bytes", "the storage is a volume on a network: its size is what was bought");
     }
-    part.figure("disk.number", Figure::exact(local.len() as f64));
+    card.set("disk.number", Figure::exact(local.len() as f64));
     let sizes: Option<Vec<u64>> = local.iter().map(|leaf| leaf.size_bytes).collect();
     match sizes.map(|sizes| sizes.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes))) {
         Some(0) => {}
-        Some(bytes) => part.figure("disk.bytes", Figure::exact(bytes as f64)),
-        None => part.miss("disk.bytes", "the kernel does not tell the size of every disk"),
+        Some(bytes) => card.set("disk.bytes", Figure::exact(bytes as f64)),
+        None => card.miss("disk.bytes", "the kernel does not tell the size of every disk"),
     }
 }
 
@@ -128,6 +129,7 @@ mod tests {
     use plimsoll::backend::choose::BackendKind;
 
     use super::*;
+    use crate::instance::measure::card_of;
 
     fn null(shards: u16) -> TuneOptions {
         let mut options = TuneOptions::quick(std::env::temp_dir());
@@ -139,13 +141,10 @@ mod tests {
         options
     }
 
-    fn value(part: &Part, key: &str) -> Option<Figure> {
-        part.figures.iter().find(|(name, _)| name == key).map(|(_, figure)| figure.clone())
-    }
-
     #[test]
     fn a_report_becomes_figures_and_reasons() {
-        let (_, report) = run(&null(1), &mut (), &Control::default()).unwrap();
+        let mut report = None;
+        card_of(|card| report = run(card, &null(1), &mut (), &Control::default()).unwrap());
         let mut report = report.unwrap();
         let leaf = |is_network| tune::Leaf { size_bytes: Some(1_000), is_network, ..tune::Leaf::default() };
         let device = tune::Device { leaves: vec![leaf(false), leaf(true), leaf(false)], ..tune::Device::default() };
@@ -155,20 +154,23 @@ mod tests {
             (figure.samples, figure.settled_at) = (vec![1.0, 98_000.0, 100_000.0], 1);
         }
         report.write_iops = None;
-        let part = of_report(&report);
+        let card = card_of(|card| add_report(card, &report));
         let expected =
             Figure { value: 99_000.0, samples: vec![98_000.0, 100_000.0], interval: Some([97_020.0, 100_980.0]) };
-        assert_eq!(value(&part, "disk.read_iops"), Some(expected));
-        assert_eq!(value(&part, "disk.number"), Some(Figure::exact(2.0)));
-        assert_eq!(value(&part, "disk.bytes"), Some(Figure::exact(2_000.0)));
-        let missing: Vec<&str> = part.missing.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!(missing, ["disk.write_iops", "disk.mix_exponent"]);
+        assert_eq!(card.figures.get("disk.read_iops"), Some(&expected));
+        assert_eq!(card.value("disk.number"), Some(2.0));
+        assert_eq!(card.value("disk.bytes"), Some(2_000.0));
+        let missing: Vec<&String> = card.missing.keys().collect();
+        assert_eq!(missing, ["disk.mix_exponent", "disk.write_iops"]);
     }
 
     #[test]
     fn what_makes_no_sense_ends_it_all() {
-        assert!(matches!(run(&null(0), &mut (), &Control::default()), Err(TuneError::Option { .. })));
+        let run = |options: &TuneOptions| {
+            run(&mut card_of(|_| ()), options, &mut (), &Control::default()).map(|report| report.is_some())
+        };
+        assert!(matches!(run(&null(0)), Err(TuneError::Option { .. })));
         let nowhere = TuneOptions { directory: "/no/such/place".into(), ..null(1) };
-        assert!(matches!(run(&nowhere, &mut (), &Control::default()), Err(TuneError::Place(_))));
+        assert!(matches!(run(&nowhere), Err(TuneError::Place(_))));
     }
 }

@@ -16,25 +16,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal, parse_size_bytes};
 
-use super::Part;
-use crate::instance::Figure;
-
-/// The directories of the kernel's trees.
-#[derive(Clone, Debug)]
-pub(super) struct Roots {
-    /// `/proc`.
-    pub(super) proc: PathBuf,
-    /// `/sys`.
-    pub(super) sys: PathBuf,
-}
-
-impl Default for Roots {
-    fn default() -> Roots {
-        Roots { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
-    }
-}
+use crate::Roots;
+use crate::instance::{Card, Figure};
 
 /// The properties of the machine that other groups need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,33 +50,31 @@ struct Cache {
     bytes: u64,
 }
 
-/// Reads the machine. `allowed` is the number of hardware threads that this process may use.
-pub(super) fn read(roots: &Roots, allowed: usize) -> (Machine, Part) {
-    let mut part = Part::default();
+/// Reads the machine into its card. `allowed` is the number of hardware threads that this process may use.
+pub(super) fn read(card: &mut Card, roots: &Roots, allowed: usize) -> Machine {
     let threads = threads(roots);
-    processor(roots, &threads, &mut part);
+    processor(roots, &threads, card);
     if threads.len() > allowed {
-        part.warnings.push(format!(
+        card.warnings.push(format!(
             "this process may use {allowed} of {} hardware threads: figures of all threads are of those, and the \
              machine may carry more",
             threads.len()
         ));
-        part.fact("cpu.allowed_threads", allowed.to_string());
+        card.fact("cpu.allowed_threads", allowed.to_string());
     }
 
-    let available_bytes = memory(roots, &mut part);
-    system(roots, &mut part);
-    disks(roots, &mut part);
-    network_cards(roots, &mut part);
+    let available_bytes = memory(roots, card);
+    system(roots, card);
+    disks(roots, card);
+    network_cards(roots, card);
 
     let l3 = threads.first().and_then(|thread| thread.l3.as_ref());
-    let machine = Machine {
+    Machine {
         l3_one_bytes: l3.map(|cache| cache.bytes),
         threads_per_l3: l3.map(|cache| cpu_list(&cache.shared).len()).filter(|threads| *threads > 0),
         available_bytes,
         threads: threads.len(),
-    };
-    (machine, part)
+    }
 }
 
 /// Returns the host name of the machine, or `machine` if it has none.
@@ -130,17 +113,6 @@ fn cpu_list(list: &str) -> Vec<usize> {
     ranges.flatten().collect()
 }
 
-/// Reads a size such as `32768K` or `1M`.
-fn cache_bytes(size: &str) -> Option<u64> {
-    let shift = match size.chars().last()? {
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        _ => 0,
-    };
-    size.trim_end_matches(['K', 'M', 'G']).parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 /// Returns the hardware threads that are online.
 fn threads(roots: &Roots) -> Vec<Thread> {
     let cpus = roots.sys.join("devices/system/cpu");
@@ -154,7 +126,7 @@ fn threads(roots: &Roots) -> Vec<Thread> {
         let l3 = names(&caches).iter().find(is_l3).and_then(|name| {
             let cache = caches.join(name);
             let shared = text(&cache.join("shared_cpu_list"))?;
-            Some(Cache { shared, bytes: cache_bytes(&text(&cache.join("size"))?)? })
+            Some(Cache { shared, bytes: parse_size_bytes(&text(&cache.join("size"))?).ok()? })
         });
         Thread {
             socket: topology("physical_package_id").unwrap_or_default(),
@@ -166,7 +138,7 @@ fn threads(roots: &Roots) -> Vec<Thread> {
     cpu_list(&online).into_iter().map(thread).collect()
 }
 
-fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
+fn processor(roots: &Roots, threads: &[Thread], card: &mut Card) {
     let info = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
     let model = cpuinfo(&info, "model name").or_else(|| cpuinfo(&info, "Model")).map(str::to_owned);
     let cores: BTreeSet<(&str, &str)> = threads.iter().map(|t| (t.socket.as_str(), t.core.as_str())).collect();
@@ -174,21 +146,21 @@ fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
 
     if threads.is_empty() {
         let reason = "the kernel shows no processors under /sys/devices/system/cpu";
-        part.miss("cpu.cores", reason);
-        part.miss("cpu.threads", reason);
+        card.miss("cpu.cores", reason);
+        card.miss("cpu.threads", reason);
     } else {
-        part.figure("cpu.cores", Figure::exact(cores.len() as f64));
-        part.figure("cpu.threads", Figure::exact(threads.len() as f64));
-        part.fact("cpu.sockets", sockets.len().to_string());
-        part.fact("cpu.threads_per_core", (threads.len() / cores.len().max(1)).to_string());
-        part.fact("cpu.numa_nodes", plimsoll::sys::sysfs::numa_nodes(&roots.sys).to_string());
+        card.set("cpu.cores", Figure::exact(cores.len() as f64));
+        card.set("cpu.threads", Figure::exact(threads.len() as f64));
+        card.fact("cpu.sockets", sockets.len().to_string());
+        card.fact("cpu.threads_per_core", (threads.len() / cores.len().max(1)).to_string());
+        card.fact("cpu.numa_nodes", plimsoll::sys::sysfs::numa_nodes(&roots.sys).to_string());
     }
 
     let base_khz = number(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/base_frequency"));
     match model.as_deref().and_then(model_hz).or(base_khz.map(|khz| khz as f64 * 1e3)) {
-        Some(hz) => part.figure("cpu.clock_hz", Figure::exact(hz)),
+        Some(hz) => card.set("cpu.clock_hz", Figure::exact(hz)),
         None => {
-            part.miss("cpu.clock_hz", "neither the model's name nor the kernel states it: see the model's data sheet")
+            card.miss("cpu.clock_hz", "neither the model's name nor the kernel states it: see the model's data sheet")
         }
     }
 
@@ -197,13 +169,11 @@ fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
     let on_first = threads.iter().filter(|thread| Some(thread.socket.as_str()) == first);
     let caches: BTreeSet<&Cache> = on_first.filter_map(|thread| thread.l3.as_ref()).collect();
     match caches.iter().map(|cache| cache.bytes).sum::<u64>() {
-        0 => part.miss("cpu.l3_bytes", "the kernel tells of no third-level cache"),
-        bytes => part.figure("cpu.l3_bytes", Figure::exact(bytes as f64)),
+        0 => card.miss("cpu.l3_bytes", "the kernel tells of no third-level cache"),
+        bytes => card.set("cpu.l3_bytes", Figure::exact(bytes as f64)),
     }
 
-    part.facts.extend(model.map(|model| ("cpu.model".to_owned(), model)));
-    let governor = text(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    part.facts.extend(governor.map(|governor| ("cpu.governor".to_owned(), governor)));
+    card.facts.extend(model.map(|model| ("cpu.model".to_owned(), model)));
 }
 
 /// Returns the value of the first line called `name` in a file like `/proc/cpuinfo`, unless it is empty.
@@ -226,22 +196,22 @@ fn model_hz(model: &str) -> Option<f64> {
 }
 
 /// Adds the size of the memory. Returns the memory that this process can still allocate.
-fn memory(roots: &Roots, part: &mut Part) -> Option<u64> {
+fn memory(roots: &Roots, card: &mut Card) -> Option<u64> {
     let info = fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
     let kib = |name: &str| {
         let value = cpuinfo(&info, name)?;
         value.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1 << 10)
     };
     match kib("MemTotal") {
-        Some(bytes) => part.figure("memory.bytes", Figure::exact(bytes as f64)),
-        None => part.miss("memory.bytes", "/proc/meminfo does not tell it"),
+        Some(bytes) => card.set("memory.bytes", Figure::exact(bytes as f64)),
+        None => card.miss("memory.bytes", "/proc/meminfo does not tell it"),
     }
 
     let limit_bytes = group_limit_bytes(roots);
     if let (Some(limit_bytes), Some(total_bytes)) = (limit_bytes, kib("MemTotal"))
         && limit_bytes < total_bytes
     {
-        part.warnings.push(format!(
+        card.warnings.push(format!(
             "this process may use {} of the machine's {} (control group)",
             format_bytes_binary(limit_bytes),
             format_bytes_binary(total_bytes)
@@ -273,7 +243,7 @@ fn group_limit_bytes(roots: &Roots) -> Option<u64> {
 }
 
 /// Adds facts about the kernel, its clock, and the product.
-fn system(roots: &Roots, part: &mut Part) {
+fn system(roots: &Roots, card: &mut Card) {
     let proc = |path: &str| text(&roots.proc.join(path));
     let sys = |path: &str| text(&roots.sys.join(path));
     let info = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
@@ -290,58 +260,50 @@ fn system(roots: &Roots, part: &mut Part) {
     };
 
     let facts = [
+        ("cpu.governor", sys("devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         ("machine.vendor", vendor),
         ("machine.product", product),
         ("machine.hypervisor", hypervisor),
         ("os.kernel", proc("sys/kernel/osrelease")),
         ("os.clock_source", sys("devices/system/clocksource/clocksource0/current_clocksource")),
     ];
-    part.facts.extend(facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    card.facts.extend(facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
 }
 
-/// Adds a fact for each disk of the machine, except virtual ones of the kernel (loop, RAM).
-fn disks(roots: &Roots, part: &mut Part) {
-    let blocks = roots.sys.join("block");
-    for name in names(&blocks) {
-        let directory = blocks.join(&name);
+/// Returns the names and directories of the devices of a class that are on a bus: no loopback, bridges, RAM disks.
+fn on_bus(class: &Path) -> Vec<(String, PathBuf)> {
+    let devices = names(class).into_iter().map(|name| (name.clone(), class.join(name)));
+    devices.filter(|(_, directory)| directory.join("device").exists()).collect()
+}
+
+/// Adds a fact for each disk of the machine, except virtual ones of the kernel.
+fn disks(roots: &Roots, card: &mut Card) {
+    for (name, directory) in on_bus(&roots.sys.join("block")) {
         let Some(sectors) = number(&directory.join("size")).filter(|sectors| *sectors > 0) else { continue };
-        // Only devices on a bus have this link.
-        if !directory.join("device").exists() {
-            continue;
-        }
         let model = text(&directory.join("device/model")).unwrap_or_else(|| "unknown model".to_owned());
         let size = format_bytes_decimal(sectors.saturating_mul(512));
         let kind = if number(&directory.join("queue/rotational")) == Some(1) { ", spinning" } else { "" };
-        part.fact(&format!("disk.{name}"), format!("{model}, {size}{kind}"));
+        card.fact(&format!("disk.{name}"), format!("{model}, {size}{kind}"));
     }
 }
 
 /// Adds a fact for each network card, and the speed of the fastest as that of the machine.
-fn network_cards(roots: &Roots, part: &mut Part) {
-    let cards = roots.sys.join("class/net");
+fn network_cards(roots: &Roots, card: &mut Card) {
     let mut fastest_mbit = 0;
-    for name in names(&cards) {
-        let directory = cards.join(&name);
-        // Loopback, bridges and the like are on no bus.
-        if !directory.join("device").exists() {
-            continue;
-        }
-
+    for (name, directory) in on_bus(&roots.sys.join("class/net")) {
         let driver = fs::canonicalize(directory.join("device/driver")).ok();
         let driver = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let driver = driver.unwrap_or_else(|| "unknown driver".to_owned());
         // -1 if the driver does not know it.
         let mbit = number(&directory.join("speed")).filter(|mbit| *mbit > 0);
         fastest_mbit = fastest_mbit.max(mbit.unwrap_or(0));
         let speed = mbit.map_or_else(|| "speed unknown".to_owned(), |mbit| format!("{mbit} Mbit/s"));
-        part.fact(
-            &format!("network.{name}"),
-            format!("{}, {speed}", driver.unwrap_or_else(|| "unknown driver".into())),
-        );
+        card.fact(&format!("network.{name}"), format!("{driver}, {speed}"));
     }
 
     match fastest_mbit {
-        0 => part.miss("network.link_bits_per_s", "no network card tells its speed; see what the provider states"),
-        mbit => part.figure("network.link_bits_per_s", Figure::exact(mbit as f64 * 1e6)),
+        0 => card.miss("network.link_bits_per_s", "no network card tells its speed; see what the provider states"),
+        mbit => card.set("network.link_bits_per_s", Figure::exact(mbit as f64 * 1e6)),
     }
 }
 

@@ -17,10 +17,11 @@
 use std::hint::black_box;
 
 use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_sim::rng::Rng;
 
 use super::machine::Machine;
 use super::sampler::{Sampling, Work, rates};
-use super::{Part, Random};
+use crate::instance::Card;
 use crate::tune::Observer;
 
 /// Length of an array, in third-level caches.
@@ -78,15 +79,20 @@ fn arrays(machine: &Machine, threads: usize) -> Arrays {
 type MakeWork = fn(u64) -> Result<Work, String>;
 
 /// Measures the memory of `machine`, with one of `cpus` and with all of them.
-pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], machine: &Machine, observer: &mut dyn Observer) -> Part {
-    let mut part = Part::default();
+pub(super) fn run(
+    card: &mut Card,
+    sampling: &Sampling<'_>,
+    cpus: &[usize],
+    machine: &Machine,
+    observer: &mut dyn Observer,
+) {
     let arrays = arrays(machine, cpus.len());
     let one: Vec<usize> = cpus.last().copied().into_iter().collect();
     let kinds: [(&str, MakeWork); 2] = [("read", read), ("copy", copy)];
     let mut done = 0;
     for (name, make) in kinds {
         for (who, cpus, bytes) in [("one", one.as_slice(), arrays.one_bytes), ("all", cpus, arrays.all_bytes)] {
-            part.sampled(&format!("memory.{name}_{who}_bytes_per_s"), rates(sampling, cpus, &|| make(bytes)));
+            card.sampled(&format!("memory.{name}_{who}_bytes_per_s"), rates(sampling, cpus, &|| make(bytes)));
             done += 1;
             observer.on_progress(f64::from(done) / MEASUREMENTS as f64);
         }
@@ -94,18 +100,17 @@ pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], machine: &Machine, ob
 
     let hops_per_s = rates(sampling, &one, &|| chase(arrays.one_bytes));
     let to_ns = |rates: Vec<f64>| rates.into_iter().map(|hops_per_s| 1e9 / hops_per_s).collect();
-    part.sampled("memory.latency_ns", hops_per_s.map(to_ns));
+    card.sampled("memory.latency_ns", hops_per_s.map(to_ns));
     observer.on_progress(1.0);
 
     let (one, all) = (format_bytes_binary(arrays.one_bytes), format_bytes_binary(arrays.all_bytes));
-    part.fact("memory.method", format!("arrays of {one} on one thread, {all} on each of all; copied bytes count once"));
+    card.fact("memory.method", format!("arrays of {one} on one thread, {all} on each of all; copied bytes count once"));
     if arrays.is_short {
-        part.warnings.push(format!(
+        card.warnings.push(format!(
             "memory: too little of it is free for arrays of {TIMES_L3} times the third-level cache ({one} and {all} \
              were taken): bandwidth and latency may be those of the cache; free some memory and measure again"
         ));
     }
-    part
 }
 
 /// Allocates memory and writes all of it once, so that the kernel provides it.
@@ -181,10 +186,10 @@ fn chase(bytes: u64) -> Result<Work, String> {
 fn sattolo(length: usize) -> Result<Vec<u32>, String> {
     let count = u32::try_from(length).map_err(|_| format!("{length} cache lines are too many"))?;
     let mut order: Vec<u32> = (0..count).collect();
-    let mut random = Random::default();
+    let mut random = Rng::new(0);
     for last in (1..order.len()).rev() {
         // Drawing below `last`, never `last` itself, makes one cycle.
-        order.swap(last, (random.next_u64() % last as u64) as usize);
+        order.swap(last, random.below(last as u64) as usize);
     }
     Ok(order)
 }
@@ -192,6 +197,7 @@ fn sattolo(length: usize) -> Result<Vec<u32>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance::measure::card_of;
     use crate::load::Stop;
 
     #[test]
@@ -258,7 +264,7 @@ mod tests {
         let stop = Stop::default();
         let sampling = Sampling { samples: 2, sample_ns: 1, stop: &stop };
         let machine = Machine { available_bytes: Some(64 << 20), ..Machine::default() };
-        let part = run(&sampling, &[0, 0], &machine, &mut ());
-        assert_eq!((part.figures.len(), part.missing.len(), part.warnings.len()), (MEASUREMENTS, 0, 1));
+        let card = card_of(|card| run(card, &sampling, &[0, 0], &machine, &mut ()));
+        assert_eq!((card.figures.len(), card.missing.len(), card.warnings.len()), (MEASUREMENTS, 0, 1));
     }
 }

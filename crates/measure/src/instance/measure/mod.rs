@@ -2,8 +2,9 @@
 //!
 //! **Why.** Machines are comparable if one program measures all of them in the same way, within minutes.
 //!
-//! **How.** [`measure`] runs one [`Group`] after the other, so that none disturbs another. Each returns a [`Part`]:
-//! figures with their samples, facts, warnings, and the reasons of missing figures. [`Budgets`] alone divides the time.
+//! **How.** [`measure`] runs one [`Group`] after the other, so that none disturbs another. Each adds to
+//! the card: figures with their samples, facts, warnings, and the reasons of missing figures. [`Budgets`] alone divides
+//! the time.
 //! The disk comes first: its errors are mostly wrong options, which should show before minutes are spent. Ctrl-C
 //! ([`Control::stop`]) ends the running group; the rest is missing as interrupted.
 //!
@@ -18,7 +19,7 @@
 //! use plimsoll_measure::load::Control;
 //! // A real card leaves these lines out: `Budgets::STANDARD`, nothing skipped, and a disk.
 //! let skip = vec![Group::Memory, Group::Timer, Group::StressNg, Group::Network];
-//! let budgets = Budgets { samples: 3, cpu_s: 0.02, ..Budgets::QUICK };
+//! let budgets = Budgets { samples: 3, seconds: [0.02; 7] };
 //! let options = CardOptions { budgets, skip, ..CardOptions::new("db-7") };
 //! let card = measure(&options, &mut (), &Control::default())?.card;
 //! assert!(card.value("cpu.hash_one_bytes_per_s").is_some());
@@ -47,9 +48,10 @@ use plimsoll::sys::submission::READ_FILE_BYTES;
 pub use machine::host_name;
 
 use super::{Card, Figure, Origin, figures};
+use crate::Roots;
 use crate::load::Control;
 use crate::tune::{Observer, TuneError, TuneOptions, TuneReport};
-use machine::{Machine, Roots, Ticks};
+use machine::{Machine, Ticks};
 use sampler::Sampling;
 
 /// The reason of figures that are missing because of a stop.
@@ -58,42 +60,6 @@ const INTERRUPTED: &str = "interrupted";
 const STEAL_PCT: f64 = 2.0;
 /// Use by other programs above which a warning is given, in per cent of the processors' time.
 const OTHERS_PCT: f64 = 5.0;
-
-/// The result of one part of a measurement.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
-    /// Figures by their keys in [`super::figures`].
-    pub figures: Vec<(String, Figure)>,
-    /// Texts by name: `cpu.model`.
-    pub facts: Vec<(String, String)>,
-    /// The reason for each missing key or group, with the remedy.
-    pub missing: Vec<(String, String)>,
-    /// Reasons to doubt the figures.
-    pub warnings: Vec<String>,
-}
-
-impl Part {
-    fn figure(&mut self, key: &str, figure: Figure) {
-        self.figures.push((key.to_owned(), figure));
-    }
-
-    fn fact(&mut self, name: &str, text: impl Into<String>) {
-        self.facts.push((name.to_owned(), text.into()));
-    }
-
-    fn miss(&mut self, key: &str, reason: &str) {
-        self.missing.push((key.to_owned(), reason.to_owned()));
-    }
-
-    /// Adds the mean of samples as a figure, or the reason why there are none.
-    fn sampled(&mut self, key: &str, samples: Result<Vec<f64>, String>) {
-        match samples.map(Figure::of_samples) {
-            Ok(Some(figure)) => self.figure(key, figure),
-            Ok(None) => self.miss(key, "there was no time for a sample"),
-            Err(reason) => self.miss(key, &reason),
-        }
-    }
-}
 
 /// Figures that are measured together, and can be left out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +76,7 @@ pub enum Group {
     Timer,
     /// stress-ng, if it is installed.
     StressNg,
-    /// iperf3, if it is installed.
+    /// iperf3, if it is installed and a peer is named.
     Network,
 }
 
@@ -119,18 +85,12 @@ impl Group {
     pub const ALL: [Group; 7] =
         [Group::Disk, Group::Submission, Group::Cpu, Group::Memory, Group::Timer, Group::StressNg, Group::Network];
 
+    const NAMES: [&str; 7] = ["disk", "submission", "cpu", "memory", "timer", "stress_ng", "network"];
+
     /// Returns the group's name on the command line and among the missing figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Group::Disk => "disk",
-            Group::Submission => "submission",
-            Group::Cpu => "cpu",
-            Group::Memory => "memory",
-            Group::Timer => "timer",
-            Group::StressNg => "stress_ng",
-            Group::Network => "network",
-        }
+        Group::NAMES[self as usize]
     }
 }
 
@@ -139,10 +99,10 @@ impl std::str::FromStr for Group {
 
     fn from_str(name: &str) -> Result<Group, String> {
         let is_named = |group: &Group| group.name() == name.replace('-', "_");
-        Group::ALL.into_iter().find(is_named).ok_or_else(|| {
-            let names = Group::ALL.map(Group::name).join(", ");
-            format!("nothing of this name is measured: use one of {names}")
-        })
+        Group::ALL
+            .into_iter()
+            .find(is_named)
+            .ok_or_else(|| format!("nothing of this name is measured: use one of {}", Group::NAMES.join(", ")))
     }
 }
 
@@ -153,59 +113,22 @@ impl std::str::FromStr for Group {
 pub struct Budgets {
     /// Samples of a figure, at least 1; an interval needs 3.
     pub samples: usize,
-    /// The most that `tune` takes ([`TuneOptions::new`], [`TuneOptions::quick`]), by its own bound.
-    pub disk_s: f64,
-    /// Three ways of submission.
-    pub submission_s: f64,
-    /// Three kinds of work, on one thread and on all.
-    pub cpu_s: f64,
-    /// Reading and copying, on one thread and on all; latency.
-    pub memory_s: f64,
-    /// Reading the clock, and sleeping.
-    pub timer_s: f64,
-    /// Nine stressors.
-    pub stress_ng_s: f64,
-    /// Throughput and small packets.
-    pub network_s: f64,
+    /// The seconds of each group, in the order of [`Group::ALL`]; of the disk, the bound that `tune` keeps
+    /// ([`TuneOptions::new`], [`TuneOptions::quick`]).
+    pub seconds: [f64; 7],
 }
 
 impl Budgets {
     /// The budgets of the usual card.
-    pub const STANDARD: Budgets = Budgets {
-        samples: 5,
-        disk_s: 300.0,
-        submission_s: 3.0,
-        cpu_s: 6.0,
-        memory_s: 5.0,
-        timer_s: 3.0,
-        stress_ng_s: 30.0,
-        network_s: 8.0,
-    };
+    pub const STANDARD: Budgets = Budgets { samples: 5, seconds: [300.0, 3.0, 6.0, 5.0, 3.0, 30.0, 8.0] };
 
     /// The budgets of the quick card.
-    pub const QUICK: Budgets = Budgets {
-        samples: 3,
-        disk_s: 60.0,
-        submission_s: 0.9,
-        cpu_s: 1.8,
-        memory_s: 1.5,
-        timer_s: 0.6,
-        stress_ng_s: 12.0,
-        network_s: 8.0,
-    };
+    pub const QUICK: Budgets = Budgets { samples: 3, seconds: [60.0, 0.9, 1.8, 1.5, 0.6, 12.0, 8.0] };
 
     /// Returns the seconds of a group.
     #[must_use]
     pub fn of(&self, group: Group) -> f64 {
-        match group {
-            Group::Disk => self.disk_s,
-            Group::Submission => self.submission_s,
-            Group::Cpu => self.cpu_s,
-            Group::Memory => self.memory_s,
-            Group::Timer => self.timer_s,
-            Group::StressNg => self.stress_ng_s,
-            Group::Network => self.network_s,
-        }
+        self.seconds[group as usize]
     }
 
     fn of_ns(&self, group: Group) -> u64 {
@@ -221,17 +144,13 @@ impl Budgets {
 /// Options of a card.
 #[derive(Clone, Debug)]
 pub struct CardOptions {
-    /// The machine's name.
     pub name: String,
     /// Where and how to measure the disk; if `None`, the card has no disk. Its bound on written bytes holds for all
     /// groups together, except for the few files of stress-ng.
     pub disk: Option<TuneOptions>,
-    /// The seconds for each group.
     pub budgets: Budgets,
-    /// The groups to leave out.
     pub skip: Vec<Group>,
-    /// Where an iperf3 server runs; if `None`, one is started here, and the figures are those of the loopback
-    /// interface.
+    /// Where an iperf3 server runs; if `None`, the card has no network.
     pub peer: Option<iperf3::Peer>,
 }
 
@@ -246,7 +165,6 @@ impl CardOptions {
 /// The result of [`measure`].
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The machine's card.
     pub card: Card,
     /// The full report on the disk, if it was measured.
     pub disk: Option<TuneReport>,
@@ -261,20 +179,19 @@ pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Con
     let roots = Roots::default();
     // If the kernel does not name the processors, one thread is measured.
     let cpus = pin::allowed_cpus().ok().filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0]);
-    let (machine, part) = machine::read(&roots, cpus.len());
     let mut card = Card::new(options.name.as_str(), Origin::measured(today()));
-    add(&mut card, part);
+    let machine = machine::read(&mut card, &roots, cpus.len());
 
     let ticks = Ticks::read(&roots);
     let mut session = Session { options, cpus, machine, control, disk: None };
     for group in Group::ALL {
-        let part = session.group_alone(group, observer)?;
+        let told = card.warnings.len();
+        session.group_alone(&mut card, group, observer)?;
         // `tune` has reported the warnings of the disk as they came.
-        let told = if group == Group::Disk { part.warnings.len() } else { 0 };
-        part.warnings.iter().skip(told).for_each(|text| observer.on_note(&format!("warning: {text}")));
-        add(&mut card, part);
+        let told = if group == Group::Disk { card.warnings.len() } else { told };
+        card.warnings.iter().skip(told).for_each(|text| observer.on_note(&format!("warning: {text}")));
     }
-    add(&mut card, steal(ticks.zip(Ticks::read(&roots))));
+    steal(&mut card, ticks.zip(Ticks::read(&roots)));
     Ok(Measured { card, disk: session.disk })
 }
 
@@ -290,36 +207,37 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Measures one group, and adds a warning if other programs worked meanwhile.
-    fn group_alone(&mut self, group: Group, observer: &mut dyn Observer) -> Result<Part, TuneError> {
+    fn group_alone(&mut self, card: &mut Card, group: Group, observer: &mut dyn Observer) -> Result<(), TuneError> {
         let roots = Roots::default();
         let (ticks, begin_ns, cpu_ns) = (Ticks::read(&roots), now_ns(), process_cpu_ns());
-        let mut part = self.group(group, observer)?;
+        self.group(card, group, observer)?;
         if !matches!(group, Group::Cpu | Group::Memory | Group::Timer) {
-            return Ok(part);
+            return Ok(());
         }
 
         let busy_pct = ticks.zip(Ticks::read(&roots)).and_then(|(before, after)| after.busy_pct(before));
         let all_ns = now_ns().saturating_sub(begin_ns) as f64 * self.machine.threads as f64;
         let own_pct = process_cpu_ns().saturating_sub(cpu_ns) as f64 * 100.0 / all_ns;
-        part.warnings.extend(others(group, busy_pct, own_pct));
-        Ok(part)
+        card.warnings.extend(others(group, busy_pct, own_pct));
+        Ok(())
     }
 
     /// Measures one group, or notes why it is left out.
-    fn group(&mut self, group: Group, observer: &mut dyn Observer) -> Result<Part, TuneError> {
-        let mut part = Part::default();
+    fn group(&mut self, card: &mut Card, group: Group, observer: &mut dyn Observer) -> Result<(), TuneError> {
         let left_out = if self.options.skip.contains(&group) {
             Some("left out (--skip)")
         } else if self.control.stop.is_asked() {
             Some(INTERRUPTED)
         } else if matches!(group, Group::Disk | Group::Submission) && self.options.disk.is_none() {
             Some("no storage was named: pass --storage DIR, a directory on the disk to be measured")
+        } else if group == Group::Network && self.options.peer.is_none() {
+            Some("no peer was named: run `iperf3 -s` on another machine and pass --peer HOST")
         } else {
             None
         };
         if let Some(reason) = left_out {
-            part.miss(group.name(), reason);
-            return Ok(part);
+            card.miss(group.name(), reason);
+            return Ok(());
         }
 
         let budgets = &self.options.budgets;
@@ -330,29 +248,29 @@ impl Session<'_> {
             stop: &self.control.stop,
         };
 
-        Ok(match (group, &self.options.disk) {
-            (Group::Disk, Some(disk)) => {
-                let measured = disk::run(&within_bound(disk), observer, self.control);
-                let (part, report) = measured.map_err(|error| of_whole_bound(error, disk))?;
-                self.disk = report;
-                part
+        let (budget_ns, stop) = (budgets.of_ns(group), &self.control.stop);
+        match (group, &self.options.disk, &self.options.peer) {
+            (Group::Disk, Some(disk), _) => {
+                let measured = disk::run(card, &within_bound(disk), observer, self.control);
+                self.disk = measured.map_err(|error| of_whole_bound(error, disk))?;
             }
-            (Group::Submission, Some(disk)) => {
-                submission::run(&sampling(submission::MEASUREMENTS), &disk.directory, observer)
+            (Group::Submission, Some(disk), _) => {
+                submission::run(card, &sampling(submission::MEASUREMENTS), &disk.directory, observer);
             }
-            // Without a disk, both were left out above.
-            (Group::Disk | Group::Submission, None) => part,
-            (Group::Cpu, _) => cpu::run(&sampling(cpu::MEASUREMENTS), &self.cpus, observer),
-            (Group::Memory, _) => memory::run(&sampling(memory::MEASUREMENTS), &self.cpus, &self.machine, observer),
-            (Group::Timer, _) => timer::run(&sampling(1), budgets.of_ns(group), &self.cpus, observer),
-            (Group::StressNg, disk) => {
+            // What they need was looked for above.
+            (Group::Disk | Group::Submission, None, _) | (Group::Network, _, None) => {}
+            (Group::Cpu, ..) => cpu::run(card, &sampling(cpu::MEASUREMENTS), &self.cpus, observer),
+            (Group::Memory, ..) => {
+                memory::run(card, &sampling(memory::MEASUREMENTS), &self.cpus, &self.machine, observer);
+            }
+            (Group::Timer, ..) => timer::run(card, &sampling(1), budget_ns, &self.cpus, observer),
+            (Group::StressNg, disk, _) => {
                 let directory = disk.as_ref().map_or_else(std::env::temp_dir, |disk| disk.directory.clone());
-                stress_ng::measure(&directory, budgets.of_ns(group), &self.control.stop)
+                stress_ng::measure(card, &directory, budget_ns, stop);
             }
-            (Group::Network, _) => {
-                iperf3::measure(self.options.peer.as_ref(), budgets.of_ns(group), &self.control.stop)
-            }
-        })
+            (Group::Network, _, Some(peer)) => iperf3::measure(card, peer, self.machine.threads, budget_ns, stop),
+        }
+        Ok(())
     }
 }
 
@@ -375,13 +293,6 @@ fn of_whole_bound(error: TuneError, disk: &TuneOptions) -> TuneError {
     }
 }
 
-fn add(card: &mut Card, part: Part) {
-    part.figures.into_iter().for_each(|(key, figure)| card.set(&key, figure));
-    card.facts.extend(part.facts);
-    card.missing.extend(part.missing);
-    card.warnings.extend(part.warnings);
-}
-
 /// Returns a warning if other programs used the processors, which were busy for `busy_pct` of their time, and for
 /// `own_pct` with this program.
 fn others(group: Group, busy_pct: Option<f64>, own_pct: f64) -> Option<String> {
@@ -395,22 +306,19 @@ fn others(group: Group, busy_pct: Option<f64>, own_pct: f64) -> Option<String> {
     })
 }
 
-/// Returns the time that the hypervisor took between two readings, with a warning if it is much.
-fn steal(ticks: Option<(Ticks, Ticks)>) -> Part {
-    let mut part = Part::default();
-    match ticks.and_then(|(before, after)| after.stolen_pct(before)) {
-        None => part.miss("cpu.steal_pct", "/proc/stat does not count it, or too little time has passed"),
-        Some(percent) => {
-            if percent > STEAL_PCT {
-                part.warnings.push(format!(
-                    "the hypervisor took {percent:.1} % of the processors' time while this was measured: a busy host, \
-                     or a burstable machine out of credits; measure again at another time"
-                ));
-            }
-            part.figure("cpu.steal_pct", Figure::exact(percent));
-        }
+/// Adds the time that the hypervisor took between two readings, with a warning if it is much.
+fn steal(card: &mut Card, ticks: Option<(Ticks, Ticks)>) {
+    let Some(percent) = ticks.and_then(|(before, after)| after.stolen_pct(before)) else {
+        card.miss("cpu.steal_pct", "/proc/stat does not count it, or too little time has passed");
+        return;
+    };
+    card.set("cpu.steal_pct", Figure::exact(percent));
+    if percent > STEAL_PCT {
+        card.warnings.push(format!(
+            "the hypervisor took {percent:.1} % of the processors' time while this was measured: a busy host, or a \
+             burstable machine out of credits; measure again at another time"
+        ));
     }
-    part
 }
 
 /// Returns year, month and day in UTC.
@@ -418,20 +326,10 @@ fn today() -> String {
     jiff::Timestamp::now().strftime("%F").to_string()
 }
 
-/// Pseudo-random numbers, the same on every machine: xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003).
-struct Random(u64);
-
-impl Default for Random {
-    fn default() -> Random {
-        Random(0x9E37_79B9_7F4A_7C15)
-    }
-}
-
-impl Random {
-    fn next_u64(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
+/// Returns a card with what `measure` adds to it.
+#[cfg(test)]
+fn card_of(measure: impl FnOnce(&mut Card)) -> Card {
+    let mut card = Card::new("test", Origin::measured("2026-01-02"));
+    measure(&mut card);
+    card
 }

@@ -4,9 +4,9 @@
 //! other as under real load.
 //!
 //! **How.** [`rates`] starts a thread for each processor, pinned to it. Each makes its own work, does it once to warm
-//! up, and waits for the others at a gate before every sample. A sample is the work done until its time is over,
-//! divided by the time it really took; those of all threads are added. A stop takes effect after the running round;
-//! threads then pass the other gates without working.
+//! up, and then takes a sample whenever it is told to: when all have answered. A sample is the work done until its time
+//! is over, divided by the time it really took; those of all threads are added. A stop takes effect after the running
+//! round.
 //!
 //! **Limits.** A round of work is not interrupted: it should take some milliseconds. At the end of a sample, threads
 //! stop up to a round apart.
@@ -14,7 +14,7 @@
 //! **Example.** Two threads, each hashing rounds of 1 MiB for 100 ms: 10.0 GB/s and 10.2 GB/s are a sample of 20.2
 //! GB/s.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use plimsoll::sys::clock::now_ns;
 use plimsoll::sys::pin;
@@ -25,78 +25,71 @@ use crate::load::Stop;
 /// A round of work. Returns its amount, in the unit of the figure.
 pub(super) type Work = Box<dyn FnMut() -> f64>;
 
+/// Makes the work of a thread, on that thread.
+type Make<'a> = &'a (dyn Fn() -> Result<Work, String> + Sync);
+
 /// How to take samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling<'a> {
-    /// Number of samples, at least 1.
     pub(super) samples: usize,
-    /// Length of each sample.
     pub(super) sample_ns: u64,
-    /// Ends the measurement early.
     pub(super) stop: &'a Stop,
 }
 
+/// The sampled rate of a thread, or why it has none.
+type Answer = Result<f64, String>;
+
 /// Returns the work per second of all processors `cpus` together, in each sample. Each thread makes its work by `make`.
 ///
-/// The error says why there are no samples: interrupted, no thread, a panic, or the error of `make`.
-pub(super) fn rates(
-    sampling: &Sampling<'_>,
-    cpus: &[usize],
-    make: &(dyn Fn() -> Result<Work, String> + Sync),
-) -> Result<Vec<f64>, String> {
-    let gate = Gate::new(cpus.len());
-    let per_thread: Vec<Result<Vec<f64>, String>> = std::thread::scope(|scope| {
-        let mut threads = Vec::new();
+/// The error says why there are no samples: interrupted, no thread, or the error of `make`.
+pub(super) fn rates(sampling: &Sampling<'_>, cpus: &[usize], make: Make<'_>) -> Result<Vec<f64>, String> {
+    let rates: Result<Vec<f64>, String> = std::thread::scope(|scope| {
+        let mut threads: Vec<(Sender<()>, Receiver<Answer>)> = Vec::new();
         for cpu in cpus {
-            let gate = &gate;
+            let ((start, started), (answer, answers)) = (channel(), channel());
             let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                 // An unpinned thread is less steady, which the interval shows.
                 let _ = pin::pin_current_thread(*cpu);
-                thread_rates(sampling, gate, make)
+                answer_each(sampling, make, &started, &answer);
             });
-            match thread {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    gate.give_up(&format!("cannot start a thread: {error}"));
-                    break;
-                }
-            }
+            // The threads that have started end when their senders are dropped.
+            thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+            threads.push((start, answers));
         }
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|result| result.unwrap_or_else(|_| Err("a measuring thread panicked".to_owned()))).collect()
+
+        let of_all = || -> Answer {
+            let answers = threads.iter().map(|(_, answers)| answers.recv());
+            answers.map(|answer| answer.unwrap_or_else(|_| Err("a measuring thread panicked".to_owned()))).sum()
+        };
+        // The first answer comes when the work is made.
+        of_all()?;
+        let sample = |_| {
+            for (start, _) in &threads {
+                // A thread that has ended has no answer either.
+                let _ = start.send(());
+            }
+            of_all()
+        };
+        (0..sampling.samples).map(sample).collect()
     });
-
-    if sampling.stop.is_asked() {
-        return Err(INTERRUPTED.to_owned());
-    }
-    if let Some(reason) = gate.reason() {
-        return Err(reason);
-    }
-
-    let mut sums = vec![0.0; sampling.samples];
-    for rates in per_thread {
-        sums.iter_mut().zip(rates?).for_each(|(sum, rate)| *sum += rate);
-    }
-    Ok(sums)
+    if sampling.stop.is_asked() { Err(INTERRUPTED.to_owned()) } else { rates }
 }
 
-fn thread_rates(
-    sampling: &Sampling<'_>,
-    gate: &Gate,
-    make: &(dyn Fn() -> Result<Work, String> + Sync),
-) -> Result<Vec<f64>, String> {
-    let mut left = GivesUp { gate, is_armed: true };
-    let mut work = make().inspect_err(|reason| gate.give_up(reason))?;
-    work();
-    let mut rates = Vec::with_capacity(sampling.samples);
-    for _ in 0..sampling.samples {
-        if !gate.pass() {
-            break;
+/// Makes work, and answers; then answers each start with a sample.
+fn answer_each(sampling: &Sampling<'_>, make: Make<'_>, started: &Receiver<()>, answer: &Sender<Answer>) {
+    // No one takes the answer if another thread failed.
+    match make() {
+        Err(reason) => {
+            let _ = answer.send(Err(reason));
         }
-        rates.push(sample(sampling, &mut work));
+        Ok(mut work) => {
+            work();
+            let _ = answer.send(Ok(0.0));
+            while started.recv().is_ok() {
+                let _ = answer.send(Ok(sample(sampling, &mut work)));
+            }
+        }
     }
-    left.is_armed = false;
-    Ok(rates)
 }
 
 /// Takes one sample: the work per second of one thread.
@@ -111,69 +104,6 @@ fn sample(sampling: &Sampling<'_>, work: &mut Work) -> f64 {
         let elapsed_ns = now_ns().saturating_sub(begin_ns);
         if elapsed_ns >= sampling.sample_ns {
             return amount * 1e9 / elapsed_ns.max(1) as f64;
-        }
-    }
-}
-
-/// A gate that opens when all threads wait at it. Unlike a barrier it can be given up, so that no thread waits for one
-/// that failed.
-struct Gate {
-    threads: usize,
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct GateState {
-    waiting: usize,
-    opened: u64,
-    given_up: Option<String>,
-}
-
-impl Gate {
-    fn new(threads: usize) -> Gate {
-        Gate { threads, state: Mutex::default(), changed: Condvar::new() }
-    }
-
-    /// Waits for all other threads. Returns `false` if one gave up.
-    fn pass(&self) -> bool {
-        // A panic of another thread leaves the state consistent: it changes in single steps.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.waiting += 1;
-        if state.waiting == self.threads {
-            state.waiting = 0;
-            state.opened += 1;
-            self.changed.notify_all();
-            return state.given_up.is_none();
-        }
-        let opened = state.opened;
-        while state.opened == opened && state.given_up.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.given_up.is_none()
-    }
-
-    fn give_up(&self, reason: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.given_up.get_or_insert_with(|| reason.to_owned());
-        self.changed.notify_all();
-    }
-
-    fn reason(&self) -> Option<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).given_up.clone()
-    }
-}
-
-/// Gives the gate up if its thread panics.
-struct GivesUp<'a> {
-    gate: &'a Gate,
-    is_armed: bool,
-}
-
-impl Drop for GivesUp<'_> {
-    fn drop(&mut self) {
-        if self.is_armed {
-            self.gate.give_up("a measuring thread panicked");
         }
     }
 }

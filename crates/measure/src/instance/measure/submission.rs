@@ -14,8 +14,9 @@ use std::path::Path;
 
 use plimsoll::sys::submission::{ReadPath, probe_reads};
 
+use super::INTERRUPTED;
 use super::sampler::Sampling;
-use super::{INTERRUPTED, Part};
+use crate::instance::Card;
 use crate::tune::Observer;
 
 /// The key of each way to read.
@@ -29,12 +30,11 @@ const KEYS: [(ReadPath, &str); 3] = [
 pub(super) const MEASUREMENTS: usize = KEYS.len();
 
 /// Measures all ways on the disk of `directory`.
-pub(super) fn run(sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn Observer) -> Part {
-    let mut part = Part::default();
+pub(super) fn run(card: &mut Card, sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn Observer) {
     let is_stopped = || sampling.stop.is_asked();
     for (done, (path, key)) in KEYS.into_iter().enumerate() {
         if is_stopped() {
-            part.miss(key, INTERRUPTED);
+            card.miss(key, INTERRUPTED);
             continue;
         }
 
@@ -47,8 +47,7 @@ pub(super) fn run(sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn 
             Ok(cost) => Ok(cost.cpu_ns_per_read),
             Err(error) => Err(error.to_string()),
         };
-        part.sampled(key, samples);
+        card.sampled(key, samples);
         observer.on_progress((done + 1) as f64 / MEASUREMENTS as f64);
     }
-    part
 }

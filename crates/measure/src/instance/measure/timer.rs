@@ -18,9 +18,9 @@ use std::time::Duration;
 use plimsoll::sys::clock::now_ns;
 use plimsoll::sys::pin;
 
+use super::INTERRUPTED;
 use super::sampler::{Sampling, Work, rates};
-use super::{INTERRUPTED, Part};
-use crate::instance::Figure;
+use crate::instance::{Card, Figure};
 use crate::tune::Observer;
 
 /// Length of a sleep.
@@ -33,31 +33,29 @@ const PART_OF_READING: u64 = 5;
 const SLEEPS_MIN: usize = 1_000;
 
 /// Measures reads of the clock and sleeps in about `time_ns`, on the last of `cpus`.
-pub(super) fn run(sampling: &Sampling<'_>, time_ns: u64, cpus: &[usize], observer: &mut dyn Observer) -> Part {
-    let mut part = Part::default();
+pub(super) fn run(card: &mut Card, sampling: &Sampling<'_>, time_ns: u64, cpus: &[usize], observer: &mut dyn Observer) {
     let one: Vec<usize> = cpus.last().copied().into_iter().collect();
 
     let reading_ns = time_ns / PART_OF_READING;
     let sampling = Sampling { sample_ns: reading_ns / sampling.samples.max(1) as u64, ..*sampling };
     let reads_per_s = rates(&sampling, &one, &|| Ok(read_clock()));
     let to_ns = |rates: Vec<f64>| rates.into_iter().map(|reads_per_s| 1e9 / reads_per_s).collect();
-    part.sampled("timer.read_ns", reads_per_s.map(to_ns));
+    card.sampled("timer.read_ns", reads_per_s.map(to_ns));
     observer.on_progress(1.0 / PART_OF_READING as f64);
 
     let late_ns = late(&sampling, now_ns().saturating_add(time_ns.saturating_sub(reading_ns)), one.first().copied());
     observer.on_progress(1.0);
     for (key, fraction, least) in [("timer.late_p50_ns", 0.5, 1), ("timer.late_p999_ns", 0.999, SLEEPS_MIN)] {
         match &late_ns {
-            _ if sampling.stop.is_asked() => part.miss(key, INTERRUPTED),
-            Err(reason) => part.miss(key, reason),
+            _ if sampling.stop.is_asked() => card.miss(key, INTERRUPTED),
+            Err(reason) => card.miss(key, reason),
             Ok(late_ns) if late_ns.len() < least => {
                 let sleeps = late_ns.len();
-                part.miss(key, &format!("{sleeps} sleeps of 100 us in the time there was: {least} are needed"));
+                card.miss(key, &format!("{sleeps} sleeps of 100 us in the time there was: {least} are needed"));
             }
-            Ok(late_ns) => part.figure(key, percentile(late_ns, fraction)),
+            Ok(late_ns) => card.set(key, percentile(late_ns, fraction)),
         }
     }
-    part
 }
 
 fn read_clock() -> Work {
@@ -106,6 +104,7 @@ fn percentile(sorted: &[u64], fraction: f64) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance::measure::card_of;
     use crate::load::Stop;
 
     #[test]
@@ -127,9 +126,8 @@ mod tests {
     fn too_few_sleeps_say_so() {
         let stop = Stop::default();
         let sampling = Sampling { samples: 2, sample_ns: 0, stop: &stop };
-        let part = run(&sampling, 20_000_000, &[0], &mut ());
-        let keys: Vec<&str> = part.figures.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!(keys, ["timer.read_ns", "timer.late_p50_ns"]);
-        assert!(part.missing.iter().any(|(key, why)| key == "timer.late_p999_ns" && why.contains("1000 are needed")));
+        let card = card_of(|card| run(card, &sampling, 20_000_000, &[0], &mut ()));
+        assert_eq!(card.keys(), ["timer.read_ns", "timer.late_p50_ns"]);
+        assert!(card.missing["timer.late_p999_ns"].contains("1000 are needed"));
     }
 }

@@ -71,28 +71,25 @@ fn one_thread(sizes: &[&Size], figure: usize, value: f64) -> Option<String> {
 pub(super) fn before_the_disks(sizes: &[&Size], figure: usize) -> Option<String> {
     let other = figure ^ 2;
     let last = sizes.last()?;
-    let of = |figures: &[Option<f64>; 4], at: usize| figures.get(at).copied().flatten();
-    let measured = (of(&last.measured, figure)?, of(&last.measured, other)?);
-    let advertised = (of(&last.advertised, figure)?, of(&last.advertised, other)?);
-    let apart = |(a, b): (f64, f64)| a.max(b) / a.min(b);
-    let both_low = measured.0.max(measured.1 * advertised.0 / advertised.1) < advertised.0 * (1.0 - SAME_FIGURE);
-    if !both_low || apart(measured) > 1.0 + SAME_RATE || apart(advertised) < DIFFERENT {
+    let measured = (last.measured[figure]?, last.measured[other]?);
+    let ((advertised, kind), (other_advertised, other_kind)) = (last.advertised[figure]?, last.advertised[other]?);
+    let apart = |a: f64, b: f64| a.max(b) / a.min(b);
+    let both_low = measured.0.max(measured.1 * advertised / other_advertised) < advertised * (1.0 - SAME_FIGURE);
+    if !both_low || apart(measured.0, measured.1) > 1.0 + SAME_RATE || apart(advertised, other_advertised) < DIFFERENT {
         return None;
     }
 
-    let has = |kind: AdvertisedKind| [figure, other].iter().any(|at| last.advertised_kind.get(*at) == Some(&kind));
-    let word = if has(AdvertisedKind::Expected) { "advertised or expected" } else { "advertised" };
-    let name = |at: usize| FIGURES.get(at).map_or("", |(_, name)| *name);
+    let word =
+        if [kind, other_kind].contains(&AdvertisedKind::Expected) { "advertised or expected" } else { "advertised" };
     Some(format!(
-        "{} and {} of {} are nearly the same ({} and {}), {} are {} and {}: look before the disks, at the CPUs that \
+        "{} and {} of {} are nearly the same ({} and {}), {word} are {} and {}: look before the disks, at the CPUs that \
          submit, the driver, or a limit in software",
-        name(figure),
-        name(other),
+        FIGURES[figure].1,
+        FIGURES[other].1,
         last.name,
         format_figure(figure, measured.0),
         format_figure(other, measured.1),
-        word,
-        format_figure(figure, advertised.0),
-        format_figure(other, advertised.1)
+        format_figure(figure, advertised),
+        format_figure(other, other_advertised)
     ))
 }

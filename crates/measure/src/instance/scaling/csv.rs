@@ -25,10 +25,13 @@ use plimsoll_files::error::{Code, Source, Span};
 use plimsoll_files::fields::list_of;
 use plimsoll_files::yaml;
 
-use super::names::{family_of, vcpus_of};
-use super::{AdvertisedKind, FIGURES, Family, Input, Size};
+use super::gather::{family_of, vcpus_of};
+use super::{AdvertisedKind, FIGURES, Input, Size};
 
-/// Names of the four figures in a header; messages use the first of each.
+/// Names of the columns that are no figures.
+const PLAIN: [&str; 5] = ["instance", "family", "vcpus", "n_disks", "basis"];
+
+/// Names of the four figures in a header; the first of each is its own, the others are read as it.
 const NAMES: [&[&str]; 4] = [
     &["read_iops"],
     &["read_bytes_per_s", "read_bandwidth", "read_bandwidth_Bps", "read_bw"],
@@ -36,25 +39,11 @@ const NAMES: [&[&str]; 4] = [
     &["write_bytes_per_s", "write_bandwidth", "write_bandwidth_Bps", "write_bw"],
 ];
 
+const MEASURED: &str = "measured_";
+const ADVERTISED: &str = "advertised_";
+
 const HEADER_HELP: &str = "the first line names the columns: instance, read_iops, read_bytes_per_s, write_iops, \
                            write_bytes_per_s, and advertised_read_iops ...";
-
-/// The content of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Instance,
-    Family,
-    Vcpus,
-    Disks,
-    Basis,
-    Plain(usize),
-    Measured(usize),
-    Advertised(usize),
-    Other,
-}
-
-/// Returns the column of one of the four figures.
-type FigureColumn = fn(usize) -> Column;
 
 /// Reads families from CSV; `source_name` is for messages.
 ///
@@ -87,7 +76,7 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
             let error = wrong_length(source, &cells, columns.len());
             return Err(error.with_help("write one value for each column, separated by commas; empty for not known"));
         }
-        let row = Row::read(&columns, &cells)?;
+        let row = Line { columns: &columns, cells: &cells }.read()?;
         if rows.iter().any(|other| other.size.name == row.size.name) {
             let message = format!("{} stands here twice", quoted(&row.size.name));
             let error = source.error_at(&row.span, Code::DuplicateName, message);
@@ -97,9 +86,8 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
     }
 
     if rows.is_empty() {
-        return Err(source
-            .error(Code::Empty, "there is no line below the header")
-            .with_help("write at least two sizes"));
+        let error = source.error(Code::Empty, "there is no line below the header");
+        return Err(error.with_help("write at least two sizes"));
     }
     gather(source, rows, &mut input)?;
     Ok(input)
@@ -114,26 +102,53 @@ struct Row {
     span: Span,
 }
 
-impl Row {
-    fn read(columns: &[Column], cells: &[CsvCell<'_>]) -> Result<Row, ConfigError> {
-        let cell = |wanted: Column| columns.iter().position(|column| *column == wanted).and_then(|at| cells.get(at));
-        let text = |wanted: Column| cell(wanted).map_or("", |cell| &cell.text);
-        let number = |wanted: Column| cell(wanted).map_or(Ok(None), positive);
-        let figures = |wanted: FigureColumn| -> Result<[Option<f64>; 4], ConfigError> {
-            Ok([number(wanted(0))?, number(wanted(1))?, number(wanted(2))?, number(wanted(3))?])
-        };
-        let (name, span) = match cell(Column::Instance) {
-            Some(cell) if !cell.text.is_empty() => (cell.text.to_string(), cell.span.clone()),
-            Some(cell) => {
-                let error = cell.error(Code::MissingKey, "the instance has no name").with_key("instance");
-                return Err(error.with_help("write its name, such as i4i.8xlarge, or remove the line"));
-            }
-            None => (String::new(), 0..0),
-        };
+/// The cells of a line, and the names of their columns.
+struct Line<'a> {
+    columns: &'a [String],
+    cells: &'a [CsvCell<'a>],
+}
 
-        let n_disks = number(Column::Disks)?.map(|disks| (disks.round() as u32).max(1));
-        let mut plain = figures(Column::Plain)?;
-        match (text(Column::Basis), n_disks, cell(Column::Basis)) {
+impl Line<'_> {
+    fn cell(&self, name: &str) -> Option<&CsvCell<'_>> {
+        self.columns.iter().position(|column| column == name).and_then(|at| self.cells.get(at))
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.cell(name).map_or("", |cell| &cell.text)
+    }
+
+    /// Reads a number from 1e-9 to 1e18; returns `None` for an empty field, or without such a column.
+    fn number(&self, name: &str) -> Result<Option<f64>, ConfigError> {
+        let Some(cell) = self.cell(name).filter(|cell| !cell.text.is_empty()) else { return Ok(None) };
+        let (code, what) = match cell.text.parse::<f64>() {
+            Ok(value) if (1e-9..=1e18).contains(&value) => return Ok(Some(value)),
+            Ok(_) => (Code::OutOfRange, "out of range"),
+            Err(_) => (Code::InvalidValue, "not a number"),
+        };
+        let error = cell.error(code, format!("{} is {what}", quoted(&cell.text)));
+        Err(error.with_help("write a plain number above 0, or leave the field empty where it is not known"))
+    }
+
+    fn figures(&self, prefix: &str) -> Result<[Option<f64>; 4], ConfigError> {
+        let mut figures = [None; 4];
+        for (figure, names) in figures.iter_mut().zip(NAMES) {
+            *figure = self.number(&format!("{prefix}{}", names[0]))?;
+        }
+        Ok(figures)
+    }
+
+    fn read(&self) -> Result<Row, ConfigError> {
+        let name = self.text("instance").to_owned();
+        let cell = self.cell("instance");
+        if let Some(cell) = cell.filter(|cell| cell.text.is_empty()) {
+            let error = cell.error(Code::MissingKey, "the instance has no name").with_key("instance");
+            return Err(error.with_help("write its name, such as i4i.8xlarge, or remove the line"));
+        }
+        let span = cell.map_or(0..0, |cell| cell.span.clone());
+
+        let n_disks = self.number("n_disks")?.map(|disks| (disks.round() as u32).max(1));
+        let mut plain = self.figures("")?;
+        match (self.text("basis"), n_disks, self.cell("basis")) {
             ("per_disk", Some(disks), _) => plain = plain.map(|figure| figure.map(|figure| figure * f64::from(disks))),
             ("per_disk", None, Some(cell)) => {
                 let error = cell.error(Code::MissingKey, "figures per disk, and no `n_disks`").with_key("n_disks");
@@ -145,75 +160,45 @@ impl Row {
                 return Err(error.with_key("basis").with_help("write `per_disk` or `instance_total`"));
             }
         }
-        let has_measured = columns.iter().any(|column| matches!(column, Column::Measured(_)));
-        let (measured, expected) = if has_measured { (figures(Column::Measured)?, plain) } else { (plain, [None; 4]) };
+        let has_measured = self.columns.iter().any(|name| name.starts_with(MEASURED));
+        let (measured, expected) = if has_measured { (self.figures(MEASURED)?, plain) } else { (plain, [None; 4]) };
 
-        let vcpus = number(Column::Vcpus)?.or_else(|| vcpus_of(&name)).unwrap_or(0.0);
-        let family = match text(Column::Family) {
+        let vcpus = self.number("vcpus")?.or_else(|| vcpus_of(&name)).unwrap_or(0.0);
+        let family = match self.text("family") {
             "" => family_of(&name),
             family => family.to_owned(),
         };
-        let advertised = figures(Column::Advertised)?;
+        let stated = |figure: Option<f64>| figure.map(|figure| (figure, AdvertisedKind::Stated));
+        let advertised = self.figures(ADVERTISED)?.map(stated);
         Ok(Row { family, size: Size { name, vcpus, n_disks, measured, advertised, ..Size::default() }, expected, span })
-    }
-}
-
-/// Reads a number from 1e-9 to 1e18; returns `None` for an empty field.
-fn positive(cell: &CsvCell<'_>) -> Result<Option<f64>, ConfigError> {
-    let text = cell.text.as_ref();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let help = "write a plain number above 0, or leave the field empty where it is not known";
-    match text.parse::<f64>() {
-        Ok(value) if (1e-9..=1e18).contains(&value) => Ok(Some(value)),
-        Ok(_) => {
-            let message = format!("{} is out of range", quoted(text));
-            Err(cell.error(Code::OutOfRange, message).with_help(help))
-        }
-        Err(_) => {
-            let message = format!("{} is not a number", quoted(text));
-            Err(cell.error(Code::InvalidValue, message).with_help(help))
-        }
     }
 }
 
 /// Groups rows into families; rows that cannot be used become warnings.
 fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), ConfigError> {
     set_slips_aside(&mut rows, &mut input.warnings);
-    let mut unusable: [Vec<String>; 2] = Default::default();
-    for mut row in rows {
-        let slots = row.size.advertised.iter_mut().zip(&mut row.size.advertised_kind);
-        for ((advertised, kind), expected) in slots.zip(row.expected) {
-            if advertised.is_none() && expected.is_some() {
-                (*advertised, *kind) = (expected, AdvertisedKind::Expected);
-            }
+    let (mut unmeasured, mut unsized_) = (Vec::new(), Vec::new());
+    for Row { family, mut size, expected, .. } in rows {
+        for (advertised, expected) in size.advertised.iter_mut().zip(expected) {
+            *advertised = advertised.or(expected.map(|figure| (figure, AdvertisedKind::Expected)));
         }
-        let [unmeasured, unsized_] = &mut unusable;
-        match &row.size {
-            size if size.measured.iter().all(Option::is_none) => unmeasured.push(row.size.name),
-            size if size.vcpus <= 0.0 => unsized_.push(row.size.name),
-            _ => match input.families.iter_mut().find(|family| family.name == row.family) {
-                Some(family) => family.sizes.push(row.size),
-                None => {
-                    let source = source.name().to_owned();
-                    input.families.push(Family { name: row.family, source, sizes: vec![row.size] });
-                }
-            },
+        if size.measured.iter().all(Option::is_none) {
+            unmeasured.push(size.name);
+        } else if size.vcpus <= 0.0 {
+            unsized_.push(size.name);
+        } else {
+            input.add(family, source.name(), size);
         }
     }
 
-    let whys = ["without a measured figure", "whose name does not say how large they are (add a column `vcpus`)"];
-    for (names, why) in unusable.iter().zip(whys) {
+    let unsized_why = "whose name does not say how large they are (add a column `vcpus`)";
+    for (names, why) in [(unmeasured, "without a measured figure"), (unsized_, unsized_why)] {
         if !names.is_empty() {
-            input.warnings.push(format!("left out, {why}: {}", shortened(names)));
+            input.warnings.push(format!("left out, {why}: {}", shortened(&names)));
         }
     }
 
-    let (families, alone): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut input.families).into_iter().partition(|family| family.sizes.len() > 1);
-    input.families = families;
-    let alone: Vec<String> = alone.into_iter().map(|family| family.name).collect();
+    let alone = input.without_single_sizes();
     if input.families.is_empty() {
         let why = match (&alone[..], &input.warnings[..]) {
             ([], warnings) => warnings.join("; "),
@@ -237,80 +222,71 @@ fn shortened(names: &[String]) -> String {
 /// Removes advertised figures that are a power of ten away from what the other sizes of the family suggest.
 fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
     for (at, (_, title)) in FIGURES.iter().enumerate() {
-        let per_vcpu = |row: &Row| Some(row.size.advertised.get(at).copied().flatten()? / row.size.vcpus);
-        let slips: Vec<(usize, i32)> = rows
-            .iter()
-            .enumerate()
-            .filter_map(|(place, row)| {
-                let own = per_vcpu(row).filter(|value| value.is_finite())?;
-                let sisters = rows.iter().enumerate().filter(|(other, _)| *other != place);
-                let sisters =
-                    sisters.filter(|(_, other)| other.family == row.family).filter_map(|(_, row)| per_vcpu(row));
-                let mut sisters: Vec<f64> = sisters.filter(|value| value.is_finite()).collect();
-                sisters.sort_by(f64::total_cmp);
-                // A single other size may be the wrong one itself.
-                let median = sisters.get(sisters.len() / 2).filter(|_| sisters.len() > 1)?;
-                let power = (own / median).log10().round() as i32;
-                let is_near = (own / median / 10f64.powi(power) - 1.0).abs() <= super::SAME_FIGURE;
-                (power != 0 && is_near).then_some((place, power))
-            })
-            .collect();
+        let per_vcpu = |row: &Row| Some(row.size.advertised[at]?.0 / row.size.vcpus).filter(|value| value.is_finite());
+        let slip = |(place, row): (usize, &Row)| {
+            let own = per_vcpu(row)?;
+            let is_sister = |(other, sister): &(usize, &Row)| *other != place && sister.family == row.family;
+            let mut sisters: Vec<f64> =
+                rows.iter().enumerate().filter(is_sister).filter_map(|(_, sister)| per_vcpu(sister)).collect();
+            sisters.sort_by(f64::total_cmp);
+            // A single other size may be the wrong one itself.
+            let median = sisters.get(sisters.len() / 2).filter(|_| sisters.len() > 1)?;
+            let power = (own / median).log10().round() as i32;
+            let is_near = (own / median / 10f64.powi(power) - 1.0).abs() <= super::SAME_FIGURE;
+            (power != 0 && is_near).then_some((place, power))
+        };
+        let slips: Vec<(usize, i32)> = rows.iter().enumerate().filter_map(slip).collect();
 
         for (place, power) in slips {
-            let Some(row) = rows.get_mut(place) else { continue };
-            if let Some(advertised) = row.size.advertised.get_mut(at)
-                && let Some(value) = advertised.take()
-            {
-                let (name, times) = (&row.size.name, 10f64.powi(power));
-                let instead = match row.expected.get(at).copied().flatten() {
-                    Some(expected) => format!("what was expected, {expected}, stands in for it"),
-                    None => "nothing stands in for it".to_owned(),
-                };
-                warnings.push(format!(
-                    "{name}: advertised {title} of {value} are {times} times what the other sizes of its family \
-                     suggest: taken for a slip, and not used; {instead}"
-                ));
-            }
+            let Row { size, expected, .. } = &mut rows[place];
+            let Some((value, _)) = size.advertised[at].take() else { continue };
+            let instead = match expected[at] {
+                Some(expected) => format!("what was expected, {expected}, stands in for it"),
+                None => "nothing stands in for it".to_owned(),
+            };
+            warnings.push(format!(
+                "{}: advertised {title} of {value} are {} times what the other sizes of its family suggest: taken for a \
+                 slip, and not used; {instead}",
+                size.name,
+                10f64.powi(power)
+            ));
         }
     }
 }
 
-/// Reads the columns of the header.
-fn columns(header: &[CsvCell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Column>, ConfigError> {
-    let mut columns: Vec<Column> = Vec::new();
+/// Reads the names of the columns; those that are not read are empty.
+fn columns(header: &[CsvCell<'_>], warnings: &mut Vec<String>) -> Result<Vec<String>, ConfigError> {
+    let mut columns: Vec<String> = Vec::new();
     let mut others = Vec::new();
     for cell in header {
         let name = cell.text.as_ref();
-        let column = column(name);
-        if column == Column::Other {
+        let column = canonical(name);
+        if column.is_none() {
             let known = known();
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             if let Some(meant) = closest_name(name, &known) {
-                let message = format!("there is no column {}", quoted(name));
-                let error = cell.error(Code::UnknownKey, message);
+                let error = cell.error(Code::UnknownKey, format!("there is no column {}", quoted(name)));
                 return Err(error.with_help(format!("did you mean `{meant}`?")));
             }
             others.push(name);
-        } else if columns.contains(&column) {
+        } else if column.as_ref().is_some_and(|column| columns.contains(column)) {
             let message = format!("the column {} stands twice", quoted(name));
             return Err(cell.error(Code::DuplicateKey, message).with_help("remove one of the two"));
         }
-        columns.push(column);
+        columns.push(column.unwrap_or_default());
     }
 
-    let missing = |what: &str, help: String| Some(header.first()?.error(Code::MissingKey, what).with_help(help));
-    if !columns.contains(&Column::Instance)
-        && let Some(error) = missing("the column `instance` is missing", HEADER_HELP.to_owned())
-    {
-        return Err(error);
-    }
-
-    let has_figure = columns.iter().any(|column| matches!(column, Column::Plain(_) | Column::Measured(_)));
-    let names: Vec<&str> = NAMES.iter().filter_map(|names| names.first().copied()).collect();
-    if !has_figure
-        && let Some(error) = missing("no column holds what was measured", format!("add one of {}", list_of(&names)))
-    {
-        return Err(error);
+    let names = NAMES.map(|names| names[0]);
+    let is_measured = |column: &String| names.contains(&column.strip_prefix(MEASURED).unwrap_or(column));
+    let missing = if !columns.iter().any(|column| column == "instance") {
+        Some(("the column `instance` is missing", HEADER_HELP.to_owned()))
+    } else if !columns.iter().any(is_measured) {
+        Some(("no column holds what was measured", format!("add one of {}", list_of(&names))))
+    } else {
+        None
+    };
+    if let Some(((what, help), first)) = missing.zip(header.first()) {
+        return Err(first.error(Code::MissingKey, what).with_help(help));
     }
     if !others.is_empty() {
         warnings.push(format!("columns that are not read: {}", others.join(", ")));
@@ -318,29 +294,20 @@ fn columns(header: &[CsvCell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Col
     Ok(columns)
 }
 
-fn column(name: &str) -> Column {
-    match name {
-        "instance" => return Column::Instance,
-        "family" => return Column::Family,
-        "vcpus" => return Column::Vcpus,
-        "n_disks" => return Column::Disks,
-        "basis" => return Column::Basis,
-        _ => {}
+/// Returns a column's own name, or `None` if it is not read.
+fn canonical(name: &str) -> Option<String> {
+    if PLAIN.contains(&name) {
+        return Some(name.to_owned());
     }
-    let kinds: [(&str, FigureColumn); 3] =
-        [("measured_", Column::Measured), ("advertised_", Column::Advertised), ("", Column::Plain)];
-    for (prefix, kind) in kinds {
-        let figure = name.strip_prefix(prefix).and_then(|name| NAMES.iter().position(|names| names.contains(&name)));
-        if let Some(figure) = figure {
-            return kind(figure);
-        }
-    }
-    Column::Other
+    [MEASURED, ADVERTISED, ""].into_iter().find_map(|prefix| {
+        let figure = name.strip_prefix(prefix)?;
+        NAMES.iter().find(|names| names.contains(&figure)).map(|names| format!("{prefix}{}", names[0]))
+    })
 }
 
 /// Returns every name that a column may have.
 fn known() -> Vec<String> {
     let figures = NAMES.iter().copied().flatten();
-    let figures = figures.flat_map(|name| ["", "measured_", "advertised_"].map(|prefix| format!("{prefix}{name}")));
-    ["instance", "family", "vcpus", "n_disks", "basis"].map(str::to_owned).into_iter().chain(figures).collect()
+    let figures = figures.flat_map(|name| ["", MEASURED, ADVERTISED].map(|prefix| format!("{prefix}{name}")));
+    PLAIN.map(str::to_owned).into_iter().chain(figures).collect()
 }

@@ -1,4 +1,4 @@
-//! Gathers families from the table of presets, from cards, and from CSV files.
+//! Gathers families from the table of presets, from cards, and from CSV files, and reads names of instances.
 //!
 //! **Why.** Figures come from different sources, and one report serves them all.
 //!
@@ -7,8 +7,9 @@
 //! in the table of presets. Only measured instances of that table count; rated and derived ones are left out with a
 //! warning.
 //!
-//! **Limits.** The size of a machine is its number of vCPUs if known, else it follows from the name (`large` 2,
-//! `xlarge` 4, `8xlarge` 32, `Standard_L16s_v3` 16).
+//! **Limits.** The size of a machine is its number of vCPUs if known, else it follows from the name as clouds write
+//! names: `i4i.8xlarge` is of family `i4i` and has 32 vCPUs, `z3-highmem-88-highlssd` has 88, `Standard_L16s_v3` 16. A
+//! name that no cloud would write is a family of its own, of unknown size.
 //!
 //! **Example.** `families(&["i4i".into()])` returns the family i4i with ten sizes.
 
@@ -21,20 +22,16 @@ use plimsoll_sim::device::presets::Evidence;
 use thiserror::Error;
 
 use super::csv::csv_from_file;
-use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Family, Input, Size};
 use crate::instance::{Card, CardError};
 
 /// Why there is nothing to report on.
 #[derive(Debug, Error)]
 pub enum ScalingError {
-    /// A CSV file cannot be read.
     #[error(transparent)]
     Csv(#[from] ConfigError),
-    /// A card cannot be read.
     #[error(transparent)]
     Card(#[from] CardError),
-    /// A name is neither a family nor a file.
     #[error("no family is called {name}: {help}")]
     UnknownFamily {
         /// The name asked for, in quotes.
@@ -42,16 +39,8 @@ pub enum ScalingError {
         /// The name that was probably meant, or where to find one.
         help: String,
     },
-    /// A family has fewer than two sizes.
     #[error("{family}: {sizes} measured size(s), and how a figure scales takes at least two: {help}")]
-    TooFewSizes {
-        /// The family.
-        family: String,
-        /// The number of its sizes.
-        sizes: usize,
-        /// What to do.
-        help: String,
-    },
+    TooFewSizes { family: String, sizes: usize, help: String },
 }
 
 /// Reads the families that `names` stand for: families or instances of the table of presets, CSV files, cards.
@@ -148,16 +137,14 @@ fn preset(instance: &Instance) -> Option<Size> {
         n_disks: instance.n_disks,
         measured: instance.total().in_order().map(|figure| Some(figure as f64)),
         advertised: advertised(instance),
-        advertised_kind: [advertised_kind(instance); 4],
         submission_ns: None,
     })
 }
 
-fn advertised(instance: &Instance) -> [Option<f64>; 4] {
-    let [read, write] = match instance.advertised_iops {
-        Some(figures) => figures.map(|figure| Some(figure as f64)),
-        None => [None, None],
-    };
+fn advertised(instance: &Instance) -> [Option<(f64, AdvertisedKind)>; 4] {
+    let kind = advertised_kind(instance);
+    let [read, write] =
+        instance.advertised_iops.map_or([None; 2], |iops| iops.map(|figure| Some((figure as f64, kind))));
     [read, None, write, None]
 }
 
@@ -195,23 +182,17 @@ pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             n_disks: card.value("disk.number").map(|disks| disks as u32),
             measured,
             advertised: known.map_or([None; 4], advertised),
-            advertised_kind: [known.map(advertised_kind).unwrap_or_default(); 4],
             submission_ns: card.value("submission.io_uring_ns").or_else(|| card.value("submission.aio_ns")),
         };
 
-        let name = family_of(&card.name);
-        match input.families.iter_mut().find(|family| family.name == name) {
-            Some(family) => family.sizes.push(size),
-            None => input.families.push(Family { name, source: "cards".to_owned(), sizes: vec![size] }),
-        }
+        input.add(family_of(&card.name), "cards", size);
     }
 
     if input.families.iter().all(|family| family.sizes.len() < 2) {
         return Err(too_few_cards(&input));
     }
-    let (families, alone): (Vec<_>, Vec<_>) = input.families.into_iter().partition(|family| family.sizes.len() > 1);
-    input.families = families;
-    input.warnings.extend(alone.iter().map(|family| format!("{}: left out: one size only", family.name)));
+    let alone = input.without_single_sizes();
+    input.warnings.extend(alone.iter().map(|family| format!("{family}: left out: one size only")));
     Ok(input)
 }
 
@@ -225,4 +206,38 @@ fn too_few_cards(input: &Input) -> ScalingError {
     let reasons: Vec<String> = input.warnings.iter().cloned().chain(alone).collect();
     let help = format!("{}; name cards of machines of one family and of different size", reasons.join("; "));
     ScalingError::TooFewSizes { family: "cards".to_owned(), sizes: input.families.len().min(1), help }
+}
+
+/// Returns the family of an instance: its name without the size.
+pub(super) fn family_of(name: &str) -> String {
+    if let Some(known) = presets::find(name) {
+        return known.family();
+    }
+    name.split_once('.')
+        .map_or_else(|| name.chars().filter(|c| !c.is_ascii_digit()).collect(), |(family, _)| family.to_owned())
+}
+
+/// Returns the vCPUs that an instance's name states: 32 for `8xlarge`; otherwise the first number after a `-` or `_`,
+/// letters before it or not.
+pub(super) fn vcpus_of(name: &str) -> Option<f64> {
+    if let Some(known) = presets::find(name).and_then(|known| known.vcpus) {
+        return Some(f64::from(known));
+    }
+    let size = name.rsplit('.').next().unwrap_or(name);
+    match size {
+        "medium" => return Some(1.0),
+        "large" => return Some(2.0),
+        "xlarge" => return Some(4.0),
+        _ => {}
+    }
+
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=100_000).contains(number)).map(f64::from);
+    if let Some(times) = size.strip_suffix("xlarge") {
+        return Some(number(times)? * 4.0);
+    }
+    name.split(['-', '_']).skip(1).find_map(|part| {
+        let digits = part.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        number(digits.get(..end)?)
+    })
 }

@@ -5,7 +5,8 @@
 //! **How.** JSON is the report itself; CSV has a line for each point. [`pictures`] returns one chart for each figure of
 //! each family: advertised figures dashed, measured ones as points, the plateau marked.
 //!
-//! **Limits.** In names of pictures, `_` replaces characters that are no letter, digit, `-` or `.`.
+//! **Limits.** In names of pictures, `_` replaces characters that are no letter, digit, `-` or `.`; a name that is taken
+//! already, in any case, gets a number.
 //!
 //! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
 
@@ -15,6 +16,9 @@ use plimsoll_show::table::{Column, Table, csv, fixed, known};
 
 use super::super::variant_name;
 use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
+
+/// The longest name of a picture without the number that tells it from another, in characters.
+const NAME_MAX_CHARS: usize = 64;
 
 /// Returns CSV with a header and a line for each point.
 #[must_use]
@@ -40,13 +44,12 @@ pub fn to_csv(report: &ScalingReport) -> String {
 #[must_use]
 pub fn pictures(report: &ScalingReport) -> Vec<(String, Vec<Chart>)> {
     let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
-    let mut names: Vec<String> = Vec::new();
-    let mut pictures = Vec::new();
+    let mut pictures: Vec<(String, Vec<Chart>)> = Vec::new();
     for family in &report.families {
-        let plain: String = format!("scaling-{}", family.family).chars().take(64).map(fit).collect();
-        let again = names.iter().filter(|name| **name == plain).count();
-        let name = if again == 0 { plain.clone() } else { format!("{plain}-{}", again + 1) };
-        names.push(plain);
+        let plain: String = format!("scaling-{}", family.family).chars().take(NAME_MAX_CHARS).map(fit).collect();
+        let is_free = |name: &String| pictures.iter().all(|(taken, _)| !taken.eq_ignore_ascii_case(name));
+        let numbered = (2..).map(|number| format!("{plain}-{number}"));
+        let name = std::iter::once(plain.clone()).chain(numbered).find(is_free).unwrap_or_default();
         pictures.push((name, family.figures.iter().map(|figure| chart(family, figure)).collect()));
     }
     pictures
@@ -81,7 +84,7 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
         Layer::HorizontalMark { y: plateau.value, label }
     }));
     Chart {
-        title: format!("{}: {}, {}", family.family, figure.title, figure.shape.as_str()),
+        title: format!("{}: {}, {}", family.family, figure.title, figure.shape.as_words()),
         x: Axis::log2("vCPUs", Unit::None),
         y: Axis::log10(label, unit),
         layers,
@@ -106,7 +109,7 @@ pub fn page(report: &ScalingReport) -> String {
 
 fn summary(report: &ScalingReport) -> Table {
     let row = |family: &FamilyReport, figure: &FigureReport| {
-        [&family.family, figure.title, figure.shape.as_str(), &figure.sentence].map(str::to_owned)
+        [&family.family, figure.title, &figure.shape.as_words(), &figure.sentence].map(str::to_owned)
     };
     let rows = report.families.iter().flat_map(|family| family.figures.iter().map(|figure| row(family, figure)));
     Table::new("", ["family", "figure", "shape", "in words"], rows)

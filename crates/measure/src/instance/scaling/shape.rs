@@ -16,7 +16,7 @@ const GROWTH: f64 = 1.25;
 
 /// Returns the report on a figure, or `None` if fewer than two of `sizes`, which must rise, have it.
 pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
-    let (key, title) = *FIGURES.get(figure)?;
+    let (key, title) = FIGURES[figure];
     let with_point = |size| Some((size, point(size, figure)?));
     let (sizes, points): (Vec<&Size>, Vec<ScalePoint>) = sizes.iter().filter_map(with_point).unzip();
     if points.len() < 2 {
@@ -46,7 +46,7 @@ pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
 
     let mut sentence = match (&plateau, shape) {
         (Some(plateau), _) => on_plateau(plateau, &points, figure),
-        (None, Shape::ScalesButLow | Shape::LowWithoutGrowth) => low(shape, &judged, trailing),
+        (None, Shape::ScalesButLow | Shape::LowWithoutGrowth) => low(shape, &judged, trailing, &points),
         (None, shape) => otherwise(shape, &points),
     };
     let remark = (shape == Shape::ScalesButLow).then(|| cause::before_the_disks(&sizes, figure)).flatten();
@@ -55,15 +55,15 @@ pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
 }
 
 fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
-    let measured = size.measured.get(figure).copied().flatten()?;
-    let advertised = size.advertised.get(figure).copied().flatten();
+    let measured = size.measured[figure]?;
+    let (advertised, advertised_kind) = size.advertised[figure].unzip();
     let part = advertised.map(|advertised| measured / advertised);
     Some(ScalePoint {
         instance: size.name.clone(),
         vcpus: size.vcpus,
         measured,
         advertised,
-        advertised_kind: size.advertised_kind.get(figure).copied().filter(|_| advertised.is_some()),
+        advertised_kind,
         difference_pct: part.map(|part| (part - 1.0) * 100.0),
         departs: part.is_some_and(|part| part < 1.0 - SAME_FIGURE),
     })
@@ -126,16 +126,18 @@ fn on_plateau(plateau: &Plateau, points: &[ScalePoint], figure: usize) -> String
     }
 }
 
-fn low(shape: Shape, points: &[&ScalePoint], trailing: usize) -> String {
+fn low(shape: Shape, points: &[&ScalePoint], trailing: usize, all: &[ScalePoint]) -> String {
     let percent = |point: &ScalePoint| point.difference_pct.unwrap_or(0.0);
     let low: Vec<&ScalePoint> = points.iter().copied().skip(points.len() - trailing).collect();
     let (Some(first), Some(last)) = (low.first(), low.last()) else { return String::new() };
     let earlier = points.iter().take(points.len() - trailing).filter(|point| point.departs).count();
     let also = if earlier > 0 { format!(", and at {earlier} smaller size(s)") } else { String::new() };
-    let (name, words) = (&last.instance, shape.as_str());
+    let (name, words) = (&last.instance, shape.as_words());
+    let is_largest = all.last() == Some(*last);
+    let largest = if is_largest { "the largest size" } else { "the largest size of which anything is advertised" };
 
     let place = match low.len() {
-        1 => format!("{:+.0} % at {name}, the largest size", percent(last)),
+        1 => format!("{:+.0} % at {name}, {largest}", percent(last)),
         _ => format!("{:+.0} % at {}, {:+.0} % at {name}", percent(first), first.instance, percent(last)),
     };
     let trend = match percent(last) - percent(first) {

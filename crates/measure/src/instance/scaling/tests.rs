@@ -95,9 +95,8 @@ fn shapes_of_invented_families() {
             vcpus: *vcpus,
             n_disks: Some(*disks),
             measured: [Some(*measured), None, None, None],
-            advertised: [(*advertised > 0.0).then_some(*advertised), None, None, None],
+            advertised: [(*advertised > 0.0).then_some((*advertised, AdvertisedKind::Stated)), None, None, None],
             submission_ns: Some(2000.0),
-            ..Size::default()
         };
         let sizes = rows.iter().map(size).collect();
         let mut report =
@@ -105,7 +104,7 @@ fn shapes_of_invented_families() {
         report.families.remove(0).figures.remove(0)
     };
 
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 12] = [
         ("right", &[(2.0, 1e5, 1e5, 1), (4.0, 1.9e5, 2e5, 2)], Shape::AsAdvertised, "as advertised"),
         ("middle", &[(2.0, 1e5, 1e5, 1), (4.0, 1e5, 2e5, 1), (8.0, 4e5, 4e5, 2)], Shape::LowAtSomeSizes, "x.4 (-50 %)"),
         (
@@ -113,6 +112,12 @@ fn shapes_of_invented_families() {
             &[(2.0, 7e4, 1e5, 1), (4.0, 1.4e5, 2e5, 2), (4.0, 1.4e5, 0.0, 2)],
             Shape::ScalesButLow,
             "same part is missing",
+        ),
+        (
+            "larger sizes without an advertised figure",
+            &[(2.0, 1e5, 1e5, 1), (4.0, 1.4e5, 2e5, 2), (8.0, 2.8e5, 0.0, 4)],
+            Shape::ScalesButLow,
+            "-30 % at x.4, the largest size of which anything is advertised",
         ),
         ("constant part", &[(2.0, 7e4, 1e5, 1), (4.0, 1.4e5, 2e5, 2)], Shape::ScalesButLow, "same part is missing"),
         (
@@ -255,6 +260,18 @@ fn what_cannot_be_read_says_where_and_what_to_do() {
 }
 
 #[test]
+fn every_family_has_a_picture_of_its_own() {
+    let names = ["a b", "a_b", "a_b-2", "A_B", &"c".repeat(80), &"c".repeat(81)];
+    let family = |name: &str| FamilyReport { family: name.to_owned(), source: String::new(), figures: Vec::new() };
+    let families = names.into_iter().map(family).collect();
+    let report = ScalingReport { schema: 1, plimsoll: "", families, warnings: Vec::new() };
+    let found: Vec<String> = pictures(&report).into_iter().map(|(name, _)| name.to_lowercase()).collect();
+    assert_eq!(found[..4], ["scaling-a_b", "scaling-a_b-2", "scaling-a_b-2-2", "scaling-a_b-3"]);
+    let different: std::collections::BTreeSet<&String> = found.iter().collect();
+    assert_eq!(different.len(), names.len(), "{found:?}");
+}
+
+#[test]
 fn outputs_hold_every_point() {
     let report = report(parse_csv("i7i.csv", ARTICLE).unwrap());
     assert_eq!(to_csv(&report).lines().count(), 1 + 2 + 2 + 3);
@@ -265,7 +282,7 @@ fn outputs_hold_every_point() {
     let page = page(&report);
     assert!(page.contains("plateau, 8.50 GB/s") && !page.contains("NaN"));
     assert_eq!(
-        ["z3-highmem-88-highlssd", "Standard_L16s_v9", "i9.48xlarge", "db-7", "x"].map(names::vcpus_of),
+        ["z3-highmem-88-highlssd", "Standard_L16s_v9", "i9.48xlarge", "db-7", "x"].map(gather::vcpus_of),
         [Some(88.0), Some(16.0), Some(192.0), Some(7.0), None]
     );
 }

@@ -8,7 +8,8 @@ use plimsoll::backend::{AlignSource, FileInfo};
 use plimsoll::sys::sysfs::{self, Member, Raid};
 
 use super::super::report::device::{Device, Leaf, Warning, WarningCode};
-use super::{Place, PlaceError, Roots, block_size, one_per_device, physical_block_bytes, warnings};
+use super::{Place, PlaceError, block_size, one_per_device, physical_block_bytes, warnings};
+use crate::Roots;
 use crate::skip::skip;
 
 /// A directory `data` and the roots `sys` and `proc`, in the temporary directory; removed when dropped.

@@ -20,6 +20,7 @@ use plimsoll_figures::units::format_bytes_binary;
 
 use super::super::report::device::{Device, Leaf, Warning, WarningCode};
 use super::{Place, physical_block_bytes};
+use crate::by_key;
 
 /// Longest requests of a measurement, in bytes. If aligned, those of at most a chunk lie on one member of an array.
 const LONG_REQUEST_BYTES: u64 = 1 << 20;
@@ -201,8 +202,7 @@ impl Warnings {
         };
         let name = raid.map_or(&device.name, |raid| &raid.name);
 
-        let models = members.iter().filter_map(|&(name, model, _)| Some((name, model?.to_owned())));
-        let models = by_value(models);
+        let models = by_key(members.iter().filter_map(|&(name, model, _)| Some((model?.to_owned(), name))));
         if models.len() > 1 {
             let message = format!(
                 "{name}: members of different models ({}): the slowest one sets the pace; measure each by itself",
@@ -215,11 +215,11 @@ impl Warnings {
         let smallest = sizes.iter().min().copied().unwrap_or(0);
         // Partitions of equal disks may differ by an alignment.
         if sizes.iter().any(|&bytes| bytes - smallest > smallest / 100) {
-            let sizes = members.iter().filter_map(|&(name, _, bytes)| Some((name, format_bytes_binary(bytes?))));
+            let sizes = members.iter().filter_map(|&(name, _, bytes)| Some((format_bytes_binary(bytes?), name)));
             let message = format!(
                 "{name}: members of different sizes ({}): where the smaller ones end, fewer members work, so the rate \
                  depends on the place; make the array of partitions of one size",
-                listed(&by_value(sizes))
+                listed(&by_key(sizes))
             );
             self.add(WarningCode::MixedMembers, message);
         }
@@ -273,18 +273,7 @@ fn make_command(file_system: &str, block_bytes: u64) -> String {
 
 /// Groups the disks for which `find` returns a value by that value, both in the order of the disks.
 fn grouped<'a, T: PartialEq>(leaves: &'a [Leaf], find: impl Fn(&'a Leaf) -> Option<T>) -> Vec<(T, Vec<&'a str>)> {
-    by_value(leaves.iter().filter_map(|leaf| Some((leaf.name.as_str(), find(leaf)?))))
-}
-
-fn by_value<'a, T: PartialEq>(pairs: impl Iterator<Item = (&'a str, T)>) -> Vec<(T, Vec<&'a str>)> {
-    let mut groups: Vec<(T, Vec<&str>)> = Vec::new();
-    for (name, value) in pairs {
-        match groups.iter_mut().find(|(known, _)| *known == value) {
-            Some((_, names)) => names.push(name),
-            None => groups.push((value, vec![name])),
-        }
-    }
-    groups
+    by_key(leaves.iter().filter_map(|leaf| Some((find(leaf)?, leaf.name.as_str()))))
 }
 
 /// Returns groups as text: `nvme0n1, nvme1n1: 1 TiB; nvme2n1: 2 TiB`.

@@ -26,20 +26,16 @@ pub struct Probe {
 /// Latency of one request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnloadedLatency {
-    /// Median in nanoseconds.
     pub p50_ns: u64,
-    /// 99th percentile in nanoseconds.
     pub p99_ns: u64,
     /// Number of requests measured, at least 1.
     pub requests: u64,
-    /// Length of a request in bytes.
     pub block_bytes: u32,
 }
 
 /// Rates by the number of requests under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DepthCurve {
-    /// Length of a request in bytes.
     pub block_bytes: u32,
     /// Points by rising depth.
     pub points: Vec<DepthPoint>,
@@ -52,11 +48,8 @@ pub struct DepthCurve {
 pub struct DepthPoint {
     /// Requests under way, all shards together.
     pub depth: u32,
-    /// Requests a second.
     pub iops: f64,
-    /// Median latency in nanoseconds.
     pub p50_ns: u64,
-    /// 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
 }
 
@@ -110,11 +103,8 @@ impl CostFit {
 /// The result at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizePoint {
-    /// Length of a request in bytes.
     pub block_bytes: u32,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub bytes_per_s: f64,
     /// Requests under way, all shards together.
     pub depth: u32,
@@ -133,7 +123,6 @@ pub struct SequentialCurve {
 /// The block in which the disk writes, found by experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhysicalBlock {
-    /// Size of the block in bytes.
     pub bytes: u32,
     /// Size that the kernel reports, in bytes.
     pub reported_bytes: Option<u32>,
@@ -151,11 +140,9 @@ pub struct PhysicalBlock {
 pub struct Frontier {
     /// Random reads of `read_block_bytes` alone, requests a second.
     pub read_iops: f64,
-    /// Length of the reads in bytes.
     pub read_block_bytes: u32,
     /// Sequential writes of `write_block_bytes` alone, bytes a second.
     pub write_bytes_per_s: f64,
-    /// Length of the writes in bytes.
     pub write_block_bytes: u32,
     /// Mixes that the disk carried, from reads alone to writes alone.
     pub points: Vec<FrontierPoint>,
@@ -228,13 +215,9 @@ pub struct SteadyWindow {
 /// Cost of one kind of operation, one at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationCost {
-    /// Median in nanoseconds.
     pub p50_ns: u64,
-    /// 99th percentile in nanoseconds.
     pub p99_ns: u64,
-    /// Number of operations measured.
     pub operations: u64,
-    /// Description of the operation.
     pub what: String,
 }
 
@@ -243,15 +226,11 @@ pub struct OperationCost {
 pub struct SubmissionCost {
     /// `append`, `overwrite`, and so on.
     pub kind: String,
-    /// Length of a write in bytes.
     pub block_bytes: u32,
-    /// Writes under way.
     pub depth: u32,
     /// Mean number of times that the thread gave up its CPU for a submission.
     pub context_switches_per_operation: f64,
-    /// Median time of a submission, in nanoseconds.
     pub submit_p50_ns: u64,
-    /// Longest time of a submission, in nanoseconds.
     pub submit_max_ns: u64,
     /// Part of the writes refused under `RWF_NOWAIT`; `null` if that cannot be asked.
     pub nowait_refused: Option<f64>,
@@ -262,10 +241,8 @@ pub struct SubmissionCost {
 /// Queues and requests for scheduling by depth alone, as Seastar's `--num-io-queues` and `--max-io-requests`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepthMode {
-    /// I/O queues.
     pub num_io_queues: u16,
     /// Requests in flight on all queues together.
     pub max_io_requests: u32,
-    /// Reason for the recommendation.
     pub reason: String,
 }

@@ -26,7 +26,6 @@ pub struct Device {
     pub major_minor: String,
     /// Number of the whole disk: `259:0`.
     pub disk_number: Option<String>,
-    /// Size in bytes.
     pub size_bytes: Option<u64>,
     /// `raid0`, `raid10`; for RAID only.
     pub raid_level: Option<String>,
@@ -46,11 +45,8 @@ pub struct Leaf {
     pub name: String,
     /// The maker's name of the model.
     pub model: Option<String>,
-    /// Serial number.
     pub serial: Option<String>,
-    /// Version of the firmware.
     pub firmware: Option<String>,
-    /// Size in bytes.
     pub size_bytes: Option<u64>,
     /// Rate of the PCIe link in one direction, in bytes a second.
     pub link_bytes_per_s: Option<u64>,
@@ -62,9 +58,7 @@ pub struct Leaf {
     pub scheduler: Option<String>,
     /// Requests per hardware queue.
     pub nr_requests: Option<u64>,
-    /// Physical block in bytes.
     pub physical_block_bytes: Option<u64>,
-    /// Logical block in bytes.
     pub logical_block_bytes: Option<u64>,
     /// Largest request that is sent in one piece, in bytes.
     pub max_request_bytes: Option<u64>,
@@ -74,7 +68,6 @@ pub struct Leaf {
     pub write_cache: Option<String>,
     /// 0: merges; 1: simple merges; 2: none.
     pub nomerges: Option<u64>,
-    /// Whether the disk spins.
     pub rotational: Option<bool>,
 }
 
@@ -83,7 +76,6 @@ pub struct Leaf {
 pub struct Backend {
     /// Name, as on the command line.
     pub name: String,
-    /// Reason for the choice.
     pub reason: String,
 }
 
@@ -94,7 +86,6 @@ pub struct BlockSize {
     pub bytes: u32,
     /// Origin of the size: `kernel: physical block 512, so 4096`, or a fallback and its reason.
     pub how: String,
-    /// Whether the user set the size.
     #[serde(default)]
     pub is_set: bool,
 }
@@ -102,7 +93,6 @@ pub struct BlockSize {
 /// A reason to doubt the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Kind of the warning.
     pub code: WarningCode,
     /// One line with the finding, the place and the remedy.
     pub message: String,
@@ -149,7 +139,6 @@ pub enum WarningCode {
     Burst,
     /// The disk does not write in the blocks that the kernel reports.
     PhysicalBlock,
-    /// Submissions block.
     BlockingSubmission,
     /// A full measurement did not become steady.
     NotSteady,

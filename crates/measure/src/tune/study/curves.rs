@@ -22,6 +22,8 @@
 pub(crate) use plimsoll_figures::series::DepthPoint;
 use plimsoll_figures::series::{mean, student_t};
 
+use crate::tune::report::{Knee, PhysicalBlock};
+
 const NS_PER_S: f64 = 1e9;
 
 /// Gain in rate for which a doubling of the depth is worth its latency.
@@ -31,22 +33,8 @@ const STEP_MIN: f64 = 1.15;
 /// Part of the best throughput that a saturating length may lack.
 const SATURATION_TOLERANCE: f64 = 0.05;
 
-/// The best operating point of a disk: much of its rate, little queueing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Knee {
-    /// Requests under way on all shards together: one of the measured depths.
-    pub depth: u32,
-    /// Rate at that depth, in the unit of the points.
-    pub rate: f64,
-    /// Median latency at that depth, in nanoseconds.
-    pub p50_ns: u64,
-    /// Requests that the disk works on at once at its highest rate: that rate times the latency at the smallest
-    /// measured depth. An upper bound if that depth is above 1; meaningless if rates are bytes per second.
-    pub concurrency: f64,
-}
-
 /// Finds the knee of a curve, its points in any order. Ignores points without a positive rate and latency; returns
-/// `None` if no other remains.
+/// `None` if no other remains. Rates are operations per second.
 pub(crate) fn knee(points: &[DepthPoint]) -> Option<Knee> {
     let counts = |point: &&DepthPoint| point.rate.is_finite() && point.rate > 0.0 && point.p50_ns > 0;
     let mut points: Vec<DepthPoint> = points.iter().filter(counts).copied().collect();
@@ -63,19 +51,7 @@ pub(crate) fn knee(points: &[DepthPoint]) -> Option<Knee> {
     let beyond = |from: &DepthPoint| points.iter().any(|to| to.depth > from.depth && is_worth(from, to));
     let at = points.iter().find(|point| !beyond(point))?;
     let concurrency = best_rate * shallowest.p50_ns as f64 / NS_PER_S;
-    Some(Knee { depth: at.depth, rate: at.rate, p50_ns: at.p50_ns, concurrency })
-}
-
-/// The block in which a disk writes, as found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct BlockFinding {
-    /// Smallest length to write at random, in bytes.
-    pub bytes: u32,
-    /// Whether the rate jumps at `bytes`. If not, `bytes` is the logical block.
-    pub is_step: bool,
-    /// Ratio of the rate at `bytes` to the best rate of smaller lengths. Without a step, the greatest such ratio of
-    /// any length, or 1 if there are not two lengths to compare.
-    pub gain: f64,
+    Some(Knee { depth: at.depth, iops: at.rate, p50_ns: at.p50_ns, concurrency })
 }
 
 /// Finds the real block of a disk with logical blocks of `logical_bytes`, from the rates (operations per second,
@@ -83,8 +59,9 @@ pub(crate) struct BlockFinding {
 ///
 /// Ignores lengths below the logical block, and rates that are not positive. A step must exceed 15 %, and what chance
 /// explains given the scatter between runs of equal length: unless a length was measured twice, there is no step. Of
-/// several steps the last counts: longer lengths gain nothing more.
-pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> BlockFinding {
+/// several steps the last counts: longer lengths gain nothing more. Without a step, the block is the logical one, and
+/// its gain the greatest of any length over the best of smaller ones, or 1 if there are not two lengths to compare.
+pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> PhysicalBlock {
     let mut lengths: Vec<LengthRuns> =
         points.iter().filter(|(bytes, _)| *bytes >= logical_bytes).filter_map(LengthRuns::of).collect();
     lengths.sort_by_key(|length| length.bytes);
@@ -97,7 +74,9 @@ pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> 
         if freedom > 0.0 { certain } else { f64::INFINITY }
     };
 
-    let mut finding = BlockFinding { bytes: logical_bytes, is_step: false, gain: 1.0 };
+    let found =
+        |bytes, is_step, gain| PhysicalBlock { bytes, is_step, gain, reported_bytes: None, misalignment_factor: None };
+    let mut finding = found(logical_bytes, false, 1.0);
     let mut ln_gain_max = f64::NEG_INFINITY;
     let mut lengths = lengths.into_iter();
     let Some(mut best) = lengths.next() else { return finding };
@@ -105,7 +84,7 @@ pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> 
         let ln_gain = length.ln_rate - best.ln_rate;
         ln_gain_max = ln_gain_max.max(ln_gain);
         if ln_gain > STEP_MIN.ln() && ln_gain > chance(&best, &length) {
-            finding = BlockFinding { bytes: length.bytes, is_step: true, gain: ln_gain.exp() };
+            finding = found(length.bytes, true, ln_gain.exp());
         }
         if ln_gain > 0.0 {
             best = length;
@@ -220,7 +199,7 @@ mod tests {
             [(1, 1, 1e4), (2, 2, 2e4), (16, 16, 16e4), (24, 32, 24e4), (20, 16, 16e4), (128, 128, 128e4)];
         for (servers, depth, rate) in cases {
             let knee = knee(&bank(servers)).unwrap();
-            assert_eq!((knee.depth, knee.rate), (depth, rate), "{servers} servers");
+            assert_eq!((knee.depth, knee.iops), (depth, rate), "{servers} servers");
             assert!((knee.concurrency - f64::from(servers)).abs() < 1e-6, "{servers} servers: {knee:?}");
         }
     }
@@ -230,10 +209,10 @@ mod tests {
         // M/M/1: rate N / (N + 1): 1/2, 2/3, 4/5, 8/9: from 1 to 2 it grows by a third, from 2 to 4 by a fifth.
         let one = knee(&queue(1)).unwrap();
         assert_eq!(one.depth, 2);
-        assert!((one.rate / 1e4 - 2.0 / 3.0).abs() < 1e-3, "{one:?}");
+        assert!((one.iops / 1e4 - 2.0 / 3.0).abs() < 1e-3, "{one:?}");
         for servers in [4, 16, 64] {
             let knee = knee(&queue(servers)).unwrap();
-            let part = knee.rate / (f64::from(servers) * 1e4);
+            let part = knee.iops / (f64::from(servers) * 1e4);
             assert!((0.6..0.99).contains(&part), "{servers} servers: {knee:?}");
             assert!((servers / 2..=servers * 2).contains(&knee.depth), "{servers} servers: {knee:?}");
         }
@@ -257,7 +236,7 @@ mod tests {
     fn a_knee_needs_one_point_that_makes_sense() {
         let one = DepthPoint { depth: 8, rate: 80_000.0, p50_ns: 100_000 };
         let found = knee(&[one]).unwrap();
-        assert_eq!((found.depth, found.rate, found.p50_ns), (8, 80_000.0, 100_000));
+        assert_eq!((found.depth, found.iops, found.p50_ns), (8, 80_000.0, 100_000));
         assert!((found.concurrency - 8.0).abs() < 1e-9);
         assert_eq!(knee(&[]), None);
         let senseless =
@@ -322,13 +301,17 @@ mod tests {
 
     #[test]
     fn a_block_needs_runs_to_compare() {
-        let none = BlockFinding { bytes: 512, is_step: false, gain: 1.0 };
+        let physical_block = |points: &[(u32, Vec<f64>)], logical_bytes| {
+            let found = physical_block(points, logical_bytes);
+            (found.bytes, found.is_step, found.gain)
+        };
+        let none = (512, false, 1.0);
         assert_eq!(physical_block(&[], 512), none);
         assert_eq!(physical_block(&[(512, vec![1.0, 1.0])], 512), none);
         assert_eq!(physical_block(&[(512, vec![]), (1024, vec![0.0, f64::NAN, -1.0])], 512), none);
         // Once each: how much two runs of the same length would differ is unknown.
-        let once = physical_block(&[(512, vec![50.0]), (4096, vec![100.0])], 512);
-        assert!(!once.is_step && once.bytes == 512 && (once.gain - 2.0).abs() < 1e-9, "{once:?}");
+        let (bytes, is_step, gain) = physical_block(&[(512, vec![50.0]), (4096, vec![100.0])], 512);
+        assert!(!is_step && bytes == 512 && (gain - 2.0).abs() < 1e-9, "{bytes} {gain}");
     }
 
     #[test]
@@ -374,7 +357,7 @@ mod tests {
             let points: Vec<DepthPoint> =
                 points.into_iter().map(|(depth, rate, p50_ns)| DepthPoint { depth, rate, p50_ns }).collect();
             let knee = knee(&points).unwrap();
-            let is_it = |p: &DepthPoint| (p.depth, p.rate, p.p50_ns) == (knee.depth, knee.rate, knee.p50_ns);
+            let is_it = |p: &DepthPoint| (p.depth, p.rate, p.p50_ns) == (knee.depth, knee.iops, knee.p50_ns);
             prop_assert!(points.iter().any(is_it));
         }
 

@@ -20,12 +20,13 @@ use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
 use super::super::record::{Load, Order, Phase, Record, Sample, Step};
 use super::super::report::{
-    BlockSize, DepthCurve, DepthPoint, Figure, Frontier, FrontierPoint, Knee, PhysicalBlock, Probe, SequentialCurve,
+    BlockSize, DepthCurve, DepthPoint, Figure, Frontier, FrontierPoint, PhysicalBlock, Probe, SequentialCurve,
     SizeCurve, SizePoint, SteadyState, SteadyTrack, Unit, UnloadedLatency,
 };
 use super::super::timing::Timing;
 use super::super::{Mode, place};
 use super::{cost, curves, frontier, steady};
+use crate::by_key;
 
 /// Foreign I/O in per cent of all, above which a phase is repeated.
 pub(in crate::tune) const FOREIGN_MAX_PCT: f64 = 2.0;
@@ -170,12 +171,6 @@ pub(super) fn depth_curve(record: &Record, phase: Phase) -> Option<DepthCurve> {
     };
     let points: Vec<DepthPoint> = samples.iter().filter_map(point).collect();
     let knee = curves::knee(&search(record, phase, record.best_attempt(phase)));
-    let knee = knee.map(|knee| Knee {
-        depth: knee.depth,
-        iops: knee.rate,
-        p50_ns: knee.p50_ns,
-        concurrency: knee.concurrency,
-    });
     Some(DepthCurve { block_bytes, points, knee })
 }
 
@@ -206,8 +201,7 @@ pub(in crate::tune) fn write_block(record: &Record) -> BlockSize {
 /// Returns the block in which the disk writes; `None` if that was not tried.
 pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> {
     let samples = record.samples(Phase::Blocks, Step::Search);
-    let mut points: Vec<(u32, Vec<f64>)> = Vec::new();
-    let (mut aligned, mut shifted) = (Vec::new(), Vec::new());
+    let (mut points, mut aligned, mut shifted) = (Vec::new(), Vec::new(), Vec::new());
     for sample in samples {
         let Some(stream) = sample.load.writes else { continue };
         let iops = sample.iops(&sample.moved());
@@ -218,27 +212,21 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
         if stream.block_bytes == IOPS_BLOCK_BYTES {
             aligned.push(iops);
         }
-        match points.iter_mut().find(|(bytes, _)| *bytes == stream.block_bytes) {
-            Some((_, rates)) => rates.push(iops),
-            None => points.push((stream.block_bytes, vec![iops])),
-        }
+        points.push((stream.block_bytes, iops));
     }
     if points.is_empty() {
         return None;
     }
 
     let logical_bytes = record.header.align_bytes.max(SHIFT_BYTES);
-    let found = curves::physical_block(&points, logical_bytes);
     Some(PhysicalBlock {
-        bytes: found.bytes,
         reported_bytes: place::physical_block_bytes(record.header.device.as_ref()),
-        is_step: found.is_step,
-        gain: found.gain,
         misalignment_factor: curves::misalignment_factor(&aligned, &shifted).map(|factor| {
             let clear = series::mean_interval(&aligned).zip(series::mean_interval(&shifted));
             let is_sure = clear.is_some_and(|(a, s)| a.mean - a.half_width > s.mean + s.half_width);
             if is_sure { factor } else { 1.0 }
         }),
+        ..curves::physical_block(&by_key(points), logical_bytes)
     })
 }
 

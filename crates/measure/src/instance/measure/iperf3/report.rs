@@ -21,8 +21,7 @@
 //! # Ok::<(), ReadError>(())
 //! ```
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 use thiserror::Error;
 
 /// Why a report is not read.
@@ -42,15 +41,6 @@ pub enum ReadError {
     NothingReceived,
 }
 
-/// The work of iperf3 itself, in per cent of one processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Busy {
-    /// The sender's work.
-    pub sender_pct: f64,
-    /// The receiver's work.
-    pub receiver_pct: f64,
-}
-
 /// A run over TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
@@ -60,142 +50,59 @@ pub struct Tcp {
     pub received_bits_per_s: f64,
     /// Mean round trip of all streams under load, if the sender's system knows it.
     pub round_trip_ns: Option<f64>,
-    /// Work of iperf3 itself.
-    pub busy: Busy,
+    /// Work of iperf3 itself on the busier side, in per cent of one processor.
+    pub busy_pct: f64,
 }
 
 /// A run over UDP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Udp {
-    /// `iperf 3.12`.
-    pub version: Option<String>,
-    /// Datagrams sent per second.
     pub sent_per_s: f64,
     /// Datagrams received per second; finite and above 0.
     pub received_per_s: f64,
     /// Lost datagrams, in per cent of those sent: 0 to 100.
     pub loss_pct: f64,
-    /// Work of iperf3 itself.
-    pub busy: Busy,
+    /// Work of iperf3 itself on the busier side, in per cent of one processor.
+    pub busy_pct: f64,
 }
 
-#[derive(Deserialize)]
-struct Report {
-    start: Option<Start>,
-    end: Option<End>,
-    error: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Start {
-    version: Option<String>,
-    test_start: Option<TestStart>,
-}
-
-#[derive(Deserialize)]
-struct TestStart {
-    blksize: Option<f64>,
-    reverse: Option<f64>,
-    bidir: Option<IgnoredAny>,
-}
-
-#[derive(Default, Deserialize)]
-struct End {
-    #[serde(default)]
-    streams: Vec<Stream>,
-    sum: Option<Sum>,
-    sum_sent: Option<Sum>,
-    sum_received: Option<Sum>,
-    cpu_utilization_percent: Option<Cpu>,
-}
-
-#[derive(Deserialize)]
-struct Stream {
-    sender: Option<Sender>,
-}
-
-#[derive(Deserialize)]
-struct Sender {
-    mean_rtt: Option<f64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Sum {
-    seconds: Option<f64>,
-    bytes: Option<f64>,
-    bits_per_second: Option<f64>,
-    packets: Option<f64>,
-    lost_packets: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Cpu {
-    host_total: Option<f64>,
-    remote_total: Option<f64>,
-}
+/// A report of a run in which the client sent.
+struct Report(Value);
 
 impl Report {
     fn read(text: &str) -> Result<Report, ReadError> {
-        let not_iperf3 = |error: serde_json::Error| ReadError::NotIperf3(error.to_string());
-        // Read as a value first: some versions write a key twice, and the last one counts.
-        let value: serde_json::Value = serde_json::from_str(text).map_err(not_iperf3)?;
-        let report: Report = serde_json::from_value(value).map_err(not_iperf3)?;
-        if let Some(error) = &report.error {
+        let not_iperf3 = |what: &str| ReadError::NotIperf3(what.to_owned());
+        let report: Value = serde_json::from_str(text).map_err(|error| not_iperf3(&error.to_string()))?;
+        if !report.is_object() {
+            return Err(not_iperf3("it is no object"));
+        }
+        if let Some(error) = report.get("error").and_then(Value::as_str) {
             let error: String = error.chars().filter(|c| !c.is_control()).take(200).collect();
             let error = error.trim().trim_start_matches("error - ");
-            return Err(ReadError::Refused(
-                if error.is_empty() { "iperf3 reports an error" } else { error }.to_owned(),
-            ));
+            let error = if error.is_empty() { "iperf3 reports an error" } else { error };
+            return Err(ReadError::Refused(error.to_owned()));
         }
-        Ok(report)
-    }
 
-    fn test(&self) -> Option<&TestStart> {
-        self.start.as_ref()?.test_start.as_ref()
-    }
-
-    fn version(&self) -> Option<String> {
-        self.start.as_ref()?.version.clone()
-    }
-
-    /// Returns the end of a run in which the client sent.
-    fn end(&self) -> Result<&End, ReadError> {
-        let is_other = |test: &TestStart| test.reverse.is_some_and(|reverse| reverse != 0.0) || test.bidir.is_some();
-        if self.test().is_some_and(is_other) {
-            return Err(ReadError::NotIperf3("a run in which the client receives is not read".to_owned()));
+        let test = |key: &str| report.get("start")?.get("test_start")?.get(key);
+        if test("bidir").is_some() || test("reverse").and_then(Value::as_f64).is_some_and(|reverse| reverse != 0.0) {
+            return Err(not_iperf3("a run in which the client receives is not read"));
         }
-        self.end.as_ref().ok_or(ReadError::Lacks("end"))
-    }
-}
-
-impl End {
-    fn busy(&self) -> Busy {
-        let pct = |value: Option<f64>| value.filter(|value| value.is_finite()).unwrap_or(0.0).max(0.0);
-        self.cpu_utilization_percent.as_ref().map_or_else(Busy::default, |cpu| Busy {
-            sender_pct: pct(cpu.host_total),
-            receiver_pct: pct(cpu.remote_total),
-        })
+        Ok(Report(report))
     }
 
-    fn round_trip_ns(&self) -> Option<f64> {
-        let rtt_us = self.streams.iter().filter_map(|stream| positive(stream.sender.as_ref()?.mean_rtt));
-        let (sum_us, number) = rtt_us.fold((0.0, 0_u32), |(sum_us, number), rtt_us| (sum_us + rtt_us, number + 1));
-        positive(Some(1e3 * sum_us / f64::from(number)))
+    fn number(&self, path: &str) -> Option<f64> {
+        self.0.pointer(path)?.as_f64()
     }
-}
 
-impl Sum {
-    /// Returns the datagrams that arrived, and those that were expected.
-    fn datagrams(self) -> Option<(f64, f64)> {
-        let packets = positive(self.packets)?;
-        let lost = self.lost_packets.filter(|lost| lost.is_finite())?;
-        Some(((packets - lost.max(0.0)).max(0.0), packets))
+    /// Returns a number above 0.
+    fn positive(&self, path: &str) -> Option<f64> {
+        self.number(path).filter(|number| *number > 0.0)
     }
-}
 
-/// Returns `value` if it is finite and above 0.
-fn positive(value: Option<f64>) -> Option<f64> {
-    value.filter(|value| value.is_finite() && *value > 0.0)
+    fn busy_pct(&self) -> f64 {
+        let side = |side| self.positive(&format!("/end/cpu_utilization_percent/{side}")).unwrap_or(0.0);
+        side("host_total").max(side("remote_total"))
+    }
 }
 
 impl Tcp {
@@ -205,18 +112,22 @@ impl Tcp {
     /// See [`ReadError`].
     pub fn read(text: &str) -> Result<Tcp, ReadError> {
         let report = Report::read(text)?;
-        let end = report.end()?;
-        let received = end.sum_received.ok_or(ReadError::Lacks("end.sum_received"))?;
-        match received.bits_per_second {
-            Some(bits_per_s) if bits_per_s.is_finite() && bits_per_s > 0.0 => Ok(Tcp {
-                version: report.version(),
-                received_bits_per_s: bits_per_s,
-                round_trip_ns: end.round_trip_ns(),
-                busy: end.busy(),
-            }),
-            Some(0.0) => Err(ReadError::NothingReceived),
-            _ => Err(ReadError::Lacks("end.sum_received.bits_per_second")),
-        }
+        let received_bits_per_s = match report.number("/end/sum_received/bits_per_second") {
+            Some(0.0) => return Err(ReadError::NothingReceived),
+            Some(bits_per_s) if bits_per_s > 0.0 => bits_per_s,
+            _ => return Err(ReadError::Lacks("end.sum_received.bits_per_second")),
+        };
+
+        let streams = report.0.pointer("/end/streams").and_then(Value::as_array).map_or(0, Vec::len);
+        let round_trip_us = |stream| report.positive(&format!("/end/streams/{stream}/sender/mean_rtt"));
+        let round_trips_us: Vec<f64> = (0..streams).filter_map(round_trip_us).collect();
+        let round_trip_ns = round_trips_us.iter().sum::<f64>() * 1e3 / round_trips_us.len() as f64;
+        Ok(Tcp {
+            version: report.0.pointer("/start/version").and_then(Value::as_str).map(str::to_owned),
+            received_bits_per_s,
+            round_trip_ns: (round_trip_ns.is_finite() && round_trip_ns > 0.0).then_some(round_trip_ns),
+            busy_pct: report.busy_pct(),
+        })
     }
 }
 
@@ -227,32 +138,30 @@ impl Udp {
     /// See [`ReadError`].
     pub fn read(text: &str) -> Result<Udp, ReadError> {
         let report = Report::read(text)?;
-        let end = report.end()?;
-        let by_receiver = end.sum.or(end.sum_received).ok_or(ReadError::Lacks("end.sum"))?;
-        let (came, expected) = by_receiver.datagrams().ok_or(ReadError::Lacks("end.sum.packets"))?;
-        let seconds = positive(by_receiver.seconds).ok_or(ReadError::Lacks("end.sum.seconds"))?;
+        let sum = if report.0.pointer("/end/sum").is_some() { "/end/sum" } else { "/end/sum_received" };
+        let of = |key: &str| report.positive(&format!("{sum}/{key}"));
+        let expected = of("packets").ok_or(ReadError::Lacks("end.sum.packets"))?;
+        let lost = report.number(&format!("{sum}/lost_packets")).ok_or(ReadError::Lacks("end.sum.packets"))?;
+        let seconds = of("seconds").ok_or(ReadError::Lacks("end.sum.seconds"))?;
 
-        let sent = end.sum_sent.and_then(|sum| Some((positive(sum.packets)?, positive(sum.seconds)?)));
+        let sent = report.positive("/end/sum_sent/packets").zip(report.positive("/end/sum_sent/seconds"));
         let (sent, sent_s) = sent.unwrap_or((expected, seconds));
 
         // Bytes counted by the receiver, in versions that do; `sum.bytes` are the sender's.
-        let bytes = end.sum_received.and_then(|sum| sum.bytes).filter(|bytes| bytes.is_finite() && *bytes >= 0.0);
-        let counted =
-            bytes.zip(positive(report.test().and_then(|test| test.blksize))).map(|(bytes, size)| bytes / size);
+        let bytes = report.number("/end/sum_received/bytes").filter(|bytes| *bytes >= 0.0);
+        let counted = bytes.zip(report.positive("/start/test_start/blksize")).map(|(bytes, size)| bytes / size);
+        let came = (expected - lost.max(0.0)).max(0.0);
         let received = counted.map_or(came, |counted| counted.min(came));
         if received == 0.0 {
             return Err(ReadError::NothingReceived);
         }
 
-        let udp = Udp {
-            version: report.version(),
-            sent_per_s: sent / sent_s,
-            received_per_s: received / seconds,
-            loss_pct: (100.0 * (1.0 - received / sent)).clamp(0.0, 100.0),
-            busy: end.busy(),
-        };
-        let is_usable = positive(Some(udp.sent_per_s)).and(positive(Some(udp.received_per_s))).is_some();
-        if is_usable { Ok(udp) } else { Err(ReadError::Lacks("end.sum.packets")) }
+        let (sent_per_s, received_per_s) = (sent / sent_s, received / seconds);
+        if ![sent_per_s, received_per_s].iter().all(|rate| rate.is_finite() && *rate > 0.0) {
+            return Err(ReadError::Lacks("end.sum.packets"));
+        }
+        let loss_pct = (100.0 * (1.0 - received / sent)).clamp(0.0, 100.0);
+        Ok(Udp { sent_per_s, received_per_s, loss_pct, busy_pct: report.busy_pct() })
     }
 }
 
@@ -289,10 +198,10 @@ mod tests {
         let tcp = Tcp::read(TCP).unwrap();
         assert_eq!(tcp.received_bits_per_s, 6e9);
         assert_eq!(tcp.round_trip_ns, Some(300_000.0));
-        assert_eq!(tcp.busy, Busy { sender_pct: 97.5, receiver_pct: 40.0 });
+        assert_eq!(tcp.busy_pct, 97.5);
         assert_eq!(tcp.version.as_deref(), Some("iperf 3.12"));
         let plain = Tcp::read(r#"{"end": {"sum_received": {"bits_per_second": 5}}}"#).unwrap();
-        let expected = Tcp { version: None, received_bits_per_s: 5.0, round_trip_ns: None, busy: Busy::default() };
+        let expected = Tcp { version: None, received_bits_per_s: 5.0, round_trip_ns: None, busy_pct: 0.0 };
         assert_eq!(plain, expected);
     }
 
@@ -335,8 +244,8 @@ mod tests {
             (tcp, refused, "unable to connect to server: Connection refused"),
             (udp, refused, "unable to connect to server: Connection refused"),
             (tcp, r#"{"error": ""}"#, "iperf3 reports an error"),
-            (tcp, "{}", "no usable `end`"),
-            (tcp, r#"{"end": {}}"#, "no usable `end.sum_received`"),
+            (tcp, "{}", "no usable `end.sum_received"),
+            (tcp, r#"{"end": {}}"#, "no usable `end.sum_received"),
             (tcp, r#"{"end": {"sum_received": {"bits_per_second": null}}}"#, "end.sum_received.bits_per_second"),
             (tcp, r#"{"end": {"sum_received": {"bits_per_second": 0}}}"#, "nothing that was sent was received"),
             (udp, r#"{"end": {"sum": {"seconds": 0, "packets": 1, "lost_packets": 0}}}"#, "end.sum.seconds"),

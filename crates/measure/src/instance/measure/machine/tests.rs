@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::instance::measure::card_of;
 
 /// The kernel trees of a test, removed at its end.
 struct Trees {
@@ -27,12 +28,15 @@ impl Drop for Trees {
     }
 }
 
-fn value(part: &Part, key: &str) -> Option<f64> {
-    part.figures.iter().find(|(name, _)| name == key).map(|(_, figure)| figure.value)
+fn fact<'a>(card: &'a Card, key: &str) -> Option<&'a str> {
+    card.facts.get(key).map(String::as_str)
 }
 
-fn fact<'a>(part: &'a Part, key: &str) -> Option<&'a str> {
-    part.facts.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
+/// Reads a machine of which this process may use `allowed` threads.
+fn read(roots: &Roots, allowed: usize) -> (Machine, Card) {
+    let mut machine = Machine::default();
+    let card = card_of(|card| machine = super::read(card, roots, allowed));
+    (machine, card)
 }
 
 /// Returns files for two sockets of two cores of two threads, each socket with two third-level caches of 16 MiB.
@@ -64,7 +68,7 @@ fn sockets_cores_and_caches_are_counted() {
     let files = two_sockets();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let trees = Trees::new("sockets", &files);
-    let (machine, part) = read(&trees.roots, 8);
+    let (machine, card) = read(&trees.roots, 8);
     let figures = [
         ("cpu.cores", 4.0),
         ("cpu.threads", 8.0),
@@ -74,7 +78,7 @@ fn sockets_cores_and_caches_are_counted() {
     ];
 
     for (key, expected) in figures {
-        assert_eq!(value(&part, key), Some(expected), "{key}");
+        assert_eq!(card.value(key), Some(expected), "{key}");
     }
 
     let facts = [
@@ -85,28 +89,28 @@ fn sockets_cores_and_caches_are_counted() {
         ("cpu.governor", "performance"),
     ];
     for (key, expected) in facts {
-        assert_eq!(fact(&part, key), Some(expected), "{key}");
+        assert_eq!(fact(&card, key), Some(expected), "{key}");
     }
 
-    assert_eq!(fact(&part, "machine.hypervisor"), None);
+    assert_eq!(fact(&card, "machine.hypervisor"), None);
     let expected =
         Machine { l3_one_bytes: Some(16 << 20), threads_per_l3: Some(2), available_bytes: Some(512 << 20), threads: 8 };
-    assert_eq!((machine, part.warnings.len()), (expected, 0));
+    assert_eq!((machine, card.warnings.len()), (expected, 0));
 
-    let (_, part) = read(&trees.roots, 2);
-    assert!(part.warnings.iter().any(|text| text.contains("2 of 8 hardware threads")), "{part:?}");
+    let (_, card) = read(&trees.roots, 2);
+    assert!(card.warnings.iter().any(|text| text.contains("2 of 8 hardware threads")), "{card:?}");
 }
 
 #[test]
 fn a_machine_that_tells_nothing_has_reasons_for_all_that_is_missing() {
     let trees = Trees::new("nothing", &[]);
-    let (machine, part) = read(&trees.roots, 1);
-    assert_eq!((machine, &part.figures), (Machine::default(), &Vec::new()));
-    let missing: Vec<&str> = part.missing.iter().map(|(key, _)| key.as_str()).collect();
+    let (machine, card) = read(&trees.roots, 1);
+    assert!(machine == Machine::default() && card.figures.is_empty());
+    let missing: Vec<&String> = card.missing.keys().collect();
     let expected =
-        ["cpu.cores", "cpu.threads", "cpu.clock_hz", "cpu.l3_bytes", "memory.bytes", "network.link_bits_per_s"];
+        ["cpu.clock_hz", "cpu.cores", "cpu.l3_bytes", "cpu.threads", "memory.bytes", "network.link_bits_per_s"];
     assert_eq!(missing, expected);
-    assert!(part.missing.iter().all(|(_, reason)| !reason.is_empty()));
+    assert!(card.missing.values().all(|reason| !reason.is_empty()));
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn disks_cards_and_what_the_machine_is() {
     );
 
     symlink(trees.roots.sys.join("drivers/ena"), trees.roots.sys.join("class/net/eth1/device/driver")).unwrap();
-    let (_, part) = read(&trees.roots, 1);
+    let (_, card) = read(&trees.roots, 1);
 
     let facts = [
         ("machine.product", Some("i4i.2xlarge")),
@@ -150,9 +154,9 @@ fn disks_cards_and_what_the_machine_is() {
         ("network.lo", None),
     ];
     for (key, expected) in facts {
-        assert_eq!(fact(&part, key), expected, "{key}");
+        assert_eq!(fact(&card, key), expected, "{key}");
     }
-    assert_eq!(value(&part, "network.link_bits_per_s"), Some(25e9));
+    assert_eq!(card.value("network.link_bits_per_s"), Some(25e9));
 }
 
 #[test]
@@ -174,9 +178,9 @@ fn a_control_group_bounds_the_memory() {
     for (at, (groups, files, expected)) in cases.into_iter().enumerate() {
         let files = [&[meminfo, ("proc/self/cgroup", groups)], files].concat();
         let trees = Trees::new(&format!("group-{at}"), &files);
-        let (machine, part) = read(&trees.roots, 1);
+        let (machine, card) = read(&trees.roots, 1);
         assert_eq!(machine.available_bytes, Some(expected), "{groups}");
-        assert_eq!(part.warnings.len(), usize::from(expected < 921_600_000), "{groups}");
+        assert_eq!(card.warnings.len(), usize::from(expected < 921_600_000), "{groups}");
     }
 }
 
@@ -191,18 +195,6 @@ fn texts_of_the_kernel_are_understood() {
         ("0-99999999999", vec![]),
     ] {
         assert_eq!(cpu_list(list), expected, "{list}");
-    }
-
-    for (size, expected) in [
-        ("32768K", Some(32 << 20)),
-        ("1M", Some(1 << 20)),
-        ("512", Some(512)),
-        ("K", None),
-        ("", None),
-        ("99999999999999999999G", None),
-        ("\u{b5}", None),
-    ] {
-        assert_eq!(cache_bytes(size), expected, "{size}");
     }
 
     for (model, expected) in [
