@@ -360,7 +360,9 @@ impl LittleReport {
         ];
         let rows = self.disks.iter().flat_map(|disk| {
             let scales = [("offered", &disk.offered), ("device", &disk.in_device)];
-            scales.into_iter().flat_map(move |(scale, levels)| levels.iter().map(move |level| (&*disk.disk, scale, level)))
+            scales
+                .into_iter()
+                .flat_map(move |(scale, levels)| levels.iter().map(move |level| (&*disk.disk, scale, level)))
         });
         csv(&rows.collect::<Vec<_>>(), columns)
     }

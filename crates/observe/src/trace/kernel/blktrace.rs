@@ -389,7 +389,7 @@ impl<'a> Stream<'a> {
     /// Skips bytes that are no record.
     fn skip(&mut self) {
         let rest = self.held.get(self.at..).unwrap_or(&[]);
-        let next = rest.get(1..).and_then(|rest| find_magic(rest)).map(|at| at + 1);
+        let next = rest.get(1..).and_then(find_magic).map(|at| at + 1);
         // A magic number may begin in the last bytes held.
         let end = if self.ended { rest.len() } else { rest.len().saturating_sub(3).max(1) };
         let bytes = next.unwrap_or(end);
