@@ -8,17 +8,17 @@
 //! A [`Sampler`] reads `/proc/uptime`, `/proc/stat` and `/proc/diskstats`, in this order, as sysstat does. Intervals
 //! are differences of the uptime, which the kernel prints in hundredths of a second: with a finer clock the figures
 //! would differ from iostat's. [`Reading::since`] computes what happened between two readings. A device that appeared,
-//! disappeared, or whose counters fell is a [`Gap`], never a figure. Files are read into one buffer that is reused: on a
-//! host with hundreds of devices most of the cost is in strings and small files that do not change. The [`facts`] of a
-//! device (a dozen small files) are read if it was absent from the reading before, or had another number there.
+//! disappeared, or whose counters fell is a [`Gap`], never a figure. Files are read into one buffer that is reused: on
+//! a host with hundreds of devices most of the cost is in strings and small files that do not change. The [`facts`] of
+//! a device (a dozen small files) are read if it was absent from the reading before, or had another number there.
 //!
 //! Source: `iostat.c`, `rd_stats.c` and `common.c` of sysstat 12.6 for the length of an interval (at least a
 //! hundredth), the first report (means since the host began), which devices are shown, and the CPUs' shares.
 //!
 //! # Limits
 //! In a container that has an uptime of its own (lxcfs) the report since boot is wrong, as iostat's is. A device that
-//! replaces another of the same name and number, with higher counters, passes for the old one. A disk that grows or gets
-//! another queue while it is watched keeps the facts of when it appeared.
+//! replaces another of the same name and number, with higher counters, passes for the old one. A disk that grows or
+//! gets another queue while it is watched keeps the facts of when it appeared.
 //!
 //! # Example
 //! ```

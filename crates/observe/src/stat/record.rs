@@ -17,8 +17,8 @@
 //! Counts are in the order of `/proc/stat` (up to `steal`) and `/proc/diskstats`; null stands for a count that the
 //! kernel does not keep. Readings are totals, not differences: if a line is lost, the intervals around it become one,
 //! with right figures. [`read`] leaves out every line whose sum is wrong, and adds a note. A flipped bit in a counter
-//! is still a number; only a sum over the whole line shows the damage. CRC-32C finds all errors of up to 32 neighbouring
-//! bits, and of others all but one in 4 billion. It is no signature.
+//! is still a number; only a sum over the whole line shows the damage. CRC-32C finds all errors of up to 32
+//! neighbouring bits, and of others all but one in 4 billion. It is no signature.
 //!
 //! # Limits
 //! Some 120 bytes a device and reading: ten devices each second are 100 MB a day, a tenth of it compressed.

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `Csv` | spreadsheets | a line for each piece of a request |
 //! | `Parquet` | data frames | the same as columns, compressed; only with the feature `parquet` |
-//! | `Perfetto` | ui.perfetto.dev | slices on a track per shard, class and disk: see [`perfetto`] |
+//! | `Perfetto` | ui.perfetto.dev | slices on a track per shard, class and disk |
 //! | `Arrivals` | `plimsoll sim run` | requests in the order of their beginnings: `at_us,op,offset_bytes,len_bytes` |
 //!
 //! The first line needs names already, so the trace is read once before ([`Head`]).
@@ -35,7 +35,7 @@
 
 mod csv;
 #[cfg(feature = "parquet")]
-pub mod parquet;
+mod parquet;
 mod perfetto;
 mod proto;
 

@@ -11,9 +11,9 @@
 //!
 //! Levels leave out pieces that never end. A piece whose dispatch is not in the trace leaves the queue when it is back.
 //!
-//! **Limits.** [`CLASSES_MAX`] classes and [`super::levels::DISKS_MAX`] disks; further ones count in the totals only. Time windows are
-//! at most 64 (module `parts`), and a piece's time counts in R of the window in which it departs. A verdict needs a
-//! trace in which the load doubles.
+//! **Limits.** [`CLASSES_MAX`] classes and [`super::levels::DISKS_MAX`] disks; further ones count in the totals only.
+//! Time windows are at most 64 (module `parts`), and a piece's time counts in R of the window in which it departs. A
+//! verdict needs a trace in which the load doubles.
 //!
 //! **Example.** Two pieces of 1 ms in the device, one after the other, so that there is always one:
 //! ```

@@ -7,8 +7,8 @@
 //! **How.** At most `MAX` parts, at first of 1.024 us, each with several sums. When the trace becomes longer, parts are
 //! joined in pairs, so that a length is a power of two and the order of the events does not matter.
 //!
-//! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full. Sums are exact
-//! up to 2^53.
+//! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full. Sums are
+//! exact up to 2^53.
 //!
 //! **Example.** With 4 parts, times 0 and 5 us need five parts of 1.024 us; so they become three of 2.048 us.
 

@@ -17,13 +17,13 @@
 //! Classes get a verdict on the time from D to R ([`Verdict`]).
 //!
 //! A depth that is flat at a limit, or that grows while the bandwidth does not, says more than any percentile. For each
-//! disk a timeline divides the trace into at most [`BINS_MAX`] parts (module `parts`), to which each span adds its time,
-//! so that means are exact; a peak counts begins and ends in the order of time ([`super::order`]).
+//! disk a timeline divides the trace into at most [`BINS_MAX`] parts (module `parts`), to which each span adds its
+//! time, so that means are exact; a peak counts begins and ends in the order of time ([`super::order`]).
 //!
 //! **Limits.** [`GROUPS_MAX`] groups and [`DISKS_MAX`] disks; further ones share one more. Counts are of pieces, not
 //! requests: a request of four pieces is four in the queue. A stage that ends before it begins (the clocks of CPUs
-//! differ) is left out and counted. Percentiles are within 0.78 %. If a begin or end arrives too late for its place, the
-//! peak may be a little off, and is marked. One time stamp far away makes all parts long.
+//! differ) is left out and counted. Percentiles are within 0.78 %. If a begin or end arrives too late for its place,
+//! the peak may be a little off, and is marked. One time stamp far away makes all parts long.
 //!
 //! **Example.** 100 us in the queue, 300 us in the disk:
 //! ```

@@ -1,12 +1,12 @@
 //! Times between reports and samples.
 //!
 //! # Why
-//! `iostat -t` prints times by the locale, `date` in another form, our own JSON as ISO 8601. Without the times, counters
-//! have no rates.
+//! `iostat -t` prints times by the locale, `date` in another form, our own JSON as ISO 8601. Without the times,
+//! counters have no rates.
 //!
 //! # How it works
-//! A line is a time if one of [`FORMS`] fits all of it. `03/04/2024` is in April or March: [`DayOrder::of`] searches the
-//! whole text for a day above 12, so that one file has one order.
+//! A line is a time if one of [`FORMS`] fits all of it. `03/04/2024` is in April or March: [`DayOrder::of`] searches
+//! the whole text for a day above 12, so that one file has one order.
 //!
 //! # Limits
 //! Without a zone, a time is taken as UTC, and zones by abbreviation (`CEST`) are ignored: differences are right except

@@ -30,11 +30,11 @@ use super::csv::{COLUMNS, Column, Kind, Value};
 use super::{Exported, Sink};
 
 /// Rows in a group.
-pub const GROUP_ROWS: usize = 1 << 17;
+pub(super) const GROUP_ROWS: usize = 1 << 17;
 
 /// Returns the schema in Parquet's own notation.
 #[must_use]
-pub fn schema() -> String {
+pub(super) fn schema() -> String {
     let column = |Column { name, kind, is_optional, .. }| {
         let repetition = if is_optional { "OPTIONAL" } else { "REQUIRED" };
         let (physical, logical) = match kind {

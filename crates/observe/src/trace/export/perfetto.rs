@@ -18,11 +18,11 @@
 //! that lanes are filled densely; lanes are made as needed. A counter needs the order of time: its changes
 //! wait in a window of 524,288.
 //!
-//! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. Slices that arrive long after
-//! their end make more lanes than there are overlaps: a gap before the end of a lane is not found again. A change of a
-//! counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right again.
-//! Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages that run
-//! backwards are left out, too.
+//! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. Slices that arrive
+//! long after their end make more lanes than there are overlaps: a gap before the end of a lane is not found again. A
+//! change of a counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right
+//! again. Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages
+//! that run backwards are left out, too.
 //!
 //! **Example.** See [`super`]; open the file at <https://ui.perfetto.dev>.
 
@@ -259,8 +259,8 @@ impl<W: Write> Sink for Perfetto<W> {
 struct Lanes(BTreeSet<(u64, usize)>);
 
 impl Lanes {
-    /// Returns a lane for a slice from `begin_ns` to `end_ns`, and whether it is new; `None` if all are taken. Among the
-    /// lanes that are free, takes the one that became free last.
+    /// Returns a lane for a slice from `begin_ns` to `end_ns`, and whether it is new; `None` if all are taken. Among
+    /// the lanes that are free, takes the one that became free last.
     fn take(&mut self, begin_ns: u64, end_ns: u64) -> Option<(usize, bool)> {
         let latest = self.0.range(..=(begin_ns, usize::MAX)).next_back().copied();
         let (lane, is_new) = match latest {

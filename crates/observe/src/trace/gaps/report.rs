@@ -23,8 +23,8 @@ const MOST: f64 = 0.5;
 /// Part of the time waited for tokens above which lateness is worth a remark.
 const LATE: f64 = 0.1;
 
-/// Part of the time with requests in the device from which it may be the limit, and their least mean number: a disk that
-/// serves many at once is not full with fewer.
+/// Part of the time with requests in the device from which it may be the limit, and their least mean number: a disk
+/// that serves many at once is not full with fewer.
 const LOADED_PART: f64 = 0.9;
 const LOADED_LEAST: f64 = 8.0;
 

@@ -18,8 +18,8 @@
 //! After damage, reading continues at the next magic number. If a record's length does not lead to a magic number, its
 //! further bytes are not read.
 //!
-//! **Limits.** Version 7 of little-endian machines, which kernels up to 6.18 write. Damaged figures inside a record go unnoticed, because there
-//! is no checksum. Names of 65,536 processes at a time.
+//! **Limits.** Version 7 of little-endian machines, which kernels up to 6.18 write. Damaged figures inside a record go
+//! unnoticed, because there is no checksum. Names of 65,536 processes at a time.
 //!
 //! **Example.** [`Head::to_bytes`] writes what [`read_blktrace`] reads; see its test in this file.
 
