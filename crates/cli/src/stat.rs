@@ -160,10 +160,6 @@ struct HostFlags {
     #[arg(long)]
     no_programs: bool,
 
-    /// Keep the classes of running programs here as devices, so that `iostat -f DIR` shows them
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "compare", "no_programs"])]
-    export: Option<PathBuf>,
-
     /// The host's /proc, where it is mounted elsewhere (in a container)
     #[arg(long, value_name = "DIR", default_value = "/proc")]
     proc_root: PathBuf,

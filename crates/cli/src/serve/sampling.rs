@@ -53,7 +53,7 @@ impl Host {
         let watch = crate::stat::watch(&arguments.capacity, &arguments.groups, Some(roots))?;
         let mut sampler = Sampler::new(&arguments.proc_root, &arguments.sys_root);
         let before = sampler.sample().map_err(|error| Failure::Machine(error.to_string()))?;
-        let mut programs = (!arguments.no_programs).then(Programs::new);
+        let mut programs = (!arguments.no_programs).then(Programs::default);
         // The first query only begins an interval.
         if let Some(programs) = &mut programs {
             programs.look().silent.iter().for_each(|sentence| screen::note(sentence));

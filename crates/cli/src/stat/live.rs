@@ -117,7 +117,7 @@ impl Live {
         if let Some(recording) = &mut recording {
             recording.write(&before, sampler.facts())?;
         }
-        let classes = Classes::start(&arguments.host)?;
+        let classes = Classes::start(&arguments.host);
         let with_partitions = arguments.show.partitions;
         Ok(Live { sampler, watch, before, devices, with_partitions, recording, classes })
     }

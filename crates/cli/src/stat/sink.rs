@@ -79,7 +79,7 @@ impl Sink {
         match self.format {
             ReportFormat::Table => Ok(table::banner(&self.host, date.as_deref())),
             ReportFormat::Json => told(json::head(&self.host, date.as_deref())),
-            ReportFormat::Csv => Ok(csv::HEADER.to_owned()),
+            ReportFormat::Csv => Ok(csv::header()),
         }
     }
 }

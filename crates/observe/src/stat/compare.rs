@@ -37,6 +37,7 @@ use plimsoll_show::page::{Block, Section};
 use plimsoll_show::table::Table;
 use serde::Serialize;
 
+use super::interval::{COLUMNS, Mean};
 use super::output::keyed;
 use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark, Verdict};
 
@@ -46,23 +47,17 @@ pub const SCHEMA: u32 = 1;
 /// A period of a device: means over its intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
-    /// The source, such as a file and a range.
     pub name: String,
-    /// The device's name.
     pub device: String,
-    /// Number of intervals.
     pub intervals: usize,
     /// Total length of the intervals in seconds; `None` if one is not known.
     pub duration_s: Option<f64>,
     /// Whether it is the mean since the start of the host.
     pub is_since_boot: bool,
-    /// Means of the columns.
     pub columns: Columns,
-    /// Means of the CPUs' shares.
     pub cpu: Option<CpuShares>,
     /// Mean of U over intervals where it comes from a model of the disk.
     pub capacity_use: Option<f64>,
-    /// Mean of S.
     pub saturation: Option<f64>,
     /// The verdict that held longest; `None` without any.
     pub verdict: Option<Verdict>,
@@ -93,8 +88,9 @@ impl Side {
 
         let columns: Vec<(f64, Columns)> = judged().map(|(weight, judged)| (weight, judged.interval.columns)).collect();
         let modelled = judged().filter(|(_, judged)| matches!(judged.capacity_basis, Basis::Model(_)));
-        let cpu = |pick: fn(&CpuShares) -> f64| {
-            mean(found.iter().map(|observed| (weight(observed), observed.cpu.as_ref().map(pick))))
+        let cpu = |at: usize| {
+            let share = |cpu: CpuShares| cpu.to_array().get(at).copied();
+            mean(found.iter().map(|observed| (weight(observed), observed.cpu.and_then(share))))
         };
         Some(Side {
             name: name.to_owned(),
@@ -103,14 +99,7 @@ impl Side {
             duration_s: found.iter().map(|observed| observed.duration_s).sum(),
             is_since_boot: found.iter().any(|observed| observed.is_since_boot),
             columns: mean_columns(&columns),
-            cpu: cpu(|cpu| cpu.idle).map(|idle| CpuShares {
-                user: cpu(|cpu| cpu.user).unwrap_or(0.0),
-                nice: cpu(|cpu| cpu.nice).unwrap_or(0.0),
-                system: cpu(|cpu| cpu.system).unwrap_or(0.0),
-                iowait: cpu(|cpu| cpu.iowait).unwrap_or(0.0),
-                steal: cpu(|cpu| cpu.steal).unwrap_or(0.0),
-                idle,
-            }),
+            cpu: cpu(0).map(|_| CpuShares::from_array(std::array::from_fn(|at| cpu(at).unwrap_or(0.0)))),
             capacity_use: mean(modelled.map(|(weight, judged)| (weight, judged.capacity_use))),
             saturation: mean(judged().map(|(weight, judged)| (weight, judged.saturation))),
             verdict: most(judged().map(|(weight, judged)| (weight, judged.verdict))),
@@ -135,52 +124,32 @@ fn mean(values: impl Iterator<Item = (f64, Option<f64>)>) -> Option<f64> {
     Some(if weights > 0.0 { sum / weights } else { 0.0 })
 }
 
-fn mean_columns(columns: &[(f64, Columns)]) -> Columns {
-    type Pick = fn(&Columns) -> Option<f64>;
-    let by_time = |pick: Pick| mean(columns.iter().map(|(weight, columns)| (*weight, pick(columns))));
-    // A mean over requests is weighted by their number.
-    let by_requests = |pick: Pick, rate: Pick| {
-        let requests = |(weight, columns): &(f64, Columns)| weight * rate(columns).unwrap_or(1.0);
-        mean(columns.iter().map(|entry| (requests(entry), pick(&entry.1))))
-    };
-    let merged = |merges: Option<f64>, requests: Option<f64>, printed: Pick| match (merges, requests) {
-        (Some(merges), Some(requests)) if merges + requests > 0.0 => Some(100.0 * merges / (merges + requests)),
-        _ => by_time(printed),
-    };
+fn mean_columns(intervals: &[(f64, Columns)]) -> Columns {
+    let mut means = Columns::default();
+    for (at, (column, mean_of)) in COLUMNS.iter().zip(means.all_mut()).enumerate() {
+        // A mean over requests is weighted by their number.
+        let requests = |columns: &Columns| match column.mean {
+            Mean::ByReads => columns.reads_per_s,
+            Mean::ByWrites => columns.writes_per_s,
+            Mean::ByDiscards => columns.discards_per_s,
+            Mean::ByFlushes => columns.flushes_per_s,
+            Mean::ByRequests => columns.requests_per_s(),
+            Mean::ByTime | Mean::OfMerges => None,
+        };
+        let value = |columns: &Columns| columns.all().get(at).copied().flatten();
+        let weighted = |(weight, columns): &(f64, Columns)| (weight * requests(columns).unwrap_or(1.0), value(columns));
+        *mean_of = mean(intervals.iter().map(weighted));
+    }
 
-    let (reads, writes): (Pick, Pick) = (|c| c.reads_per_s, |c| c.writes_per_s);
-    let (discards, flushes): (Pick, Pick) = (|c| c.discards_per_s, |c| c.flushes_per_s);
-    let all: Pick = Columns::requests_per_s;
-    let read_merges_per_s = by_time(|c| c.read_merges_per_s);
-    let write_merges_per_s = by_time(|c| c.write_merges_per_s);
-    let discard_merges_per_s = by_time(|c| c.discard_merges_per_s);
+    let merged = |printed: Option<f64>, merges: Option<f64>, requests: Option<f64>| match merges.zip(requests) {
+        Some((merges, requests)) if merges + requests > 0.0 => Some(100.0 * merges / (merges + requests)),
+        _ => printed,
+    };
     Columns {
-        reads_per_s: by_time(reads),
-        writes_per_s: by_time(writes),
-        discards_per_s: by_time(discards),
-        flushes_per_s: by_time(flushes),
-        read_kib_per_s: by_time(|c| c.read_kib_per_s),
-        write_kib_per_s: by_time(|c| c.write_kib_per_s),
-        discard_kib_per_s: by_time(|c| c.discard_kib_per_s),
-        read_merges_per_s,
-        write_merges_per_s,
-        discard_merges_per_s,
-        read_merged_percent: merged(read_merges_per_s, by_time(reads), |c| c.read_merged_percent),
-        write_merged_percent: merged(write_merges_per_s, by_time(writes), |c| c.write_merged_percent),
-        discard_merged_percent: merged(discard_merges_per_s, by_time(discards), |c| c.discard_merged_percent),
-        read_await_ms: by_requests(|c| c.read_await_ms, reads),
-        write_await_ms: by_requests(|c| c.write_await_ms, writes),
-        discard_await_ms: by_requests(|c| c.discard_await_ms, discards),
-        flush_await_ms: by_requests(|c| c.flush_await_ms, flushes),
-        read_size_kib: by_requests(|c| c.read_size_kib, reads),
-        write_size_kib: by_requests(|c| c.write_size_kib, writes),
-        discard_size_kib: by_requests(|c| c.discard_size_kib, discards),
-        queue: by_time(|c| c.queue),
-        util_percent: by_time(|c| c.util_percent),
-        await_ms: by_requests(|c| c.await_ms, all),
-        size_kib: by_requests(|c| c.size_kib, all),
-        transfers_per_s: by_time(|c| c.transfers_per_s),
-        all_kib_per_s: by_time(|c| c.all_kib_per_s),
+        read_merged_percent: merged(means.read_merged_percent, means.read_merges_per_s, means.reads_per_s),
+        write_merged_percent: merged(means.write_merged_percent, means.write_merges_per_s, means.writes_per_s),
+        discard_merged_percent: merged(means.discard_merged_percent, means.discard_merges_per_s, means.discards_per_s),
+        ..means
     }
 }
 
@@ -196,13 +165,9 @@ pub struct Context {
 /// The comparison of two sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// [`SCHEMA`].
     pub schema: u32,
-    /// The device of the first side.
     pub device: String,
-    /// The first side.
     pub a: SideName,
-    /// The second side.
     pub b: SideName,
     /// All judgements in one line.
     pub answer: String,
@@ -217,9 +182,7 @@ pub struct Comparison {
 /// The source of a side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideName {
-    /// The source, such as a file and a range.
     pub name: String,
-    /// Number of intervals.
     pub intervals: usize,
     /// Total length of the intervals in seconds; `None` if one is not known.
     pub duration_s: Option<f64>,
@@ -230,9 +193,7 @@ pub struct SideName {
 pub struct Change {
     /// iostat's key, such as `w/s`, or ours: `requests_per_s`, `await_ms`, `capacity_use`, `saturation`.
     pub column: &'static str,
-    /// On the first side.
     pub a: Option<f64>,
-    /// On the second side.
     pub b: Option<f64>,
     /// The second over the first; `None` if one is not known or the first is 0.
     pub ratio: Option<f64>,
@@ -273,22 +234,17 @@ impl Judgement {
 pub struct Hypothesis {
     /// `saturated`, `flush-pressure`, `throttled`, `remote` or `above-the-disk`.
     pub code: &'static str,
-    /// The claim, in a few words.
     pub claim: &'static str,
-    /// The judgement.
     pub judgement: Judgement,
-    /// The evidence that decided.
     pub reason: String,
-    /// The evidence for it: sentences with figures.
     pub evidence_for: Vec<String>,
-    /// The evidence against it: sentences with figures.
     pub evidence_against: Vec<String>,
 }
 
 /// Compares two sides of a device, or of two devices; `device` of the result is the first side's.
 #[must_use]
 pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
-    let pair = Pair { a, b };
+    let pair = Pair { a, b, letters: ["A", "B"] };
     let hypotheses = hypotheses::all(&pair, context);
     Comparison {
         schema: SCHEMA,
@@ -324,7 +280,7 @@ fn changes(a: &Side, b: &Side) -> Vec<Change> {
         let [a, b] = [a, b].map(|value| value.filter(|value| value.is_finite()));
         Change { column, a, b, ratio: a.zip(b).filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a) }
     };
-    let iostat = keyed(&a.columns).into_iter().zip(keyed(&b.columns));
+    let iostat = keyed(&a.columns).zip(keyed(&b.columns));
     let iostat = iostat.map(|((column, a), (_, b))| change(column, a, b));
     let ours = [
         change("requests_per_s", a.columns.requests_per_s(), b.columns.requests_per_s()),
@@ -381,10 +337,12 @@ impl Hypothesis {
     }
 }
 
-/// Both sides, with methods for the figures that hypotheses use.
+/// Both sides and their letters, with methods for the figures that hypotheses use.
+#[derive(Clone, Copy)]
 struct Pair<'a> {
     a: &'a Side,
     b: &'a Side,
+    letters: [&'static str; 2],
 }
 
 /// A figure on both sides, both known.
@@ -400,13 +358,22 @@ impl Two {
         if self.a == self.b { 1.0 } else { self.b / self.a }
     }
 
+    /// Returns the larger over the smaller.
+    fn spread(self) -> f64 {
+        Two { a: self.least(), b: self.most() }.ratio()
+    }
+
+    fn least(self) -> f64 {
+        self.a.min(self.b)
+    }
+
+    fn most(self) -> f64 {
+        self.a.max(self.b)
+    }
+
     /// Returns whether both differ by at most `part` of the larger.
     fn is_within(self, part: f64) -> bool {
         (self.a - self.b).abs() <= part * self.a.abs().max(self.b.abs())
-    }
-
-    fn swapped(self) -> Two {
-        Two { a: self.b, b: self.a }
     }
 
     fn both(self, holds: impl Fn(f64) -> bool) -> bool {
@@ -414,7 +381,13 @@ impl Two {
     }
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
+    /// Returns the same pair, with the side last that has more of this figure.
+    fn rising(&self, two: Two) -> Pair<'a> {
+        let [a, b] = self.letters;
+        if two.b >= two.a { *self } else { Pair { a: self.b, b: self.a, letters: [b, a] } }
+    }
+
     fn two(&self, pick: impl Fn(&Side) -> Option<f64>) -> Option<Two> {
         let (a, b) = pick(self.a).zip(pick(self.b))?;
         (a.is_finite() && b.is_finite()).then_some(Two { a, b })

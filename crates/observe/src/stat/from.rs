@@ -12,19 +12,18 @@
 //! | a recording of `stat --record` | intervals between its readings, and the facts of the devices |
 //! | samples of `/proc/diskstats`, one or many | intervals between samples; of a single one, means since boot |
 //! | `/sys/block/NAME/stat` | the same for the device that the path or file is named after |
-//! | text of iostat, any layout of sysstat 7 to 12 | an interval for each report |
+//! | text of iostat, any layout of sysstat 9 to 12 | an interval for each report |
 //! | JSON of iostat, also cut off, also several documents | the same |
 //!
-//! **Times.** A sample begins with a line of `date`, seconds (milliseconds, nanoseconds) since 1970, `/proc/uptime` or
-//! a separator such as `zzz ***`, or where a device's name repeats. Lines of samples and of iostat's text may also each
-//! begin with a time, as `ts` and journals write it. Intervals last from stamp to stamp; without stamps they last
+//! **Times.** A sample begins with a line of `date`, seconds since 1970, ISO 8601 or a separator such as `zzz ***`, or
+//! where a device's name repeats. Intervals last from stamp to stamp; without stamps they last
 //! [`ReadOptions::interval_s`]; else their length is unknown, and with samples so is every rate of a device that did
 //! any work. Local times without a zone are taken as UTC.
 //!
 //! **Since boot.** iostat's first report is of the time since boot unless `-y` was given, which its output does not
 //! show. So the first report after a banner line (`Linux 6.1.0 (host) ...`), and the first of a JSON document, counts
-//! as since boot, unless the text shows the command line with `-y` above it, or [`ReadOptions::is_first_an_interval`]
-//! is set. A text without a banner is an excerpt: its first report counts as an interval.
+//! as since boot, unless [`ReadOptions::is_first_an_interval`] is set. A text without a banner is an excerpt: its first
+//! report counts as an interval.
 //!
 //! **Several files** are read in order. Samples of neighbouring files are one series, as in a directory of snapshots.
 //!
@@ -73,26 +72,14 @@ pub struct Recorded {
 pub enum FromError {
     /// The file is empty.
     #[error("{file}: the file is empty: expected {EXPECTED}")]
-    Empty {
-        /// The file's name.
-        file: String,
-    },
+    Empty { file: String },
     /// The file is of another kind, or a recording that cannot be read.
     #[error("{file}: looks like {looks_like}: {remedy}")]
-    Other {
-        /// The file's name.
-        file: String,
-        /// The kind of file that it looks like.
-        looks_like: String,
-        /// What to do.
-        remedy: String,
-    },
+    Other { file: String, looks_like: String, remedy: String },
     /// The file begins like a known kind, and nothing of it can be read.
     #[error("{file}:{line}: {reason}")]
     Line {
-        /// The file's name.
         file: String,
-        /// The line's number, from 1.
         line: usize,
         /// What is wrong, what was expected, what to do.
         reason: String,

@@ -213,7 +213,6 @@ struct Split {
     byte_shares: Vec<f64>,
     effective: Option<f64>,
     imbalance: f64,
-    /// The index of the busiest member.
     busiest: usize,
     is_uneven: bool,
 }
@@ -270,7 +269,6 @@ struct Past {
     work: Vec<f64>,
     /// `await` of each member and the median of the others'; empty if one of them is not known.
     against_others: Vec<(f64, f64)>,
-    /// Whether a member was pressed.
     is_busy: bool,
     /// The busiest member, if the interval is uneven.
     uneven: Option<usize>,

@@ -20,7 +20,7 @@
 //! assert_eq!(History::default().live(&[]).len(), 1);
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_show::page::{Block, Mood, Section, Tile};
@@ -32,7 +32,7 @@ use crate::stat::output::{keyed, time};
 use crate::stat::pictures::{PICTURES, Series};
 use crate::stat::programs::ClassRow;
 use crate::stat::watch::{Watch, WatchOptions};
-use crate::stat::{Basis, GroupObserved, Judged, Observed, Part, Remark, Verdict};
+use crate::stat::{Basis, GroupObserved, Judged, Observed, Part, Verdict};
 
 /// Most intervals in the line of a tile.
 pub const LINE_MAX: usize = 60;
@@ -40,9 +40,10 @@ pub const LINE_MAX: usize = 60;
 /// The columns of iostat that a table shows, by their keys.
 const COLUMNS: [&str; 9] = ["r/s", "w/s", "rkB/s", "wkB/s", "r_await", "w_await", "f_await", "aqu-sz", "util"];
 
-/// Most warnings shown; and most devices, groups and warnings remembered, each.
-const WARNINGS_MAX: usize = 20;
+/// Most devices and groups remembered, each.
 const NAMES_MAX: usize = 4096;
+/// Most names that a remark lists beside the first.
+const NAMES_SHOWN: usize = 5;
 
 /// The legend below the tables.
 const LEGEND: &str = "U: the part of what the device can do that is done. S: the part of their time that requests \
@@ -87,7 +88,7 @@ pub struct History {
     intervals: u64,
     devices: BTreeMap<String, Track>,
     groups: BTreeMap<String, Track>,
-    remarks: BTreeMap<(&'static str, String), String>,
+    remarks: Remarks,
 }
 
 /// The history of a device or group.
@@ -192,21 +193,8 @@ impl History {
             track.lowest_effective = known.into_iter().flatten().reduce(f64::min);
         }
 
-        self.note_remarks(&observed);
+        self.remarks.note(&observed);
         self.last = Some(observed);
-    }
-
-    fn note_remarks(&mut self, observed: &Observed) {
-        let of_devices = observed.devices.iter().map(|judged| (judged.interval.device.as_str(), &judged.remarks));
-        let of_groups = observed.groups.iter().map(|group| (group.group.as_str(), &group.remarks));
-        for (name, remarks) in of_devices.chain(of_groups).chain([("", &observed.remarks)]) {
-            for remark in remarks {
-                let key = (remark.code, name.to_owned());
-                if self.remarks.len() < NAMES_MAX || self.remarks.contains_key(&key) {
-                    self.remarks.insert(key, told(name, remark));
-                }
-            }
-        }
     }
 
     /// Returns the latest interval; without one, the mean since boot.
@@ -219,22 +207,23 @@ impl History {
     #[must_use]
     pub fn live(&self, classes: &[ClassRow]) -> Vec<Section> {
         let Some(last) = &self.last else {
-            let blocks =
-                vec![Block::Text("Nothing has been measured yet: the first interval is under way.".to_owned())];
-            return vec![Section { heading: "Disks".to_owned(), blocks }];
+            let text = "Nothing has been measured yet: the first interval is under way.";
+            return vec![Section::new("Disks", [Block::Text(text.to_owned())])];
         };
 
-        let mut blocks = vec![Block::Tiles(last.devices.iter().map(|judged| self.tile(judged)).collect())];
+        let mut blocks = vec![self.tiles(last)];
         if last.devices.is_empty() {
             blocks.push(Block::Text("This host shows no block devices.".to_owned()));
         }
 
-        let mut sections = vec![Section { heading: "Disks".to_owned(), blocks }];
+        let mut sections = vec![Section::new("Disks", blocks)];
         sections.extend(groups_section(last));
         sections.extend(self.figures_section(last));
         sections.extend(classes_section(classes));
         sections.extend(self.pictures_sections());
-        sections.extend(to_know(remarks(last)));
+        let mut remarks = Remarks::default();
+        remarks.note(last);
+        sections.extend(remarks.section());
         sections
     }
 
@@ -242,25 +231,20 @@ impl History {
     #[must_use]
     pub fn recorded(&self) -> Vec<Section> {
         let Some(last) = &self.last else {
-            let blocks = vec![Block::Text("There is no interval in it.".to_owned())];
-            return vec![Section { heading: "Devices".to_owned(), blocks }];
+            return vec![Section::new("Devices", [Block::Text("There is no interval in it.".to_owned())])];
         };
 
-        let mut sections = Vec::new();
-        if self.devices.is_empty() {
-            let blocks = vec![Block::Tiles(last.devices.iter().map(|judged| self.tile(judged)).collect())];
-            sections.push(Section { heading: "Devices".to_owned(), blocks });
-        } else {
-            let blocks = vec![Block::Table(self.devices_summary())];
-            sections.push(Section { heading: "Devices".to_owned(), blocks });
-        }
-
+        let devices = match self.devices.is_empty() {
+            true => self.tiles(last),
+            false => self.devices_summary().into(),
+        };
+        let mut sections = vec![Section::new("Devices", [devices])];
         if !self.groups.is_empty() {
             sections.push(Section::new("Groups", [self.groups_summary().into()]));
         }
         sections.extend(self.pictures_sections());
         sections.extend(self.figures_section(last));
-        sections.extend(to_know(self.remarks.values().cloned().collect()));
+        sections.extend(self.remarks.section());
         sections
     }
 
@@ -289,8 +273,7 @@ impl History {
         let headings = ["Throughput over time", "Capacity use over time", "Queues over time", "Groups over time"];
         let section = |(name, heading): (&str, &str)| {
             let charts = self.series.picture(name);
-            let blocks = vec![Block::Picture(charts.clone())];
-            (!charts.is_empty()).then(|| Section { heading: heading.to_owned(), blocks })
+            (!charts.is_empty()).then(|| Section::new(heading, [Block::Picture(charts)]))
         };
         // A line needs two intervals.
         if self.intervals < 2 {
@@ -303,6 +286,10 @@ impl History {
         let heading = if self.intervals > 0 { "Figures of the last interval" } else { "Figures" };
         let blocks = [device_table(last).into(), Block::Text(LEGEND.to_owned())];
         (!last.devices.is_empty()).then(|| Section::new(heading, blocks))
+    }
+
+    fn tiles(&self, observed: &Observed) -> Block {
+        Block::Tiles(observed.devices.iter().map(|judged| self.tile(judged)).collect())
     }
 
     fn tile(&self, judged: &Judged) -> Tile {
@@ -331,9 +318,8 @@ fn until(observed: &Observed) -> String {
 fn device_table(observed: &Observed) -> Table {
     let headers = ["device", "verdict", "U", "S"].into_iter().chain(COLUMNS).chain(["capacity known from"]);
     let row = |judged: &Judged| {
-        let of_key = keyed(&judged.interval.columns);
-        let columns =
-            COLUMNS.iter().map(|key| of_key.iter().find(|(name, _)| name == key).and_then(|(_, value)| *value));
+        let of_key = |key: &&str| keyed(&judged.interval.columns).find(|(name, _)| name == key)?.1;
+        let columns = COLUMNS.iter().map(of_key);
         let basis = match &judged.capacity_basis {
             Basis::Model(name) => name.clone(),
             Basis::HighestSeen => "the highest seen".to_owned(),
@@ -358,7 +344,7 @@ fn device_table(observed: &Observed) -> Table {
 
 fn groups_section(observed: &Observed) -> Option<Section> {
     let tile = |group: &GroupObserved| {
-        let effective = group.effective_devices.map_or_else(|| "n/a".to_owned(), |count| format!("{count:.2}"));
+        let effective = column(group.effective_devices);
         Tile {
             name: group.group.clone(),
             state: verdict_words(group.verdict),
@@ -395,46 +381,48 @@ fn classes_section(classes: &[ClassRow]) -> Option<Section> {
         ]
     };
 
-    let headers = [
-        "program",
-        "class",
-        "disk",
-        "shares",
-        "requests/s",
-        "rate",
-        "in queue",
-        "in device",
-        "of it in queue",
-        "waits for",
-    ];
+    let device = ["in queue", "in device", "of it in queue", "waits for"];
+    let headers = ["program", "class", "disk", "shares", "requests/s", "rate"].into_iter().chain(device);
     let caption = "What they did in the last interval, and what they wait for";
     let table = Table::new(caption, headers, classes.iter().map(row));
     (!classes.is_empty()).then(|| Section::new("Classes of running programs", [table.into()]))
 }
 
-fn told(name: &str, remark: &Remark) -> String {
-    if name.is_empty() || remark.message.contains(name) {
-        return remark.message.clone();
-    }
-    format!("{name}: {}", remark.message)
-}
+/// Remarks by their codes: the latest message on the first device or group that has one, and the others' names.
+#[derive(Clone, Debug, Default)]
+struct Remarks(BTreeMap<&'static str, (String, String, BTreeSet<String>)>);
 
-/// Returns the remarks on an interval: on the whole, on groups, on devices.
-fn remarks(observed: &Observed) -> Vec<String> {
-    let of_devices = observed.devices.iter().map(|judged| (judged.interval.device.as_str(), &judged.remarks));
-    let of_groups = observed.groups.iter().map(|group| (group.group.as_str(), &group.remarks));
-    let all = [("", &observed.remarks)].into_iter().chain(of_groups).chain(of_devices);
-    all.flat_map(|(name, remarks)| remarks.iter().map(move |remark| told(name, remark))).collect()
-}
-
-fn to_know(mut messages: Vec<String>) -> Option<Section> {
-    let further = messages.len().saturating_sub(WARNINGS_MAX);
-    messages.truncate(WARNINGS_MAX);
-    if further > 0 {
-        messages.push(format!("And {further} more."));
+impl Remarks {
+    /// Adds the remarks on an interval: on the whole, on groups, on devices.
+    fn note(&mut self, observed: &Observed) {
+        let of_devices = observed.devices.iter().map(|judged| (judged.interval.device.as_str(), &judged.remarks));
+        let of_groups = observed.groups.iter().map(|group| (group.group.as_str(), &group.remarks));
+        let all = [("", &observed.remarks)].into_iter().chain(of_groups).chain(of_devices);
+        for (name, remark) in all.flat_map(|(name, remarks)| remarks.iter().map(move |remark| (name, remark))) {
+            let (first, message, others) =
+                self.0.entry(remark.code).or_insert_with(|| (name.to_owned(), String::new(), BTreeSet::new()));
+            if first == name {
+                remark.message.clone_into(message);
+            } else if others.len() < NAMES_MAX {
+                others.insert(name.to_owned());
+            }
+        }
     }
-    let blocks = vec![Block::Warnings(messages.clone())];
-    (!messages.is_empty()).then(|| Section { heading: "To know when reading this".to_owned(), blocks })
+
+    fn section(&self) -> Option<Section> {
+        let sentence = |(first, message, others): &(String, String, BTreeSet<String>)| {
+            let of = if first.is_empty() || message.contains(first) { String::new() } else { format!("{first}: ") };
+            let names: Vec<&str> = others.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+            let more = match others.len().saturating_sub(NAMES_SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let also = if names.is_empty() { String::new() } else { format!(" (also {}{more})", names.join(", ")) };
+            format!("{of}{message}{also}")
+        };
+        let sentences: Vec<String> = self.0.values().map(sentence).collect();
+        (!sentences.is_empty()).then(|| Section::new("To know when reading this", [Block::Warnings(sentences)]))
+    }
 }
 
 #[cfg(test)]
@@ -481,5 +469,19 @@ mod tests {
             assert!(live.contains(part), "{part}: {live}");
         }
         assert_eq!([Some(f64::NAN), None, Some(1.0)].map(part_text), ["n/a", "n/a", "100.00 %"]);
+    }
+
+    #[test]
+    fn a_remark_on_many_devices_is_made_once() {
+        let devices: Vec<Judged> = (0..9).map(|at| judged(&format!("sd{at}"), 100.0, Verdict::Ok)).collect();
+        let mut history = History::default();
+        history.push(Observed { devices, ..observed() });
+        for sections in [history.live(&[]), history.recorded()] {
+            let warnings = sections.iter().flat_map(|section| &section.blocks).find_map(|block| match block {
+                Block::Warnings(warnings) => Some(warnings.clone()),
+                _ => None,
+            });
+            assert_eq!(warnings.unwrap(), ["sd0: it does (also sd1, sd2, sd3, sd4, sd5 and 3 more)"]);
+        }
     }
 }

@@ -8,15 +8,17 @@
 //! A [`Sampler`] reads `/proc/uptime`, `/proc/stat` and `/proc/diskstats`, in this order, as sysstat does. Intervals
 //! are differences of the uptime, which the kernel prints in hundredths of a second: with a finer clock the figures
 //! would differ from iostat's. [`Reading::since`] computes what happened between two readings. A device that appeared,
-//! disappeared, or whose counters fell is a [`Gap`], never a figure. The [`facts`] of a device are read once, when it
-//! appears.
+//! disappeared, or whose counters fell is a [`Gap`], never a figure. Files are read into one buffer that is reused: on
+//! a host with hundreds of devices most of the cost is in strings and small files that do not change. The [`facts`] of
+//! a device (a dozen small files) are read if it was absent from the reading before, or had another number there.
 //!
 //! Source: `iostat.c`, `rd_stats.c` and `common.c` of sysstat 12.6 for the length of an interval (at least a
 //! hundredth), the first report (means since the host began), which devices are shown, and the CPUs' shares.
 //!
 //! # Limits
 //! In a container that has an uptime of its own (lxcfs) the report since boot is wrong, as iostat's is. A device that
-//! replaces another of the same name and number, with higher counters, passes for the old one.
+//! replaces another of the same name and number, with higher counters, passes for the old one. A disk that grows or
+//! gets another queue while it is watched keeps the facts of when it appeared.
 //!
 //! # Example
 //! ```
@@ -40,17 +42,98 @@
 #[cfg(test)]
 mod against_iostat;
 mod facts;
-mod sampler;
 
 pub(crate) use facts::looks_like_partition;
 pub use facts::{Host, facts};
-pub use sampler::Sampler;
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll::sys::diskstats::{Counters, DiskStats};
+use plimsoll::sys::diskstats::{self, Counters, DiskStats};
+use serde::{Deserialize, Serialize};
 
 use super::{Columns, CpuShares, DeviceInterval, Facts, Gap, Interval};
+
+/// Takes readings of a host and keeps the facts about its devices.
+#[derive(Debug)]
+pub struct Sampler {
+    proc_root: PathBuf,
+    sys_root: PathBuf,
+    text: String,
+    /// Names and numbers of the devices in the latest reading.
+    known: HashMap<String, (u32, u32)>,
+    facts: Facts,
+}
+
+impl Sampler {
+    /// Returns a sampler that reads these directories: `/proc` and `/sys` for this host.
+    #[must_use]
+    pub fn new(proc_root: &Path, sys_root: &Path) -> Sampler {
+        let (proc_root, sys_root) = (proc_root.to_owned(), sys_root.to_owned());
+        Sampler { proc_root, sys_root, text: String::new(), known: HashMap::new(), facts: Facts::new() }
+    }
+
+    /// Takes a reading.
+    ///
+    /// # Errors
+    /// If `uptime` or `diskstats` cannot be read or parsed; the message has the path.
+    pub fn sample(&mut self) -> io::Result<Reading> {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let uptime_cs = self.read("uptime", |text| uptime_cs(text).ok_or_else(|| "no uptime".to_owned()))?;
+        let cpu = self.read("stat", |text| Ok(cpu_ticks(text))).unwrap_or(None);
+        let devices = self.read("diskstats", |text| diskstats::parse(text).map_err(|error| error.to_string()))?;
+        let reading = Reading { at_unix_ms: at.as_millis() as u64, uptime_cs, cpu, devices };
+        self.look_up(&reading);
+        Ok(reading)
+    }
+
+    /// Returns the facts about all devices seen so far, those that have disappeared included.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> io::Result<T> {
+        let path = self.proc_root.join(name);
+        self.text.clear();
+        let read = File::open(&path).and_then(|mut file| file.read_to_string(&mut self.text));
+        read.map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))?;
+        let wrong = |reason| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {reason}", path.display()));
+        parse(&self.text).map_err(wrong)
+    }
+
+    /// Reads the facts of devices that are new in `reading`.
+    fn look_up(&mut self, reading: &Reading) {
+        let number = |disk: &DiskStats| (disk.major, disk.minor);
+        let is_new = |disk: &&DiskStats| self.known.get(&disk.name) != Some(&number(disk));
+        let new: Vec<&DiskStats> = reading.devices.iter().filter(is_new).collect();
+        for disk in &new {
+            self.facts.insert(disk.name.clone(), facts(&self.sys_root, &disk.name));
+        }
+        if self.known.len() != reading.devices.len() || !new.is_empty() {
+            self.known = reading.devices.iter().map(|disk| (disk.name.clone(), number(disk))).collect();
+        }
+    }
+}
+
+/// Returns the first number of `/proc/uptime`, `45126.08 25924.85`, in hundredths.
+fn uptime_cs(text: &str) -> Option<u64> {
+    let (seconds, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;
+    let hundredths = Some(hundredths).filter(|digits| digits.len() == 2)?;
+    seconds.parse::<u64>().ok()?.checked_mul(100)?.checked_add(hundredths.parse().ok()?)
+}
+
+/// Parses the line of all CPUs in `/proc/stat`. Numbers that old kernels lack, after the first four, are 0.
+fn cpu_ticks(text: &str) -> Option<CpuTicks> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let mut ticks = [0; 8];
+    let mut numbers = line.split_ascii_whitespace().map_while(|word| word.parse().ok());
+    let read = ticks.iter_mut().zip(&mut numbers).map(|(tick, number)| *tick = number).count();
+    (read >= 4).then_some(CpuTicks(ticks))
+}
 
 /// The counters of a host at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,56 +148,18 @@ pub struct Reading {
     pub devices: Vec<DiskStats>,
 }
 
-/// Where the time of all CPUs went since the host began, in ticks (`USER_HZ`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuTicks {
-    /// In programs; guests of virtual machines included.
-    pub user: u64,
-    /// In programs of lower priority.
-    pub nice: u64,
-    /// In the kernel.
-    pub system: u64,
-    /// Idle.
-    pub idle: u64,
-    /// Idle while a request was under way.
-    pub iowait: u64,
-    /// In interrupts.
-    pub irq: u64,
-    /// In work that interrupts left for later.
-    pub softirq: u64,
-    /// Taken by the host of a virtual machine.
-    pub steal: u64,
-}
+/// Where the time of all CPUs went since the host began, in ticks (`USER_HZ`), in the order of `/proc/stat`: user (with
+/// guests of virtual machines), nice, system, idle, iowait, irq, softirq, steal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTicks(pub [u64; 8]);
 
 impl CpuTicks {
-    /// Returns the ticks in the order of `/proc/stat`.
-    #[must_use]
-    pub(crate) fn to_array(self) -> [u64; 8] {
-        [self.user, self.nice, self.system, self.idle, self.iowait, self.irq, self.softirq, self.steal]
-    }
-
-    /// Takes ticks in the order of `/proc/stat`.
-    #[must_use]
-    pub(crate) fn from_array(ticks: [u64; 8]) -> CpuTicks {
-        let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
-        CpuTicks { user, nice, system, idle, iowait, irq, softirq, steal }
-    }
-
     /// Returns the shares since `earlier`; `None` if no time has passed. A count that fell (`iowait` does) counts as 0.
     fn since(self, earlier: CpuTicks) -> Option<CpuShares> {
-        let (mut moved, before) = (self.to_array(), earlier.to_array());
-        moved.iter_mut().zip(before).for_each(|(now, before)| *now = now.saturating_sub(before));
-        let all: f64 = moved.iter().map(|&ticks| ticks as f64).sum();
-        let moved = CpuTicks::from_array(moved);
-        let percent = |ticks: u64| 100.0 * ticks as f64 / all;
-        (all > 0.0).then(|| CpuShares {
-            user: percent(moved.user),
-            nice: percent(moved.nice),
-            system: percent(moved.system) + percent(moved.irq) + percent(moved.softirq),
-            iowait: percent(moved.iowait),
-            steal: percent(moved.steal),
-            idle: percent(moved.idle),
-        })
+        let moved: [f64; 8] = std::array::from_fn(|at| self.0[at].saturating_sub(earlier.0[at]) as f64);
+        let all: f64 = moved.iter().sum();
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = moved.map(|ticks| 100.0 * ticks / all);
+        (all > 0.0).then_some(CpuShares { user, nice, system: system + irq + softirq, iowait, steal, idle })
     }
 }
 
@@ -127,16 +172,11 @@ impl Reading {
         let Some(duration_cs) = self.uptime_cs.checked_sub(earlier.uptime_cs) else { return self.after_a_restart() };
         let duration_s = duration_s(duration_cs);
 
-        // Of several devices with one name the first counts.
-        let mut before: HashMap<&str, &DiskStats> = HashMap::with_capacity(earlier.devices.len());
-        for disk in &earlier.devices {
-            before.entry(&disk.name).or_insert(disk);
-        }
-        let mut seen: HashSet<&str> = HashSet::with_capacity(self.devices.len());
-        let there = self.devices.iter().filter(|disk| seen.insert(&disk.name));
-        let mut devices: Vec<DeviceInterval> =
-            there.map(|disk| between(before.get(disk.name.as_str()).copied(), disk, duration_s)).collect();
-        let gone = earlier.devices.iter().filter(|disk| seen.insert(&disk.name));
+        let before: HashMap<&str, &DiskStats> = earlier.unique().map(|disk| (disk.name.as_str(), disk)).collect();
+        let now = |disk: &DiskStats| between(before.get(disk.name.as_str()).copied(), disk, duration_s);
+        let mut devices: Vec<DeviceInterval> = self.unique().map(now).collect();
+        let there: HashSet<&str> = self.devices.iter().map(|disk| disk.name.as_str()).collect();
+        let gone = earlier.unique().filter(|disk| !there.contains(disk.name.as_str()));
         devices.extend(gone.map(|disk| gap(&disk.name, Gap::Disappeared, None)));
 
         Interval {
@@ -152,22 +192,23 @@ impl Reading {
     #[must_use]
     pub fn since_boot(&self) -> Interval {
         let duration_s = duration_s(self.uptime_cs);
-        let mut seen: HashSet<&str> = HashSet::with_capacity(self.devices.len());
-        let there = self.devices.iter().filter(|disk| seen.insert(&disk.name));
-        let devices = there.map(|disk| moved(disk, &disk.counters, duration_s)).collect();
         Interval {
             end_unix_ms: Some(self.at_unix_ms),
             duration_s: Some(duration_s),
             is_since_boot: true,
             cpu: self.cpu.and_then(|now| now.since(CpuTicks::default())),
-            devices,
+            devices: self.unique().map(|disk| moved(disk, &disk.counters, duration_s)).collect(),
         }
     }
 
+    /// Returns the devices; of several with one name, the first.
+    fn unique(&self) -> impl Iterator<Item = &DiskStats> {
+        let mut seen: HashSet<&str> = HashSet::with_capacity(self.devices.len());
+        self.devices.iter().filter(move |disk| seen.insert(&disk.name))
+    }
+
     fn after_a_restart(&self) -> Interval {
-        let mut seen: HashSet<&str> = HashSet::new();
-        let there = self.devices.iter().filter(|disk| seen.insert(&disk.name));
-        let devices = there.map(|disk| gap(&disk.name, Gap::Reset, disk.counters.in_flight)).collect();
+        let devices = self.unique().map(|disk| gap(&disk.name, Gap::Reset, disk.counters.in_flight)).collect();
         Interval { end_unix_ms: Some(self.at_unix_ms), devices, ..Interval::default() }
     }
 
@@ -281,9 +322,9 @@ mod tests {
 
     #[test]
     fn shares_of_the_cpus_are_those_of_iostat() {
-        let before = CpuTicks::from_array([100, 0, 50, 1000, 30, 0, 0, 0]);
+        let before = CpuTicks([100, 0, 50, 1000, 30, 0, 0, 0]);
         // iowait fell: it counts as 0.
-        let after = CpuTicks::from_array([150, 10, 60, 1110, 20, 5, 5, 10]);
+        let after = CpuTicks([150, 10, 60, 1110, 20, 5, 5, 10]);
         let shares = after.since(before).unwrap();
         let expect = CpuShares { user: 25.0, nice: 5.0, system: 10.0, iowait: 0.0, steal: 5.0, idle: 55.0 };
         assert_eq!(shares, expect);
@@ -306,5 +347,71 @@ mod tests {
             let shown: Vec<&str> = interval.devices.iter().map(|device| device.device.as_str()).collect();
             assert_eq!(shown, expect);
         }
+    }
+
+    #[test]
+    fn uptimes_and_ticks_are_read_or_refused() {
+        let table = [
+            ("45126.08 25924.85\n", Some(4_512_608)),
+            ("0.00 0.00", Some(0)),
+            ("1.5 1", None),
+            ("", None),
+            ("12 13", None),
+            ("99999999999999999999.00 1", None),
+            ("-1.00 1", None),
+        ];
+        for (text, expect) in table {
+            assert_eq!(uptime_cs(text), expect, "{text}");
+        }
+        let table = [
+            ("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 1 1 1\n", Some([1, 2, 3, 4, 5, 6, 7, 8])),
+            ("cpu0 1 1 1 1\ncpu  1 2 3 4\n", Some([1, 2, 3, 4, 0, 0, 0, 0])),
+            ("cpu 1 2 x 4\n", None),
+            ("", None),
+        ];
+        for (text, expect) in table {
+            assert_eq!(cpu_ticks(text).map(|ticks| ticks.0), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_counters_is_an_error_with_the_path() -> io::Result<()> {
+        let root = tempfile::tempdir()?;
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text);
+        let mut sampler = Sampler::new(root.path(), root.path());
+        let failed = |sampler: &mut Sampler| sampler.sample().map_err(|error| error.to_string());
+        assert!(failed(&mut sampler).is_err_and(|error| error.contains("uptime")));
+        write("uptime", "5.00 5.00\n")?;
+        assert!(failed(&mut sampler).is_err_and(|error| error.contains("diskstats")));
+        write("diskstats", "8 0 sda 1\n")?;
+        assert!(failed(&mut sampler).is_err_and(|error| error.contains("diskstats: line 1")));
+        write("diskstats", "8 0 sda 1 0 8 1 0 0 0 0 0 1 1\n")?;
+        let reading = sampler.sample()?;
+        assert_eq!((reading.uptime_cs, reading.cpu, reading.devices.len()), (500, None, 1));
+        assert!(sampler.facts().contains_key("sda"));
+        Ok(())
+    }
+
+    #[test]
+    fn facts_are_looked_up_again_for_another_device_of_the_name() -> io::Result<()> {
+        let root = tempfile::tempdir()?;
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text);
+        std::fs::create_dir_all(root.path().join("class/block/sda"))?;
+        write("uptime", "5.00 5.00\n")?;
+        let mut sampler = Sampler::new(root.path(), root.path());
+        let table = [
+            ("8 0 sda 1 0 8 1 0 0 0 0 0 1 1\n", "100", Some(51_200)),
+            ("8 0 sda 1 0 8 1 0 0 0 0 0 1 1\n", "200", Some(51_200)),
+            ("8 16 sda 1 0 8 1 0 0 0 0 0 1 1\n", "300", Some(153_600)),
+            ("", "400", Some(153_600)),
+            ("8 16 sda 1 0 8 1 0 0 0 0 0 1 1\n", "500", Some(256_000)),
+        ];
+        for (lines, sectors, expect) in table {
+            write("diskstats", lines)?;
+            write("class/block/sda/size", sectors)?;
+            sampler.sample()?;
+            assert_eq!(sampler.facts()["sda"].size_bytes, expect, "{lines}{sectors}");
+        }
+        Ok(())
     }
 }

@@ -24,13 +24,10 @@ use serde::{Deserialize, Serialize};
 /// What happened on a host between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// The end, in milliseconds since 1970 (UTC); `None` if not known.
     pub end_unix_ms: Option<u64>,
-    /// The length in seconds; `None` if not known.
     pub duration_s: Option<f64>,
     /// Whether it begins with the start of the host: iostat's first report, means over days.
     pub is_since_boot: bool,
-    /// Where the CPUs' time went; `None` if not known.
     pub cpu: Option<CpuShares>,
     /// The devices, in the order of the source; each name occurs once.
     pub devices: Vec<DeviceInterval>,
@@ -39,9 +36,7 @@ pub struct Interval {
 /// Where the time of all CPUs went, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuShares {
-    /// In programs.
     pub user: f64,
-    /// In programs of lower priority.
     pub nice: f64,
     /// In the kernel, interrupts included.
     pub system: f64,
@@ -49,8 +44,17 @@ pub struct CpuShares {
     pub iowait: f64,
     /// Taken by the host of a virtual machine.
     pub steal: f64,
-    /// Idle.
     pub idle: f64,
+}
+
+impl CpuShares {
+    pub(crate) fn to_array(self) -> [f64; 6] {
+        [self.user, self.nice, self.system, self.iowait, self.steal, self.idle]
+    }
+
+    pub(crate) fn from_array([user, nice, system, iowait, steal, idle]: [f64; 6]) -> CpuShares {
+        CpuShares { user, nice, system, iowait, steal, idle }
+    }
 }
 
 /// What one device did in an interval.
@@ -58,11 +62,9 @@ pub struct CpuShares {
 pub struct DeviceInterval {
     /// Its name, such as `nvme0n1`.
     pub device: String,
-    /// The columns of iostat; all `None` if there is a `gap`.
     pub columns: Columns,
     /// Requests under way at the end; `None` if not known (iostat does not print them).
     pub in_flight: Option<u64>,
-    /// Why there are no columns.
     pub gap: Option<Gap>,
 }
 
@@ -78,61 +80,101 @@ pub enum Gap {
     Reset,
 }
 
-/// The columns of `iostat -x`, in its order and units: per second, KiB, milliseconds, percent. `None`: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Columns {
-    /// `r/s`.
-    pub reads_per_s: Option<f64>,
-    /// `w/s`.
-    pub writes_per_s: Option<f64>,
-    /// `d/s`.
-    pub discards_per_s: Option<f64>,
-    /// `f/s`.
-    pub flushes_per_s: Option<f64>,
-    /// `rkB/s`.
-    pub read_kib_per_s: Option<f64>,
-    /// `wkB/s`.
-    pub write_kib_per_s: Option<f64>,
-    /// `dkB/s`.
-    pub discard_kib_per_s: Option<f64>,
-    /// `rrqm/s`.
-    pub read_merges_per_s: Option<f64>,
-    /// `wrqm/s`.
-    pub write_merges_per_s: Option<f64>,
-    /// `drqm/s`.
-    pub discard_merges_per_s: Option<f64>,
-    /// `%rrqm`.
-    pub read_merged_percent: Option<f64>,
-    /// `%wrqm`.
-    pub write_merged_percent: Option<f64>,
-    /// `%drqm`.
-    pub discard_merged_percent: Option<f64>,
-    /// `r_await`.
-    pub read_await_ms: Option<f64>,
-    /// `w_await`.
-    pub write_await_ms: Option<f64>,
-    /// `d_await`.
-    pub discard_await_ms: Option<f64>,
-    /// `f_await`.
-    pub flush_await_ms: Option<f64>,
-    /// `rareq-sz`.
-    pub read_size_kib: Option<f64>,
-    /// `wareq-sz`.
-    pub write_size_kib: Option<f64>,
-    /// `dareq-sz`.
-    pub discard_size_kib: Option<f64>,
-    /// `aqu-sz` (`avgqu-sz` before sysstat 12).
-    pub queue: Option<f64>,
-    /// `%util`.
-    pub util_percent: Option<f64>,
-    /// `await` of reads, writes and discards together. Only short and old layouts print it.
-    pub await_ms: Option<f64>,
-    /// `areq-sz` (half of `avgrq-sz` before sysstat 12): mean size of all requests, in KiB.
-    pub size_kib: Option<f64>,
-    /// `tps`: reads, writes and discards a second. Basic and short layouts print only this sum.
-    pub transfers_per_s: Option<f64>,
-    /// `kB/s` of the short layout: KiB read, written and discarded a second.
-    pub all_kib_per_s: Option<f64>,
+impl Gap {
+    /// Returns the name as in JSON.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Gap::Appeared => "appeared",
+            Gap::Disappeared => "disappeared",
+            Gap::Reset => "reset",
+        }
+    }
+}
+
+/// How the mean of a column over several intervals is weighted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mean {
+    /// By time: the column is a rate, or a part of the time.
+    ByTime,
+    /// By the requests of one kind, or of all kinds.
+    ByReads,
+    ByWrites,
+    ByDiscards,
+    ByFlushes,
+    ByRequests,
+    /// A part of requests that follows from the rates of merges and requests.
+    OfMerges,
+}
+
+/// The key of a column in iostat's JSON, and its mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) key: &'static str,
+    pub(crate) mean: Mean,
+}
+
+macro_rules! columns {
+    ($($(#[$doc:meta])* $field:ident, $key:literal, $mean:ident;)+) => {
+        /// The columns of `iostat -x`, in its order and units: per second, KiB, milliseconds, percent. `None`: not
+        /// known.
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct Columns {
+            $(
+                #[doc = concat!("`", $key, "` of iostat's JSON.")]
+                $(#[$doc])*
+                pub $field: Option<f64>,
+            )+
+        }
+
+        /// The fields of [`Columns`], in their order.
+        pub(crate) const COLUMNS: &[Column] = &[$(Column { key: $key, mean: Mean::$mean }),+];
+
+        impl Columns {
+            /// Returns the values in the order of [`COLUMNS`].
+            pub(crate) fn all(&self) -> [Option<f64>; COLUMNS.len()] {
+                [$(self.$field),+]
+            }
+
+            /// Returns the places of the values in the order of [`COLUMNS`].
+            pub(crate) fn all_mut(&mut self) -> [&mut Option<f64>; COLUMNS.len()] {
+                [$(&mut self.$field),+]
+            }
+        }
+    };
+}
+
+columns! {
+    reads_per_s, "r/s", ByTime;
+    writes_per_s, "w/s", ByTime;
+    discards_per_s, "d/s", ByTime;
+    flushes_per_s, "f/s", ByTime;
+    read_kib_per_s, "rkB/s", ByTime;
+    write_kib_per_s, "wkB/s", ByTime;
+    discard_kib_per_s, "dkB/s", ByTime;
+    read_merges_per_s, "rrqm/s", ByTime;
+    write_merges_per_s, "wrqm/s", ByTime;
+    discard_merges_per_s, "drqm/s", ByTime;
+    read_merged_percent, "rrqm", OfMerges;
+    write_merged_percent, "wrqm", OfMerges;
+    discard_merged_percent, "drqm", OfMerges;
+    read_await_ms, "r_await", ByReads;
+    write_await_ms, "w_await", ByWrites;
+    discard_await_ms, "d_await", ByDiscards;
+    flush_await_ms, "f_await", ByFlushes;
+    read_size_kib, "rareq-sz", ByReads;
+    write_size_kib, "wareq-sz", ByWrites;
+    discard_size_kib, "dareq-sz", ByDiscards;
+    /// `avgqu-sz` before sysstat 12.
+    queue, "aqu-sz", ByTime;
+    util_percent, "util", ByTime;
+    /// Reads, writes and discards a second. Basic and short layouts print only this sum.
+    transfers_per_s, "tps", ByTime;
+    /// KiB read, written and discarded a second, of the short layout.
+    all_kib_per_s, "kB/s", ByTime;
+    /// Of reads, writes and discards together. Only short and old layouts print it.
+    await_ms, "await", ByRequests;
+    /// Mean size of all requests in KiB; half of `avgrq-sz` before sysstat 12.
+    size_kib, "areq-sz", ByRequests;
 }
 
 impl Columns {
@@ -233,11 +275,8 @@ fn sum<const N: usize>(values: [Option<f64>; N]) -> Option<f64> {
 pub struct DeviceFacts {
     /// The maker's name for it, such as `SAMSUNG MZVL21T0HCLR`, or a cloud's: `Amazon EC2 NVMe Instance Storage`.
     pub model: Option<String>,
-    /// Size in bytes.
     pub size_bytes: Option<u64>,
-    /// Whether it spins.
     pub is_rotational: Option<bool>,
-    /// Whether it is a partition of another device.
     pub is_partition: bool,
     /// The devices it consists of (md, dm, multipath); empty for a device without members.
     pub members: Vec<String>,

@@ -13,55 +13,56 @@
 //! A disk at 100 %util with U 0.03 and S 0: [`Verdict::BusyButFree`], "97 % of its capacity is free".
 
 use serde::Serialize;
+use serde::ser::{SerializeStruct as _, Serializer};
 
+use super::output::{rounded, serialize_share};
 use super::{CpuShares, DeviceInterval};
 
 /// One interval of a host, judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The end, in milliseconds since 1970 (UTC); `None` if not known.
     pub end_unix_ms: Option<u64>,
-    /// The length in seconds; `None` if not known.
     pub duration_s: Option<f64>,
-    /// Whether it begins with the start of the host.
     pub is_since_boot: bool,
-    /// Where the CPUs' time went.
     pub cpu: Option<CpuShares>,
     /// The devices, in the order of the source.
     pub devices: Vec<Judged>,
     /// Groups of devices: arrays, and groups named by the user.
     pub groups: Vec<GroupObserved>,
-    /// Remarks on the interval as a whole.
     pub remarks: Vec<Remark>,
 }
 
-/// A device in an interval, judged.
-#[derive(Clone, Debug, PartialEq)]
+/// A device in an interval, judged. Serializes to the keys that iostat's JSON does not have, without the interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// What the device did.
+    #[serde(skip)]
     pub interval: DeviceInterval,
     /// Capacity use (U): the part of the device's capacity that is used; above 1 if the device does more than its
     /// model, or more than when it was seen full. `None` if there is nothing to compare with.
+    #[serde(serialize_with = "serialize_share")]
     pub capacity_use: Option<f64>,
     /// What the capacity is known from.
+    #[serde(flatten)]
     pub capacity_basis: Basis,
     /// Queue saturation (S): the part of their time that requests wait, 0 to 1; `None` where no latency is known.
+    #[serde(serialize_with = "serialize_share")]
     pub saturation: Option<f64>,
     /// S of reads alone.
+    #[serde(serialize_with = "serialize_share")]
     pub read_saturation: Option<f64>,
     /// S of writes alone.
+    #[serde(serialize_with = "serialize_share")]
     pub write_saturation: Option<f64>,
-    /// The state of the device.
     pub verdict: Verdict,
     /// The reason in one line, with the figures that decided.
     pub why: String,
     /// Wrong conclusions that the columns invite.
+    #[serde(rename = "warnings")]
     pub remarks: Vec<Remark>,
 }
 
 /// What the capacity of a device is known from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
     /// A disk model, properties or a preset of this name.
     Model(String),
@@ -81,6 +82,24 @@ impl Basis {
             Basis::HighestSeen => "highest-seen",
             Basis::Unknown => "unknown",
         }
+    }
+
+    /// Returns the name of the model, if the capacity is known from one.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        match self {
+            Basis::Model(name) => Some(name),
+            Basis::HighestSeen | Basis::Unknown => None,
+        }
+    }
+}
+
+impl Serialize for Basis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut keys = serializer.serialize_struct("Basis", 2)?;
+        keys.serialize_field("capacity_basis", self.name())?;
+        keys.serialize_field("capacity_model", &self.model())?;
+        keys.end()
     }
 }
 
@@ -140,35 +159,41 @@ impl Verdict {
 pub struct Remark {
     /// The kind, lower case, words joined by hyphens: `util-misleads`, `tick-bias`, `iowait-is-no-evidence`.
     pub code: &'static str,
-    /// One sentence for people, with figures.
     pub message: String,
 }
 
 /// A group in an interval, judged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupObserved {
     /// The name of the array, or the one that the user gave.
     pub group: String,
     /// The members with their parts, in the order of the group.
+    #[serde(rename = "members")]
     pub parts: Vec<Part>,
     /// How many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2 over bytes moved. From 1 to the
     /// number of members; `None` if nothing was moved.
+    #[serde(serialize_with = "serialize_share")]
     pub effective_devices: Option<f64>,
     /// [`Verdict::Imbalanced`], or the worst of the members'.
     pub verdict: Verdict,
-    /// The reason in one line.
     pub why: String,
     /// Missing members, rotation of the hot device, lasting unevenness, stragglers.
+    #[serde(rename = "warnings")]
     pub remarks: Vec<Remark>,
 }
 
 /// A member of a group.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// The device's name.
+    #[serde(rename = "disk_device")]
     pub device: String,
     /// Its part of the bytes that the group moved, 0 to 1.
+    #[serde(serialize_with = "serialize_part")]
     pub bytes_share: f64,
-    /// Its mean `await` in milliseconds.
+    #[serde(serialize_with = "serialize_share")]
     pub await_ms: Option<f64>,
+}
+
+fn serialize_part<S: Serializer>(part: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    rounded(Some(*part), 4).serialize(serializer)
 }

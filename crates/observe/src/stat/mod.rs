@@ -9,7 +9,7 @@
 //! # How it works
 //! ```text
 //! host (/proc, /sys) ─ Reading ─┐
-//! record (our own file) ────────┼─> Interval ─> Watch ─> Observed ─> output, export, pictures, page, metrics
+//! record (our own file) ────────┼─> Interval ─> Watch ─> Observed ─> output, pictures, page, metrics
 //! diskstats, iostat text, JSON ─┘                 │
 //!                                   capacity (U), saturation (S), verdict; groups (imbalance)
 //! ```
@@ -35,7 +35,6 @@
 
 pub mod capacity;
 pub mod compare;
-pub mod export;
 pub mod from;
 pub mod groups;
 pub mod history;

@@ -29,6 +29,9 @@
 pub mod csv;
 pub mod json;
 
+use serde::{Serialize as _, Serializer};
+
+use super::interval::COLUMNS;
 use super::{Columns, Judged, Observed, Verdict};
 
 /// The devices of an interval to show.
@@ -74,44 +77,15 @@ pub fn has_finding(observed: &Observed) -> bool {
     devices.chain(observed.groups.iter().map(|group| group.verdict)).any(says_no)
 }
 
-/// Returns the columns by the keys of iostat's JSON, in its order.
-#[must_use]
-pub fn keyed(columns: &Columns) -> [(&'static str, Option<f64>); 22] {
-    [
-        ("r/s", columns.reads_per_s),
-        ("w/s", columns.writes_per_s),
-        ("d/s", columns.discards_per_s),
-        ("f/s", columns.flushes_per_s),
-        ("rkB/s", columns.read_kib_per_s),
-        ("wkB/s", columns.write_kib_per_s),
-        ("dkB/s", columns.discard_kib_per_s),
-        ("rrqm/s", columns.read_merges_per_s),
-        ("wrqm/s", columns.write_merges_per_s),
-        ("drqm/s", columns.discard_merges_per_s),
-        ("rrqm", columns.read_merged_percent),
-        ("wrqm", columns.write_merged_percent),
-        ("drqm", columns.discard_merged_percent),
-        ("r_await", columns.read_await_ms),
-        ("w_await", columns.write_await_ms),
-        ("d_await", columns.discard_await_ms),
-        ("f_await", columns.flush_await_ms),
-        ("rareq-sz", columns.read_size_kib),
-        ("wareq-sz", columns.write_size_kib),
-        ("dareq-sz", columns.discard_size_kib),
-        ("aqu-sz", columns.queue),
-        ("util", columns.util_percent),
-    ]
+/// Returns the columns of `iostat -x` by the keys of iostat's JSON, in its order.
+pub(crate) fn keyed(columns: &Columns) -> impl Iterator<Item = (&'static str, Option<f64>)> + use<> {
+    keyed_all(columns).take_while(|(key, _)| *key != "tps")
 }
 
-/// Returns the columns of short and old layouts of iostat, by the keys of its JSON.
-#[must_use]
-pub(crate) fn keyed_short(columns: &Columns) -> [(&'static str, Option<f64>); 4] {
-    [
-        ("tps", columns.transfers_per_s),
-        ("kB/s", columns.all_kib_per_s),
-        ("await", columns.mean_await_ms()),
-        ("areq-sz", columns.size_kib),
-    ]
+/// Returns the columns of [`keyed`], then those of short and old layouts.
+pub(crate) fn keyed_all(columns: &Columns) -> impl Iterator<Item = (&'static str, Option<f64>)> + use<> {
+    let columns = Columns { await_ms: columns.mean_await_ms(), ..*columns };
+    COLUMNS.iter().map(|column| column.key).zip(columns.all())
 }
 
 /// Formats a time in UTC by a format of strftime; `None` for a time outside the representable years.
@@ -121,8 +95,13 @@ pub fn time(unix_ms: u64, format: &str) -> Option<String> {
     Some(timestamp.strftime(format).to_string())
 }
 
+/// Writes a share with four decimals; null if it is not known.
+pub(super) fn serialize_share<S: Serializer>(share: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    rounded(*share, 4).serialize(serializer)
+}
+
 /// Rounds a finite value to `decimals`.
-fn rounded(value: Option<f64>, decimals: usize) -> Option<f64> {
+pub(super) fn rounded(value: Option<f64>, decimals: usize) -> Option<f64> {
     value.filter(|value| value.is_finite()).and_then(|value| format!("{value:.decimals$}").parse().ok())
 }
 

@@ -181,10 +181,18 @@ impl Series {
     /// Draws one of [`PICTURES`] as charts; none for another name, or without any figures for it.
     #[must_use]
     pub fn picture(&self, name: &str) -> Vec<Chart> {
+        let waits = "part of their time that requests wait";
         let charts = match name {
-            "throughput" => vec![self.throughput()],
-            "capacity" => vec![self.capacity(), self.saturation()],
-            "queue" => vec![self.queue()],
+            "throughput" => {
+                let title = "Throughput of each device";
+                vec![self.by_device(title, "read and written", Unit::BytesPerSecond, Figure::BytesPerSecond)]
+            }
+            "capacity" => {
+                vec![self.capacity(), self.by_device("Queue saturation (S)", waits, Unit::Fraction, Figure::Saturation)]
+            }
+            "queue" => {
+                vec![self.by_device("Requests under way", "requests under way (aqu-sz)", Unit::None, Figure::Queue)]
+            }
             "groups" => self.groups(),
             _ => Vec::new(),
         };
@@ -217,7 +225,11 @@ impl Series {
             let curve = Curve::Device(Figure::BytesPerSecond, device.to_owned());
             self.points(&curve).into_iter().map(|(_, value)| value).sum::<f64>()
         };
-        let mut names: Vec<&str> = self.curves.keys().filter_map(device_of).collect();
+        let names = self.curves.keys().filter_map(|curve| match curve {
+            Curve::Device(_, device) => Some(device.as_str()),
+            _ => None,
+        });
+        let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
         names.dedup();
         let mut devices: Vec<(f64, &str)> = names.into_iter().map(|name| (total(name), name)).collect();
@@ -227,25 +239,11 @@ impl Series {
     }
 
     /// Draws one line for each of the busiest devices.
-    fn by_device(&self, title: &str, y: Axis, figure: Figure) -> Chart {
+    fn by_device(&self, title: &str, label: &str, unit: Unit, figure: Figure) -> Chart {
         let (devices, note) = self.busiest(DEVICES_MAX);
         let line = |device: &str| self.line(device.to_owned(), &Curve::Device(figure, device.to_owned()), false);
-        Chart { title: title.to_owned(), x: time(), y, layers: devices.into_iter().filter_map(line).collect(), note }
-    }
-
-    fn throughput(&self) -> Chart {
-        let y = Axis::linear("read and written", Unit::BytesPerSecond);
-        self.by_device("Throughput of each device", y, Figure::BytesPerSecond)
-    }
-
-    fn saturation(&self) -> Chart {
-        let y = Axis::linear("part of their time that requests wait", Unit::Fraction);
-        self.by_device("Queue saturation (S)", y, Figure::Saturation)
-    }
-
-    fn queue(&self) -> Chart {
-        let y = Axis::linear("requests under way (aqu-sz)", Unit::None);
-        self.by_device("Requests under way", y, Figure::Queue)
+        let layers = devices.into_iter().filter_map(line).collect();
+        Chart { title: title.to_owned(), x: time(), y: Axis::linear(label, unit), layers, note }
     }
 
     fn capacity(&self) -> Chart {
@@ -270,56 +268,45 @@ impl Series {
 
     /// Draws for each group the parts of its members, and its effective devices.
     fn groups(&self) -> Vec<Chart> {
-        let names = self.curves.keys().filter_map(|curve| match curve {
-            Curve::Effective { group } => Some(group.as_str()),
+        let groups = self.curves.keys().filter_map(|curve| match curve {
+            Curve::Effective { group } => Some((group, curve)),
             _ => None,
         });
-        names.flat_map(|name| [self.parts(name), self.effective(name)]).collect()
-    }
-
-    /// Returns the curves of a group's members, in the order of their names.
-    fn members(&self, name: &str) -> Vec<&Curve> {
-        let is_part = |curve: &&Curve| matches!(curve, Curve::Share { group, .. } if group == name);
-        self.curves.keys().filter(is_part).collect()
-    }
-
-    fn parts(&self, name: &str) -> Chart {
-        let members = self.members(name);
-        let lines = members.iter().filter_map(|curve| match curve {
-            Curve::Share { device, .. } => self.line(device.clone(), curve, false),
-            _ => None,
+        let charts = groups.flat_map(|(name, effective)| {
+            let members: Vec<(&String, &Curve)> = self
+                .curves
+                .keys()
+                .filter_map(|curve| match curve {
+                    Curve::Share { group, device } if group == name => Some((device, curve)),
+                    _ => None,
+                })
+                .collect();
+            let lines = members.iter().filter_map(|(device, curve)| self.line((*device).clone(), curve, false));
+            let count = members.len();
+            let equal = Layer::HorizontalMark { y: 1.0 / count.max(1) as f64, label: "equal parts".to_owned() };
+            let all = Layer::HorizontalMark { y: count as f64, label: format!("all {count}") };
+            let chart = |title: &str, y: Axis, layers: Vec<Layer>| Chart {
+                title: format!("{name}: {title}"),
+                x: time(),
+                y,
+                layers,
+                note: None,
+            };
+            let effective = self.line("effective devices".to_owned(), effective, false);
+            [
+                chart(
+                    "part of each device of the bytes moved",
+                    Axis::linear("part of the group's bytes", Unit::Fraction),
+                    lines.chain([equal]).collect(),
+                ),
+                chart(
+                    "how many devices do the work",
+                    Axis::linear("effective devices", Unit::None),
+                    effective.into_iter().chain([all]).collect(),
+                ),
+            ]
         });
-        let mut layers: Vec<Layer> = lines.collect();
-        let equal = 1.0 / members.len().max(1) as f64;
-        layers.push(Layer::HorizontalMark { y: equal, label: "equal parts".to_owned() });
-        Chart {
-            title: format!("{name}: part of each device of the bytes moved"),
-            x: time(),
-            y: Axis::linear("part of the group's bytes", Unit::Fraction),
-            layers,
-            note: None,
-        }
-    }
-
-    fn effective(&self, name: &str) -> Chart {
-        let curve = Curve::Effective { group: name.to_owned() };
-        let mut layers: Vec<Layer> = self.line("effective devices".to_owned(), &curve, false).into_iter().collect();
-        let count = self.members(name).len();
-        layers.push(Layer::HorizontalMark { y: count as f64, label: format!("all {count}") });
-        Chart {
-            title: format!("{name}: how many devices do the work"),
-            x: time(),
-            y: Axis::linear("effective devices", Unit::None),
-            layers,
-            note: None,
-        }
-    }
-}
-
-fn device_of(curve: &Curve) -> Option<&str> {
-    match curve {
-        Curve::Device(_, device) => Some(device),
-        _ => None,
+        charts.collect()
     }
 }
 

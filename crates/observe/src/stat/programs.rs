@@ -31,7 +31,8 @@
 //! assert_eq!((rows[0].reads_per_s, rows[0].read_await_ms), (1000.0, Some(0.5)));
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -52,35 +53,28 @@ const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// What a class did on a disk of its program in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassRow {
-    /// The name that the program gives itself.
     pub program: String,
-    /// Number of its process.
     pub pid: u32,
     /// Number of the disk in the program.
     pub disk: u16,
-    /// The name of the class.
     pub class: String,
-    /// The group of the class, if any.
     pub group: Option<String>,
     /// Its shares at the end.
     pub shares: u32,
-    /// Length of the interval in seconds.
     pub duration_s: f64,
     /// Completed reads a second.
     pub reads_per_s: f64,
     /// Completed writes, flushes, discards and allocations a second.
     pub writes_per_s: f64,
-    /// Bytes read a second.
     pub read_bytes_per_s: f64,
-    /// Bytes written a second.
     pub write_bytes_per_s: f64,
     /// Mean time of a read from queueing to completion, in milliseconds; `None` if none completed.
     pub read_await_ms: Option<f64>,
     /// Mean time of a write, counted as `writes_per_s`, from queueing to completion, in milliseconds.
     pub write_await_ms: Option<f64>,
-    /// Mean time of a request in the program's queue, in milliseconds.
+    /// Mean time in the program's queue.
     pub queue_ms: Option<f64>,
-    /// Mean time of a piece of a request in the device, in milliseconds.
+    /// Mean time of a piece in the device.
     pub device_ms: Option<f64>,
     /// The part of their time that requests waited in the program's queue, 0 to 1: queue time over queue and device
     /// time.
@@ -97,7 +91,6 @@ pub struct ClassRow {
     /// Device time that the class used by the disk model, as a part of the interval; 1 is the whole disk. 0 without a
     /// model.
     pub consumption: f64,
-    /// Requests that ended in an error, a second.
     pub errors_per_s: f64,
     /// The reason for which the class waited the longest with work queued, if it waited at all: `fairness`, `tokens`,
     /// `limit`, `depth`, `backend`.
@@ -125,7 +118,7 @@ pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) ->
 }
 
 /// Returns whether the class has or had any request.
-pub(super) fn is_used(class: &ClassMetrics) -> bool {
+fn is_used(class: &ClassMetrics) -> bool {
     class.read.requests + class.write.requests + class.queued + class.in_flight > 0
 }
 
@@ -202,7 +195,7 @@ fn waited(before: &ClassMetrics, after: &ClassMetrics, duration_s: f64) -> BTree
 pub struct Looked {
     /// What the classes did since the last look; empty at the first.
     pub rows: Vec<ClassRow>,
-    /// The counters of every program that answers, by process number, for [`Export`](super::export::Export). If a
+    /// The counters of every program that answers, by process number. If a
     /// program or one of its shards did not answer in time: those of its last full answer.
     pub programs: Vec<ProgramMetrics>,
     /// Programs that do not answer, each with the reason; the same message is reported once only.
@@ -215,9 +208,7 @@ pub struct Programs {
     watched: BTreeMap<u32, Watched>,
     /// When programs whose connection failed or timed out may be asked again.
     left_alone: BTreeMap<u32, Instant>,
-    /// Messages already reported.
     told: BTreeSet<String>,
-    /// Longest time that a look waits for answers.
     grace: Duration,
 }
 
@@ -242,12 +233,6 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// Returns a watch that has asked no program.
-    #[must_use]
-    pub fn new() -> Programs {
-        Programs::default()
-    }
-
     /// Asks all programs that run now. Waits at most 100 ms, beside listing them.
     pub fn look(&mut self) -> Looked {
         match plimsoll::control::programs() {
@@ -290,8 +275,8 @@ impl Programs {
     /// Asks a program, unless an earlier question is open. Returns whether it was asked now.
     fn ask(&mut self, pid: u32, path: &Path) -> std::io::Result<bool> {
         let watched = match self.watched.entry(pid) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(Watched::start(path.to_owned())?),
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Watched::start(path.to_owned())?),
         };
         if watched.asked_at.is_some() {
             return Ok(false);
@@ -381,8 +366,9 @@ fn ask(client: &mut Option<Client>, path: &Path) -> Result<ProgramMetrics, Clien
     client.metrics()
 }
 
+/// Returns the message of a program that is asked still, and of one whose connection has timed out, later.
 fn no_answer() -> String {
-    format!("no answer within {} s", SILENT_AFTER.as_secs())
+    format!("no answer for {} s or longer", SILENT_AFTER.as_secs())
 }
 
 fn has_ended(error: &ClientError) -> bool {
@@ -413,7 +399,7 @@ mod tests {
 
     /// Returns a watch that waits for answers also on a slow machine.
     fn patient() -> Programs {
-        Programs { grace: Duration::from_secs(60), ..Programs::new() }
+        Programs { grace: Duration::from_secs(60), ..Programs::default() }
     }
 
     fn direction(requests: u64, queue_us: u64, device_us: u64) -> DirectionMetrics {
@@ -536,12 +522,12 @@ mod tests {
         // Connections wait in the kernel's queue, since the test never accepts one.
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let sockets = [(7, path)];
-        let mut programs = Programs { grace: Duration::from_millis(1), ..Programs::new() };
+        let mut programs = Programs { grace: Duration::from_millis(1), ..Programs::default() };
         let first = programs.look_at(&sockets);
         assert!(first.silent.is_empty() && first.programs.is_empty(), "it is still being asked: {first:?}");
         let silent_since = Instant::now().checked_sub(SILENT_AFTER);
         programs.watched.get_mut(&7).unwrap().asked_at = silent_since;
-        assert_eq!(programs.look_at(&sockets).silent, ["process 7: no answer within 1 s"]);
+        assert_eq!(programs.look_at(&sockets).silent, ["process 7: no answer for 1 s or longer"]);
         assert_eq!(programs.look_at(&sockets).silent, [] as [String; 0], "it is told once");
         let timed_out = ClientError::Io(std::io::ErrorKind::WouldBlock.into());
         assert_eq!(reason(&timed_out), no_answer(), "nor is it told when the socket's time is over");

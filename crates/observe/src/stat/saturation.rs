@@ -55,9 +55,7 @@ const UNLOADED_PER_S: f64 = 20.0;
 pub struct Saturation {
     /// S of reads and writes together.
     pub overall: Option<f64>,
-    /// S of reads.
     pub read: Option<f64>,
-    /// S of writes.
     pub write: Option<f64>,
     /// Latency on the idle device in milliseconds: the mean over those requests for which it is known.
     pub unloaded_ms: Option<f64>,

@@ -119,17 +119,12 @@ const SPIN_SLOW_BYTES_PER_S: f64 = 50e6;
 /// All that is known of a device in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What the device did.
     pub interval: &'a DeviceInterval,
-    /// What the device is.
     pub facts: Option<&'a DeviceFacts>,
-    /// U, 0 and more.
     pub capacity_use: Option<f64>,
-    /// What U is known from.
     pub basis: &'a Basis,
     /// Whether U, if it is not a model's, compares with a like load when the device was full.
     pub was_full: bool,
-    /// S.
     pub saturation: &'a Saturation,
     /// Requests under way when the interval began; `None` where not known.
     pub in_flight_before: Option<u64>,
@@ -220,7 +215,6 @@ struct Case<'a> {
     await_ms: Option<f64>,
     /// Reads, writes and, as kernels count them, flushes under way, on average.
     under_way: Option<f64>,
-    /// Discards under way, on average.
     discards_under_way: f64,
     /// Whether requests completed, and no time was counted for them.
     is_uncounted: bool,

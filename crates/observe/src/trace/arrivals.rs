@@ -42,17 +42,12 @@ pub struct Arrival {
     pub queued_ns: u64,
     /// The submitting shard; the CPU in a kernel trace.
     pub shard: u16,
-    /// The number of its class.
     pub class: u16,
-    /// The number of its disk.
     pub disk: u16,
-    /// The number of its file.
     pub file: u32,
-    /// The operation.
     pub op: Op,
     /// Bytes from the beginning of the file, or of the disk in a kernel trace.
     pub offset_bytes: u64,
-    /// Length in bytes.
     pub len_bytes: u32,
     /// Time from submission to the end in ns; `None` if the trace ends before.
     pub latency_ns: Option<u64>,
@@ -67,7 +62,6 @@ pub struct Arrivals {
     held: BTreeMap<Key, Arrival>,
     held_max: usize,
     last_ns: u64,
-    /// Requests handed over so far.
     pub given: u64,
     /// Requests of these that came after one that was queued later.
     pub unordered: u64,

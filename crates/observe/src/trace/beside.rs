@@ -30,6 +30,7 @@ use std::thread;
 
 use plimsoll::core::Histogram;
 use plimsoll_figures::units::format_count;
+use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
 use self::window::{Below, Place, Window, time_of};
@@ -67,13 +68,9 @@ pub enum BesideError {
 pub struct Stage {
     /// `scheduler`, `submit`, `kernel_queue`, `device`, `unseen`, `reaping`, `total`.
     pub name: &'static str,
-    /// Mean, in ns.
     pub mean_ns: f64,
-    /// Median, in ns.
     pub p50_ns: u64,
-    /// 99th percentile, in ns.
     pub p99_ns: u64,
-    /// Longest, in ns.
     pub max_ns: u64,
     /// Part of the total time, in per cent.
     pub share_pct: f64,
@@ -82,7 +79,6 @@ pub struct Stage {
 /// Where a part of a file lies, as the traces show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shift {
-    /// Path of the file.
     pub file: String,
     /// Name of the disk in the kernel's trace.
     pub disk: String,
@@ -93,9 +89,8 @@ pub struct Shift {
 }
 
 /// Both traces side by side.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BesideReport {
-    /// [`SCHEMA`].
     pub schema: u32,
     /// Reads and writes of ours that were dispatched and completed.
     pub own_requests: u64,
@@ -107,7 +102,6 @@ pub struct BesideReport {
     pub merged: u64,
     /// Matched requests that were found by time and length alone.
     pub by_time_alone: u64,
-    /// Requests of ours that were not found.
     pub unmatched: u64,
     /// Requests of the kernel between our first and last one that are none of ours.
     pub foreign: u64,
@@ -125,12 +119,15 @@ impl BesideReport {
     /// Returns a CSV line for each stage: `stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct`.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let mut text = "stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct\n".to_owned();
-        for stage in &self.stages {
-            let Stage { name, mean_ns, p50_ns, p99_ns, max_ns, share_pct } = stage;
-            text += &format!("{name},{mean_ns:.1},{p50_ns},{p99_ns},{max_ns},{share_pct:.3}\n");
-        }
-        text
+        let columns: &[Column<Stage>] = &[
+            ("stage", |it| it.name.to_owned()),
+            ("mean_ns", |it| fixed(it.mean_ns, 1)),
+            ("p50_ns", |it| it.p50_ns.to_string()),
+            ("p99_ns", |it| it.p99_ns.to_string()),
+            ("max_ns", |it| it.max_ns.to_string()),
+            ("share_pct", |it| fixed(it.share_pct, 3)),
+        ];
+        csv(&self.stages, columns)
     }
 }
 
@@ -293,12 +290,7 @@ type Found = (Vec<Place>, Below);
 
 #[derive(Default)]
 struct Sums {
-    own_requests: u64,
-    matched: u64,
-    in_parts: u64,
-    merged: u64,
-    by_time_alone: u64,
-    not_compared: u64,
+    report: BesideReport,
     stages: [Histogram; STAGES.len()],
     /// Requests by file, disk and distance.
     used: HashMap<(u32, u16, i64), u64>,
@@ -307,10 +299,10 @@ struct Sums {
 impl Sums {
     fn take(&mut self, span: &Span, window: &mut Window, shifts: &Shifts, tried: &Tried) {
         if !span.op.is_transfer() || span.completed_ns.is_none() || span.out_ns().is_none() {
-            self.not_compared += 1;
+            self.report.not_compared += 1;
             return;
         }
-        self.own_requests += 1;
+        self.report.own_requests += 1;
         let tried = tried.get(&part_of(span)).map_or(&[][..], Vec::as_slice);
         let within = window.within(span);
         let found = self.whole(span, &within, window, shifts, tried);
@@ -335,14 +327,14 @@ impl Sums {
         tried: &[(u16, i64)],
     ) -> Option<Found> {
         let at = |(disk, shift): &(u16, i64)| Some((*disk, span.offset_bytes.checked_add_signed(*shift)?));
-        let there = tried.iter().filter_map(at).flat_map(|(disk, begin)| window.at(span, disk, begin));
+        let there = tried.iter().filter_map(at).flat_map(|(disk, begin)| window.between(span, disk, begin, begin));
         let same = within.iter().copied().chain(there);
         let same = same.filter(|(_, it)| it.len_bytes == u64::from(span.len_bytes) && !it.is_ours);
         let seen = same.map(|(place, below)| (shifts.seen(span, &below), place, below));
         // If a place was read repeatedly, the request that ended last matches.
         let (_, place, below) =
             seen.filter(|(seen, ..)| *seen >= LIKELY).max_by_key(|(seen, place, _)| (*seen, *place))?;
-        self.in_parts += u64::from(below.pieces > 1);
+        self.report.in_parts += u64::from(below.pieces > 1);
         self.use_shift(&shift_of(span, &below));
         Some((vec![place], below))
     }
@@ -359,7 +351,7 @@ impl Sums {
                 it.offset_bytes.saturating_add(it.len_bytes).min(end).saturating_sub(it.offset_bytes.max(begin))
             };
             let there = window.between(span, *disk, first, end.saturating_sub(1));
-            let there: Vec<(Place, Below)> = there.filter(|(_, it)| overlap(it) > 0).collect();
+            let there: Vec<(Place, Below)> = there.into_iter().filter(|(_, it)| overlap(it) > 0).collect();
             let bytes: u64 = there.iter().map(|(_, it)| overlap(it)).sum();
             let all = there.iter().map(|(_, it)| *it).reduce(|a, b| a.with(&b))?;
             let unexplained_ns = (all.queued_ns - begin_ns) + (end_ns - all.completed_ns);
@@ -367,8 +359,8 @@ impl Sums {
         });
 
         let (_, shift, there, all) = covered.min_by_key(|(unexplained_ns, shift, ..)| (*unexplained_ns, *shift))?;
-        self.in_parts += u64::from(there.len() > 1);
-        self.merged += u64::from(there.len() == 1);
+        self.report.in_parts += u64::from(there.len() > 1);
+        self.report.merged += u64::from(there.len() == 1);
         self.use_shift(&shift);
         Some((there.iter().map(|(place, _)| *place).collect(), all))
     }
@@ -384,12 +376,12 @@ impl Sums {
         if below.is_ours {
             return None;
         }
-        self.by_time_alone += 1;
+        self.report.by_time_alone += 1;
         Some((vec![*place], *below))
     }
 
     fn record(&mut self, span: &Span, below: Below) {
-        self.matched += 1;
+        self.report.matched += 1;
         let out_ns = span.dispatched_ns.or(span.submitted_ns).unwrap_or(below.queued_ns);
         let seen_ns = span.completed_ns.unwrap_or(below.completed_ns);
         let end_ns = span.reaped_ns.unwrap_or(seen_ns);
@@ -401,7 +393,7 @@ impl Sums {
         }
     }
 
-    fn report(&self, (own, kernel, _): &Walked, foreign: u64) -> BesideReport {
+    fn report(self, (own, kernel, _): &Walked, foreign: u64) -> BesideReport {
         let total = self.stages.last().map_or(0.0, Histogram::mean);
         let stage = |(name, times): (&&'static str, &Histogram)| Stage {
             name,
@@ -412,22 +404,12 @@ impl Sums {
             share_pct: if total > 0.0 { 100.0 * times.mean() / total } else { 0.0 },
         };
 
-        let stages = if self.matched == 0 { Vec::new() } else { STAGES.iter().zip(&self.stages).map(stage).collect() };
-        let unmatched = self.own_requests - self.matched;
-        BesideReport {
-            schema: SCHEMA,
-            own_requests: self.own_requests,
-            matched: self.matched,
-            in_parts: self.in_parts,
-            merged: self.merged,
-            by_time_alone: self.by_time_alone,
-            unmatched,
-            foreign,
-            not_compared: self.not_compared,
-            stages,
-            shifts: self.shifts(own, kernel),
-            lost: self.doubts(own, kernel, unmatched),
-        }
+        let stages = STAGES.iter().zip(&self.stages).filter(|_| self.report.matched > 0).map(stage).collect();
+        let shifts = self.shifts(own, kernel);
+        let unmatched = self.report.own_requests - self.report.matched;
+        let mut report = BesideReport { schema: SCHEMA, unmatched, foreign, stages, shifts, ..self.report };
+        report.lost = report.doubts(own, kernel);
+        report
     }
 
     fn shifts(&self, own: &Trace, kernel: &Trace) -> Vec<Shift> {
@@ -441,15 +423,17 @@ impl Sums {
         };
         used.iter().take(32).map(shift).collect()
     }
+}
 
-    fn doubts(&self, own: &Trace, kernel: &Trace, unmatched: u64) -> Vec<String> {
+impl BesideReport {
+    fn doubts(&self, own: &Trace, kernel: &Trace) -> Vec<String> {
         let mut lost: Vec<String> = own.lost.iter().map(|sentence| format!("our trace: {sentence}")).collect();
         lost.extend(kernel.lost.iter().map(|sentence| format!("the kernel's trace: {sentence}")));
-        if 10 * unmatched > self.own_requests {
+        if 10 * self.unmatched > self.own_requests {
             lost.push(format!(
                 "{} of {} requests are not in the kernel's trace: was it recorded at the same time, on the device that \
                  the files are on, and do requests go past the page cache?",
-                format_count(unmatched),
+                format_count(self.unmatched),
                 format_count(self.own_requests)
             ));
         }

@@ -26,8 +26,8 @@ use plimsoll_sim::rng::Rng;
 use serde::Serialize;
 
 use super::gaps::{DiskGaps, Gaps, GapsReport};
+use super::parts::Windows;
 use super::span::{Item, Span, Trace};
-use super::windows::Windows;
 
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -77,9 +77,7 @@ pub struct Compared {
     pub stage: &'static str,
     /// `mean`, `p50` or `p99`.
     pub figure: &'static str,
-    /// The figure in the first trace.
     pub base_ns: f64,
-    /// The figure in the second trace.
     pub other_ns: f64,
     /// Second less first, in per cent of the first; `None` if the first is 0.
     pub change_pct: Option<f64>,
@@ -119,22 +117,17 @@ impl Change {
 /// Parts of the time, 0 to 1, in which one reason stood in the way of a disk's queues, on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReasonParts {
-    /// The disk.
     pub disk: String,
     /// The reason; `empty`: no work.
     pub reason: String,
-    /// The part in the first trace.
     pub base_part: f64,
-    /// The part in the second trace.
     pub other_part: f64,
 }
 
 /// Two traces compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiffReport {
-    /// Version of the JSON form: [`SCHEMA`].
     pub schema: u32,
-    /// Version of the program.
     pub plimsoll: &'static str,
     /// Differences, one sentence each; the one that explains the others first.
     pub patterns: Vec<String>,
@@ -240,7 +233,7 @@ pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
 }
 
 fn side(gaps: &DiskGaps) -> sides::Side<'_> {
-    sides::Side { means_ns: &gaps.gap_means_ns, all: &gaps.gap_all.0 }
+    sides::Side { means_ns: &gaps.gap_means_ns, all: &gaps.gap_all }
 }
 
 /// Pairs the disks of both sides by name. If each side has only one, pairs these.

@@ -6,9 +6,9 @@
 //!
 //! | [`Form`] | for | what |
 //! |---|---|---|
-//! | `Csv` | spreadsheets | a line for each piece of a request: [`csv::COLUMNS`] |
+//! | `Csv` | spreadsheets | a line for each piece of a request |
 //! | `Parquet` | data frames | the same as columns, compressed; only with the feature `parquet` |
-//! | `Perfetto` | ui.perfetto.dev | slices on a track per shard, class and disk: see [`perfetto`] |
+//! | `Perfetto` | ui.perfetto.dev | slices on a track per shard, class and disk |
 //! | `Arrivals` | `plimsoll sim run` | requests in the order of their beginnings: `at_us,op,offset_bytes,len_bytes` |
 //!
 //! The first line needs names already, so the trace is read once before ([`Head`]).
@@ -33,10 +33,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod csv;
+mod csv;
 #[cfg(feature = "parquet")]
-pub mod parquet;
-pub mod perfetto;
+mod parquet;
+mod perfetto;
 mod proto;
 
 use std::io::{self, Write};
@@ -50,7 +50,6 @@ use super::span::Item;
 /// Formats of exported files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One line for each piece.
     Csv,
     /// Columns, compressed.
     Parquet,
@@ -78,43 +77,36 @@ pub struct Exported {
     pub left_out: u64,
 }
 
-/// A file being written. Errors wait for [`Export::finish`].
-pub struct Export<W: Write + Send>(Inner<W>);
+/// A format that takes items one by one.
+trait Sink {
+    fn visit(&mut self, item: &Item);
 
-enum Inner<W: Write + Send> {
-    Csv(csv::Csv<W>),
-    #[cfg(feature = "parquet")]
-    Parquet(Box<parquet::Parquet<W>>),
-    Perfetto(Box<perfetto::Perfetto<W>>),
-    Arrivals(Box<ArrivalsCsv<W>>),
+    fn finish(self: Box<Self>) -> io::Result<Exported>;
 }
 
-impl<W: Write + Send> Export<W> {
+/// A file being written. Errors wait for [`Export::finish`].
+pub struct Export<'a>(Box<dyn Sink + 'a>);
+
+impl<'a> Export<'a> {
     /// Begins a file for a trace with this head.
     ///
     /// # Errors
     /// The error of `out`; `Unsupported` for Parquet in a program built without it.
-    pub fn begin(form: Form, out: W, head: Head) -> io::Result<Export<W>> {
+    pub fn begin<W: Write + Send + 'a>(form: Form, out: W, head: Head) -> io::Result<Export<'a>> {
         Ok(Export(match form {
-            Form::Csv => Inner::Csv(csv::Csv::begin(out, head)?),
+            Form::Csv => Box::new(csv::Csv::begin(out, head)),
             #[cfg(feature = "parquet")]
-            Form::Parquet => Inner::Parquet(Box::new(parquet::Parquet::begin(out, head)?)),
+            Form::Parquet => Box::new(parquet::Parquet::begin(out, head)?),
             #[cfg(not(feature = "parquet"))]
             Form::Parquet => return Err(io::Error::new(io::ErrorKind::Unsupported, "built without Parquet")),
-            Form::Perfetto => Inner::Perfetto(Box::new(perfetto::Perfetto::begin(out, head)?)),
-            Form::Arrivals => Inner::Arrivals(Box::new(ArrivalsCsv::begin(out, &head)?)),
+            Form::Perfetto => Box::new(perfetto::Perfetto::begin(out, head)),
+            Form::Arrivals => Box::new(ArrivalsCsv::begin(out, &head)),
         }))
     }
 
     /// Takes the next item.
     pub fn visit(&mut self, item: &Item) {
-        match &mut self.0 {
-            Inner::Csv(csv) => csv.visit(item),
-            #[cfg(feature = "parquet")]
-            Inner::Parquet(parquet) => parquet.visit(item),
-            Inner::Perfetto(perfetto) => perfetto.visit(item),
-            Inner::Arrivals(arrivals) => arrivals.visit(item),
-        }
+        self.0.visit(item);
     }
 
     /// Ends the file.
@@ -122,13 +114,7 @@ impl<W: Write + Send> Export<W> {
     /// # Errors
     /// The first error since the beginning.
     pub fn finish(self) -> io::Result<Exported> {
-        match self.0 {
-            Inner::Csv(csv) => csv.finish(),
-            #[cfg(feature = "parquet")]
-            Inner::Parquet(parquet) => parquet.finish(),
-            Inner::Perfetto(perfetto) => perfetto.finish(),
-            Inner::Arrivals(arrivals) => arrivals.finish(),
-        }
+        self.0.finish()
     }
 }
 
@@ -190,19 +176,21 @@ impl<W: Write> Lines<W> {
 
 impl<W: Write> ArrivalsCsv<W> {
     /// Begins the file. Times count from the beginning of the trace, so that files of several classes fit together.
-    fn begin(out: W, head: &Head) -> io::Result<ArrivalsCsv<W>> {
+    fn begin(out: W, head: &Head) -> ArrivalsCsv<W> {
         let mut out = Sticky::new(out);
         out.write(format!("{}\n", ARRIVAL_COLUMNS.join(",")).as_bytes());
         let lines = Lines { out, zero_ns: head.begin_ns, last_ns: 0, exported: Exported::default() };
-        Ok(ArrivalsCsv { arrivals: Arrivals::new(), lines })
+        ArrivalsCsv { arrivals: Arrivals::new(), lines }
     }
+}
 
+impl<W: Write> Sink for ArrivalsCsv<W> {
     fn visit(&mut self, item: &Item) {
         let lines = &mut self.lines;
         self.arrivals.visit(item, &mut |arrival| lines.add(&arrival));
     }
 
-    fn finish(mut self) -> io::Result<Exported> {
+    fn finish(mut self: Box<Self>) -> io::Result<Exported> {
         let lines = &mut self.lines;
         self.arrivals.finish(&mut |arrival| lines.add(&arrival));
         self.lines.exported.left_out += self.arrivals.without_begin + self.arrivals.cancelled;

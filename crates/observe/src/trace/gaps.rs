@@ -19,7 +19,8 @@
 //!
 //! The *dispatch gap* is the last part of a standstill, up to the dispatch. It begins with the last event that could
 //! have let the queue send: a request that enters an empty queue, a dispatch, or a piece that comes back, unless tokens
-//! or a limit are missing.
+//! or a limit are missing. A *dispatch* is when a piece leaves the queue; requests in the device count from D on, as in
+//! [`super::stages`].
 //!
 //! The limiter ([`Limiter`]) is what took most of the time of a disk's queues. If the disk has one queue, and tokens
 //! were overdue for most of most standstills, the limiter is the shard's lateness. For tokens, costs and lengths of the
@@ -71,10 +72,10 @@ use plimsoll::core::{Histogram, Op, WaitReason};
 pub use rate::Implied;
 pub use report::{ClassWait, DiskGaps, GapStats, GapsReport, Limiter, LongGap, QueueGaps, ReasonGaps, SCHEMA, Verdict};
 
-use super::levels::{Levels, Move};
+use super::levels::DisksLevels;
 use super::order::Ordered;
+use super::parts::Windows;
 use super::span::{Item, Span, Trace};
-use super::windows::Windows;
 use queue::{Queue, Standstill};
 use rate::Rates;
 
@@ -102,15 +103,12 @@ struct Piece {
     len_bytes: u32,
     request: u64,
     reason: Option<WaitReason>,
-    latency_ns: Option<u64>,
     was_queued: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    Back {
-        len_bytes: u32,
-    },
+    Back,
     Queued,
     Out(Piece),
     /// A piece comes back whose dispatch is not in the trace.
@@ -137,7 +135,6 @@ struct Disk {
     ways: [Way; WAYS],
     gap: Histogram,
     gap_windows: Windows,
-    levels: Levels,
     rates: Rates,
     bytes_out: u64,
     begin_ns: Option<u64>,
@@ -193,10 +190,12 @@ impl Turn {
 pub struct Gaps {
     longer_than_ns: u64,
     ordered: Ordered<(QueueKey, What)>,
+    levels: DisksLevels,
     followed: Followed,
 }
 
 /// The part of the analysis that takes events in the order of time.
+#[derive(Default)]
 struct Followed {
     longer_than_ns: u64,
     queues: BTreeMap<QueueKey, Queue>,
@@ -212,16 +211,8 @@ impl Gaps {
     /// gaps in percentiles.
     #[must_use]
     pub fn new(longer_than_ns: u64) -> Gaps {
-        let followed = Followed {
-            longer_than_ns,
-            queues: BTreeMap::new(),
-            disks: BTreeMap::new(),
-            classes: BTreeMap::new(),
-            longest: Vec::new(),
-            turns: BTreeMap::new(),
-            events_left_out: 0,
-        };
-        Gaps { longer_than_ns, ordered: Ordered::default(), followed }
+        let followed = Followed { longer_than_ns, ..Followed::default() };
+        Gaps { longer_than_ns, ordered: Ordered::default(), levels: DisksLevels::default(), followed }
     }
 
     /// Takes the next item of the trace.
@@ -254,6 +245,8 @@ impl Gaps {
             return;
         }
 
+        self.levels.visit(span);
+        // The queue has sent a piece when it is dispatched, though it may be in the device later.
         let out_ns = span.dispatched_ns.or(span.submitted_ns);
         // The kernel has no queue for each CPU.
         let is_of_kernel = span.dispatched_ns.is_none() && span.submitted_ns.is_some();
@@ -284,14 +277,13 @@ impl Gaps {
             len_bytes: span.len_bytes,
             request: span.request,
             reason: span.reason,
-            latency_ns: back_ns.map(|back_ns| back_ns - out_ns),
             was_queued: queued_ns.is_some(),
         };
         self.followed.note_piece(span, out_ns);
         self.push(key, out_ns, RANK_OUT, What::Out(piece));
         if let Some(back_ns) = back_ns {
             let rank = if back_ns == out_ns { RANK_BACK_AT_ONCE } else { RANK_BACK };
-            self.push(key, back_ns, rank, What::Back { len_bytes: span.len_bytes });
+            self.push(key, back_ns, rank, What::Back);
         }
     }
 
@@ -338,28 +330,12 @@ impl Followed {
         disk.end_ns = time_ns;
 
         match what {
-            What::Queued => {
-                queue.queued(time_ns);
-                disk.levels.take(time_ns, Move::Queued);
-            }
-            What::Back { len_bytes } => {
-                queue.back(time_ns);
-                disk.levels.take(time_ns, Move::Back { len_bytes });
-            }
-            What::Gone => {
-                queue.gone(time_ns);
-                disk.levels.take(time_ns, Move::Lost);
-            }
+            What::Queued => queue.queued(time_ns),
+            What::Back => queue.back(time_ns),
+            What::Gone => queue.gone(time_ns),
             What::Blocked { reason, until_ns } => queue.blocked(time_ns, reason, until_ns),
             What::Out(piece) => {
-                let Piece { latency_ns, was_queued, .. } = piece;
-                if latency_ns.is_some() {
-                    disk.levels.take(time_ns, Move::Out { latency_ns, was_queued });
-                } else if was_queued {
-                    // The piece never comes back, so it is in no level from here on.
-                    disk.levels.take(time_ns, Move::Lost);
-                }
-                if let Some(still) = queue.out(time_ns, was_queued, piece.reason) {
+                if let Some(still) = queue.out(time_ns, piece.was_queued, piece.reason) {
                     disk.add(&still, self.longer_than_ns);
                     self.keep_longest(still, piece, key.0);
                 }

@@ -16,15 +16,23 @@
 //! use plimsoll_observe::trace::levels::{Levels, Move};
 //! let mut levels = Levels::default();
 //! levels.take(0, Move::Queued);
-//! levels.take(0, Move::Out { latency_ns: Some(100_000), was_queued: true });
+//! levels.take(0, Move::Out { latency_ns: 100_000, was_queued: true });
 //! levels.take(100_000, Move::Back { len_bytes: 4096 });
 //! let offered = &levels.offered()[0];
 //! assert_eq!((offered.depth_max, offered.ends, offered.latency_mean_ns), (1, 1, 100_000.0));
 //! assert_eq!(offered.ends_per_s, 10_000.0);
 //! ```
 
+use std::collections::BTreeMap;
+
 use plimsoll_figures::verdict::{CurvePoint, Verdict, verdict};
 use serde::Serialize;
+
+use super::order::Ordered;
+use super::span::Span;
+
+/// Most disks with levels of their own.
+pub const DISKS_MAX: usize = 1024;
 
 /// Fewest ends of a level that is judged.
 pub const ENDS_MIN: u64 = 20;
@@ -38,12 +46,10 @@ const LEVELS: usize = 22;
 /// An event of a piece.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
-    /// The piece enters the queue.
     Queued,
     /// The piece goes to the device.
     Out {
-        /// The time it will spend there in ns; `None` if its end is not in the trace.
-        latency_ns: Option<u64>,
+        latency_ns: u64,
         /// Whether its entering the queue is in the trace.
         was_queued: bool,
     },
@@ -51,7 +57,6 @@ pub enum Move {
     Lost,
     /// The piece comes back.
     Back {
-        /// The piece's length in bytes.
         len_bytes: u32,
     },
 }
@@ -71,9 +76,7 @@ struct Sums {
 /// A level of depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
-    /// Lowest depth of the level.
     pub depth_min: u64,
-    /// Highest depth of the level.
     pub depth_max: u64,
     /// Mean depth during the time at this level.
     pub depth_mean: f64,
@@ -83,7 +86,6 @@ pub struct Level {
     pub ends: u64,
     /// Pieces that came back per second: X.
     pub ends_per_s: f64,
-    /// Bytes per second.
     pub bytes_per_s: f64,
     /// Mean time in the device of pieces that went out at this level, in ns: R; 0 if none did.
     pub latency_mean_ns: f64,
@@ -91,6 +93,60 @@ pub struct Level {
     pub in_device: f64,
     /// Whether the level has enough time and ends to be judged.
     pub is_judged: bool,
+}
+
+/// The levels of each disk of a trace. Follows pieces whose end is in the trace: others would stay in a level for the
+/// rest of the time.
+#[derive(Default)]
+pub(super) struct DisksLevels {
+    ordered: Ordered<(u16, Move)>,
+    disks: BTreeMap<u16, Box<Levels>>,
+}
+
+impl DisksLevels {
+    /// Takes a piece. It is in the device from D to C, as in [`super::stages`].
+    pub(super) fn visit(&mut self, span: &Span) {
+        let (out_ns, gone_ns) = (span.out_ns(), span.completed_ns.or(span.reaped_ns).or(span.callback_ns));
+        let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
+        let latency_ns = span.completed_ns.or(span.reaped_ns).zip(out_ns);
+        let latency_ns = latency_ns.and_then(|(back_ns, out_ns)| back_ns.checked_sub(out_ns));
+        match (out_ns, latency_ns) {
+            (Some(out_ns), Some(latency_ns)) => {
+                self.push(span, queued_ns, 1, Move::Queued);
+                self.push(span, Some(out_ns), 2, Move::Out { latency_ns, was_queued: queued_ns.is_some() });
+                // Order of events at the same time: back, queued, out, and back after no time in the device.
+                let rank = if latency_ns == 0 { 3 } else { 0 };
+                self.push(span, Some(out_ns + latency_ns), rank, Move::Back { len_bytes: span.len_bytes });
+            }
+            (None, _) if gone_ns.is_some() && queued_ns.is_some() => {
+                self.push(span, queued_ns, 1, Move::Queued);
+                self.push(span, gone_ns.max(queued_ns), 2, Move::Lost);
+            }
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, span: &Span, time_ns: Option<u64>, rank: u8, what: Move) {
+        if let Some(time_ns) = time_ns {
+            let DisksLevels { ordered, disks } = self;
+            ordered
+                .push(time_ns, rank, (span.disk, what), &mut |time_ns, (disk, what)| take(disks, disk, time_ns, what));
+        }
+    }
+
+    /// Ends the trace. Returns the levels by the number of the disk, and the number of events too far out of their
+    /// order.
+    pub(super) fn finish(mut self) -> (BTreeMap<u16, Box<Levels>>, u64) {
+        let disks = &mut self.disks;
+        self.ordered.finish(&mut |time_ns, (disk, what)| take(disks, disk, time_ns, what));
+        (self.disks, self.ordered.late())
+    }
+}
+
+fn take(disks: &mut BTreeMap<u16, Box<Levels>>, disk: u16, time_ns: u64, what: Move) {
+    if disks.len() < DISKS_MAX || disks.contains_key(&disk) {
+        disks.entry(disk).or_default().take(time_ns, what);
+    }
 }
 
 /// See the module's documentation.
@@ -123,34 +179,28 @@ impl Levels {
         let elapsed_ns = time_ns.saturating_sub(self.last_ns.unwrap_or(time_ns)) as f64;
         self.last_ns = Some(time_ns);
         let (offered, in_device) = (self.queued + self.in_device, self.in_device);
-        self.both(
-            |sums, depth| {
-                sums.time_ns += elapsed_ns;
-                sums.depth_ns += elapsed_ns * depth as f64;
-                sums.device_ns += elapsed_ns * in_device as f64;
-                if let Move::Back { len_bytes } = what {
-                    sums.ends += 1;
-                    sums.bytes += f64::from(len_bytes);
-                }
-            },
-            [offered, in_device],
-        );
+        let add = |sums: &mut Sums, depth: u64| {
+            sums.time_ns += elapsed_ns;
+            sums.depth_ns += elapsed_ns * depth as f64;
+            sums.device_ns += elapsed_ns * in_device as f64;
+            if let Move::Back { len_bytes } = what {
+                sums.ends += 1;
+                sums.bytes += f64::from(len_bytes);
+            }
+        };
+        self.both(add, [offered, in_device]);
 
         match what {
             Move::Queued => self.queued += 1,
             Move::Out { latency_ns, was_queued } => {
                 self.queued = self.queued.saturating_sub(u64::from(was_queued));
                 self.in_device += 1;
-                if let Some(latency_ns) = latency_ns {
-                    let depths = [self.queued + self.in_device, self.in_device];
-                    self.both(
-                        |sums, _| {
-                            sums.outs += 1;
-                            sums.latency_ns += latency_ns as f64;
-                        },
-                        depths,
-                    );
-                }
+                let depths = [self.queued + self.in_device, self.in_device];
+                let add = |sums: &mut Sums, _| {
+                    sums.outs += 1;
+                    sums.latency_ns += latency_ns as f64;
+                };
+                self.both(add, depths);
             }
             Move::Lost => self.queued = self.queued.saturating_sub(1),
             Move::Back { .. } => self.in_device = self.in_device.saturating_sub(1),
@@ -241,7 +291,7 @@ mod tests {
             let in_device = held.min(*offered);
             let step_ns = step_ns(in_device);
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Queued));
-            let out = Move::Out { latency_ns: Some(step_ns * in_device), was_queued: true };
+            let out = Move::Out { latency_ns: step_ns * in_device, was_queued: true };
             (0..in_device).for_each(|_| levels.take(now_ns, out));
             for _ in 0..500 {
                 now_ns += step_ns;
@@ -286,7 +336,7 @@ mod tests {
         assert_eq!(bounds, [0, 1, 2, 3, 3, 4, 4, 5, 21, 21]);
         let mut levels = Levels::default();
         levels.take(9, Move::Back { len_bytes: 1 });
-        levels.take(5, Move::Out { latency_ns: None, was_queued: true });
+        levels.take(5, Move::Out { latency_ns: 0, was_queued: true });
         assert!(levels.offered().iter().all(|level| !level.is_judged), "events out of order do no harm");
     }
 }

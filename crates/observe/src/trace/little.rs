@@ -11,9 +11,9 @@
 //!
 //! Levels leave out pieces that never end. A piece whose dispatch is not in the trace leaves the queue when it is back.
 //!
-//! **Limits.** [`CLASSES_MAX`] classes and [`DISKS_MAX`] disks; further ones count in the totals only. Time windows are
-//! [`super::windows`]: at most 64, and a piece's time counts in R of the window in which it departs. A verdict needs a
-//! trace in which the load doubles.
+//! **Limits.** [`CLASSES_MAX`] classes and [`super::levels::DISKS_MAX`] disks; further ones count in the totals only.
+//! Time windows are at most 64 (module `parts`), and a piece's time counts in R of the window in which it departs. A
+//! verdict needs a trace in which the load doubles.
 //!
 //! **Example.** Two pieces of 1 ms in the device, one after the other, so that there is always one:
 //! ```
@@ -33,23 +33,20 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_figures::units::{csv_field, format_count};
+use plimsoll_figures::units::format_count;
 use plimsoll_figures::verdict::Verdict;
+use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
-use super::levels::{Level, Levels, Move, remark_of_lost};
-use super::order::Ordered;
-use super::span::{Item, Span, Trace};
-use super::windows::Windows;
+use super::levels::{DisksLevels, Level, Levels, remark_of_lost};
+use super::parts::Windows;
+use super::span::{Item, Trace};
 
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Most classes with figures of their own.
 pub const CLASSES_MAX: usize = 512;
-
-/// Most disks with levels of their own.
-pub const DISKS_MAX: usize = 64;
 
 /// Largest difference at which N and X R agree, as a part of the larger.
 pub const AGREES: f64 = 0.05;
@@ -95,7 +92,6 @@ pub struct Law {
 /// The law for a class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassLaw {
-    /// The class's name.
     pub class: String,
     /// The law from submission to dispatch.
     pub queue: Law,
@@ -119,20 +115,16 @@ pub struct WindowFigures {
 /// N, X and R of both stages in a part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Window {
-    /// Begin of the window, in ns after the begin of the trace.
     pub from_ns: u64,
     /// Length of the window within the trace, in ns.
     pub length_ns: u64,
-    /// Figures of the queue.
     pub queue: WindowFigures,
-    /// Figures of the device.
     pub device: WindowFigures,
 }
 
 /// X and R of a disk by depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskLevels {
-    /// The disk's name.
     pub disk: String,
     /// Levels of queue and device together.
     pub offered: Vec<Level>,
@@ -145,9 +137,7 @@ pub struct DiskLevels {
 /// The law on a whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LittleReport {
-    /// Version of the JSON form: [`SCHEMA`].
     pub schema: u32,
-    /// Version of the program.
     pub plimsoll: &'static str,
     /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
@@ -157,7 +147,6 @@ pub struct LittleReport {
     pub device: Law,
     /// Classes by number.
     pub classes: Vec<ClassLaw>,
-    /// The law over time.
     pub windows: Vec<Window>,
     /// Disks by number.
     pub disks: Vec<DiskLevels>,
@@ -172,22 +161,9 @@ pub struct Little {
     total: [Sums; 2],
     classes: BTreeMap<u16, [Sums; 2]>,
     windows: [Windows; 2],
-    followed: Followed,
-    ordered: Ordered<(u16, Move)>,
+    levels: DisksLevels,
     begin_ns: Option<u64>,
     end_ns: u64,
-}
-
-/// The levels of each disk, which take events in the order of time.
-#[derive(Default)]
-struct Followed(BTreeMap<u16, Box<Levels>>);
-
-impl Followed {
-    fn take(&mut self, disk: u16, time_ns: u64, what: Move) {
-        if self.0.len() < DISKS_MAX || self.0.contains_key(&disk) {
-            self.0.entry(disk).or_default().take(time_ns, what);
-        }
-    }
 }
 
 impl Little {
@@ -220,49 +196,19 @@ impl Little {
             }
         }
 
-        self.follow(span, out_ns, back_ns);
-    }
-
-    fn follow(&mut self, span: &Span, out_ns: Option<u64>, back_ns: Option<u64>) {
-        let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
-        let back_ns = back_ns.filter(|back_ns| out_ns.is_some_and(|out_ns| out_ns <= *back_ns));
-        let latency_ns = back_ns.zip(out_ns).map(|(back_ns, out_ns)| back_ns - out_ns);
-        let out = Move::Out { latency_ns, was_queued: queued_ns.is_some() };
-        let back = Move::Back { len_bytes: span.len_bytes };
-
-        // Order of events at the same time: back, queued, out, and back after no time in the device.
-        let rank_of_back = if latency_ns == Some(0) { 3 } else { 0 };
-        // Without an end the piece would stay in a level for the rest of the trace.
-        let gone_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
-        let moves = match (out_ns, back_ns) {
-            (Some(_), Some(_)) => [(queued_ns, 1, Move::Queued), (out_ns, 2, out), (back_ns, rank_of_back, back)],
-            (None, _) if gone_ns.is_some() => {
-                let gone_ns = gone_ns.max(queued_ns).filter(|_| queued_ns.is_some());
-                [(queued_ns, 1, Move::Queued), (gone_ns, 2, Move::Lost), (None, 0, back)]
-            }
-            _ => [(None, 0, back); 3],
-        };
-
-        let followed = &mut self.followed;
-        for (time_ns, rank, what) in moves {
-            if let Some(time_ns) = time_ns {
-                let to = &mut |time_ns, (disk, what)| followed.take(disk, time_ns, what);
-                self.ordered.push(time_ns, rank, (span.disk, what), to);
-            }
-        }
+        self.levels.visit(span);
     }
 
     /// Ends the trace and returns the result.
     #[must_use]
-    pub fn finish(mut self, trace: &Trace) -> LittleReport {
-        let followed = &mut self.followed;
-        self.ordered.finish(&mut |time_ns, (disk, what)| followed.take(disk, time_ns, what));
+    pub fn finish(self, trace: &Trace) -> LittleReport {
+        let (levels, late) = self.levels.finish();
         let begin_ns = self.begin_ns.unwrap_or(0);
         let range = (begin_ns, self.end_ns.max(begin_ns));
 
         let mut lost = trace.lost.clone();
-        if self.ordered.late() > 0 {
-            let late = format_count(self.ordered.late());
+        if late > 0 {
+            let late = format_count(late);
             lost.push(format!("{late} event(s) too far out of their order: levels of depth are not exact"));
         }
 
@@ -277,7 +223,7 @@ impl Little {
             let disk = trace.disk_name(number);
             DiskLevels { disk, offered: levels.offered(), in_device: levels.in_device(), verdict }
         };
-        let disks = self.followed.0.into_iter().map(disk).collect();
+        let disks = levels.into_iter().map(disk).collect();
 
         LittleReport {
             schema: SCHEMA,
@@ -363,19 +309,21 @@ fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window
     queue.lengthen(length_ns);
     device.lengthen(length_ns);
 
-    let at = |windows: &Windows, from_ns: u64, within_ns: f64| {
-        let part = windows.parts().into_iter().find(|(begin_ns, _)| *begin_ns == from_ns).unwrap_or_default().1;
-        let per_s = part.count as f64 * 1e9 / within_ns;
-        let latency_mean_ns = part.sum / part.count.max(1) as f64;
+    let (queue, device) = (queue.all(), device.all());
+    let at = |windows: &[(u64, [f64; 3])], from_ns: u64, within_ns: f64| {
+        let part = windows.iter().find(|(begin_ns, _)| *begin_ns == from_ns);
+        let [count, sum_ns, stay_ns] = part.map_or([0.0; 3], |(_, part)| *part);
+        let per_s = count * 1e9 / within_ns;
+        let latency_mean_ns = sum_ns / count.max(1.0);
         WindowFigures {
-            depth_mean: part.stay_ns / within_ns,
+            depth_mean: stay_ns / within_ns,
             per_s,
             latency_mean_ns,
             product: per_s * latency_mean_ns / 1e9,
         }
     };
 
-    let mut begins: Vec<u64> = queue.parts().iter().chain(&device.parts()).map(|(from_ns, _)| *from_ns).collect();
+    let mut begins: Vec<u64> = queue.iter().chain(&device).map(|(from_ns, _)| *from_ns).collect();
     begins.sort_unstable();
     begins.dedup();
 
@@ -397,23 +345,26 @@ impl LittleReport {
     /// Returns a CSV line for each disk, scale (`offered` or `device`) and level.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let head = "disk,scale,depth_min,depth_max,depth_mean,time_part,ends,ends_per_s,bytes_per_s,latency_mean_ns,\
-                    in_device";
-        let mut text = format!("{head}\n");
-        for disk in &self.disks {
-            for (scale, levels) in [("offered", &disk.offered), ("device", &disk.in_device)] {
-                for level in levels {
-                    let Level { depth_min, depth_max, depth_mean, time_part, ends, ends_per_s, .. } = level;
-                    let name = csv_field(&disk.disk);
-                    text.push_str(&format!(
-                        "{name},{scale},{depth_min},{depth_max},{depth_mean:.3},{time_part:.6},{ends},{ends_per_s:.1},\
-                         {:.1},{:.1},{:.3}\n",
-                        level.bytes_per_s, level.latency_mean_ns, level.in_device
-                    ));
-                }
-            }
-        }
-        text
+        let columns: &[Column<(&str, &str, &Level)>] = &[
+            ("disk", |it| it.0.to_owned()),
+            ("scale", |it| it.1.to_owned()),
+            ("depth_min", |it| it.2.depth_min.to_string()),
+            ("depth_max", |it| it.2.depth_max.to_string()),
+            ("depth_mean", |it| fixed(it.2.depth_mean, 3)),
+            ("time_part", |it| fixed(it.2.time_part, 6)),
+            ("ends", |it| it.2.ends.to_string()),
+            ("ends_per_s", |it| fixed(it.2.ends_per_s, 1)),
+            ("bytes_per_s", |it| fixed(it.2.bytes_per_s, 1)),
+            ("latency_mean_ns", |it| fixed(it.2.latency_mean_ns, 1)),
+            ("in_device", |it| fixed(it.2.in_device, 3)),
+        ];
+        let rows = self.disks.iter().flat_map(|disk| {
+            let scales = [("offered", &disk.offered), ("device", &disk.in_device)];
+            scales
+                .into_iter()
+                .flat_map(move |(scale, levels)| levels.iter().map(move |level| (&*disk.disk, scale, level)))
+        });
+        csv(&rows.collect::<Vec<_>>(), columns)
     }
 }
 

@@ -36,7 +36,6 @@
 
 pub mod arrivals;
 pub mod beside;
-pub mod depth;
 pub mod diff;
 pub mod export;
 pub mod gaps;
@@ -51,7 +50,6 @@ pub mod span;
 pub mod stages;
 #[cfg(test)]
 mod story;
-pub mod windows;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -64,10 +62,8 @@ use span::{Item, Trace};
 /// Why nothing of a trace can be read. The caller adds the path.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be opened.
     #[error("cannot open it: {0}")]
     Open(io::Error),
-    /// Reading failed.
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
     /// The file begins as a program's own trace, but cannot be read as one.
@@ -137,10 +133,16 @@ fn form_of(head: &[u8]) -> Result<Form, TraceError> {
         return Ok(Form::Own);
     }
 
-    if let Some(magic) = head.first_chunk::<4>()
-        && [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)].iter().any(|it| it & !0xff == BLKTRACE_MAGIC)
-    {
-        return Ok(Form::Blktrace);
+    match head.first_chunk() {
+        Some(magic) if u32::from_le_bytes(*magic) & !0xff == BLKTRACE_MAGIC => return Ok(Form::Blktrace),
+        Some(magic) if u32::from_be_bytes(*magic) & !0xff == BLKTRACE_MAGIC => {
+            return Err(TraceError::Format(
+                "blktrace binary of a big-endian machine, and little-endian is expected: print it with blkparse, and \
+                 give that text"
+                    .to_owned(),
+            ));
+        }
+        _ => {}
     }
 
     let is_text = !head.contains(&0);
@@ -173,7 +175,7 @@ mod tests {
         let cases: [(&[u8], Option<Form>); 9] = [
             (b"PLIMTRCE", Some(Form::Own)),
             (&0x6561_7407_u32.to_le_bytes(), Some(Form::Blktrace)),
-            (&0x6561_7407_u32.to_be_bytes(), Some(Form::Blktrace)),
+            (&0x6561_7407_u32.to_be_bytes(), None),
             (
                 b"Input file sda.blktrace.0 added\n  8,16 7 2147  0.999400390 630169  I   W 44 + 8 [x]\n",
                 Some(Form::Blkparse),

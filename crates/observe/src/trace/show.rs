@@ -42,7 +42,6 @@ pub const HEAD: &str =
 /// What the whole trace must be read for before its first line can be written.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// The names of numbers.
     pub names: Names,
     /// The earliest time in the trace, in ns on its clock; `None` if there is none.
     pub begin_ns: Option<u64>,

@@ -23,7 +23,6 @@ pub struct Span {
     pub disk: u16,
     /// Number of the class in [`Trace::names`]; of the process in a kernel trace.
     pub class: u16,
-    /// The operation.
     pub op: Op,
     /// Number of the request on its shard; in a kernel trace, a running number.
     pub request: u64,
@@ -35,7 +34,6 @@ pub struct Span {
     pub file: u32,
     /// Bytes from the beginning of the file, or of the disk in a kernel trace.
     pub offset_bytes: u64,
-    /// Length in bytes.
     pub len_bytes: u32,
     /// Requests that the kernel merged into this one.
     pub merged: u16,
@@ -57,7 +55,6 @@ pub struct Span {
     pub reaped_ns: Option<u64>,
     /// The whole request was reported to the program; only in the request's last piece.
     pub callback_ns: Option<u64>,
-    /// Error number, if it failed.
     pub error: Option<i32>,
     /// Whether it was cancelled before it went out.
     pub is_cancelled: bool,
@@ -104,7 +101,6 @@ pub enum Origin {
 /// The summary of a trace that has been read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// The recorder.
     pub origin: Origin,
     /// The names of numbers. In a kernel trace classes are processes, by name.
     pub names: Names,
@@ -112,9 +108,7 @@ pub struct Trace {
     pub unix_at_zero_ns: Option<u64>,
     /// Whether time stamps are CLOCK_MONOTONIC: two such traces of one machine have one clock.
     pub is_monotonic: bool,
-    /// Events read.
     pub events: u64,
-    /// Spans handed over.
     pub spans: u64,
     /// What could not be read or matched, one sentence each: `2,048 bytes at the end: the file was cut`.
     pub lost: Vec<String>,

@@ -90,8 +90,8 @@ fn little(letter: &str, side: &Side) -> Option<Remark> {
 }
 
 fn per_minute(pair: &Pair) -> Option<Remark> {
-    let requests = pair.requests().filter(|requests| requests.a.max(requests.b) > 0.0)?;
-    let ratio = requests.ratio().max(requests.swapped().ratio());
+    let requests = pair.requests().filter(|requests| requests.most() > 0.0)?;
+    let ratio = requests.spread();
     let same_size = pair.await_ms().is_some_and(|two| two.is_within(0.05));
     let message = if (ratio - 60.0).abs() < 2.0 && same_size {
         "the rates of A and B differ by a factor of 60 at the same await: one of them is per minute".to_owned()

@@ -4,15 +4,14 @@
 //! People with an explanation in mind see only the evidence for it. Here each has the evidence against it, too.
 //!
 //! # How it works
-//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Four signs carry most, and each
+//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Three signs carry most, and each
 //! side's own verdict counts, too:
 //!
 //! * More requests at no longer `await` show that the side with fewer was not at the limit of the device, unless the
-//!   fourth sign holds. If bytes did not grow too, this does not exclude a limit of bandwidth, and counts in full only
+//!   third sign holds. If bytes did not grow too, this does not exclude a limit of bandwidth, and counts in full only
 //!   if few requests were under way on a device that serves many at once.
 //! * The same throughput with more under way is the flat part of the curve beyond the knee (by Little's law `await`
 //!   grows in proportion): the device, or a cap in front of it, is full. A flat rate at a round figure is a cap.
-//! * A queue that grows far more than the rate is the bend of that curve: the side with more under way is at the limit.
 //! * If as many under way complete less, in requests and bytes, the device, or a cap in front of it, did less than it
 //!   could. Reads and writes must have the same shares for this to count in full.
 //!
@@ -36,8 +35,6 @@ const MORE: f64 = 1.10;
 const LONGER: f64 = 1.20;
 /// Requests under way below which a device that serves many at once is not full.
 const FEW_UNDER_WAY: f64 = 4.0;
-/// Growth of the rate, as a part of the queue's growth, up to which the curve is bent.
-const BEND: f64 = 0.1;
 /// Figures that volumes and instances are sold with, over a power of ten.
 const ROUND: [f64; 15] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 3.2, 4.0, 5.0, 6.0, 6.4, 7.5, 8.0];
 
@@ -105,32 +102,18 @@ pub(super) fn all(pair: &Pair, context: &Context) -> Vec<Hypothesis> {
 /// Signs that several hypotheses rest on.
 struct Signs {
     /// More requests on one side at no longer `await`.
-    room: Option<Room>,
+    room: Option<Sign>,
     /// The same throughput with more under way.
     knee: Option<String>,
     /// A flat rate at a figure that is sold.
     cap: Option<String>,
-    /// Somewhat more throughput with far more under way.
-    bend: Option<Bend>,
     /// Fewer requests and bytes on one side, with at least as many under way.
-    slower: Option<Slower>,
+    slower: Option<Sign>,
 }
 
-struct Bend {
+/// A sign that may count in full or in part.
+struct Sign {
     sentence: String,
-    /// Whether reads and writes have the same shares on both sides.
-    is_strong: bool,
-}
-
-struct Slower {
-    sentence: String,
-    /// Whether reads and writes have the same shares on both sides.
-    is_strong: bool,
-}
-
-struct Room {
-    sentence: String,
-    /// Whether a limit of bandwidth is excluded, too.
     is_strong: bool,
 }
 
@@ -139,7 +122,7 @@ impl Signs {
         let knee = knee(pair);
         let slower = slower(pair, facts);
         let room = if slower.is_none() { room(pair, facts) } else { None };
-        Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, bend: bend(pair), slower }
+        Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, slower }
     }
 }
 
@@ -149,28 +132,24 @@ fn is_parallel(device: &str, facts: Option<&DeviceFacts>) -> bool {
     (is_known || device.starts_with("nvme")) && facts.is_none_or(|facts| facts.remote.is_none())
 }
 
-/// Finds more requests on one side at no longer `await`.
-fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
-    let (requests, await_ms) = (pair.requests()?, pair.await_ms()?);
-    // Puts the side with more requests last.
-    let (requests, await_ms, kib, more, fewer) = if requests.b >= requests.a {
-        (requests, await_ms, pair.kib(), "B", "A")
-    } else {
-        (requests.swapped(), await_ms.swapped(), pair.kib().map(Two::swapped), "A", "B")
-    };
+/// Finds more requests on one side at no longer `await`. Counts in full if a limit of bandwidth is excluded, too.
+fn room(named: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
+    let pair = named.rising(named.requests()?);
+    let (requests, await_ms, [fewer, more]) = (pair.requests()?, pair.await_ms()?, pair.letters);
     if requests.a <= 0.0 || requests.ratio() < MORE || await_ms.ratio() > 1.0 + SAME {
         return None;
     }
 
-    let moves_more = kib.is_none_or(|kib| kib.ratio() > 1.0 + SAME);
-    let few = pair.queue().filter(|queue| queue.both(|queue| queue < FEW_UNDER_WAY));
-    let few = few.filter(|_| is_parallel(&pair.a.device, facts));
+    let moves_more = pair.kib().is_none_or(|kib| kib.ratio() > 1.0 + SAME);
+    let few = named.queue().filter(|queue| queue.both(|queue| queue < FEW_UNDER_WAY));
+    let few = few.filter(|_| is_parallel(&named.a.device, facts));
     let bytes = match (moves_more, few) {
         (true, _) => String::new(),
-        (false, Some(queue)) => format!(
-            "; bytes did not grow, but {:.1} and {:.1} under way do not fill a device that serves many at once",
-            queue.a, queue.b
-        ),
+        (false, Some(Two { a, b })) => {
+            format!(
+                "; bytes did not grow, but {a:.1} and {b:.1} under way do not fill a device that serves many at once"
+            )
+        }
         (false, None) => "; bytes did not grow, so a limit of bandwidth stays open".to_owned(),
     };
 
@@ -181,52 +160,23 @@ fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
         await_ms.b,
         await_ms.a,
     );
-    Some(Room { sentence, is_strong: moves_more || few.is_some() })
+    Some(Sign { sentence, is_strong: moves_more || few.is_some() })
 }
 
 /// Finds the same throughput on both sides, with more under way on one.
 fn knee(pair: &Pair) -> Option<String> {
     let (requests, queue) = (pair.requests()?, pair.queue()?);
-    let growth = queue.ratio().max(queue.swapped().ratio());
     let is_flat = requests.is_within(SAME) && pair.kib().is_none_or(|kib| kib.is_within(SAME));
-    let is_working = requests.a > 0.0 && queue.a.max(queue.b) > 1.0;
-    (is_flat && is_working && growth >= LONGER).then(|| {
-        let (least, most) = (queue.a.min(queue.b), queue.a.max(queue.b));
+    let is_working = requests.a > 0.0 && queue.most() > 1.0;
+    (is_flat && is_working && queue.spread() >= LONGER).then(|| {
         format!(
-            "with {most:.1} under way in place of {least:.1} it completes no more ({} and {} requests a second)",
+            "with {:.1} under way in place of {:.1} it completes no more ({} and {} requests a second)",
+            queue.most(),
+            queue.least(),
             format_iops(requests.a),
             format_iops(requests.b)
         )
     })
-}
-
-/// Finds a queue that grows far more than the rate.
-fn bend(pair: &Pair) -> Option<Bend> {
-    let under_way = |side: &Side| {
-        let by_law = || Some(side.columns.requests_per_s()? * side.columns.mean_await_ms()? / 1000.0);
-        side.columns.queue.or_else(by_law)
-    };
-    let (requests, queue) = (pair.requests()?, pair.two(under_way)?);
-    let (requests, queue, kib, full) = if queue.b >= queue.a {
-        (requests, queue, pair.kib(), "B")
-    } else {
-        (requests.swapped(), queue.swapped(), pair.kib().map(Two::swapped), "A")
-    };
-    // A queue below 1 counts as 1, so that growth from next to nothing is no bend.
-    let growth = queue.b / queue.a.max(1.0) - 1.0;
-    let is_bent = |two: Two| two.ratio() - 1.0 <= BEND * growth;
-    let does_more = requests.a > 0.0 && requests.ratio() > 1.0 + SAME;
-    if !does_more || queue.b < FEW_UNDER_WAY || !is_bent(requests) || kib.is_some_and(|kib| !is_bent(kib)) {
-        return None;
-    }
-
-    let sentence = format!(
-        "{full} has {:.1} under way, not {:.1}, and completes only {}: beyond the bend requests wait for each other",
-        queue.b,
-        queue.a,
-        change_words(requests, "more requests", "fewer requests"),
-    );
-    Some(Bend { sentence, is_strong: has_same_parts(pair) })
 }
 
 /// Returns whether reads and writes have the same shares on both sides, within 20 points.
@@ -238,22 +188,20 @@ fn has_same_parts(pair: &Pair) -> bool {
     pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2)
 }
 
-/// Returns how as many under way complete less: the device changed, or what is in front of it. `None` if so few are
-/// under way, at latencies usual for the device, that only these differ: they vary with what is asked.
-fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Slower> {
-    let (requests, kib, queue) = (pair.requests()?, pair.kib()?, pair.queue()?);
+/// Returns how as many under way complete less: the device changed, or what is in front of it. Counts in full if reads
+/// and writes have the same shares. `None` if so few are under way, at latencies usual for the device, that only these
+/// differ: they vary with what is asked.
+fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     if is_parallel(&pair.a.device, facts)
-        && queue.both(|queue| queue < FEW_UNDER_WAY)
+        && pair.queue()?.both(|queue| queue < FEW_UNDER_WAY)
         && [pair.a, pair.b].iter().all(|side| is_usual(side, facts))
     {
         return None;
     }
-    let (requests, kib, queue, slow) = if requests.b <= requests.a {
-        (requests, kib, queue, "B")
-    } else {
-        (requests.swapped(), kib.swapped(), queue.swapped(), "A")
-    };
-
+    // Puts the side with fewer requests last.
+    let requests = pair.requests()?;
+    let pair = pair.rising(Two { a: -requests.a, b: -requests.b });
+    let (requests, kib, queue, [_, slow]) = (pair.requests()?, pair.kib()?, pair.queue()?, pair.letters);
     let does_less = requests.b * MORE < requests.a && kib.b * (1.0 + SAME) < kib.a;
     if !does_less || requests.b <= 0.0 || queue.b < (1.0 - SAME) * queue.a {
         return None;
@@ -265,7 +213,7 @@ fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Slower> {
         format_iops(requests.b),
         format_iops(requests.a)
     );
-    Some(Slower { sentence, is_strong: has_same_parts(pair) })
+    Some(Sign { sentence, is_strong: has_same_parts(&pair) })
 }
 
 /// Returns whether requests take no longer than on a healthy device of this kind with little to do.
@@ -307,17 +255,14 @@ fn saturated(pair: &Pair, signs: &Signs) -> Case {
     let mut case = Case::default();
     let uses = pair.two(|side| side.capacity_use);
     let is_free = uses.is_some_and(|uses| uses.both(|part| part < 0.7));
-    if let Some(Room { sentence, is_strong }) = &signs.room {
+    if let Some(Sign { sentence, is_strong }) = &signs.room {
         case.add(false, *is_strong, sentence);
     }
     if let Some(sentence) = &signs.knee {
         case.add(true, signs.cap.is_none() && !is_free, sentence);
     }
-    if let Some(Slower { sentence, .. }) = &signs.slower {
+    if let Some(Sign { sentence, .. }) = &signs.slower {
         case.add(true, false, format!("{sentence}: if its limit fell, it was at it"));
-    }
-    if let Some(Bend { sentence, is_strong }) = &signs.bend {
-        case.add(true, *is_strong && !is_free, sentence);
     }
     verdicts(pair, signs, &mut case);
 
@@ -326,7 +271,7 @@ fn saturated(pair: &Pair, signs: &Signs) -> Case {
             format!("by its model {:.0} % and {:.0} % of its capacity are used", 100.0 * uses.a, 100.0 * uses.b);
         if is_free {
             case.add(false, true, words);
-        } else if uses.a.max(uses.b) >= 0.9 {
+        } else if uses.most() >= 0.9 {
             case.add(true, true, words);
         }
     }
@@ -360,20 +305,20 @@ fn verdicts(pair: &Pair, signs: &Signs, case: &mut Case) {
 fn flush_pressure(pair: &Pair) -> Case {
     let mut case = Case::default();
     let Some(writes) = pair.column(|columns| columns.writes_per_s) else { return case };
-    if writes.a.max(writes.b) <= 0.0 {
+    if writes.most() <= 0.0 {
         case.add(false, true, "nothing is written");
         return case;
     }
-    if let Some(merged) = pair.column(|c| c.write_merged_percent).filter(|merged| merged.a.max(merged.b) >= 10.0) {
+    if let Some(merged) = pair.column(|c| c.write_merged_percent).filter(|merged| merged.most() >= 10.0) {
         let words = "of the writes were merged with neighbours, as write-back of dirty pages sends them";
         case.add(true, false, format!("{:.0} % and {:.0} % {words}", merged.a, merged.b));
     }
 
-    if let Some(merges) = pair.column(|c| c.write_merges_per_s).filter(|merges| merges.a.max(merges.b) > 0.0)
-        && let Some(size) = pair.column(|c| c.write_size_kib)
+    // Puts the side that writes more last.
+    let rising = pair.rising(writes);
+    if let Some(merges) = rising.column(|c| c.write_merges_per_s).filter(|merges| merges.most() > 0.0)
+        && let Some(size) = rising.column(|c| c.write_size_kib)
     {
-        // Puts the side that writes more last.
-        let (merges, size) = if writes.b >= writes.a { (merges, size) } else { (merges.swapped(), size.swapped()) };
         let words = format!(
             "where more is written merges change from {:.0} to {:.0} a second and writes from {:.1} to {:.1} KiB",
             merges.a, merges.b, size.a, size.b
@@ -385,22 +330,22 @@ fn flush_pressure(pair: &Pair) -> Case {
         }
     }
 
-    write_await(pair, writes, &mut case);
+    write_await(&rising, &mut case);
     flushes(pair, &mut case);
     case
 }
 
-fn write_await(pair: &Pair, writes: Two, case: &mut Case) {
-    let Some(await_ms) = pair.column(|columns| columns.write_await_ms) else { return };
-    let (writes, await_ms) =
-        if writes.b >= writes.a { (writes, await_ms) } else { (writes.swapped(), await_ms.swapped()) };
+fn write_await(pair: &Pair, case: &mut Case) {
+    let Some((writes, await_ms)) = pair.column(|c| c.writes_per_s).zip(pair.column(|c| c.write_await_ms)) else {
+        return;
+    };
     let words = format!("w_await goes from {:.2} to {:.2} ms", await_ms.a, await_ms.b);
     let more = change_words(writes, "more writes", "fewer writes");
     if await_ms.ratio() >= 1.5 && writes.ratio() >= MORE {
         // Writes that wait are a sign of flushes or write-back only beside flushes or merges.
         let rates = [pair.column(|c| c.flushes_per_s), pair.column(|c| c.write_merges_per_s)];
         let parts = pair.column(|c| c.write_merged_percent);
-        let is_strong = rates.into_iter().chain([parts]).flatten().any(|two| two.a.max(two.b) > 0.0);
+        let is_strong = rates.into_iter().chain([parts]).flatten().any(|two| two.most() > 0.0);
         case.add(true, is_strong, format!("{words} with {more}: writes wait for writes"));
     } else if await_ms.ratio() <= 1.0 + SAME && writes.ratio() >= MORE {
         case.add(false, false, format!("{words} with {more}: pressure makes writes wait"));
@@ -409,9 +354,8 @@ fn write_await(pair: &Pair, writes: Two, case: &mut Case) {
 
 fn flushes(pair: &Pair, case: &mut Case) {
     let Some(flushes) = pair.column(|columns| columns.flushes_per_s) else { return };
-    let most = flushes.a.max(flushes.b);
     let words = format!("f/s is {:.2} and {:.2}", flushes.a, flushes.b);
-    if most <= 0.0 {
+    if flushes.most() <= 0.0 {
         case.add(false, false, format!("{words}: nobody asked the device to flush its cache"));
     } else if !flushes.is_within(0.2) {
         case.add(true, false, format!("{words}: one side asks for far more flushes"));
@@ -442,7 +386,7 @@ fn throttled(pair: &Pair, signs: &Signs) -> Case {
     if [pair.a.verdict, pair.b.verdict].contains(&Some(Verdict::Degraded)) {
         case.add(true, false, "one side is judged degraded by itself: it does less than it could");
     }
-    if let Some(Slower { sentence, is_strong }) = &signs.slower {
+    if let Some(Sign { sentence, is_strong }) = &signs.slower {
         case.add(true, *is_strong, format!("{sentence}: as if it could do less then"));
     }
 
@@ -482,7 +426,7 @@ fn remote(pair: &Pair, context: &Context) -> Case {
         return case;
     };
 
-    let part = kib.a.max(kib.b) * 1024.0 / link as f64;
+    let part = kib.most() * 1024.0 / link as f64;
     let words = format!("{:.0} % of the link of {} is used", 100.0 * part, format_throughput_decimal(link as f64));
     match part {
         part if part >= 0.9 => case.add(true, true, words),
@@ -494,16 +438,13 @@ fn remote(pair: &Pair, context: &Context) -> Case {
 
 fn above(pair: &Pair, signs: &Signs) -> Case {
     let mut case = Case::default();
-    if let Some(Room { sentence, is_strong }) = &signs.room {
+    if let Some(Sign { sentence, is_strong }) = &signs.room {
         case.add(true, *is_strong, format!("{sentence}; so what limited that side sits above it"));
     }
     if let Some(sentence) = &signs.knee {
         case.add(false, true, format!("{sentence}: enough was asked of it"));
     }
-    if let Some(Bend { sentence, .. }) = &signs.bend {
-        case.add(false, false, format!("{sentence}: enough was asked of it"));
-    }
-    if let Some(Slower { sentence, is_strong }) = &signs.slower {
+    if let Some(Sign { sentence, is_strong }) = &signs.slower {
         case.add(false, *is_strong, format!("{sentence}: no less was asked of it"));
     }
 
@@ -517,7 +458,7 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
 
     if let Some(busy) = pair.two(|side| side.cpu.map(|cpu| 100.0 - cpu.idle - cpu.iowait)) {
         let words = format!("the CPUs are busy for {:.0} % and {:.0} % of their time", busy.a, busy.b);
-        if busy.a.max(busy.b) >= 90.0 {
+        if busy.most() >= 90.0 {
             case.add(true, true, words);
         } else if busy.both(|busy| busy < 50.0) {
             case.add(false, false, format!("{words}; a single one that is full does not show in this mean"));

@@ -182,11 +182,14 @@ fn a_queue_that_grows_far_more_than_the_rate_is_the_limit_and_no_flush() {
         side
     };
 
-    // Both sides, and whether saturated is likely.
+    // Both sides, each judged by itself as a watch does, and whether saturated is likely.
     let table = [
-        (side("sda", 150.0, 6.4, 0.96, 60.0, None), side("sda", 195.0, 40.0, 7.8, 97.0, None), true),
         (side("sda", 150.0, 6.4, 0.96, 60.0, Some(Ok)), side("sda", 195.0, 40.0, 7.8, 97.0, Some(Saturated)), true),
-        (side("nvme0n1", 20e3, 0.05, 1.0, 90.0, None), side("nvme0n1", 26e3, 2.5, 65.0, 100.0, None), true),
+        (
+            side("nvme0n1", 20e3, 0.05, 1.0, 90.0, Some(BusyButFree)),
+            side("nvme0n1", 26e3, 2.5, 65.0, 100.0, Some(Saturated)),
+            true,
+        ),
         // Five under way complete four times as much: there was room.
         (side("sda", 1e3, 1.0, 1.0, 60.0, Some(Ok)), side("sda", 4e3, 1.25, 5.0, 97.0, Some(BusyButFree)), false),
     ];

@@ -70,7 +70,7 @@ fn columns_equal_iostats_to_the_last_digit() {
         let named = |devices: &[DeviceInterval]| {
             devices.iter().find(|device| disk["disk_device"] == device.device).unwrap().columns
         };
-        for ((key, most), (_, least)) in keyed(&named(&before)).into_iter().zip(keyed(&named(&after))) {
+        for ((key, most), (_, least)) in keyed(&named(&before)).zip(keyed(&named(&after))) {
             let theirs = disk[key].as_f64().unwrap();
             let (least, most) = (printed(least), printed(most));
             assert!((least..=most).contains(&theirs), "{disk}: {key} is {theirs}, ours {least} to {most}");

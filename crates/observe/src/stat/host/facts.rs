@@ -35,7 +35,6 @@ pub struct Host {
     pub kernel: String,
     /// The architecture, such as `x86_64`.
     pub machine: String,
-    /// Number of CPUs; 0 if `/proc/stat` cannot be read.
     pub cpus: u32,
 }
 

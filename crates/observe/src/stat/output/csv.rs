@@ -4,7 +4,7 @@
 //! For spreadsheets and scripts that want figures in columns.
 //!
 //! # How it works
-//! [`HEADER`] once, then [`lines`] for each interval: time, device, the columns of iostat under the keys of its JSON,
+//! [`header`] once, then [`lines`] for each interval: time, device, the columns of iostat under the keys of its JSON,
 //! then ours. `warnings` has the codes, separated by blanks.
 //!
 //! # Limits
@@ -13,73 +13,53 @@
 //! # Example
 //! `plimsoll stat -y 1 10 --format csv > disks.csv`.
 
-use std::fmt::Write as _;
-
 use plimsoll_figures::units::csv_field;
+use plimsoll_show::table::{Column, fixed, known};
 
-use super::json::model;
-use super::{keyed, keyed_short, rounded, time};
+use super::{keyed_all, rounded, time};
+use crate::stat::interval::COLUMNS;
 use crate::stat::{Gap, Judged, Observed};
 
-/// The names of the columns.
-pub const HEADER: &str = "\
-timestamp,duration_s,is_since_boot,disk_device,r/s,w/s,d/s,f/s,rkB/s,wkB/s,dkB/s,rrqm/s,wrqm/s,drqm/s,rrqm,wrqm,drqm,\
-r_await,w_await,d_await,f_await,rareq-sz,wareq-sz,dareq-sz,aqu-sz,util,\
-tps,kB/s,await,areq-sz,in_flight,gap,capacity_use,capacity_basis,\
-capacity_model,saturation,read_saturation,write_saturation,verdict,why,warnings\n";
+/// The columns that iostat does not have.
+const OURS: &[Column<Judged>] = &[
+    ("in_flight", |it| known(it.interval.in_flight)),
+    ("gap", |it| known(it.interval.gap.map(Gap::name))),
+    ("capacity_use", |it| figure(it.capacity_use, 4)),
+    ("capacity_basis", |it| it.capacity_basis.name().to_owned()),
+    ("capacity_model", |it| known(it.capacity_basis.model())),
+    ("saturation", |it| figure(it.saturation, 4)),
+    ("read_saturation", |it| figure(it.read_saturation, 4)),
+    ("write_saturation", |it| figure(it.write_saturation, 4)),
+    ("verdict", |it| it.verdict.name().to_owned()),
+    ("why", |it| it.why.clone()),
+    ("warnings", |it| it.remarks.iter().map(|remark| remark.code).collect::<Vec<_>>().join(" ")),
+];
+
+/// Returns the names of the columns, with a line end.
+#[must_use]
+pub fn header() -> String {
+    let begin = ["timestamp", "duration_s", "is_since_boot", "disk_device"].into_iter();
+    let names = begin.chain(COLUMNS.iter().map(|column| column.key)).chain(OURS.iter().map(|(name, _)| *name));
+    names.collect::<Vec<_>>().join(",") + "\n"
+}
 
 /// Renders the lines of an interval, each with its line end.
 #[must_use]
 pub fn lines(observed: &Observed) -> String {
-    let timestamp = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%dT%H:%M:%S.%3fZ")).unwrap_or_default();
-    let duration_s = figure(observed.duration_s, 6);
-    let when = format!("{timestamp},{duration_s},{}", observed.is_since_boot);
-    let mut text = String::new();
-    for judged in &observed.devices {
-        let _ = write!(text, "{when},");
-        line(&mut text, judged);
-    }
-    text
-}
-
-fn line(text: &mut String, judged: &Judged) {
-    let interval = &judged.interval;
-    text.push_str(&csv_field(&interval.device));
-    for (_, value) in keyed(&interval.columns).into_iter().chain(keyed_short(&interval.columns)) {
-        text.push(',');
-        // Two decimals, as iostat prints them. Writing to a string cannot fail.
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            let _ = write!(text, "{value:.2}");
-        }
-    }
-
-    let in_flight = interval.in_flight.map(|count| count.to_string()).unwrap_or_default();
-    let gap = interval.gap.map(gap_name).unwrap_or_default();
-    let capacity = [
-        figure(judged.capacity_use, 4),
-        judged.capacity_basis.name().to_owned(),
-        csv_field(model(&judged.capacity_basis).unwrap_or_default()),
-    ];
-    let saturation = [judged.saturation, judged.read_saturation, judged.write_saturation].map(|value| figure(value, 4));
-    let (verdict, why) = (judged.verdict.name(), csv_field(&judged.why));
-
-    let codes: Vec<&str> = judged.remarks.iter().map(|remark| remark.code).collect();
-    let codes = codes.join(" ");
-    let _ =
-        writeln!(text, ",{in_flight},{gap},{},{},{verdict},{why},{codes}", capacity.join(","), saturation.join(","));
-}
-
-/// Returns the name of a gap, as in JSON.
-pub(crate) const fn gap_name(gap: Gap) -> &'static str {
-    match gap {
-        Gap::Appeared => "appeared",
-        Gap::Disappeared => "disappeared",
-        Gap::Reset => "reset",
-    }
+    let timestamp = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%dT%H:%M:%S.%3fZ"));
+    let when = [known(timestamp), figure(observed.duration_s, 6), observed.is_since_boot.to_string()];
+    let line = |judged: &Judged| {
+        // Two decimals, as iostat prints them.
+        let columns = keyed_all(&judged.interval.columns).map(|(_, value)| fixed(value.filter(|it| it.is_finite()), 2));
+        let ours = OURS.iter().map(|(_, cell)| csv_field(&cell(judged)));
+        let cells = when.iter().cloned().chain([csv_field(&judged.interval.device)]).chain(columns).chain(ours);
+        cells.collect::<Vec<_>>().join(",") + "\n"
+    };
+    observed.devices.iter().map(line).collect()
 }
 
 fn figure(value: Option<f64>, decimals: usize) -> String {
-    rounded(value, decimals).map(|value| value.to_string()).unwrap_or_default()
+    known(rounded(value, decimals))
 }
 
 #[cfg(test)]
@@ -92,7 +72,7 @@ mod tests {
         let text = lines(&observed());
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows.len(), 3);
-        let columns = HEADER.trim_end().split(',').count();
+        let columns = header().trim_end().split(',').count();
         for row in &rows {
             let outside: Vec<&str> = row.split('"').step_by(2).collect();
             let commas: usize = outside.iter().map(|part| part.matches(',').count()).sum();

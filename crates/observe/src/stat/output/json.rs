@@ -18,10 +18,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{keyed, keyed_short, rounded, time};
+use super::{keyed_all, rounded, time};
 use crate::stat::host::Host;
 use crate::stat::programs::ClassRow;
-use crate::stat::{Basis, CpuShares, Gap, GroupObserved, Judged, Observed, Remark};
+use crate::stat::{CpuShares, Gap, GroupObserved, Judged, Observed, Remark};
 
 /// Version of our keys; it rises when one changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -102,9 +102,10 @@ struct Begin {
 
 impl Begin {
     fn new(observed: &Observed) -> Begin {
+        let round = |share: f64| rounded(Some(share), 2).unwrap_or(0.0);
         Begin {
             timestamp: observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%dT%H:%M:%S+0000")),
-            cpu: observed.cpu.map(two_decimals),
+            cpu: observed.cpu.map(|cpu| CpuShares::from_array(cpu.to_array().map(round))),
         }
     }
 }
@@ -116,7 +117,7 @@ struct End<'a> {
     duration_s: Option<f64>,
     is_since_boot: bool,
     gaps: Vec<GapJson<'a>>,
-    groups: Vec<GroupJson<'a>>,
+    groups: &'a [GroupObserved],
     classes: &'a [ClassRow],
     warnings: &'a [Remark],
 }
@@ -132,81 +133,28 @@ impl<'a> End<'a> {
             duration_s: rounded(observed.duration_s, 6),
             is_since_boot: observed.is_since_boot,
             gaps: observed.devices.iter().filter_map(gap).collect(),
-            groups: observed.groups.iter().map(GroupJson::new).collect(),
+            groups: &observed.groups,
             classes,
             warnings: &observed.remarks,
         }
     }
 }
 
-fn two_decimals(cpu: CpuShares) -> CpuShares {
-    let round = |value: f64| rounded(Some(value), 2).unwrap_or(0.0);
-    CpuShares {
-        user: round(cpu.user),
-        nice: round(cpu.nice),
-        system: round(cpu.system),
-        iowait: round(cpu.iowait),
-        steal: round(cpu.steal),
-        idle: round(cpu.idle),
-    }
-}
-
 /// Renders a device. Writes its columns as text with two decimals, as iostat does. This also takes half the time of
 /// serializing numbers: a host may have hundreds of devices.
 fn disk(judged: &Judged) -> serde_json::Result<String> {
-    let columns = &judged.interval.columns;
     let mut text = format!("{{\"disk_device\":{}", serde_json::to_string(&judged.interval.device)?);
-    for (key, value) in keyed(columns).into_iter().chain(keyed_short(columns)) {
+    for (key, value) in keyed_all(&judged.interval.columns) {
         // Writing to a string cannot fail.
         let _ = match value.filter(|value| value.is_finite()) {
             Some(value) => write!(text, ",\"{key}\":{value:.2}"),
             None => write!(text, ",\"{key}\":null"),
         };
     }
-    let ours = serde_json::to_string(&Ours::new(judged))?;
-    text.push(',');
-    text.push_str(ours.strip_prefix('{').unwrap_or(&ours));
+    let in_flight = serde_json::to_string(&judged.interval.in_flight)?;
+    let ours = serde_json::to_string(judged)?;
+    let _ = write!(text, ",\"in_flight\":{in_flight},{}", ours.strip_prefix('{').unwrap_or(&ours));
     Ok(text)
-}
-
-/// The keys of a device that iostat does not have.
-#[derive(Serialize)]
-struct Ours<'a> {
-    in_flight: Option<u64>,
-    capacity_use: Option<f64>,
-    capacity_basis: &'static str,
-    capacity_model: Option<&'a str>,
-    saturation: Option<f64>,
-    read_saturation: Option<f64>,
-    write_saturation: Option<f64>,
-    verdict: &'static str,
-    why: &'a str,
-    warnings: &'a [Remark],
-}
-
-impl<'a> Ours<'a> {
-    fn new(judged: &'a Judged) -> Ours<'a> {
-        Ours {
-            in_flight: judged.interval.in_flight,
-            capacity_use: rounded(judged.capacity_use, 4),
-            capacity_basis: judged.capacity_basis.name(),
-            capacity_model: model(&judged.capacity_basis),
-            saturation: rounded(judged.saturation, 4),
-            read_saturation: rounded(judged.read_saturation, 4),
-            write_saturation: rounded(judged.write_saturation, 4),
-            verdict: judged.verdict.name(),
-            why: &judged.why,
-            warnings: &judged.remarks,
-        }
-    }
-}
-
-/// Returns the name of the model, if U comes from one.
-pub(super) fn model(basis: &Basis) -> Option<&str> {
-    match basis {
-        Basis::Model(name) => Some(name),
-        Basis::HighestSeen | Basis::Unknown => None,
-    }
 }
 
 #[derive(Serialize)]
@@ -216,47 +164,13 @@ struct GapJson<'a> {
     why: &'a str,
 }
 
-#[derive(Serialize)]
-struct GroupJson<'a> {
-    group: &'a str,
-    members: Vec<Member<'a>>,
-    effective_devices: Option<f64>,
-    verdict: &'static str,
-    why: &'a str,
-    warnings: &'a [Remark],
-}
-
-#[derive(Serialize)]
-struct Member<'a> {
-    disk_device: &'a str,
-    bytes_share: Option<f64>,
-    await_ms: Option<f64>,
-}
-
-impl<'a> GroupJson<'a> {
-    fn new(group: &'a GroupObserved) -> GroupJson<'a> {
-        let members = group.parts.iter().map(|part| Member {
-            disk_device: &part.device,
-            bytes_share: rounded(Some(part.bytes_share), 4),
-            await_ms: rounded(part.await_ms, 4),
-        });
-        GroupJson {
-            group: &group.group,
-            members: members.collect(),
-            effective_devices: rounded(group.effective_devices, 4),
-            verdict: group.verdict.name(),
-            why: &group.why,
-            warnings: &group.remarks,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use serde_json::{Value, json};
 
+    use super::super::keyed;
     use super::super::tests::observed;
     use super::*;
 
@@ -321,7 +235,7 @@ mod tests {
         let text = element(&observed(), &[], true).unwrap();
         let at = |key: &str| text.find(&format!("\"{key}\":")).unwrap_or_else(|| panic!("no {key}"));
         let keys = keyed(&crate::stat::Columns::default()).map(|(key, _)| key);
-        let order: Vec<usize> = keys.iter().copied().chain(["in_flight", "verdict"]).map(at).collect();
+        let order: Vec<usize> = keys.chain(["in_flight", "verdict"]).map(at).collect();
         assert!(order.is_sorted(), "{order:?}");
     }
 }

@@ -1,22 +1,53 @@
-//! Names and units of iostat's columns.
+//! Names and units of iostat's columns, and the figures below them.
 //!
 //! # Why
 //! Names and units changed over the years (`avgrq-sz` counts sectors, `areq-sz` KiB), order and selection with every
-//! option. A column is found by its name, never by its place.
+//! option. iostat prints `0.39`, in a locale `0,39`, with `--human` `617.4M` and `38.4%`. A column is found by its
+//! name, never by its place.
 //!
 //! # How it works
-//! [`find`] returns the [`Columns`] field of a name and the unit of figures without a suffix; a suffix of `--human` is
-//! a unit by itself, whatever the column's name.
+//! [`find`] returns the [`Columns`] field of a name and the unit of figures without a suffix; a suffix is a unit by
+//! itself, whatever the column's name. [`Figure::parse`] reads one word. `nan`, `inf` and negative numbers are figures
+//! with an unknown value, as opposed to words that are no figure at all.
 //!
 //! # Limits
 //! Known and ignored: totals (`kB_read`), `svctm`, merges of all kinds together (`rqm/s`), writes added to discards
-//! (`kB_w+d/s`).
+//! (`kB_w+d/s`). A comma is a decimal one: iostat prints no separators of thousands.
 //!
 //! # Example
 //! `617.4M` under `wkB/s` is 617.4 MiB/s: 632217.6 KiB/s.
 
-use super::figure::Figure;
 use crate::stat::Columns;
+
+/// A figure of a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::stat) struct Figure {
+    /// The value without the suffix; `None` if it is not known or cannot be right.
+    pub number: Option<f64>,
+    /// `%`, or a size: `B`, `k`, `M`, `G`, `T`, `P`.
+    pub suffix: Option<char>,
+    pub decimals: usize,
+}
+
+impl Figure {
+    /// Parses a word; `None` if it is no figure.
+    pub(in crate::stat) fn parse(word: &str) -> Option<Figure> {
+        let unsigned = word.strip_prefix('-').unwrap_or(word);
+        if matches!(unsigned, "nan" | "inf") {
+            return Some(Figure { number: None, suffix: None, decimals: 0 });
+        }
+        let suffix =
+            unsigned.chars().next_back().filter(|last| matches!(last, '%' | 'B' | 'k' | 'M' | 'G' | 'T' | 'P'));
+        let digits =
+            unsigned.strip_suffix(['%', 'B', 'k', 'M', 'G', 'T', 'P']).unwrap_or(unsigned).replacen(',', ".", 1);
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number: f64 = digits.parse().ok().filter(|_| is_number)?;
+        let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let is_right = number.is_finite() && (number == 0.0 || unsigned.len() == word.len());
+        Some(Figure { number: is_right.then_some(number), suffix, decimals })
+    }
+}
 
 /// The unit of a figure without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,47 +64,31 @@ enum Unit {
 /// The field for a column's figures.
 type Field = fn(&mut Columns) -> &mut Option<f64>;
 
-/// A known column.
+/// A known column; `None` for an ignored one.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::stat) struct Column {
-    /// `None` for an ignored column.
-    field: Option<(Field, Unit)>,
-}
+pub(in crate::stat) struct Column(Option<(Field, Unit)>);
 
 impl Column {
     /// A column whose figures are ignored.
-    pub(in crate::stat) const IGNORED: Column = Column { field: None };
+    pub(in crate::stat) const IGNORED: Column = Column(None);
 
-    /// Sets the column's field, in its unit. Returns `false` if the column does not take the suffix.
+    /// Sets the column's field, in its unit. Returns whether the figure is known, and has a suffix that the column
+    /// takes.
     pub(in crate::stat) fn set(&self, columns: &mut Columns, figure: Figure) -> bool {
-        let Some((field, unit)) = self.field else { return true };
+        let Some((field, unit)) = self.0 else { return figure.number.is_some() };
         let factor = match (unit, figure.suffix) {
             (Unit::Plain | Unit::Percent | Unit::Kib, None) | (Unit::Percent, Some('%')) => 1.0,
             (Unit::Mib, None) => 1024.0,
             (Unit::Sectors, None) => 0.5,
-            (Unit::Kib | Unit::Mib | Unit::Sectors, Some(suffix)) => match kib(suffix) {
-                Some(kib) => kib,
+            (Unit::Kib | Unit::Mib | Unit::Sectors, Some(suffix)) => match "BkMGTP".find(suffix) {
+                Some(power) => 1024.0_f64.powi(power as i32 - 1),
                 None => return false,
             },
             _ => return false,
         };
         *field(columns) = figure.number.map(|number| number * factor).filter(|number| number.is_finite());
-        true
+        figure.number.is_some()
     }
-}
-
-/// Returns the KiB that a suffix stands for.
-fn kib(suffix: char) -> Option<f64> {
-    let power = match suffix {
-        'B' => -1,
-        'k' => 0,
-        'M' => 1,
-        'G' => 2,
-        'T' => 3,
-        'P' => 4,
-        _ => return None,
-    };
-    Some(1024.0_f64.powi(power))
 }
 
 /// Returns the column of a name in a header, with or without the percent sign that JSON leaves out.
@@ -81,7 +96,7 @@ pub(in crate::stat) fn find(name: &str) -> Option<Column> {
     use Unit::{Kib, Mib, Percent, Plain, Sectors};
     macro_rules! column {
         ($field:ident, $unit:expr) => {
-            Some(Column { field: Some((|columns| &mut columns.$field, $unit)) })
+            Some(Column(Some((|columns| &mut columns.$field, $unit))))
         };
     }
     match name {
@@ -129,8 +144,36 @@ pub(in crate::stat) fn find(name: &str) -> Option<Column> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure;
     use super::*;
+
+    #[test]
+    fn figures() {
+        let figure = |number: f64, suffix, decimals| Some(Figure { number: Some(number), suffix, decimals });
+        let unknown = |decimals| Some(Figure { number: None, suffix: None, decimals });
+        for (word, expect) in [
+            ("0.39", figure(0.39, None, 2)),
+            ("0,39", figure(0.39, None, 2)),
+            ("17", figure(17.0, None, 0)),
+            ("38.4%", figure(38.4, Some('%'), 1)),
+            ("38,4%", figure(38.4, Some('%'), 1)),
+            ("617.4M", figure(617.4, Some('M'), 1)),
+            ("nan", unknown(0)),
+            ("-nan", unknown(0)),
+            ("inf", unknown(0)),
+            ("-1.00", unknown(2)),
+            ("1,234.5", None),
+            ("sda", None),
+            ("8k8", None),
+            ("M", None),
+            ("1e5", None),
+            (".5", None),
+            ("1.2.3", None),
+            ("%", None),
+            ("", None),
+        ] {
+            assert_eq!(Figure::parse(word), expect, "{word}");
+        }
+    }
 
     #[test]
     fn units_follow_the_name_and_suffixes_say_their_own() {
@@ -147,15 +190,15 @@ mod tests {
             ("wkB/s", "nan", None),
         ] {
             let mut columns = Columns::default();
-            let figure = figure::parse(word).expect(word);
-            assert!(find(name).expect(name).set(&mut columns, figure), "{name} {word}");
+            let figure = Figure::parse(word).expect(word);
+            assert_eq!(find(name).expect(name).set(&mut columns, figure), expect.is_some(), "{name} {word}");
             assert_eq!(columns.write_kib_per_s, expect, "{name} {word}");
         }
         let mut columns = Columns::default();
         for (name, word) in [("r/s", "1.5k"), ("wkB/s", "5%"), ("r_await", "2%")] {
-            assert!(!find(name).expect(name).set(&mut columns, figure::parse(word).expect(word)), "{name} {word}");
+            assert!(!find(name).expect(name).set(&mut columns, Figure::parse(word).expect(word)), "{name} {word}");
         }
-        assert!(find("svctm").expect("known").set(&mut columns, figure::parse("0.06").expect("a figure")));
+        assert!(find("svctm").expect("known").set(&mut columns, Figure::parse("0.06").expect("a figure")));
         assert_eq!(columns, Columns::default());
         assert!(find("Device").is_none());
     }

@@ -5,14 +5,14 @@
 //!
 //! # How it works
 //! A sample is a number of lines of `/proc/diskstats`. The next one begins at a time, at a line of signs (`-----`, `==>
-//! FILE <==`), or where a device's name repeats. Times may be before or after the samples, or before each line. Lines
-//! of another format are left out with a note; those of Linux 2.4, which have the blocks of the device before its name,
-//! are read without them. A series becomes the intervals between its samples by [`Reading::since`]; a single sample
-//! becomes the means since boot.
+//! FILE <==`), or where a device's name repeats. Lines of another format are left out with a note; those of Linux 2.4,
+//! which have the blocks of the device before its name, are read without them. A series becomes the intervals between
+//! its samples by [`Reading::since`]; a single sample becomes the means since boot.
 //!
 //! # Limits
-//! Without times no rate is known, except that those of devices without any work are 0. If the last sample lacks the
-//! last devices of the one before, it counts as cut: devices that disappeared just then are not reported.
+//! A time is that of the sample below it. Without times no rate is known, except that those of devices without any work
+//! are 0. If the last sample lacks the last devices of the one before, it counts as cut: devices that disappeared just
+//! then are not reported.
 //!
 //! # Example
 //! ```text
@@ -26,10 +26,11 @@ use std::collections::HashSet;
 
 use plimsoll::sys::diskstats::{self, DiskStats};
 
-use super::times::{self, DayOrder, Since, Stamp};
+use super::times::{self, DayOrder, Stamp};
 use super::{Notes, ReadOptions, shown};
 use crate::stat::host::Reading;
-use crate::stat::{Columns, Gap, Interval};
+use crate::stat::interval::{COLUMNS, Mean};
+use crate::stat::{Gap, Interval};
 
 /// The counters of all devices at a moment.
 #[derive(Clone, Debug, Default)]
@@ -41,54 +42,31 @@ pub(in crate::stat) struct Sample {
 
 /// Returns whether a line could be one of `/proc/diskstats`.
 pub(in crate::stat) fn is_line(line: &str) -> bool {
-    stamped(line, DayOrder::Unknown).1.is_ok_and(|device| device.is_some())
-}
-
-/// Parses a line: the time before the device, if any, and the device.
-fn stamped(line: &str, order: DayOrder) -> (Option<Stamp>, Result<Option<DiskStats>, String>) {
-    let split = times::before(line, order).map(|(stamp, rest)| (stamp, device(rest)));
-    match split.filter(|(_, device)| !matches!(device, Ok(None))) {
-        Some((stamp, device)) => (Some(stamp), device),
-        None => (None, device(line)),
-    }
+    device(line).is_ok_and(|device| device.is_some())
 }
 
 /// Adds the samples of a text to a series. A device whose name repeats begins a new sample, also across files.
 pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut Notes) {
     let order = DayOrder::of(text);
-    let begin = samples.len();
-    let mut stamp = None;
-    let mut is_new = false;
-    for (at, line) in text.lines().enumerate() {
-        let is_sign = |c: char| c.is_ascii_punctuation();
-        if line.trim().is_empty() {
-            continue;
-        }
+    let (mut stamp, mut is_new) = (None, false);
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         if let Some(time) = times::parse(line, order) {
             (stamp, is_new) = (Some(time), true);
-        } else if line.trim().chars().all(is_sign) || line.trim_start().starts_with("==>") {
+        } else if line.trim().chars().all(|c| c.is_ascii_punctuation()) || line.trim_start().starts_with("==>") {
             is_new = true;
         } else {
-            let (time, device) = stamped(line, order);
-            match device {
+            match device(line) {
                 Ok(Some(device)) => {
-                    if is_new {
+                    if std::mem::take(&mut is_new) {
                         samples.push(Sample { stamp: stamp.take(), ..Sample::default() });
-                        is_new = false;
                     }
                     add(samples, device);
-                    if let Some(sample) = samples.last_mut() {
-                        sample.stamp = sample.stamp.or(time);
-                    }
                 }
                 Ok(None) => notes.line(at + 1, &format!("`{}` is no line of /proc/diskstats: left out", shown(line))),
                 Err(reason) => notes.line(at + 1, &format!("{reason}: left out")),
             }
         }
     }
-
-    let own = samples.get_mut(begin..).unwrap_or_default();
-    shift_stamps(own, stamp);
     if !text.ends_with('\n') {
         drop_cut_line(samples, notes);
     }
@@ -119,14 +97,9 @@ fn add(samples: &mut Vec<Sample>, device: DiskStats) {
 /// # Errors
 /// The reason why its counts cannot be read.
 fn device(line: &str) -> Result<Option<DiskStats>, String> {
-    // `disk` is the prefix of collectl, `>` that of a quote.
     let words: Vec<&str> = line.split_whitespace().collect();
-    let words = match words.as_slice() {
-        ["disk" | ">", rest @ ..] => rest,
-        all => all,
-    };
     let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
-    let text = match words {
+    let text = match words.as_slice() {
         // Linux 2.4: major, minor, blocks, name.
         [major, minor, blocks, name, rest @ ..] if is_number(blocks) && !is_number(name) && is_number(major) => {
             format!("{major} {minor} {name} {}", rest.join(" "))
@@ -135,18 +108,6 @@ fn device(line: &str) -> Result<Option<DiskStats>, String> {
         _ => return Ok(None),
     };
     diskstats::parse(&text).map(|mut devices| devices.pop()).map_err(|error| error.reason)
-}
-
-/// Moves each time to the sample before it, if times follow their samples: the first sample then has none, and
-/// `trailing` is the last one's.
-fn shift_stamps(samples: &mut [Sample], trailing: Option<Stamp>) {
-    let Some(trailing) = trailing.filter(|_| samples.first().is_some_and(|sample| sample.stamp.is_none())) else {
-        return;
-    };
-    let mut next = Some(trailing);
-    for sample in samples.iter_mut().rev() {
-        next = std::mem::replace(&mut sample.stamp, next);
-    }
 }
 
 /// Drops the last line of a text that does not end in a line break, if it has fewer counters than its device had
@@ -171,9 +132,7 @@ fn drop_cut_line(samples: &mut Vec<Sample>, notes: &mut Notes) {
 /// Returns the intervals of a series; for a single sample, the means since boot.
 pub(in crate::stat) fn intervals(samples: &[Sample], options: &ReadOptions, notes: &mut Notes) -> Vec<Interval> {
     let stamps = samples.iter().filter_map(|sample| sample.stamp);
-    if stamps.clone().any(|stamp| stamp.since == Since::LocalEpoch) {
-        notes.file("times have no zone: taken as UTC");
-    }
+    stamps.clone().for_each(|stamp| notes.zone(stamp));
     if let [only] = samples {
         notes.file("a single sample: means since boot are known, rates are not; a second sample would tell them");
         let mut interval = reading(only, 100).since_boot();
@@ -224,31 +183,13 @@ fn set_length(interval: &mut Interval, length_s: Option<f64>) {
     for device in &mut interval.devices {
         let columns = &device.columns;
         let is_still = columns.transfers_per_s == Some(0.0) && columns.flushes_per_s.is_none_or(|rate| rate == 0.0);
-        for rate in rates(&mut device.columns) {
-            *rate = match length_s {
-                Some(seconds) => rate.map(|rate| rate / seconds),
-                None => rate.filter(|rate| is_still && *rate == 0.0),
-            };
+        for (column, rate) in COLUMNS.iter().zip(device.columns.all_mut()) {
+            if column.mean == Mean::ByTime {
+                *rate = match length_s {
+                    Some(seconds) => rate.map(|rate| rate / seconds),
+                    None => rate.filter(|rate| is_still && *rate == 0.0),
+                };
+            }
         }
     }
-}
-
-/// Returns the columns that depend on the interval's length.
-fn rates(columns: &mut Columns) -> [&mut Option<f64>; 14] {
-    [
-        &mut columns.reads_per_s,
-        &mut columns.writes_per_s,
-        &mut columns.discards_per_s,
-        &mut columns.flushes_per_s,
-        &mut columns.read_kib_per_s,
-        &mut columns.write_kib_per_s,
-        &mut columns.discard_kib_per_s,
-        &mut columns.read_merges_per_s,
-        &mut columns.write_merges_per_s,
-        &mut columns.discard_merges_per_s,
-        &mut columns.queue,
-        &mut columns.util_percent,
-        &mut columns.transfers_per_s,
-        &mut columns.all_kib_per_s,
-    ]
 }

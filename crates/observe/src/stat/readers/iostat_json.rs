@@ -21,15 +21,15 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::columns::{self, Figure};
 use super::iostat_text::cpu_shares;
-use super::times::{self, DayOrder, Since, Stamp};
-use super::{Notes, ReadOptions, columns, figure, shown};
+use super::times::{self, DayOrder, Stamp};
+use super::{Notes, ReadOptions, shown};
 use crate::stat::{Columns, DeviceInterval, Interval};
 
 /// The content of a file.
 #[derive(Debug, Default)]
 pub(in crate::stat) struct Json {
-    /// The reports, in order.
     pub intervals: Vec<Interval>,
     /// The first host: `ubuntu, Linux 5.8.0, 2 CPU`.
     pub host: Option<String>,
@@ -129,36 +129,25 @@ fn next_document(text: &str) -> Option<usize> {
 fn sanitised(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut is_string, mut is_escaped) = (false, false);
-    let mut chars = text.char_indices().peekable();
-    let mut last = ' ';
-
-    while let Some((at, c)) = chars.next() {
-        let next = chars.peek().map_or(' ', |(_, next)| *next);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let no_number = ["-nan", "nan", "-inf", "inf"].into_iter().find(|word| !is_string && rest.starts_with(word));
+        let is_between_digits = out.ends_with(|c: char| c.is_ascii_digit())
+            && rest.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if is_string {
             is_string = is_escaped || c != '"';
             is_escaped = !is_escaped && c == '\\';
-            out.push(c);
-        } else if c == '"' {
-            is_string = true;
-            out.push(c);
-        } else if c == ',' && last.is_ascii_digit() && next.is_ascii_digit() {
-            out.push('.');
-        } else if let Some(word) = no_number(text.get(at..).unwrap_or_default()) {
-            out.push_str("null");
-            for _ in 1..word.len() {
-                chars.next();
-            }
         } else {
-            out.push(c);
+            is_string = c == '"';
         }
-        last = c;
+        out.push_str(match c {
+            _ if no_number.is_some() => "null",
+            ',' if !is_string && is_between_digits => ".",
+            _ => rest.get(..c.len_utf8()).unwrap_or_default(),
+        });
+        rest = rest.get(no_number.map_or(c.len_utf8(), str::len)..).unwrap_or_default();
     }
     out
-}
-
-/// Returns the word for an unknown figure at the begin of a text, if there is one.
-fn no_number(text: &str) -> Option<&'static str> {
-    ["-nan", "nan", "-inf", "inf"].into_iter().find(|word| text.starts_with(word))
 }
 
 /// Returns a document of the complete reports in the undamaged begin of one.
@@ -214,9 +203,7 @@ fn read_host(
         is_any = true;
 
         let stamp = report.get("timestamp").and_then(Value::as_str).and_then(|text| times::parse(text, order));
-        if stamp.is_some_and(|stamp| stamp.since == Since::LocalEpoch) {
-            notes.file("times have no zone: taken as UTC");
-        }
+        stamp.iter().for_each(|stamp| notes.zone(*stamp));
         let is_since_boot = match report.get("is_since_boot") {
             Some(said) => said.as_bool().unwrap_or(false),
             None => at == 0 && !options.is_first_an_interval,
@@ -261,9 +248,10 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
         let mut columns = Columns::default();
         let is_short = (disk.contains_key("r") || disk.contains_key("w")) && !disk.contains_key("r/s");
         for (key, value) in disk {
-            let Some(column) = columns::find(if is_short { long_key(key) } else { key }) else { continue };
-            let figure = figure_of(value);
-            let is_known = figure.is_some_and(|figure| column.set(&mut columns, figure) && figure.number.is_some());
+            let is_cut = is_short && SHORT_KEYS.contains(&key.as_str());
+            let Some(column) = columns::find(&if is_cut { format!("{key}/s") } else { key.clone() }) else { continue };
+            let number = value.as_f64().filter(|number| *number >= 0.0);
+            let is_known = column.set(&mut columns, Figure { number, suffix: None, decimals: 0 });
             // In our own document `null` is a figure that is not known.
             if !is_known && !value.is_null() {
                 notes.file(&format!("{key} of {} is `{}`: taken as unknown", shown(name), shown(&value.to_string())));
@@ -276,23 +264,8 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
     devices
 }
 
-/// Returns the key of later versions: sysstat 11.5 and 11.6 omit `/s`, also from `rrqm` and `wrqm`, which are percent
-/// in later versions.
-fn long_key(key: &str) -> &str {
-    const LONG: [(&str, &str); 10] = [
-        ("r", "r/s"),
-        ("w", "w/s"),
-        ("rkB", "rkB/s"),
-        ("wkB", "wkB/s"),
-        ("rMB", "rMB/s"),
-        ("wMB", "wMB/s"),
-        ("rsec", "rsec/s"),
-        ("wsec", "wsec/s"),
-        ("rrqm", "rrqm/s"),
-        ("wrqm", "wrqm/s"),
-    ];
-    LONG.iter().find(|(short, _)| *short == key).map_or(key, |(_, long)| long)
-}
+/// Keys from which sysstat 11.5 and 11.6 omit `/s`; `rrqm` and `wrqm` are percent in later versions.
+const SHORT_KEYS: [&str; 10] = ["r", "w", "rkB", "wkB", "rMB", "wMB", "rsec", "wsec", "rrqm", "wrqm"];
 
 /// Reads the devices without figures of our own document.
 fn gaps(report: &Value) -> Vec<DeviceInterval> {
@@ -303,18 +276,6 @@ fn gaps(report: &Value) -> Vec<DeviceInterval> {
         Some(DeviceInterval { device, gap, ..DeviceInterval::default() })
     };
     gaps.iter().filter_map(gap).collect()
-}
-
-/// Reads a number, or a string that contains one.
-fn figure_of(value: &Value) -> Option<figure::Figure> {
-    match value {
-        Value::Number(number) => {
-            let number = number.as_f64().filter(|number| *number >= 0.0 && number.is_finite());
-            Some(figure::Figure { number, suffix: None, decimals: 0 })
-        }
-        Value::String(text) => figure::parse(text),
-        _ => None,
-    }
 }
 
 fn host_text(host: &Map<String, Value>) -> String {

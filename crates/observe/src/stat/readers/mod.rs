@@ -17,7 +17,6 @@
 
 pub(super) mod columns;
 pub(super) mod diskstats_text;
-pub(super) mod figure;
 pub(super) mod iostat_json;
 pub(super) mod iostat_text;
 pub(super) mod recognise;
@@ -60,6 +59,13 @@ impl Notes {
         let note = format!("{}: {sentence}", self.file);
         if !self.kept.contains(&note) {
             self.add(note);
+        }
+    }
+
+    /// Adds a note if the time has no zone.
+    pub(super) fn zone(&mut self, stamp: times::Stamp) {
+        if stamp.since == times::Since::LocalEpoch {
+            self.file("times have no zone: taken as UTC");
         }
     }
 

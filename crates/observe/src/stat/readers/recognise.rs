@@ -23,17 +23,11 @@ use crate::stat::record;
 /// The kind of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::stat) enum Kind {
-    /// Nothing but blanks.
     Empty,
-    /// A recording of `stat --record`.
     Record,
-    /// JSON of any program.
     Json,
-    /// Text of iostat.
     Iostat,
-    /// Lines of `/proc/diskstats`.
     DiskStats,
-    /// `/sys/block/NAME/stat`.
     SysfsStat,
     /// Another kind: its name, and what to do.
     Other(&'static str, &'static str),

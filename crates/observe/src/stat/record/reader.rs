@@ -13,8 +13,7 @@
 //! # Example
 //! See the parent module.
 
-use super::line::{Line, open};
-use super::{KIND, RecordError, VERSION};
+use super::{KIND, Line, RecordError, VERSION, open};
 use crate::stat::host::{Host, Reading};
 use crate::stat::{Facts, Interval};
 
@@ -25,7 +24,6 @@ pub struct Recording {
     pub host: Option<Host>,
     /// The readings in the order of the file: a list for each recording in it, none of them empty.
     pub series: Vec<Vec<Reading>>,
-    /// Facts about the devices.
     pub facts: Facts,
     /// One sentence for each kind of loss, and one if the file holds several recordings; empty for a whole recording.
     pub notes: Vec<String>,
@@ -83,7 +81,6 @@ pub fn read(bytes: &[u8]) -> Result<Recording, RecordError> {
 #[derive(Default)]
 struct Reader {
     recording: Recording,
-    /// Numbers of lines in the file, from 1, that cannot be read.
     damaged: Vec<usize>,
     /// The number in the latest intact line.
     last: Option<u64>,
@@ -156,19 +153,17 @@ impl Reader {
 
 fn damaged_note(damaged: &[usize]) -> Option<String> {
     const NAMED: usize = 10;
-    let names: Vec<String> = damaged.iter().take(NAMED).map(usize::to_string).collect();
-    let more = damaged.len().saturating_sub(NAMED);
-    match (names.as_slice(), more) {
-        ([], _) => None,
-        ([one], _) => Some(format!("line {one} is damaged and left out: the intervals around it become one")),
-        (_, 0) => {
-            Some(format!("lines {} are damaged and left out: the intervals around them become one", names.join(", ")))
-        }
-        (_, more) => Some(format!(
-            "lines {} and {more} more are damaged and left out: the intervals around them become one",
-            names.join(", ")
-        )),
+    if let [one] = damaged {
+        return Some(format!("line {one} is damaged and left out: the intervals around it become one"));
     }
+    let names: Vec<String> = damaged.iter().take(NAMED).map(usize::to_string).collect();
+    let more = match damaged.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let lines = names.join(", ") + &more;
+    (!damaged.is_empty())
+        .then(|| format!("lines {lines} are damaged and left out: the intervals around them become one"))
 }
 
 #[cfg(test)]
@@ -184,7 +179,7 @@ mod tests {
         let reading = |at: u64| Reading {
             at_unix_ms: 1_773_480_000_000 + at * 1000,
             uptime_cs: 5000 + at * 100,
-            cpu: Some(CpuTicks::from_array([at, 0, 1, 200 + at * 90, 3, 0, 0, 0])),
+            cpu: Some(CpuTicks([at, 0, 1, 200 + at * 90, 3, 0, 0, 0])),
             devices: diskstats::parse(&format!(
                 "259 0 nvme0n1 {} 10 {} {} 500 0 4000 900 1 {} {} 0 0 0 0 3 4\n8 0 sda {at} 8 0 0\n",
                 1000 + at * at * 77,
@@ -312,11 +307,11 @@ mod tests {
 
     #[test]
     fn other_files_and_later_versions_are_refused() {
-        let header = super::super::line::seal("{\"plimsoll\":\"stat-record\",\"version\":2,\"line\":0");
+        let header = super::super::seal("{\"plimsoll\":\"stat-record\",\"version\":2,\"line\":0");
         let table = [
             (String::new(), RecordError::NotARecord),
             ("{\"sysstat\":{}}".into(), RecordError::NotARecord),
-            (super::super::line::seal("{\"line\":0"), RecordError::NoReading),
+            (super::super::seal("{\"line\":0"), RecordError::NoReading),
             ("{\"plimsoll\":\"stat-record\"".into(), RecordError::NoReading),
             (header, RecordError::Version(2)),
         ];

@@ -37,10 +37,11 @@ use super::super::{Columns, DeviceFacts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One after the other on each of `spindles`.
-    Serial { spindles: usize },
+    Serial {
+        spindles: usize,
+    },
     /// Not known whether it spins.
     Unknown,
-    /// Many at once.
     Parallel,
 }
 

@@ -4,7 +4,7 @@ use plimsoll::core::Op;
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::trace::format::{Clock, FileName, Names, Writer};
 
-use super::super::kernel::blktrace::{Head, Order};
+use super::super::kernel::blktrace::Head;
 use super::*;
 
 /// A request of ours: number, offset, length, dispatch in ns. It is queued 10 ns before, and back 1,000 ns after.
@@ -86,7 +86,7 @@ fn kernel_trace(requests: &[Kernel]) -> Vec<u8> {
             });
         }
     }
-    heads.iter().flat_map(|head| head.to_bytes(Order::Little)).collect()
+    heads.iter().flat_map(|head| head.to_bytes()).collect()
 }
 
 #[test]

@@ -23,8 +23,8 @@ const KEEP_MAX: usize = 1 << 18;
 /// Most requests of the kernel examined for one of ours: those that ended last. The second bound is for one distance.
 const LOOK_MAX: usize = 256;
 const LOOK_THERE_MAX: usize = 1024;
-/// A request of the kernel.
 
+/// A request of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Below {
     pub(super) disk: u16,
@@ -165,23 +165,12 @@ impl Window {
         inside.filter(|(_, below)| below.may_be_of(span)).map(|(place, below)| (*place, *below)).collect()
     }
 
-    /// Returns the requests that begin at this place and may be part of `span`.
-    pub(super) fn at(&self, span: &Span, disk: u16, begin: u64) -> impl Iterator<Item = (Place, Below)> {
-        self.between(span, disk, begin, begin)
-    }
-
-    pub(super) fn between(
-        &self,
-        span: &Span,
-        disk: u16,
-        first: u64,
-        last: u64,
-    ) -> impl Iterator<Item = (Place, Below)> {
+    /// Returns the requests that begin at one of these offsets and may be part of `span`.
+    pub(super) fn between(&self, span: &Span, disk: u16, first: u64, last: u64) -> Vec<(Place, Below)> {
         let here = (disk, first, (0, 0))..=(disk, last, (u64::MAX, u64::MAX));
         let found = self.places.range(here).take(LOOK_THERE_MAX);
         let found = found.filter_map(|(.., place)| Some((*place, *self.below.get(place)?)));
-        let (op, time) = (span.op, time_of(span));
-        found.filter(move |(_, below)| below.is_within(op, time))
+        found.filter(|(_, below)| below.may_be_of(span)).collect()
     }
 }
 
@@ -193,12 +182,8 @@ pub(super) fn time_of(span: &Span) -> Option<(u64, u64)> {
 
 impl Below {
     fn may_be_of(&self, span: &Span) -> bool {
-        self.is_within(span.op, time_of(span))
-    }
-
-    fn is_within(&self, op: Op, time: Option<(u64, u64)>) -> bool {
         let is_in_time = |(begin_ns, end_ns)| self.queued_ns >= begin_ns && self.completed_ns <= end_ns;
-        self.op == op && time.is_some_and(is_in_time)
+        self.op == span.op && time_of(span).is_some_and(is_in_time)
     }
 
     /// Returns both as one request.

@@ -2,17 +2,13 @@
 //!
 //! **Why.** Every spreadsheet and every database reads CSV.
 //!
-//! **How.** [`COLUMNS`] are the fields of [`Span`], with units in their names. Times are ns on the clock of the trace.
-//! Classes and disks are names, files are paths; without a name in the trace, `class 3`. Unknown values are empty.
-//! Fields are quoted as RFC 4180 says.
+//! **How.** [`COLUMNS`] are the fields of [`Span`], with units in their names; `parquet` has the same. Times are ns on
+//! the clock of the trace. Classes and disks are names, files are paths; without a name in the trace, `class 3`.
+//! Unknown values are empty. Fields are quoted as RFC 4180 says.
 //!
 //! **Limits.** Events that belong to no request are left out.
 //!
-//! **Example.**
-//! ```
-//! use plimsoll_observe::trace::export::csv::COLUMNS;
-//! assert!(COLUMNS.contains(&"offset_bytes"));
-//! ```
+//! **Example.** `plimsoll trace export run.plt --to csv -o run.csv`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -21,33 +17,85 @@ use plimsoll_figures::units::csv_field;
 
 use super::super::show::Head;
 use super::super::span::{Item, Span};
-use super::{Exported, Sticky};
+use super::{Exported, Sink, Sticky};
+
+/// Type of a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has types"))]
+pub(super) enum Kind {
+    U16,
+    U32,
+    U64,
+    I32,
+    Bool,
+    Text,
+}
+
+/// A value of any type.
+pub(super) enum Value {
+    Number(u64),
+    Signed(i32),
+    Bool(bool),
+    Text(String),
+}
+
+/// A column of the exported table.
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has types"))]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// Whether a value may be unknown.
+    pub(super) is_optional: bool,
+    pub(super) value: fn(&Span, &Head) -> Option<Value>,
+}
+
+const fn known(name: &'static str, kind: Kind, value: fn(&Span, &Head) -> Option<Value>) -> Column {
+    Column { name, kind, is_optional: false, value }
+}
+
+const fn maybe(name: &'static str, kind: Kind, value: fn(&Span, &Head) -> Option<Value>) -> Column {
+    Column { name, kind, is_optional: true, value }
+}
+
+fn number(value: impl Into<u64>) -> Option<Value> {
+    Some(Value::Number(value.into()))
+}
+
+fn text(value: impl Into<String>) -> Option<Value> {
+    Some(Value::Text(value.into()))
+}
 
 /// The columns in their order.
-pub const COLUMNS: [&str; 22] = [
-    "shard",
-    "disk",
-    "class",
-    "op",
-    "request",
-    "piece",
-    "is_split",
-    "file",
-    "offset_bytes",
-    "len_bytes",
-    "merged",
-    "cost_ns",
-    "wait_reason",
-    "queued_ns",
-    "dispatched_ns",
-    "submitted_ns",
-    "completed_ns",
-    "late_max_ns",
-    "reaped_ns",
-    "callback_ns",
-    "error",
-    "is_cancelled",
+pub(super) const COLUMNS: [Column; 22] = [
+    known("shard", Kind::U16, |it, _| number(it.shard)),
+    known("disk", Kind::Text, |it, head| text(head.disk(it.disk))),
+    known("class", Kind::Text, |it, head| text(head.class(it.class))),
+    known("op", Kind::Text, |it, _| text(it.op.name())),
+    known("request", Kind::U64, |it, _| number(it.request)),
+    known("piece", Kind::U16, |it, _| number(it.piece)),
+    known("is_split", Kind::Bool, |it, _| Some(Value::Bool(it.is_split))),
+    maybe("file", Kind::Text, |it, head| file_name(it, head).map(Value::Text)),
+    known("offset_bytes", Kind::U64, |it, _| number(it.offset_bytes)),
+    known("len_bytes", Kind::U32, |it, _| number(it.len_bytes)),
+    known("merged", Kind::U16, |it, _| number(it.merged)),
+    maybe("cost_ns", Kind::U32, |it, _| it.cost_ns.and_then(number)),
+    maybe("wait_reason", Kind::Text, |it, _| text(it.reason?.name())),
+    maybe("queued_ns", Kind::U64, |it, _| it.queued_ns.and_then(number)),
+    maybe("dispatched_ns", Kind::U64, |it, _| it.dispatched_ns.and_then(number)),
+    maybe("submitted_ns", Kind::U64, |it, _| it.submitted_ns.and_then(number)),
+    maybe("completed_ns", Kind::U64, |it, _| it.completed_ns.and_then(number)),
+    known("late_max_ns", Kind::U32, |it, _| number(it.late_max_ns)),
+    maybe("reaped_ns", Kind::U64, |it, _| it.reaped_ns.and_then(number)),
+    maybe("callback_ns", Kind::U64, |it, _| it.callback_ns.and_then(number)),
+    maybe("error", Kind::I32, |it, _| it.error.map(Value::Signed)),
+    known("is_cancelled", Kind::Bool, |it, _| Some(Value::Bool(it.is_cancelled))),
 ];
+
+/// Returns the path of the file; `file 7` if it has no name; `None` in a kernel trace.
+fn file_name(span: &Span, head: &Head) -> Option<String> {
+    let known = head.names.files.get(&span.file).map(|file| file.path.clone());
+    known.or_else(|| (span.file > 0).then(|| format!("file {}", span.file)))
+}
 
 /// See the module's documentation.
 pub(super) struct Csv<W> {
@@ -58,69 +106,36 @@ pub(super) struct Csv<W> {
 }
 
 impl<W: Write> Csv<W> {
-    pub(super) fn begin(out: W, head: Head) -> io::Result<Csv<W>> {
+    pub(super) fn begin(out: W, head: Head) -> Csv<W> {
         let mut out = Sticky::new(out);
-        out.write(format!("{}\n", COLUMNS.join(",")).as_bytes());
-        Ok(Csv { out, head, exported: Exported::default(), line: String::new() })
+        out.write(format!("{}\n", COLUMNS.map(|column| column.name).join(",")).as_bytes());
+        Csv { out, head, exported: Exported::default(), line: String::new() }
     }
+}
 
-    pub(super) fn visit(&mut self, item: &Item) {
+impl<W: Write> Sink for Csv<W> {
+    fn visit(&mut self, item: &Item) {
         let Item::Span(span) = item else { return };
         self.line.clear();
-        write_line(&mut self.line, span, &self.head);
+        for (at, column) in COLUMNS.iter().enumerate() {
+            self.line.push_str(if at == 0 { "" } else { "," });
+            // Writing to a string does not fail.
+            let _ = match (column.value)(span, &self.head) {
+                Some(Value::Number(value)) => write!(self.line, "{value}"),
+                Some(Value::Signed(value)) => write!(self.line, "{value}"),
+                Some(Value::Bool(value)) => write!(self.line, "{value}"),
+                Some(Value::Text(value)) => write!(self.line, "{}", csv_field(&value)),
+                None => Ok(()),
+            };
+        }
+        self.line.push('\n');
         self.out.write(self.line.as_bytes());
         self.exported.rows += 1;
     }
 
-    pub(super) fn finish(self) -> io::Result<Exported> {
+    fn finish(self: Box<Self>) -> io::Result<Exported> {
         self.out.finish()?;
         Ok(self.exported)
-    }
-}
-
-fn write_line(line: &mut String, span: &Span, head: &Head) {
-    let file = file_name(span, head).unwrap_or_default();
-    let (disk, class, op) = (head.disk(span.disk), head.class(span.class), span.op.name());
-    // Writing to a string does not fail.
-    let _ = write!(
-        line,
-        "{},{},{},{op},{},{},{},{},{},{},{}",
-        span.shard,
-        csv_field(&disk),
-        csv_field(&class),
-        span.request,
-        span.piece,
-        span.is_split,
-        csv_field(&file),
-        span.offset_bytes,
-        span.len_bytes,
-        span.merged
-    );
-
-    number(line, span.cost_ns);
-    number(line, span.reason.map(|reason| reason.name()));
-    number(line, span.queued_ns);
-    number(line, span.dispatched_ns);
-    number(line, span.submitted_ns);
-    number(line, span.completed_ns);
-    number(line, Some(span.late_max_ns));
-    number(line, span.reaped_ns);
-    number(line, span.callback_ns);
-    number(line, span.error);
-    number(line, Some(span.is_cancelled));
-    line.push('\n');
-}
-
-/// Returns the path of the file; `file 7` if it has no name; `None` in a kernel trace.
-pub(super) fn file_name(span: &Span, head: &Head) -> Option<String> {
-    let known = head.names.files.get(&span.file).map(|file| file.path.clone());
-    known.or_else(|| (span.file > 0).then(|| format!("file {}", span.file)))
-}
-
-fn number(line: &mut String, value: Option<impl std::fmt::Display>) {
-    line.push(',');
-    if let Some(value) = value {
-        let _ = write!(line, "{value}");
     }
 }
 
@@ -138,7 +153,7 @@ mod tests {
         head.names.classes.insert(1, ClassName { name: "a, \"b\"".to_owned(), shares: 1 });
         let span = Span { reason: Some(WaitReason::Tokens), error: Some(5), ..span(1_000, 9_000) };
         let mut out = Vec::new();
-        let mut csv = Csv::begin(&mut out, head).unwrap();
+        let mut csv = Box::new(Csv::begin(&mut out, head));
         csv.visit(&Item::Span(span));
         csv.visit(&Item::Span(Span { cost_ns: None, queued_ns: None, file: 0, ..span }));
         assert_eq!(csv.finish().unwrap().rows, 2);

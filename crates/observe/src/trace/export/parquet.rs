@@ -6,7 +6,7 @@
 //! integers of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns with unknown values are
 //! optional.
 //!
-//! **Limits.** A group is held in memory until it is full: about 30 MB. Events that belong to no request are left out.
+//! **Limits.** A group is held in memory until it is full: about 60 MB. Events that belong to no request are left out.
 //!
 //! **Example.**
 //! ```
@@ -14,7 +14,6 @@
 //! assert!(schema().starts_with("message span {\n  REQUIRED INT32 shard (INTEGER(16,false));\n"));
 //! ```
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -27,53 +26,16 @@ use parquet::schema::parser::parse_message_type;
 
 use super::super::show::Head;
 use super::super::span::{Item, Span};
-use super::Exported;
-use super::csv::{COLUMNS, file_name};
+use super::csv::{COLUMNS, Column, Kind, Value};
+use super::{Exported, Sink};
 
 /// Rows in a group.
-pub const GROUP_ROWS: usize = 1 << 17;
-
-/// Type of a column.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    U16,
-    U32,
-    U64,
-    I32,
-    Bool,
-    Text,
-}
-
-/// The types of [`COLUMNS`], and whether a value may be unknown.
-const KINDS: [(Kind, bool); COLUMNS.len()] = [
-    (Kind::U16, false),
-    (Kind::Text, false),
-    (Kind::Text, false),
-    (Kind::Text, false),
-    (Kind::U64, false),
-    (Kind::U16, false),
-    (Kind::Bool, false),
-    (Kind::Text, true),
-    (Kind::U64, false),
-    (Kind::U32, false),
-    (Kind::U16, false),
-    (Kind::U32, true),
-    (Kind::Text, true),
-    (Kind::U64, true),
-    (Kind::U64, true),
-    (Kind::U64, true),
-    (Kind::U64, true),
-    (Kind::U32, false),
-    (Kind::U64, true),
-    (Kind::U64, true),
-    (Kind::I32, true),
-    (Kind::Bool, false),
-];
+pub(super) const GROUP_ROWS: usize = 1 << 17;
 
 /// Returns the schema in Parquet's own notation.
 #[must_use]
-pub fn schema() -> String {
-    let column = |(name, (kind, is_optional)): (&str, (Kind, bool))| {
+pub(super) fn schema() -> String {
+    let column = |Column { name, kind, is_optional, .. }| {
         let repetition = if is_optional { "OPTIONAL" } else { "REQUIRED" };
         let (physical, logical) = match kind {
             Kind::U16 => ("INT32", " (INTEGER(16,false))"),
@@ -85,7 +47,7 @@ pub fn schema() -> String {
         };
         format!("  {repetition} {physical} {name}{logical};\n")
     };
-    let columns: String = COLUMNS.into_iter().zip(KINDS).map(column).collect();
+    let columns: String = COLUMNS.into_iter().map(column).collect();
     format!("message span {{\n{columns}}}\n")
 }
 
@@ -97,40 +59,42 @@ enum Values {
     Text(Vec<ByteArray>),
 }
 
-struct Column {
+struct Held {
+    column: Column,
     values: Values,
     /// 1 for a value, 0 for an unknown one; empty for columns whose values are always known.
     levels: Vec<i16>,
-    is_optional: bool,
 }
 
-impl Column {
-    fn new((kind, is_optional): (Kind, bool)) -> Column {
-        let values = match kind {
+impl Held {
+    fn new(column: Column) -> Held {
+        let values = match column.kind {
             Kind::U16 | Kind::U32 | Kind::I32 => Values::Int(Vec::new()),
             Kind::U64 => Values::Long(Vec::new()),
             Kind::Bool => Values::Bool(Vec::new()),
             Kind::Text => Values::Text(Vec::new()),
         };
-        Column { values, levels: Vec::new(), is_optional }
+        Held { column, values, levels: Vec::new() }
     }
 
-    fn push(&mut self, value: Option<Value>) {
-        if self.is_optional {
+    fn push(&mut self, span: &Span, head: &Head) {
+        let value = (self.column.value)(span, head);
+        if self.column.is_optional {
             self.levels.push(i16::from(value.is_some()));
         }
         // Unsigned numbers are stored as signed ones of the same bits.
         match (&mut self.values, value) {
             (Values::Int(values), Some(Value::Number(value))) => values.push(value as u32 as i32),
+            (Values::Int(values), Some(Value::Signed(value))) => values.push(value),
             (Values::Long(values), Some(Value::Number(value))) => values.push(value as i64),
-            (Values::Bool(values), Some(Value::Number(value))) => values.push(value != 0),
-            (Values::Text(values), Some(Value::Text(value))) => values.push(value),
+            (Values::Bool(values), Some(Value::Bool(value))) => values.push(value),
+            (Values::Text(values), Some(Value::Text(value))) => values.push(ByteArray::from(value.into_bytes())),
             _ => {}
         }
     }
 
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
-        let levels = self.is_optional.then_some(self.levels.as_slice());
+        let levels = self.column.is_optional.then_some(self.levels.as_slice());
 
         match &mut self.values {
             Values::Int(values) => {
@@ -156,31 +120,13 @@ impl Column {
     }
 }
 
-enum Value {
-    Number(u64),
-    Text(ByteArray),
-}
-
-/// Texts by kind and number, each built once.
-#[derive(Default)]
-struct Texts(HashMap<(u8, u32), Option<ByteArray>>);
-
-impl Texts {
-    fn get(&mut self, what: u8, number: u32, make: impl FnOnce() -> Option<String>) -> Option<Value> {
-        let text =
-            self.0.entry((what, number)).or_insert_with(|| make().map(|text| ByteArray::from(text.into_bytes())));
-        text.clone().map(Value::Text)
-    }
-}
-
 /// See the module's documentation.
 pub(super) struct Parquet<W: Write + Send> {
     /// `None` after an error.
     writer: Option<SerializedFileWriter<W>>,
     error: Option<ParquetError>,
     head: Head,
-    texts: Texts,
-    columns: Vec<Column>,
+    columns: Vec<Held>,
     rows_held: usize,
     exported: Exported,
 }
@@ -194,36 +140,10 @@ impl<W: Write + Send> Parquet<W> {
             writer: Some(writer),
             error: None,
             head,
-            texts: Texts::default(),
-            columns: KINDS.into_iter().map(Column::new).collect(),
+            columns: COLUMNS.into_iter().map(Held::new).collect(),
             rows_held: 0,
             exported: Exported::default(),
         })
-    }
-
-    pub(super) fn visit(&mut self, item: &Item) {
-        let (Item::Span(span), true) = (item, self.writer.is_some()) else { return };
-        let row = row(span, &self.head, &mut self.texts);
-        self.columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
-        self.rows_held += 1;
-        self.exported.rows += 1;
-        if self.rows_held >= GROUP_ROWS {
-            self.write_group();
-        }
-    }
-
-    pub(super) fn finish(mut self) -> io::Result<Exported> {
-        if self.rows_held > 0 {
-            self.write_group();
-        }
-        if let Some(error) = self.error {
-            return Err(io_error(error));
-        }
-        if let Some(writer) = self.writer {
-            let mut out = writer.into_inner().map_err(io_error)?;
-            out.flush()?;
-        }
-        Ok(self.exported)
     }
 
     fn write_group(&mut self) {
@@ -236,9 +156,35 @@ impl<W: Write + Send> Parquet<W> {
     }
 }
 
+impl<W: Write + Send> Sink for Parquet<W> {
+    fn visit(&mut self, item: &Item) {
+        let (Item::Span(span), true) = (item, self.writer.is_some()) else { return };
+        self.columns.iter_mut().for_each(|column| column.push(span, &self.head));
+        self.rows_held += 1;
+        self.exported.rows += 1;
+        if self.rows_held >= GROUP_ROWS {
+            self.write_group();
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<Exported> {
+        if self.rows_held > 0 {
+            self.write_group();
+        }
+        if let Some(error) = self.error {
+            return Err(io_error(error));
+        }
+        if let Some(writer) = self.writer {
+            let mut out = writer.into_inner().map_err(io_error)?;
+            out.flush()?;
+        }
+        Ok(self.exported)
+    }
+}
+
 fn write_columns<W: Write + Send>(
     writer: &mut SerializedFileWriter<W>,
-    columns: &mut [Column],
+    columns: &mut [Held],
 ) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
     for column in columns {
@@ -248,36 +194,6 @@ fn write_columns<W: Write + Send>(
         }
     }
     group.close().map(|_| ())
-}
-
-fn row(span: &Span, head: &Head, texts: &mut Texts) -> [Option<Value>; COLUMNS.len()] {
-    let number = |value: u64| Some(Value::Number(value));
-    let maybe = |value: Option<u64>| value.map(Value::Number);
-
-    [
-        number(span.shard.into()),
-        texts.get(0, span.disk.into(), || Some(head.disk(span.disk))),
-        texts.get(1, span.class.into(), || Some(head.class(span.class))),
-        texts.get(2, span.op as u32, || Some(span.op.name().to_owned())),
-        number(span.request),
-        number(span.piece.into()),
-        number(span.is_split.into()),
-        texts.get(3, span.file, || file_name(span, head)),
-        number(span.offset_bytes),
-        number(span.len_bytes.into()),
-        number(span.merged.into()),
-        maybe(span.cost_ns.map(u64::from)),
-        span.reason.and_then(|reason| texts.get(4, reason as u32, || Some(reason.name().to_owned()))),
-        maybe(span.queued_ns),
-        maybe(span.dispatched_ns),
-        maybe(span.submitted_ns),
-        maybe(span.completed_ns),
-        number(span.late_max_ns.into()),
-        maybe(span.reaped_ns),
-        maybe(span.callback_ns),
-        maybe(span.error.map(|error| u64::from(error as u32))),
-        number(span.is_cancelled.into()),
-    ]
 }
 
 fn io_error(error: ParquetError) -> io::Error {
@@ -306,7 +222,7 @@ mod tests {
     /// Writes two groups, each beginning with a row whose optional values are unknown. Returns the number of rows.
     fn write(path: &std::path::Path) -> u64 {
         let file = std::fs::File::create(path).unwrap();
-        let mut parquet = Parquet::begin(file, Head::default()).unwrap();
+        let mut parquet = Box::new(Parquet::begin(file, Head::default()).unwrap());
         for number in 0..GROUP_ROWS as u64 + 2 {
             let whole =
                 Span { request: number, error: Some(-5), reason: Some(WaitReason::Depth), ..span(number, u64::MAX) };
@@ -326,14 +242,12 @@ mod tests {
         assert_eq!((metadata.num_rows() as u64, reader.num_row_groups()), (rows, 2));
 
         let columns: Vec<&str> = metadata.schema().get_fields().iter().map(|field| field.name()).collect();
-        assert_eq!(columns, COLUMNS);
+        let names = COLUMNS.map(|column| column.name);
+        assert_eq!(columns, names);
 
         let mut all = reader.get_row_iter(None).unwrap().map(Result::unwrap);
         let (first, second) = (all.next().unwrap(), all.next().unwrap());
-        assert_eq!(
-            second.get_ulong(COLUMNS.iter().position(|name| *name == "completed_ns").unwrap()).unwrap(),
-            u64::MAX
-        );
+        assert_eq!(second.get_ulong(names.iter().position(|name| *name == "completed_ns").unwrap()).unwrap(), u64::MAX);
 
         let texts = |row: &parquet::record::Row| -> Vec<String> {
             row.get_column_iter().map(|(_, field)| field.to_string().replace('"', "")).collect()
@@ -345,7 +259,7 @@ mod tests {
         assert_eq!((second[13].as_str(), second[20].as_str(), second[21].as_str()), ("1", "-5", "false"));
 
         for unknown in ["file", "cost_ns", "wait_reason", "queued_ns", "error"] {
-            let at = COLUMNS.iter().position(|name| *name == unknown).unwrap();
+            let at = names.iter().position(|name| *name == unknown).unwrap();
             assert_eq!(first[at], "null", "{unknown}");
         }
         assert_eq!(all.count() as u64, rows - 2);
@@ -373,7 +287,7 @@ mod tests {
     #[test]
     fn it_begins_and_ends_with_the_mark_of_the_format() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let parquet = Parquet::begin(file.reopen().unwrap(), Head::default()).unwrap();
+        let parquet = Box::new(Parquet::begin(file.reopen().unwrap(), Head::default()).unwrap());
         assert_eq!(parquet.finish().unwrap().rows, 0, "nothing is a table, too");
         let mut bytes = Vec::new();
         file.reopen().unwrap().read_to_end(&mut bytes).unwrap();

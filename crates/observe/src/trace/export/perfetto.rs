@@ -15,32 +15,33 @@
 //!
 //! The format wants the slices of a track to nest, but requests overlap. So each group is a track with *lanes* of one
 //! name below it, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so
-//! that lanes are filled densely; lanes are made as needed (`lanes`). A counter needs the order of time: its changes
+//! that lanes are filled densely; lanes are made as needed. A counter needs the order of time: its changes
 //! wait in a window of 524,288.
 //!
-//! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. A change of a
-//! counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right again.
-//! Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages that run
-//! backwards are left out, too.
+//! **Limits.** At most 4,096 lanes for each group; slices without a lane are left out and counted. Slices that arrive
+//! long after their end make more lanes than there are overlaps: a gap before the end of a lane is not found again. A
+//! change of a counter that comes after the window is drawn when it comes, and counted; afterwards the counter is right
+//! again. Slices with an unknown end are left out, so a piece that has not come back shows its known stages. Stages
+//! that run backwards are left out, too.
 //!
 //! **Example.** See [`super`]; open the file at <https://ui.perfetto.dev>.
 
-mod lanes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll_figures::units::format_bytes_binary;
 
-use self::lanes::Lanes;
 use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::proto::Message;
-use super::{Exported, Sticky};
+use super::{Exported, Sink, Sticky};
 
+/// Most lanes of a group.
+const LANES_MAX: usize = 4096;
 /// Most changes of counters that wait for their order.
 const CHANGES_HELD_MAX: usize = 1 << 19;
 
@@ -93,13 +94,18 @@ enum Group {
 }
 
 impl Group {
+    /// Returns the kind, from 1, the number, the name of the lanes, and that of the counter.
+    const fn parts(self) -> (u64, u16, &'static str, Option<&'static str>) {
+        match self {
+            Group::Shard(number) => (1, number, "requests", None),
+            Group::Class(number) => (2, number, "in queue", Some("pieces in queue")),
+            Group::Disk(number) => (3, number, "in device", Some("pieces in device")),
+        }
+    }
+
     /// Returns the number of the group's track; its lanes and counter count on from there.
     fn uuid(self) -> u64 {
-        let (kind, number) = match self {
-            Group::Shard(number) => (1, number),
-            Group::Class(number) => (2, number),
-            Group::Disk(number) => (3, number),
-        };
+        let (kind, number, ..) = self.parts();
         kind << 48 | u64::from(number) << 32
     }
 
@@ -107,37 +113,17 @@ impl Group {
         self.uuid() | 1
     }
 
-    fn lane_uuid(self, lane: usize) -> u64 {
-        self.uuid() | (2 + lane as u64)
-    }
-
     fn name(self, head: &Head) -> String {
         match self {
             Group::Shard(number) => format!("shard {number}"),
-            Group::Class(number) => named("class", head.class(number)),
-            Group::Disk(number) => named("disk", head.disk(number)),
-        }
-    }
-
-    const fn lane_name(self) -> &'static str {
-        match self {
-            Group::Shard(_) => "requests",
-            Group::Class(_) => "in queue",
-            Group::Disk(_) => "in device",
-        }
-    }
-
-    const fn counter_name(self) -> Option<&'static str> {
-        match self {
-            Group::Shard(_) => None,
-            Group::Class(_) => Some("pieces in queue"),
-            Group::Disk(_) => Some("pieces in device"),
+            Group::Class(number) => with_kind("class", head.class(number)),
+            Group::Disk(number) => with_kind("disk", head.disk(number)),
         }
     }
 }
 
 /// Returns `class db`, but not `class class 3`.
-fn named(kind: &str, name: String) -> String {
+fn with_kind(kind: &str, name: String) -> String {
     if name.starts_with(kind) { name } else { format!("{kind} {name}") }
 }
 
@@ -153,25 +139,11 @@ pub(super) struct Perfetto<W> {
 }
 
 impl<W: Write> Perfetto<W> {
-    pub(super) fn begin(out: W, head: Head) -> io::Result<Perfetto<W>> {
+    pub(super) fn begin(out: W, head: Head) -> Perfetto<W> {
         let mut out = Out { sticky: Sticky::new(out), packet: Message::default(), event: Message::default() };
         out.clear_state();
         let counters = Counters { held_max: CHANGES_HELD_MAX, ..Counters::default() };
-        Ok(Perfetto { out, head, groups: HashMap::new(), counters, flow: 0, exported: Exported::default() })
-    }
-
-    pub(super) fn visit(&mut self, item: &Item) {
-        match item {
-            Item::Span(span) => self.span(span),
-            Item::Event(_, event) => self.instant(event),
-        }
-    }
-
-    pub(super) fn finish(mut self) -> io::Result<Exported> {
-        self.counters.finish(&mut self.out);
-        self.exported.unordered = self.counters.unordered;
-        self.out.sticky.finish()?;
-        Ok(self.exported)
+        Perfetto { out, head, groups: HashMap::new(), counters, flow: 0, exported: Exported::default() }
     }
 
     fn span(&mut self, span: &Span) {
@@ -181,9 +153,8 @@ impl<W: Write> Perfetto<W> {
         let (shard, class, disk) = (Group::Shard(span.shard), Group::Class(span.class), Group::Disk(span.disk));
 
         if let Some((begin_ns, end_ns)) = stages.whole {
-            let inner = stages.named();
             let group = self.head.class(span.class);
-            self.slice(shard, (begin_ns, end_ns), &format!("{name} {group}"), &inner, span);
+            self.slice(shard, (begin_ns, end_ns), &format!("{name} {group}"), &stages.inner, span);
         }
         if let Some(queue) = stages.queue {
             self.slice(class, queue, &name, &[], span);
@@ -211,13 +182,13 @@ impl<W: Write> Perfetto<W> {
             return;
         };
 
-        let uuid = group.lane_uuid(lane);
+        let (uuid, (_, _, lane_name, _)) = (group.uuid() | (2 + lane as u64), group.parts());
         if is_new {
-            self.out.track(uuid, group.lane_name(), Some(group.uuid()), false);
+            self.out.track(uuid, lane_name, Some(group.uuid()), false);
         }
 
         let event = self.out.event(Kind::Begin, uuid);
-        event.text(field::EVENT_CATEGORY, group.lane_name()).text(field::EVENT_NAME, name);
+        event.text(field::EVENT_CATEGORY, lane_name).text(field::EVENT_NAME, name);
         event.fixed(field::EVENT_FLOW_ID, self.flow);
         annotate(event, span);
         self.out.send(begin_ns);
@@ -261,9 +232,47 @@ impl<W: Write> Perfetto<W> {
         }
         self.groups.insert(group, Lanes::default());
         self.out.track(group.uuid(), &group.name(&self.head), None, false);
-        if let Some(name) = group.counter_name() {
+        if let (.., Some(name)) = group.parts() {
             self.out.track(group.counter_uuid(), name, Some(group.uuid()), true);
         }
+    }
+}
+
+impl<W: Write> Sink for Perfetto<W> {
+    fn visit(&mut self, item: &Item) {
+        match item {
+            Item::Span(span) => self.span(span),
+            Item::Event(_, event) => self.instant(event),
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<Exported> {
+        self.counters.finish(&mut self.out);
+        self.exported.unordered = self.counters.unordered;
+        self.out.sticky.finish()?;
+        Ok(self.exported)
+    }
+}
+
+/// Lanes for slices that overlap: the end of each lane's last slice, and the lane's number.
+#[derive(Default)]
+struct Lanes(BTreeSet<(u64, usize)>);
+
+impl Lanes {
+    /// Returns a lane for a slice from `begin_ns` to `end_ns`, and whether it is new; `None` if all are taken. Among
+    /// the lanes that are free, takes the one that became free last.
+    fn take(&mut self, begin_ns: u64, end_ns: u64) -> Option<(usize, bool)> {
+        let latest = self.0.range(..=(begin_ns, usize::MAX)).next_back().copied();
+        let (lane, is_new) = match latest {
+            Some(place) => {
+                self.0.remove(&place);
+                (place.1, false)
+            }
+            None if self.0.len() < LANES_MAX => (self.0.len(), true),
+            None => return None,
+        };
+        self.0.insert((end_ns, lane));
+        Some((lane, is_new))
     }
 }
 
@@ -272,71 +281,61 @@ struct Stages {
     whole: Option<(u64, u64)>,
     queue: Option<(u64, u64)>,
     device: Option<(u64, u64)>,
-    unseen: Option<(u64, u64)>,
-    told: Option<(u64, u64)>,
+    /// The stages inside the whole; none if the piece's clock ran backwards.
+    inner: Vec<(&'static str, (u64, u64))>,
 }
 
 impl Stages {
     fn of(span: &Span) -> Stages {
         let between = |from: Option<u64>, to: Option<u64>| from.zip(to).filter(|(from, to)| from <= to);
-        Stages {
-            whole: between(span.begin_ns(), span.end_ns()),
-            queue: between(span.queued_ns, span.out_ns()),
-            device: between(span.out_ns(), span.completed_ns),
-            unseen: between(span.completed_ns, span.reaped_ns),
-            told: between(span.reaped_ns, span.callback_ns),
-        }
-    }
+        let whole = between(span.begin_ns(), span.end_ns());
+        let queue = between(span.queued_ns, span.out_ns());
+        let device = between(span.out_ns(), span.completed_ns);
+        let unseen = between(span.completed_ns, span.reaped_ns);
+        let told = between(span.reaped_ns, span.callback_ns);
 
-    /// Returns the stages inside the whole; none if the piece's clock ran backwards.
-    fn named(&self) -> Vec<(&'static str, (u64, u64))> {
-        let all = [("queue", self.queue), ("device", self.device), ("unseen", self.unseen), ("callback", self.told)];
-        let known: Vec<_> = all.into_iter().filter_map(|(name, stage)| Some((name, stage?))).collect();
-        let mut at_ns = self.whole.map_or(u64::MAX, |(begin_ns, _)| begin_ns);
-        for (_, (begin_ns, end_ns)) in &known {
-            if *begin_ns < at_ns {
-                return Vec::new();
-            }
-            at_ns = *end_ns;
+        let all = [("queue", queue), ("device", device), ("unseen", unseen), ("callback", told)];
+        let mut inner: Vec<_> = all.into_iter().filter_map(|(name, stage)| Some((name, stage?))).collect();
+        let times = inner.iter().flat_map(|(_, (begin_ns, end_ns))| [*begin_ns, *end_ns]);
+        let (first, last) = whole.map_or((None, None), |(begin_ns, end_ns)| (Some(begin_ns), Some(end_ns)));
+        if !first.into_iter().chain(times).chain(last).is_sorted() {
+            inner.clear();
         }
-        if self.whole.is_some_and(|(_, end_ns)| at_ns <= end_ns) { known } else { Vec::new() }
+        Stages { whole, queue, device, inner }
     }
 }
 
 fn annotate(event: &mut Message, span: &Span) {
-    number(event, "shard", u64::from(span.shard));
-    number(event, "request", span.request);
-    number(event, "offset_bytes", span.offset_bytes);
-    number(event, "len_bytes", u64::from(span.len_bytes));
-
-    if span.is_split {
-        number(event, "piece", u64::from(span.piece));
+    let above_0 = |value: u64| Some(value).filter(|value| *value > 0);
+    let numbers = [
+        ("shard", Some(u64::from(span.shard))),
+        ("request", Some(span.request)),
+        ("offset_bytes", Some(span.offset_bytes)),
+        ("len_bytes", Some(u64::from(span.len_bytes))),
+        ("piece", span.is_split.then_some(u64::from(span.piece))),
+        ("merged", above_0(u64::from(span.merged))),
+        ("cost_ns", span.cost_ns.map(u64::from)),
+        ("late_max_ns", above_0(u64::from(span.late_max_ns))),
+    ];
+    for (name, value) in numbers {
+        value.into_iter().for_each(|value| number(event, name, value));
     }
-    if span.merged > 0 {
-        number(event, "merged", u64::from(span.merged));
-    }
-    if let Some(cost_ns) = span.cost_ns {
-        number(event, "cost_ns", u64::from(cost_ns));
-    }
-    if span.late_max_ns > 0 {
-        number(event, "late_max_ns", u64::from(span.late_max_ns));
-    }
-
     if let Some(reason) = span.reason {
-        let mut annotation = Message::default();
-        annotation.text(field::ANNOTATION_NAME, "waited_for").text(field::ANNOTATION_STRING, reason.name());
-        event.message(field::EVENT_ANNOTATION, &annotation);
+        named(event, "waited_for", |annotation| annotation.text(field::ANNOTATION_STRING, reason.name()));
     }
     if let Some(error) = span.error {
-        let mut annotation = Message::default();
-        annotation.text(field::ANNOTATION_NAME, "error").number(field::ANNOTATION_INT, i64::from(error) as u64);
-        event.message(field::EVENT_ANNOTATION, &annotation);
+        named(event, "error", |annotation| annotation.number(field::ANNOTATION_INT, i64::from(error) as u64));
     }
 }
 
 fn number(event: &mut Message, name: &str, value: u64) {
+    named(event, name, |annotation| annotation.number(field::ANNOTATION_UINT, value));
+}
+
+/// Adds an annotation with a value.
+fn named(event: &mut Message, name: &str, set: impl FnOnce(&mut Message) -> &mut Message) {
     let mut annotation = Message::default();
-    annotation.text(field::ANNOTATION_NAME, name).number(field::ANNOTATION_UINT, value);
+    set(annotation.text(field::ANNOTATION_NAME, name));
     event.message(field::EVENT_ANNOTATION, &annotation);
 }
 

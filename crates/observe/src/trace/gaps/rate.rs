@@ -55,7 +55,6 @@ pub struct Implied {
     pub bytes_per_s: f64,
     /// Rate of very short requests, per second; `None` if lengths do not differ enough to compute it.
     pub iops: Option<f64>,
-    /// Mean length of the pieces.
     pub len_mean_bytes: f64,
     /// Such as `2^33 B/s`, if a rate is within 1 % of a power of two.
     pub looks_like: Option<String>,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use plimsoll::core::{Histogram, WaitReason};
 use plimsoll_figures::units::format_throughput_decimal as throughput;
-use plimsoll_figures::units::{csv_field, format_bytes_binary, format_count, format_duration_ns, format_iops_short};
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
 use plimsoll_figures::verdict::Kind;
+use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
 use super::super::levels::{Levels, remark_of_lost};
@@ -22,8 +23,8 @@ const MOST: f64 = 0.5;
 /// Part of the time waited for tokens above which lateness is worth a remark.
 const LATE: f64 = 0.1;
 
-/// Part of the time with requests in the device from which it may be the limit, and their least mean number: a disk that
-/// serves many at once is not full with fewer.
+/// Part of the time with requests in the device from which it may be the limit, and their least mean number: a disk
+/// that serves many at once is not full with fewer.
 const LOADED_PART: f64 = 0.9;
 const LOADED_LEAST: f64 = 8.0;
 
@@ -57,15 +58,10 @@ pub enum Limiter {
 /// Figures of gaps, in ns; percentiles within 0.78 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GapStats {
-    /// Number of gaps.
     pub n: u64,
-    /// Mean.
     pub mean_ns: f64,
-    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 gaps are at most this long.
     pub p99_ns: u64,
-    /// Longest.
     pub max_ns: u64,
 }
 
@@ -99,22 +95,18 @@ pub struct ReasonGaps {
 /// A queue: a shard's to a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueGaps {
-    /// The shard.
     pub shard: u16,
     /// Pieces sent.
     pub dispatches: u64,
     /// Part of the time in which the queue had no work, 0 to 1.
     pub empty_part: f64,
-    /// Mean of its dispatch gaps, in ns.
     pub gap_mean_ns: f64,
-    /// The longest dispatch gap, in ns.
     pub gap_max_ns: u64,
 }
 
 /// What held a disk's requests back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The limiter.
     pub limiter: Limiter,
     /// One sentence, beginning with the limiter.
     pub sentence: String,
@@ -123,9 +115,8 @@ pub struct Verdict {
 }
 
 /// A disk.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct DiskGaps {
-    /// The disk's name.
     pub disk: String,
     /// Time from the disk's first to its last event, in ns.
     pub duration_ns: u64,
@@ -137,50 +128,28 @@ pub struct DiskGaps {
     pub reasons: Vec<ReasonGaps>,
     /// Rates of the model that granted tokens.
     pub implied: Vec<Implied>,
-    /// Bytes sent to the disk per second.
     pub sent_bytes_per_s: f64,
-    /// Pieces sent to the disk per second.
     pub sent_per_s: f64,
     /// The disk's queues by shard.
     pub queues: Vec<QueueGaps>,
-    /// What held the disk's requests back.
     pub verdict: Verdict,
     /// All dispatch gaps.
     #[serde(skip)]
-    pub(in crate::trace) gap_all: GapHistogram,
+    pub(in crate::trace) gap_all: Box<Histogram>,
     /// Means of dispatch gaps over time, in ns.
     #[serde(skip)]
     pub(in crate::trace) gap_means_ns: Vec<f64>,
 }
 
-/// A histogram that implements [`PartialEq`].
-#[derive(Clone, Default)]
-pub(in crate::trace) struct GapHistogram(pub(in crate::trace) Box<Histogram>);
-
-impl std::fmt::Debug for GapHistogram {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl PartialEq for GapHistogram {
-    fn eq(&self, other: &GapHistogram) -> bool {
-        self.0.iter().eq(other.0.iter())
-    }
-}
-
 /// The waits of a class's pieces for one reason, from submission to dispatch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassWait {
-    /// The class's name.
     pub class: String,
     /// What the class waited for most, or `none`.
     pub reason: &'static str,
     /// Pieces with this reason.
     pub n: u64,
-    /// Mean wait in ns.
     pub mean_ns: f64,
-    /// Longest wait in ns.
     pub max_ns: u64,
     /// Part of the class's time in the queue, 0 to 1.
     pub part: f64,
@@ -195,26 +164,19 @@ pub struct LongGap {
     pub length_ns: u64,
     /// What stood in the way for the longest part.
     pub reason: &'static str,
-    /// Class of the piece.
     pub class: String,
     /// `read`, `write`, `flush`, `discard` or `allocate`.
     pub op: &'static str,
-    /// Length of the piece in bytes.
     pub len_bytes: u32,
-    /// The shard.
     pub shard: u16,
-    /// The disk.
     pub disk: String,
-    /// Number of the request on its shard.
     pub request: u64,
 }
 
 /// The gaps of a whole trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct GapsReport {
-    /// Version of the JSON form: [`SCHEMA`].
     pub schema: u32,
-    /// Version of the program.
     pub plimsoll: &'static str,
     /// Shortest part that counts in [`ReasonGaps::gaps`], in ns.
     pub longer_than_ns: u64,
@@ -229,7 +191,8 @@ pub struct GapsReport {
 }
 
 pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
-    let Gaps { longer_than_ns, ordered, mut followed } = gaps;
+    let Gaps { longer_than_ns, ordered, levels, mut followed } = gaps;
+    let (levels, _) = levels.finish();
     if trace.origin == Origin::Kernel {
         followed.queues.retain(|_, queue| queue.dispatches > 0);
     }
@@ -249,7 +212,9 @@ pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
         .filter(|(_, disk)| disk.begin_ns.is_some())
         .map(|(number, disk)| {
             let of_disk: Vec<(&QueueKey, &Queue)> = queues.iter().filter(|(key, _)| key.0 == *number).collect();
-            let mut disk = disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns, &classes, trace.origin);
+            let mut disk = disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns);
+            let levels = levels.get(number).map_or_else(Levels::default, |levels| (**levels).clone());
+            disk.verdict = verdict(&disk, &levels, &classes, trace.origin);
             disk.verdict.remarks.extend(remark_of_lost(&lost));
             disk
         })
@@ -261,14 +226,7 @@ fn part(of_ns: u64, whole_ns: f64) -> f64 {
     if whole_ns > 0.0 { of_ns as f64 / whole_ns } else { 0.0 }
 }
 
-fn disk_gaps(
-    name: String,
-    disk: &mut Disk,
-    queues: &[(&QueueKey, &Queue)],
-    longer_than_ns: u64,
-    classes: &[ClassWait],
-    origin: Origin,
-) -> DiskGaps {
+fn disk_gaps(name: String, disk: &mut Disk, queues: &[(&QueueKey, &Queue)], longer_than_ns: u64) -> DiskGaps {
     let begin_ns = disk.begin_ns.unwrap_or(0);
     let duration_ns = disk.end_ns.saturating_sub(begin_ns);
     // Work that waits at the end stands still, but ends with no dispatch: its gap does not count as one.
@@ -303,7 +261,7 @@ fn disk_gaps(
     let per_second = |value: f64| if duration_ns > 0 { value * 1e9 / duration_ns as f64 } else { 0.0 };
     let dispatches: u64 = queues.iter().map(|(_, queue)| queue.dispatches).sum();
 
-    let mut report = DiskGaps {
+    DiskGaps {
         disk: name,
         duration_ns,
         gap: GapStats::of(&disk.gap),
@@ -314,11 +272,9 @@ fn disk_gaps(
         sent_per_s: per_second(dispatches as f64),
         queues: queues.iter().map(queue).collect(),
         verdict: Verdict { limiter: Limiter::Unknown, sentence: String::new(), remarks: Vec::new() },
-        gap_all: GapHistogram(Box::new(std::mem::take(&mut disk.gap))),
+        gap_all: Box::new(std::mem::take(&mut disk.gap)),
         gap_means_ns: disk.gap_windows.means(),
-    };
-    report.verdict = verdict(&report, &disk.levels, classes, origin);
-    report
+    }
 }
 
 /// The requests in the device, as `stages` shows them.
@@ -516,21 +472,24 @@ impl GapsReport {
     /// Returns a CSV line for each disk and reason; the reason `gap` stands for all dispatch gaps of the disk.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let mut text = "disk,limiter,reason,n,mean_ns,p50_ns,p99_ns,max_ns,time_part,overdue_part\n".to_owned();
-        for disk in &self.disks {
-            let limiter = format!("{:?}", disk.verdict.limiter).to_lowercase();
-            let mut line = |reason: &str, gaps: &GapStats, parts: String| {
-                let GapStats { n, mean_ns, p50_ns, p99_ns, max_ns } = gaps;
-                let name = csv_field(&disk.disk);
-                let figures = format!("{n},{mean_ns:.1},{p50_ns},{p99_ns},{max_ns},{parts}");
-                text.push_str(&format!("{name},{limiter},{reason},{figures}\n"));
-            };
-            line("gap", &disk.gap, ",".to_owned());
-            for it in &disk.reasons {
-                line(it.reason, &it.gaps, format!("{:.6},{:.6}", it.time_part, it.overdue_part));
-            }
-        }
-        text
+        type Row<'a> = (&'a DiskGaps, &'a str, &'a GapStats, Option<&'a ReasonGaps>);
+        let columns: &[Column<Row<'_>>] = &[
+            ("disk", |it| it.0.disk.clone()),
+            ("limiter", |it| format!("{:?}", it.0.verdict.limiter).to_lowercase()),
+            ("reason", |it| it.1.to_owned()),
+            ("n", |it| it.2.n.to_string()),
+            ("mean_ns", |it| fixed(it.2.mean_ns, 1)),
+            ("p50_ns", |it| it.2.p50_ns.to_string()),
+            ("p99_ns", |it| it.2.p99_ns.to_string()),
+            ("max_ns", |it| it.2.max_ns.to_string()),
+            ("time_part", |it| fixed(it.3.map(|reason| reason.time_part), 6)),
+            ("overdue_part", |it| fixed(it.3.map(|reason| reason.overdue_part), 6)),
+        ];
+        let rows = self.disks.iter().flat_map(|disk| {
+            let reasons = disk.reasons.iter().map(move |it| (disk, it.reason, &it.gaps, Some(it)));
+            std::iter::once((disk, "gap", &disk.gap, None)).chain(reasons)
+        });
+        csv(&rows.collect::<Vec<Row<'_>>>(), columns)
     }
 }
 

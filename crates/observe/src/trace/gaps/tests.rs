@@ -141,6 +141,25 @@ fn what_holds_nothing_is_not_an_error_and_the_forms_are_whole() {
     assert!(csv.lines().all(|line| line.split(',').count() == width), "{csv}");
 }
 
+/// A shard that sends ten pieces together: each is dispatched at once, given to the backend 90 us later, and back after
+/// another 10 us.
+#[test]
+fn requests_are_in_the_device_from_the_same_moment_on_as_in_stages() {
+    use EventKind::{Completed, Dispatched, Queued, Reaped, Submitted};
+    let stations = [(0, Queued), (1, Dispatched), (90, Submitted), (100, Completed), (100, Reaped)];
+    let piece = |at: u64| stations.map(|(us, kind)| event(1000 * (10 * at + us), at + 1, kind));
+    let mut all: Vec<Event> = (0..400).flat_map(piece).collect();
+    all.sort_by_key(|event| event.time_ns);
+
+    let mut stages = super::super::stages::Stages::new(&[]);
+    let trace = read(&all, &mut |item| stages.visit(&item));
+    let disk = &stages.finish(&trace).disks[0];
+    assert_eq!((disk.device_depth_max, disk.device_depth_mean.round()), (1, 1.0));
+    // With ten in the device all the time the disk might be the limit; with one it is not.
+    let verdict = &report(&all).disks[0].verdict;
+    assert_eq!(verdict.limiter, Limiter::Program, "{verdict:?}");
+}
+
 #[test]
 fn a_kernel_trace_has_gaps_without_reasons() {
     let text = "8,0 1 1 0.000000000 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000083000 9 D R 2048 + 8 [db]\n\

@@ -2,8 +2,8 @@
 //!
 //! **Why.** This is the kernel's own form, without loss of figures; reading it does not need `blkparse`.
 //!
-//! **How.** A record is a head of 48 bytes and further bytes, whose number ends the head. Numbers have the byte order
-//! of the machine that recorded, which the first bytes show; those in the further bytes are big-endian.
+//! **How.** A record is a head of 48 bytes and further bytes, whose number ends the head. Numbers have the least
+//! significant byte first, except sectors in the further bytes.
 //!
 //! ```text
 //! 4 magic 0x65617400 | version 7   4 sequence   8 time, ns   8 sector   4 bytes   4 action | categories << 16
@@ -18,8 +18,8 @@
 //! After damage, reading continues at the next magic number. If a record's length does not lead to a magic number, its
 //! further bytes are not read.
 //!
-//! **Limits.** Version 7, which kernels up to 6.18 write. Damaged figures inside a record go unnoticed, because there
-//! is no checksum. Names of 65,536 processes at a time.
+//! **Limits.** Version 7 of little-endian machines, which kernels up to 6.18 write. Damaged figures inside a record go
+//! unnoticed, because there is no checksum. Names of 65,536 processes at a time.
 //!
 //! **Example.** [`Head::to_bytes`] writes what [`read_blktrace`] reads; see its test in this file.
 
@@ -61,25 +61,14 @@ pub(super) const NOTE_TIME: u32 = IS_NOTE | 1;
 /// A note with a message.
 pub(super) const NOTE_MESSAGE: u32 = IS_NOTE | 2;
 
-/// Byte order of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Least significant byte first.
-    Little,
-    /// Most significant byte first.
-    Big,
-}
-
 /// The head of a record, in the kernel's form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The number of the record on its CPU for its device, from 1; 0 through tracefs.
     pub sequence: u32,
-    /// Time of the event in ns, on the clock of the trace.
     pub time_ns: u64,
     /// First sector of 512 bytes.
     pub sector: u64,
-    /// Length in bytes.
     pub bytes: u32,
     /// The kind of event, and categories in the upper 16 bits.
     pub action: u32,
@@ -87,58 +76,35 @@ pub struct Head {
     pub process: u32,
     /// Major number << 20 | minor number.
     pub device: u32,
-    /// The number of the CPU.
     pub cpu: u32,
-    /// The error of a completion.
     pub error: u16,
-    /// Bytes that follow the head.
     pub more_bytes: u16,
 }
 
 impl Head {
     /// Returns the head's bytes in a stream.
     #[must_use]
-    pub fn to_bytes(&self, order: Order) -> [u8; HEAD_BYTES] {
-        let words = [MAGIC, self.sequence];
-        let longs = [self.time_ns, self.sector];
-        let tail = [self.bytes, self.action, self.process, self.device, self.cpu];
-        let shorts = [self.error, self.more_bytes];
-
-        let mut bytes = Vec::with_capacity(HEAD_BYTES);
-        match order {
-            Order::Little => {
-                words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-                longs.iter().for_each(|long| bytes.extend(long.to_le_bytes()));
-                tail.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-                shorts.iter().for_each(|short| bytes.extend(short.to_le_bytes()));
-            }
-            Order::Big => {
-                words.iter().for_each(|word| bytes.extend(word.to_be_bytes()));
-                longs.iter().for_each(|long| bytes.extend(long.to_be_bytes()));
-                tail.iter().for_each(|word| bytes.extend(word.to_be_bytes()));
-                shorts.iter().for_each(|short| bytes.extend(short.to_be_bytes()));
-            }
-        }
-
+    pub fn to_bytes(&self) -> [u8; HEAD_BYTES] {
+        let words = [self.bytes, self.action, self.process, self.device, self.cpu].map(u32::to_le_bytes);
+        let parts: [&[u8]; 6] = [
+            &[MAGIC, self.sequence].map(u32::to_le_bytes).concat(),
+            &self.time_ns.to_le_bytes(),
+            &self.sector.to_le_bytes(),
+            &words.concat(),
+            &self.error.to_le_bytes(),
+            &self.more_bytes.to_le_bytes(),
+        ];
         let mut head = [0; HEAD_BYTES];
-        head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+        head.iter_mut().zip(parts.concat()).for_each(|(place, byte)| *place = byte);
         head
     }
 
-    /// Reads the head at the beginning of `bytes`; `None` if there is none, or of another version or byte order.
+    /// Reads the head at the beginning of `bytes`; `None` if there is none, or of another version.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8], order: Order) -> Option<Head> {
-        let word = |at: usize| {
-            let bytes: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-            Some(if order == Order::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
-        };
-        let (low, high) = if order == Order::Little { (0, 4) } else { (4, 0) };
-        let long = |at: usize| Some(u64::from(word(at + low)?) | u64::from(word(at + high)?) << 32);
-        let short = |at: usize| {
-            let bytes: [u8; 2] = bytes.get(at..at + 2)?.try_into().ok()?;
-            Some(if order == Order::Little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
-        };
-
+    pub fn from_bytes(bytes: &[u8]) -> Option<Head> {
+        let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         word(0).filter(|magic| *magic == MAGIC)?;
         Some(Head {
             sequence: word(4)?,
@@ -200,7 +166,7 @@ pub(crate) fn read_blktrace_files(paths: &[PathBuf], visit: &mut dyn FnMut(Item)
 
 fn read_streams(mut streams: Vec<Stream>, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let (intake, processes) = (Intake::new(visit), HashMap::new());
-    let mut reader = Records { intake, processes, order: Order::Little, is_monotonic: true };
+    let mut reader = Records { intake, processes, is_monotonic: true };
 
     for stream in &mut streams {
         stream.next()?;
@@ -222,7 +188,6 @@ fn read_streams(mut streams: Vec<Stream>, visit: &mut dyn FnMut(Item)) -> Result
     };
 
     while let Some(stream) = behind(&streams).and_then(|at| streams.get_mut(at)) {
-        reader.order = stream.order.unwrap_or(Order::Little);
         if let Some(head) = stream.head {
             reader.take(&head, stream.more());
         }
@@ -240,7 +205,6 @@ struct Records<'v> {
     intake: Intake<'v>,
     /// Numbers of names by numbers of processes.
     processes: HashMap<u32, u16>,
-    order: Order,
     is_monotonic: bool,
 }
 
@@ -294,8 +258,7 @@ impl Records<'_> {
         match (head.action & !HAS_GROUP) & (IS_NOTE | 0xff) {
             NOTE_PROCESS => drop(self.is_called(head.process, &text())),
             NOTE_TIME => {
-                let order = if self.order == Order::Little { u32::from_le_bytes } else { u32::from_be_bytes };
-                let mut words = more.as_chunks::<4>().0.iter().map(|word| u64::from(order(*word)));
+                let mut words = more.as_chunks::<4>().0.iter().map(|word| u64::from(u32::from_le_bytes(*word)));
                 if let (Some(seconds), Some(ns)) = (words.next(), words.next()) {
                     self.intake.unix_at_zero_ns = (seconds * 1_000_000_000 + ns).checked_sub(head.time_ns);
                 }
@@ -348,7 +311,6 @@ struct Stream<'a> {
     held: Vec<u8>,
     at: usize,
     ended: bool,
-    order: Option<Order>,
     other_version: Option<u8>,
     /// The record at `at`.
     head: Option<Head>,
@@ -366,7 +328,6 @@ impl<'a> Stream<'a> {
             held: Vec::new(),
             at: 0,
             ended: false,
-            order: None,
             other_version: None,
             head: None,
             length: 0,
@@ -387,31 +348,26 @@ impl<'a> Stream<'a> {
         self.length = 0;
         loop {
             self.fill()?;
-            let rest = self.held.get(self.at..).unwrap_or(&[]);
-            let order = *self.order.get_or_insert_with(|| order_of(rest));
             self.head = None;
-            if rest.is_empty() {
+            if self.held.len() == self.at || self.head_here() {
                 return Ok(());
             }
-            if self.head_at(order) {
-                return Ok(());
-            }
-            self.skip(order);
+            self.skip();
         }
     }
 
     /// Reads the record here. Returns whether there is one.
-    fn head_at(&mut self, order: Order) -> bool {
+    fn head_here(&mut self) -> bool {
         let rest = self.held.get(self.at..).unwrap_or(&[]);
-        let Some(head) = Head::from_bytes(rest, order) else {
-            self.see_version(order);
+        let Some(head) = Head::from_bytes(rest) else {
+            self.see_version();
             return false;
         };
         let whole = HEAD_BYTES + usize::from(head.more_bytes);
-        let leads_on = rest.get(whole..).is_some_and(|next| next.is_empty() || is_magic(next, order));
+        let leads_on = rest.get(whole..).is_some_and(|next| next.is_empty() || next.starts_with(&MAGIC.to_le_bytes()));
         // Another record inside these bytes shows that the length is damaged.
         let inside = rest.get(HEAD_BYTES..whole.min(rest.len())).unwrap_or(&[]);
-        let is_intact = find_magic(inside, order).is_none();
+        let is_intact = find_magic(inside).is_none();
         if is_intact && rest.len() < whole {
             // The file was cut.
             return false;
@@ -422,18 +378,18 @@ impl<'a> Stream<'a> {
         true
     }
 
-    fn see_version(&mut self, order: Order) {
-        let magic = self.held.get(self.at..self.at + 4).and_then(|magic| magic.try_into().ok());
-        let magic = magic.map(if order == Order::Little { u32::from_le_bytes } else { u32::from_be_bytes });
+    fn see_version(&mut self) {
+        let magic =
+            self.held.get(self.at..).and_then(|rest| rest.first_chunk()).map(|magic| u32::from_le_bytes(*magic));
         if let Some(magic) = magic.filter(|magic| self.at == 0 && magic & !0xff == MAGIC & !0xff && *magic != MAGIC) {
             self.other_version = Some(magic as u8);
         }
     }
 
     /// Skips bytes that are no record.
-    fn skip(&mut self, order: Order) {
+    fn skip(&mut self) {
         let rest = self.held.get(self.at..).unwrap_or(&[]);
-        let next = rest.get(1..).and_then(|rest| find_magic(rest, order)).map(|at| at + 1);
+        let next = rest.get(1..).and_then(find_magic).map(|at| at + 1);
         // A magic number may begin in the last bytes held.
         let end = if self.ended { rest.len() } else { rest.len().saturating_sub(3).max(1) };
         let bytes = next.unwrap_or(end);
@@ -465,30 +421,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-fn order_of(bytes: &[u8]) -> Order {
-    let is_little = bytes.first_chunk().is_some_and(|magic| u32::from_le_bytes(*magic) & !0xff == MAGIC & !0xff);
-    let is_big = bytes.first_chunk().is_some_and(|magic| u32::from_be_bytes(*magic) & !0xff == MAGIC & !0xff);
-    // The beginning is damaged: the first whole magic number decides.
-    let first = |order| find_magic(bytes, order).unwrap_or(usize::MAX);
-    match (is_little, is_big) {
-        (true, _) => Order::Little,
-        (false, true) => Order::Big,
-        _ if first(Order::Big) < first(Order::Little) => Order::Big,
-        _ => Order::Little,
-    }
-}
-
-fn magic(order: Order) -> [u8; 4] {
-    if order == Order::Little { MAGIC.to_le_bytes() } else { MAGIC.to_be_bytes() }
-}
-
-fn is_magic(bytes: &[u8], order: Order) -> bool {
-    bytes.starts_with(&magic(order))
-}
-
-fn find_magic(bytes: &[u8], order: Order) -> Option<usize> {
-    let magic = magic(order);
-    bytes.windows(magic.len()).position(|window| window == magic)
+fn find_magic(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|window| window == MAGIC.to_le_bytes())
 }
 
 #[cfg(test)]

@@ -32,7 +32,6 @@ pub(super) struct Intake<'v> {
     events: u64,
     late: u64,
     away: u64,
-    /// Last sequence number of each device on each CPU.
     sequences: HashMap<(u16, u16), u32>,
     missing: u64,
     classes: HashMap<Box<str>, u16>,

@@ -50,7 +50,6 @@ enum State {
     Bio,
     /// Has a request structure and may go out.
     Request,
-    /// In the device.
     Out,
 }
 

@@ -77,7 +77,6 @@ enum Action {
     Complete,
     BackMerge,
     FrontMerge,
-    /// The sector where the second part begins.
     Split(u64),
     Remap,
     Requeue,

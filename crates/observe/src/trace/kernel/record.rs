@@ -41,7 +41,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll::sys::clock::now_ns;
 use rustix::fs::OFlags;
 
-use super::blktrace::{HEAD_BYTES, Head, NOTE_MESSAGE, NOTE_PROCESS, NOTE_TIME, Order};
+use super::blktrace::{HEAD_BYTES, Head, NOTE_MESSAGE, NOTE_PROCESS, NOTE_TIME};
 
 /// Time between two reads of the kernel's buffers.
 const LOOK: Duration = Duration::from_millis(20);
@@ -56,37 +56,27 @@ const PROCESSES_MAX: usize = 1 << 16;
 /// Why recording failed. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// tracefs is not mounted.
     #[error("tracefs is not mounted: `mount -t tracefs nodev /sys/kernel/tracing` (as root) mounts it")]
     NotMounted,
-    /// This user may not use the file.
     #[error(
         "{0}: permission denied; run this as root, or let root give you tracefs and the switch of the device: \
          `mount -o remount,gid=GROUP,mode=770 /sys/kernel/tracing` and `chown USER /sys/block/DEV/trace/*`"
     )]
     Permission(PathBuf),
-    /// The kernel was built without the block tracer.
     #[error("this kernel has no block tracer (CONFIG_BLK_DEV_IO_TRACE): {0}")]
     NoTracer(String),
-    /// Another tracer is in use.
     #[error("the tracer `{0}` is in use, and there is one for all: end it first (`echo nop > {1}`)")]
     OtherTracer(String, PathBuf),
-    /// A trace event is enabled and would share the buffer.
     #[error("the trace event {0} is enabled, and would mix with block events: end its user first, or `echo > {1}`")]
     OtherEvents(String, PathBuf),
-    /// Another program traces the device.
     #[error("{0} is being traced already: end that first (`echo 0 > {1}`)")]
     DeviceBusy(String, PathBuf),
-    /// Another program reads the pipe.
     #[error("{0}: somebody else reads it, and would take a part of the events")]
     PipeBusy(PathBuf),
-    /// The path has no block device.
     #[error("{0}: {1}; expected a block device (/dev/nvme0n1, or a partition), or a file or directory on one")]
     NoDevice(PathBuf, String),
-    /// Another operation of the kernel failed.
     #[error("{0}: {1}")]
     Kernel(PathBuf, io::Error),
-    /// The trace cannot be written.
     #[error("cannot write the trace: {0}")]
     Write(io::Error),
 }
@@ -94,11 +84,8 @@ pub enum RecordError {
 /// The mount points of the kernel's file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// tracefs.
     pub tracefs: PathBuf,
-    /// sysfs.
     pub sys: PathBuf,
-    /// procfs.
     pub proc: PathBuf,
 }
 
@@ -125,7 +112,6 @@ impl Place {
 pub struct Recorded {
     /// The disk or partition: `nvme0n1p1`.
     pub disk: String,
-    /// Events written.
     pub events: u64,
     /// Events that did not fit into the kernel's buffers.
     pub lost_events: u64,
@@ -364,13 +350,11 @@ struct Notes<'a> {
     events: u64,
 }
 
-const NATIVE: Order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
-
 impl Notes<'_> {
     fn note(&mut self, action: u32, process: u32, more: &[u8]) -> io::Result<()> {
         let more = more.get(..usize::from(u16::MAX)).unwrap_or(more);
         let head = Head { time_ns: now_ns(), action, process, more_bytes: more.len() as u16, ..Head::default() };
-        self.out.write_all(&head.to_bytes(NATIVE))?;
+        self.out.write_all(&head.to_bytes())?;
         self.out.write_all(more)
     }
 
@@ -381,7 +365,7 @@ impl Notes<'_> {
     fn begin(&mut self, disk: &Disk, is_monotonic: bool) -> io::Result<()> {
         if is_monotonic {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let [seconds, ns] = [unix.as_secs() as u32, unix.subsec_nanos()].map(u32::to_ne_bytes);
+            let [seconds, ns] = [unix.as_secs() as u32, unix.subsec_nanos()].map(u32::to_le_bytes);
             self.note(NOTE_TIME, 0, &[seconds, ns].concat())?;
         }
         self.message(if is_monotonic { "plimsoll clock mono" } else { "plimsoll clock local" })?;
@@ -393,7 +377,7 @@ impl Notes<'_> {
     fn records(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD_BYTES) {
-            let Some(head) = Head::from_bytes(rest, NATIVE) else {
+            let Some(head) = Head::from_bytes(rest) else {
                 at += 1;
                 continue;
             };

@@ -76,7 +76,7 @@ fn it_sets_up_records_and_puts_everything_back() {
     let fake = Fake::new();
     let mut bytes = Vec::new();
     let head = |time_ns, action| {
-        Head { time_ns, action, sector: 8, bytes: 4096, process: 7, device: 5, ..Head::default() }.to_bytes(NATIVE)
+        Head { time_ns, action, sector: 8, bytes: 4096, process: 7, device: 5, ..Head::default() }.to_bytes()
     };
 
     bytes.extend(head(100, 1));
@@ -148,7 +148,7 @@ fn after_an_error_everything_is_put_back_too() {
     }
     for room_bytes in [0, 300] {
         let fake = Fake::new();
-        fake.set("per_cpu/cpu0/trace_pipe", [Head::default().to_bytes(NATIVE); 20].concat());
+        fake.set("per_cpu/cpu0/trace_pipe", [Head::default().to_bytes(); 20].concat());
         let error = fake.record(&mut Full(room_bytes), &mut || {}).unwrap_err();
         assert!(matches!(error, RecordError::Write(_)), "{error}");
         assert_eq!(fake.state(), ["nop", "local", "1408", "0", "1", "0"]);

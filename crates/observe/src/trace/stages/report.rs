@@ -1,15 +1,16 @@
 //! The stages of a trace as figures, verdicts, JSON, CSV, pictures and a page.
 
 use plimsoll::core::{Histogram, WaitReason};
-use plimsoll_figures::units::{csv_field, format_bytes_binary, format_duration_ns};
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
-use plimsoll_show::table::Table;
+use plimsoll_show::table::{Column, Table, csv, fixed, known};
 use serde::Serialize;
 
-use super::super::depth::{BINS_MAX, TimePoint};
 use super::super::span::{Origin, Trace};
-use super::{By, C2R, ClassSums, D2C, Disk, Group, Key, OPS, Q2C, Q2D, STAGE_NAMES, Stages, Waits};
+use super::{
+    BINS_MAX, By, C2R, ClassSums, D2C, Disk, Group, Key, OPS, Q2C, Q2D, STAGE_NAMES, Stages, TimePoint, Waits,
+};
 
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -53,17 +54,11 @@ pub struct StageReport {
     pub stage: &'static str,
     /// Pieces with both ends of the stage known, above 0.
     pub n: u64,
-    /// The shortest.
     pub min_ns: u64,
-    /// The mean.
     pub mean_ns: f64,
-    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are at most this long.
     pub p99_ns: u64,
-    /// 999 of 1000 are at most this long.
     pub p99_9_ns: u64,
-    /// The longest.
     pub max_ns: u64,
     /// Sum as a part of the sum of Q2C; stages after C may exceed it. `None` if there is no Q2C.
     pub share: Option<f64>,
@@ -81,21 +76,15 @@ pub struct WaitReport {
 /// Figures of one group of spans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupReport {
-    /// Class, or process.
     pub class: Option<String>,
     /// Highest length of its pieces, a power of two; all are longer than half of it.
     pub size_max_bytes: Option<u64>,
-    /// Operation.
     pub op: Option<&'static str>,
-    /// Disk.
     pub disk: Option<String>,
-    /// Shard, or CPU.
     pub shard: Option<u16>,
     /// Whether this stands for all groups beyond [`super::GROUPS_MAX`].
     pub is_rest: bool,
-    /// Pieces.
     pub spans: u64,
-    /// Sum of their lengths.
     pub bytes: u64,
     /// Stages with known times.
     pub stages: Vec<StageReport>,
@@ -124,9 +113,7 @@ impl GroupReport {
 /// A class and where its time went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
-    /// The class's name.
     pub class: String,
-    /// Pieces.
     pub spans: u64,
     /// Part of the time from Q to C that was before D, 0 to 1; `None` if no piece has Q, D and C.
     pub queue_share: Option<f64>,
@@ -140,53 +127,37 @@ pub struct ClassReport {
     pub late_min: f64,
     /// Part of the time from D to R that was lateness at most.
     pub late_max: f64,
-    /// Where the time went.
     pub verdict: Verdict,
-    /// The verdict and its figures in a sentence.
     pub sentence: String,
 }
 
 /// A disk: depths are of pieces, means over the whole time of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskReport {
-    /// The disk's name.
     pub disk: String,
-    /// Mean number in the queue.
     pub queue_depth_mean: f64,
-    /// Highest number in the queue.
     pub queue_depth_max: u64,
-    /// Mean number in the device.
     pub device_depth_mean: f64,
-    /// Highest number in the device.
     pub device_depth_max: u64,
     /// Whether the highest numbers are exact; otherwise they may be a little off.
     pub is_max_exact: bool,
-    /// Bytes read per second, over the whole time.
     pub read_bytes_per_s: f64,
-    /// Bytes written per second, over the whole time.
     pub write_bytes_per_s: f64,
-    /// Length of each part of `series`, in ns.
     pub series_step_ns: u64,
-    /// Depths and bandwidth over time.
     pub series: Vec<TimePoint>,
 }
 
 /// The stages of a whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StagesReport {
-    /// Version of the JSON form: [`SCHEMA`].
     pub schema: u32,
-    /// Version of the program.
     pub plimsoll: &'static str,
     /// `own` or `kernel`.
     pub origin: &'static str,
-    /// Events read.
     pub events: u64,
-    /// Pieces.
     pub spans: u64,
     /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
-    /// Pieces that ended with an error.
     pub errors: u64,
     /// Pieces cancelled before they went out.
     pub cancelled: u64,
@@ -385,30 +356,28 @@ impl StagesReport {
     /// Returns a CSV line for each group and stage.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let mut text =
-            "class,size_max_bytes,op,disk,shard,stage,n,min_ns,mean_ns,p50_ns,p99_ns,p99_9_ns,max_ns,share\n"
-                .to_owned();
-        let shown = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+        let columns: &[Column<(&GroupReport, &StageReport)>] = &[
+            ("class", |it| if it.0.is_rest { it.0.label() } else { known(it.0.class.as_ref()) }),
+            ("size_max_bytes", |it| known(it.0.size_max_bytes)),
+            ("op", |it| known(it.0.op)),
+            ("disk", |it| known(it.0.disk.as_ref())),
+            ("shard", |it| known(it.0.shard)),
+            ("stage", |it| it.1.stage.to_owned()),
+            ("n", |it| it.1.n.to_string()),
+            ("min_ns", |it| it.1.min_ns.to_string()),
+            ("mean_ns", |it| fixed(it.1.mean_ns, 1)),
+            ("p50_ns", |it| it.1.p50_ns.to_string()),
+            ("p99_ns", |it| it.1.p99_ns.to_string()),
+            ("p99_9_ns", |it| it.1.p99_9_ns.to_string()),
+            ("max_ns", |it| it.1.max_ns.to_string()),
+            ("share", |it| fixed(it.1.share, 6)),
+        ];
+        csv(&self.rows().collect::<Vec<_>>(), columns)
+    }
 
-        for group in &self.groups {
-            let class = if group.is_rest { Some("further groups") } else { group.class.as_deref() };
-            let fields = [
-                class.map_or_else(String::new, csv_field),
-                shown(group.size_max_bytes),
-                group.op.unwrap_or("").to_owned(),
-                group.disk.as_deref().map_or_else(String::new, csv_field),
-                shown(group.shard.map(u64::from)),
-            ];
-            for stage in &group.stages {
-                let StageReport { stage, n, min_ns, mean_ns, p50_ns, p99_ns, p99_9_ns, max_ns, share } = stage;
-                let share = share.map_or_else(String::new, |share| format!("{share:.6}"));
-                text.push_str(&format!(
-                    "{},{stage},{n},{min_ns},{mean_ns:.1},{p50_ns},{p99_ns},{p99_9_ns},{max_ns},{share}\n",
-                    fields.join(",")
-                ));
-            }
-        }
-        text
+    /// Returns each group with each of its stages.
+    fn rows(&self) -> impl Iterator<Item = (&GroupReport, &StageReport)> {
+        self.groups.iter().flat_map(|group| group.stages.iter().map(move |stage| (group, stage)))
     }
 
     /// Returns the pictures of depth and bandwidth over time, in the order of [`PICTURES`].
@@ -464,8 +433,7 @@ impl StagesReport {
 
     fn page_table(&self) -> Table {
         let headers = ["group", "stage", "n", "min", "mean", "p50", "p99", "p99.9", "max", "share"];
-        let row = |group: &GroupReport, stage: &StageReport| [vec![group.label()], stage.cells().into()].concat();
-        let rows = self.groups.iter().flat_map(|group| group.stages.iter().map(move |stage| row(group, stage)));
+        let rows = self.rows().map(|(group, stage)| [vec![group.label()], stage.cells().into()].concat());
         Table::new("Q2D queue, D2C device, late: of D2C at most, C2R unseen, R2U until the program knew", headers, rows)
     }
 }
@@ -477,7 +445,7 @@ impl StageReport {
         let ns = format_duration_ns;
         [
             self.stage.to_owned(),
-            plimsoll_figures::units::format_count(self.n),
+            format_count(self.n),
             ns(self.min_ns),
             ns(self.mean_ns as u64),
             ns(self.p50_ns),

@@ -182,3 +182,87 @@ fn forms_of_the_report() {
     assert!(page.contains("Bandwidth over time") && page.contains("query to 4 KiB") && page.contains("3 event(s)"));
     assert_eq!(report.charts().len(), PICTURES.len());
 }
+
+/// Returns a sequence of numbers that looks random.
+fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        Some(state >> 33)
+    })
+}
+
+#[test]
+fn time_is_kept_however_long_the_trace_becomes_and_in_whatever_order_it_comes() {
+    for longest_ns in [10, 5_000, 3_000_000, 40_000_000_000] {
+        let mut timeline = Timeline::default();
+        let (mut total_ns, mut bytes) = (0.0, 0.0);
+        let mut numbers = numbers(longest_ns);
+        for _ in 0..2_000 {
+            let from_ns = (1 << 50) + numbers.next().unwrap() * 977 % (4 * longest_ns);
+            let length_ns = numbers.next().unwrap() % longest_ns;
+            timeline.in_queue(from_ns, from_ns + length_ns);
+            timeline.in_device(from_ns + length_ns, from_ns + 2 * length_ns);
+            timeline.moved(from_ns, length_ns.is_multiple_of(2), 4096);
+            total_ns += length_ns as f64;
+            bytes += 4096.0;
+        }
+        let points = timeline.points(0);
+        assert!(points.len() <= BINS_MAX);
+        let sum = |of: fn(&TimePoint) -> f64| -> f64 { points.iter().map(|it| of(it) * it.length_ns as f64).sum() };
+        let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+        assert!(is_near(sum(|point| point.queue_depth), total_ns), "{longest_ns}");
+        assert!(is_near(sum(|point| point.device_depth), total_ns), "{longest_ns}");
+        assert!(is_near(sum(|point| point.read_bytes_per_s + point.write_bytes_per_s) / 1e9, bytes), "{longest_ns}");
+    }
+}
+
+#[test]
+fn depth_stands_where_it_was() {
+    let mut timeline = Timeline::default();
+    // Eight parts of 1,024 ns: one piece throughout, one in the third and the first half of the fourth.
+    timeline.in_device(0, 8 * 1024);
+    timeline.in_device(2 * 1024, 3 * 1024 + 512);
+    let depths: Vec<f64> = timeline.points(0).iter().map(|point| point.device_depth).collect();
+    assert_eq!(depths, [1.0, 1.0, 2.0, 1.5, 1.0, 1.0, 1.0, 1.0]);
+    timeline.in_device(9, 9);
+    timeline.in_device(9, 8);
+    assert_eq!(timeline.points(0).len(), 8);
+}
+
+#[test]
+fn peaks() {
+    let cases: [(&[(u64, u64)], u64); 5] = [
+        (&[], 0),
+        (&[(1, 2), (2, 3)], 1),
+        (&[(1, 3), (2, 4), (3, 5)], 2),
+        (&[(5, 5), (7, 6)], 0),
+        (&[(8, 9), (1, 20), (2, 9), (3, 4)], 3),
+    ];
+    for (spans, expected) in cases {
+        let mut peak = Peak::default();
+        spans.iter().for_each(|(from_ns, to_ns)| peak.count(*from_ns, *to_ns));
+        assert_eq!((peak.finish(), peak.late_edges()), (expected, 0), "{spans:?}");
+    }
+}
+
+#[test]
+fn a_peak_of_many_spans_is_exact_when_ends_are_roughly_in_order_and_told_when_not() {
+    let mut peak = Peak::default();
+    for at in 0..300_000 {
+        // Sixteen at a time, handed over in blocks of reverse order.
+        let at = at / 100 * 100 + 99 - at % 100;
+        peak.count(10 * at, 10 * at + 160);
+    }
+    assert_eq!((peak.finish(), peak.late_edges()), (16, 0));
+    peak.count(0, 1 << 40);
+    assert_eq!(peak.late_edges(), 1);
+}
+
+#[test]
+fn times_at_the_ends_of_the_range_do_no_harm() {
+    let mut timeline = Timeline::default();
+    timeline.in_queue(0, u64::MAX);
+    timeline.in_device(u64::MAX - 1, u64::MAX);
+    timeline.moved(u64::MAX, true, u64::MAX);
+    assert!(timeline.points(0).len() <= BINS_MAX);
+}

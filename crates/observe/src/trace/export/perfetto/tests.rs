@@ -85,7 +85,7 @@ fn head() -> Head {
 
 fn exported(items: &[Item]) -> (Trace, Exported) {
     let mut out = Vec::new();
-    let mut perfetto = Perfetto::begin(&mut out, head()).unwrap();
+    let mut perfetto = Box::new(Perfetto::begin(&mut out, head()));
     items.iter().for_each(|item| perfetto.visit(item));
     let exported = perfetto.finish().unwrap();
     (Trace::decode(out.as_slice()).unwrap(), exported)
@@ -248,4 +248,27 @@ fn a_counter_that_hears_too_late_is_right_in_the_end() {
 fn an_empty_trace_is_one_that_can_be_opened() {
     let (trace, told) = exported(&[]);
     assert_eq!((trace.packet.len(), told), (1, Exported::default()));
+}
+
+#[test]
+fn slices_that_overlap_have_lanes_of_their_own() {
+    let mut lanes = Lanes::default();
+    let cases = [
+        ((0, 10), (0, true)),
+        ((5, 15), (1, true)),
+        ((10, 20), (0, false)),
+        ((20, 20), (0, false)),
+        ((20, 21), (0, false)),
+        ((15, 16), (1, false)),
+    ];
+    for ((begin, end), expected) in cases {
+        assert_eq!(lanes.take(begin, end), Some(expected), "{begin} {end}");
+    }
+}
+
+#[test]
+fn there_is_an_end_to_lanes() {
+    let mut lanes = Lanes::default();
+    assert!((0..LANES_MAX).all(|_| lanes.take(0, 1).is_some()));
+    assert_eq!((lanes.take(0, 1), lanes.take(1, 2)), (None, Some((LANES_MAX - 1, false))));
 }
