@@ -29,8 +29,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats};
 use plimsoll_cache::BlockCache;
+use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats};
 
 use super::config::{self, CacheFile, Device, DeviceState, FileError};
 use super::wait::block_on;

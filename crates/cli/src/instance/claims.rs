@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat};
 use crate::screen;
 
-/// Compute again what others claim about machines: exact, within rounding, or wrong, and by which known slip
+/// Compute again what others claim about machines: exact, within rounding, in binary units, or wrong, and by which known slip
 ///
 /// Without FILE: what ScyllaDB's article of May 2019 says about i3en.24xlarge, with its tables. Exit code 1 if a claim
 /// is wrong.
@@ -66,8 +66,13 @@ fn table(report: &ClaimsReport) -> String {
         text.push('\n');
     }
 
-    let rounded = report.claims.iter().filter(|claim| claim.verdict == Verdict::WithinRounding).count();
-    let exact = report.claims.len() - report.wrong - rounded;
-    text.push_str(&format!("\n{exact} exact, {rounded} within rounding, {} wrong\n", report.wrong));
+    let count = |verdict| report.claims.iter().filter(|claim| claim.verdict == verdict).count();
+    text.push_str(&format!(
+        "\n{} exact, {} within rounding, {} with a binary prefix, {} wrong\n",
+        count(Verdict::Exact),
+        count(Verdict::WithinRounding),
+        count(Verdict::OtherPrefix),
+        report.wrong
+    ));
     text
 }

@@ -288,7 +288,24 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
     };
 
     let found = &report.found;
+    let passed = found
+        .trials
+        .iter()
+        .filter(|trial| trial.passed)
+        .map(|trial| trial.rate)
+        .fold(None, |most, rate| Some(f64::max(rate, most.unwrap_or(rate))));
     let said = match (found.rate, found.failed_rate) {
+        _ if report.interrupted => match passed {
+            Some(rate) => format!(
+                "No answer: interrupted after {} runs; {} IOPS kept {} so far.",
+                found.trials.len(),
+                format_iops(rate),
+                goal.text
+            ),
+            None => {
+                format!("No answer: interrupted after {} runs; none has kept {} so far.", found.trials.len(), goal.text)
+            }
+        },
         (None, _) => format!(
             "No rate from {} IOPS on keeps {} of job `{}`; lower ones make too few requests to tell: raise --duration.",
             format_iops(report.rate_min),
@@ -299,10 +316,11 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
             format!("{} IOPS and more keep {}: no rate was found that does not.", format_iops(rate), goal.text)
         }
         (Some(rate), Some(failed)) => format!(
-            "Highest rate of job `{}` that keeps {}: {} IOPS; {} IOPS do not.",
+            "Highest rate of job `{}` that keeps {}: {} IOPS{}; {} IOPS do not.",
             report.job,
             goal.text,
             format_iops(rate),
+            if found.confirmed { "" } else { " (not confirmed)" },
             format_iops(failed)
         ),
     };

@@ -8,16 +8,19 @@ use crate::screen;
 pub(super) fn table(report: &TestReport) -> String {
     let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let own = |job: &JobReport| {
+        // What no request has shown is not zero; and who computes or unlinks moves nothing.
+        let of_requests = |text: String| if job.requests > 0 { text } else { "-".to_owned() };
+        let of_bytes = |text: String| if job.bytes > 0 || job.requests == 0 { text } else { "-".to_owned() };
         vec![
             job.name.clone(),
             job.kind.to_owned(),
             job.shares.to_string(),
-            format_bytes_binary(job.request_bytes),
+            of_bytes(format_bytes_binary(job.request_bytes)),
             format_iops(job.iops),
-            format_throughput_decimal(job.throughput_bytes_per_s),
-            us(job.latency.p50_us),
-            us(job.latency.p99_us),
-            us(job.latency.p99_9_us),
+            of_bytes(format_throughput_decimal(job.throughput_bytes_per_s)),
+            of_requests(us(job.latency.p50_us)),
+            of_requests(us(job.latency.p99_us)),
+            of_requests(us(job.latency.p99_9_us)),
             format!("{:.1}", job.device_depth.average),
         ]
     };
@@ -64,8 +67,11 @@ pub(super) fn table(report: &TestReport) -> String {
     }
 
     let mut text = screen::table(&headers, rows);
-    let total: f64 = report.jobs.iter().map(|j| j.throughput_bytes_per_s).sum();
-    let iops: f64 = report.jobs.iter().map(|j| j.iops).sum();
+    // Jobs may run one after the other: their own rates are of their own times.
+    let moving = || report.jobs.iter().filter(|job| job.bytes > 0);
+    let a_second = |count: u64| if report.elapsed_s > 0.0 { count as f64 / report.elapsed_s } else { 0.0 };
+    let total = a_second(moving().map(|job| job.bytes).sum());
+    let iops = a_second(moving().map(|job| job.requests).sum());
     let cpu = report.cpu_s_per_million_requests.map_or_else(String::new, |s| format!(", {s:.2} CPU s per million"));
     text.push_str(&format!(
         "\n\nTotal {} IOPS, {} in {:.2} s on {} shard(s), backend {} ({}){cpu}\n",

@@ -114,7 +114,11 @@ pub enum CompareError {
     #[error(
         "{path}: key `schema`: {}; expected 1 to {newest}; {}",
         found.as_deref().unwrap_or("is missing"),
-        if found.is_some() { "use the version of plimsoll that made it" } else { "run it again with this version" }
+        if found.is_some() {
+            "use the version of plimsoll that made it"
+        } else {
+            "run it again with `--format json` (what fio prints, or `--format fio-json`, has no runs over time)"
+        }
     )]
     Schema {
         /// The file.

@@ -211,7 +211,7 @@ fn what_cannot_be_compared_says_why() {
         (text(""), &["b.json:1:", "EOF", "plimsoll test --format json"]),
         (text("[1,\n oops]"), &["b.json:", "expected"]),
         (text("{}"), &["neither `jobs` nor `runs`"]),
-        (text(r#"{"jobs": []}"#), &["key `schema`: is missing", "run it again with this version"]),
+        (text(r#"{"jobs": []}"#), &["key `schema`: is missing", "run it again with `--format json`"]),
         (
             text(r#"{"schema": 9, "jobs": []}"#),
             &["key `schema`: 9; expected 1 to 1", "use the version of plimsoll that made it"],

@@ -1,4 +1,4 @@
-//! Computes claims about machines again: exact, within rounding, or wrong, and by which known slip.
+//! Computes claims about machines again: exact, within rounding, in binary units, or wrong, and by which known slip.
 //!
 //! **Why.** "50 % more cores", "a 36 % decrease", "more than 5 million packets a second": articles decide purchases,
 //! and such numbers are seldom checked. A wrong number is mostly the right one for something else: the other base, the
@@ -11,6 +11,7 @@
 //! - *exact*: the computed value rounds to the stated number, or keeps the stated bound.
 //! - *within rounding*: it does so if digits were cut off, if zeros at the end of the stated number are rounding, or if
 //!   the inputs are as rounded as they are written. Counts, capacities and clocks are taken as exact.
+//! - *binary prefix*: a decimal prefix, read as the binary one, gives the stated number (95.1 Gbit/s for 86.53).
 //! - *wrong*: none of these.
 //!
 //! The ledger is also a table of known errors: a claim may have a [`Slip`], the claim that would have been right. It is
@@ -149,7 +150,7 @@ pub const SLIPS: [(&str, Verdict); 8] = [
     // Computed from another figure than that of the card.
     ("other-input", Verdict::Wrong),
     // TB for TiB: a reading that makes the claim right.
-    ("binary-prefix", Verdict::WithinRounding),
+    ("binary-prefix", Verdict::OtherPrefix),
 ];
 
 /// How a claim is computed.
@@ -198,17 +199,20 @@ pub enum Verdict {
     Exact,
     /// The value is as stated if rounding is allowed for.
     WithinRounding,
+    /// The value is as stated if a decimal prefix is read as the binary one; as written it is another.
+    OtherPrefix,
     /// The value is another.
     Wrong,
 }
 
 impl Verdict {
-    /// Returns the verdict for tables: `exact`, `within rounding`, `WRONG`.
+    /// Returns the verdict for tables: `exact`, `within rounding`, `binary prefix`, `WRONG`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Exact => "exact",
             Verdict::WithinRounding => "within rounding",
+            Verdict::OtherPrefix => "binary prefix",
             Verdict::Wrong => "WRONG",
         }
     }

@@ -3,8 +3,9 @@
 //! **Why.** If throughput stays while more is asked for, the limit is in the disk if the latency in the disk grows, and
 //! above the disk otherwise. Depth changes within a trace, so one trace can show both.
 //!
-//! **How.** [`Levels`] follows the depth event by event. Time, ends, bytes and the depth in the device count at the
-//! level of that moment: X is ends by time. A piece's latency counts at the level at which it goes out, itself
+//! **How.** [`Levels`] follows the depth event by event. Time and the depth in the device count at the level of that
+//! moment. Ends and bytes count at the level that held before: a shard, or an interrupt, takes many pieces back at once,
+//! and the levels that are passed meanwhile last for nothing. X is ends by time. A piece's latency counts at the level at which it goes out, itself
 //! included. There are two scales: *offered* (queue and device together), which is the parallelism of a closed loop,
 //! and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
 //!
@@ -39,6 +40,9 @@ pub const ENDS_MIN: u64 = 20;
 
 /// Least part of the time of a level that is judged.
 const TIME_PART_MIN: f64 = 0.02;
+
+/// Time within which pieces that come back have come back together: a shard notes each of a batch after the other.
+const TOGETHER_NS: u64 = 2_000;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
@@ -157,6 +161,9 @@ pub struct Levels {
     queued: u64,
     in_device: u64,
     last_ns: Option<u64>,
+    /// Offered depth and depth in the device before the events that came together, and the time of the first of these.
+    before: [u64; 2],
+    together_since_ns: u64,
 }
 
 /// Returns the remark for a verdict on a trace with losses.
@@ -179,16 +186,23 @@ impl Levels {
         let elapsed_ns = time_ns.saturating_sub(self.last_ns.unwrap_or(time_ns)) as f64;
         self.last_ns = Some(time_ns);
         let (offered, in_device) = (self.queued + self.in_device, self.in_device);
+        if time_ns.saturating_sub(self.together_since_ns) >= TOGETHER_NS {
+            (self.before, self.together_since_ns) = ([offered, in_device], time_ns);
+        }
+
         let add = |sums: &mut Sums, depth: u64| {
             sums.time_ns += elapsed_ns;
             sums.depth_ns += elapsed_ns * depth as f64;
             sums.device_ns += elapsed_ns * in_device as f64;
-            if let Move::Back { len_bytes } = what {
-                sums.ends += 1;
-                sums.bytes += f64::from(len_bytes);
-            }
         };
         self.both(add, [offered, in_device]);
+        if let Move::Back { len_bytes } = what {
+            let add = |sums: &mut Sums, _| {
+                sums.ends += 1;
+                sums.bytes += f64::from(len_bytes);
+            };
+            self.both(add, self.before);
+        }
 
         match what {
             Move::Queued => self.queued += 1,
@@ -281,6 +295,27 @@ mod tests {
     use plimsoll_figures::verdict::Kind;
 
     use super::*;
+
+    #[test]
+    fn pieces_that_come_back_together_count_where_they_were() {
+        let mut levels = Levels::default();
+        let out = Move::Out { latency_ns: 800_000, was_queued: true };
+        let begin = |levels: &mut Levels, at_ns| {
+            levels.take(at_ns, Move::Queued);
+            levels.take(at_ns, out);
+        };
+        (0..64).for_each(|_| begin(&mut levels, 0));
+        for batch in 1..=1000 {
+            let at_ns = batch * 100_000;
+            (0..8).for_each(|nth| levels.take(at_ns + nth * 100, Move::Back { len_bytes: 4096 }));
+            (0..8).for_each(|_| begin(&mut levels, at_ns + 1_000));
+        }
+        for level in levels.offered().iter().chain(&levels.in_device()) {
+            let is_full = level.depth_max == 64;
+            assert_eq!((level.ends > 0, level.is_judged), (is_full, is_full), "{level:?}");
+            assert!(!is_full || (level.ends_per_s / 80_000.0 - 1.0).abs() < 0.02, "{level:?}");
+        }
+    }
 
     /// Runs a closed loop in phases of 500 ends each, with `phases` requests at a time and at most `held` of them in
     /// the device: the next goes out when one is back, one end each `step_ns`.

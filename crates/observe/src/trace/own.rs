@@ -444,7 +444,6 @@ fn sentences(lost: Lost, all: &All) -> Vec<String> {
         (dropped_events, "event(s) were dropped while recording: they came faster than they were written".to_owned()),
         (unknown_events, "event(s) are of a kind that this version does not know".to_owned()),
         (all.begun_before, "request(s) without their beginning: it came before the recording, or was lost".to_owned()),
-        (all.not_ended, "request(s) had not ended when the trace ended, or their end was lost".to_owned()),
         (
             all.restarted,
             "request(s) ended by another of the same number: traces of several runs in one file".to_owned(),
@@ -457,7 +456,13 @@ fn sentences(lost: Lost, all: &All) -> Vec<String> {
     ];
 
     let told = counts.into_iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, what)| format!("{} {what}", format_count(count))).collect()
+    let mut told: Vec<String> = told.map(|(count, what)| format!("{} {what}", format_count(count))).collect();
+    // A recording that stops while a program goes on has requests under way. Nothing is lost with them, unless it is.
+    if !told.is_empty() && all.not_ended > 0 {
+        let of = format_count(all.not_ended);
+        told.push(format!("{of} request(s) had not ended when the trace ended, or their end was lost"));
+    }
+    told
 }
 
 #[cfg(test)]

@@ -294,11 +294,13 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
     let counted = figure.samples.get(figure.settled_at..).unwrap_or_default();
     if !settled.is_settled {
         let change_pct = series::change_pct(counted).or_else(|| series::change_pct(&figure.samples)).unwrap_or(0.0);
-        let direction = if change_pct < 0.0 { "slowing down" } else { "getting faster" };
+        let trend = match change_pct {
+            ..=-0.5 => format!("slowing down ({:.0} % from the first third of the samples to the last; ", -change_pct),
+            0.5.. => format!("getting faster ({change_pct:.0} % from the first third of the samples to the last; "),
+            _ => "changing (".to_owned(),
+        };
         let message = format!(
-            "{name}: the disk was still {direction} ({:.0} % from the first third of the samples to the last; a cache, \
-             credits, garbage collection?): measure longer, or --full",
-            change_pct.abs()
+            "{name}: the disk was still {trend}a cache, credits, garbage collection?): measure longer, or --full"
         );
         warn(WarningCode::StillChanging, message);
     }

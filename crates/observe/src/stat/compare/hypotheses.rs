@@ -339,6 +339,10 @@ fn write_await(pair: &Pair, case: &mut Case) {
     let Some((writes, await_ms)) = pair.column(|c| c.writes_per_s).zip(pair.column(|c| c.write_await_ms)) else {
         return;
     };
+    // The await of no writes is none.
+    if writes.least() == 0.0 {
+        return;
+    }
     let words = format!("w_await goes from {:.2} to {:.2} ms", await_ms.a, await_ms.b);
     let more = change_words(writes, "more writes", "fewer writes");
     if await_ms.ratio() >= 1.5 && writes.ratio() >= MORE {

@@ -71,7 +71,7 @@ fn util_misleads(evidence: &Evidence<'_>) -> Option<String> {
     let class = Class::of_busy(&evidence.interval.device, evidence.facts, &evidence.interval.columns);
     let which = match class.kind {
         Kind::Serial { spindles: 1 } => return None,
-        Kind::Serial { .. } | Kind::Parallel => "this one serves several at once",
+        Kind::Serial { .. } | Kind::Parallel => "devices of this kind serve several at once",
         Kind::Unknown => "whether this one does is not known",
     };
     Some(format!(

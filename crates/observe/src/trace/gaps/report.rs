@@ -320,7 +320,10 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
     let is_one_depth = is_empty && held.is_loaded();
     let little = if is_one_depth { Limiter::Unknown } else { Limiter::Program };
     let limiter = match top {
-        _ if disk.queues.iter().all(|queue| queue.dispatches == 0) && top.is_none() => Limiter::Unknown,
+        // Without a dispatch the kernel's events say nothing of when its queue was empty.
+        _ if disk.queues.iter().all(|queue| queue.dispatches == 0) && (top.is_none() || origin == Origin::Kernel) => {
+            Limiter::Unknown
+        }
         None if is_full => Limiter::Disk,
         None => little,
         Some(top) if disk.empty_part >= top.time_part && is_full => Limiter::Disk,

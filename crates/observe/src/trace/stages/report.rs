@@ -39,7 +39,7 @@ impl Verdict {
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Verdict::Disk => "disk slow",
+            Verdict::Disk => "in the disk",
             Verdict::Late => "seen late",
             Verdict::Open => "open",
             Verdict::Unknown => "not known",
@@ -329,9 +329,9 @@ fn sentence(report: &ClassReport, origin: Origin) -> String {
         (Verdict::Disk, _) if report.queue_share.is_some_and(|share| share >= 0.5) => {
             format!("{queue}. What came after that was the disk's: {figures}.")
         }
-        (Verdict::Disk, _) => format!("{queue}. After that {}: {figures}.", verdict.words()),
-        (Verdict::Late, _) => format!("{queue}. After that {}: {figures}. Look more often.", verdict.words()),
-        (Verdict::Open, _) => format!("{queue}. After that open, disk slow or seen late: {figures}."),
+        (Verdict::Disk, _) => format!("{queue}. The rest is mostly the disk's: {figures}."),
+        (Verdict::Late, _) => format!("{queue}. The rest was seen late: {figures}. Look more often."),
+        (Verdict::Open, _) => format!("{queue}. Open is whether the rest is the disk's or was seen late: {figures}."),
     }
 }
 

@@ -121,7 +121,7 @@ fn too_many_groups_and_disks_share_one() {
 fn a_slow_disk_is_told_from_one_that_is_seen_late() {
     let cases = [
         // D2C is 400 us, and the shard looked every 5 us.
-        ([0, 100, 500, 501, 502], 5, Verdict::Disk, "disk slow"),
+        ([0, 100, 500, 501, 502], 5, Verdict::Disk, "the disk's"),
         // The disk has little of the time.
         ([0, 1000, 1100, 1101, 1102], 5, Verdict::Disk, "What came after that was the disk's"),
         // D2C is 400 us, and the shard did not look in all that time.
@@ -129,7 +129,7 @@ fn a_slow_disk_is_told_from_one_that_is_seen_late() {
         // The piece was back long before it was reaped.
         ([0, 100, 150, 550, 551], 0, Verdict::Late, "Look more often"),
         // The disk has 100 to 400 us.
-        ([0, 100, 500, 500, 502], 300, Verdict::Open, "open, disk slow or seen late"),
+        ([0, 100, 500, 500, 502], 300, Verdict::Open, "whether the rest is the disk's or was seen late"),
     ];
 
     for (times_us, late_us, verdict, part) in cases {
