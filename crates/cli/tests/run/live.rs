@@ -128,6 +128,8 @@ fn the_view_is_below_what_the_program_prints_and_gone_at_its_end() {
             "class       shares  IOPS   read  write  queued  disk  p50  p99  waits",
             "default       1000     0  0 B/s  0 B/s       0     0    -    -      -",
             "background     200     0  0 B/s  0 B/s       0     0    -    -      -",
+            "",
+            "queued, disk: now; p50, p99: of whole requests; waits: why most were queued",
         ]
         .map(str::to_owned);
         // The program's rows, of which the last is where it will print.
