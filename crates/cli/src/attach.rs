@@ -22,6 +22,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// the latencies.
 const EXPENDABLE: [&str; 2] = ["shares", "queued"];
 
+/// What the columns of a view mean, in a line that fits 80 columns.
+const LEGEND: &str = "queued, disk: now; p50, p99: of whole requests; waits: why most were queued";
+
 /// See what a running program's classes do and wait for, and change shares, limits and mode while it runs
 ///
 /// Programs that use the library and serve their control socket can be attached to, `plimsoll test`, `demo` and `tune`
@@ -94,6 +97,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&stop)?;
     let trace = arguments.trace.as_deref().map(|path| Trace::start(&mut client, &socket, path)).transpose()?;
 
+    let changes = attach::describe(client.hello(), &arguments.settings);
     let changed = attach::apply(&mut client, &arguments.settings, arguments.mode);
     if let Err(error) = changed {
         trace.iter().try_for_each(|trace| trace.end(&mut client))?;
@@ -101,7 +105,16 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     }
 
     let is_live = !arguments.once && arguments.format == BriefFormat::Table && std::io::stdout().is_terminal();
-    let shown = if is_live { live(&mut client, arguments, &stop) } else { once(&mut client, arguments, &stop) };
+    // A live view would erase the lines: they follow it.
+    let tell_changes = || changes.iter().for_each(|change| screen::note(change));
+    let shown = if is_live {
+        let shown = live(&mut client, arguments, &stop);
+        tell_changes();
+        shown
+    } else {
+        tell_changes();
+        once(&mut client, arguments, &stop)
+    };
     trace.iter().try_for_each(|trace| trace.end(&mut client))?;
     shown
 }
@@ -263,6 +276,7 @@ fn text(hello: &Hello, snapshot: &Snapshot, width: u16) -> String {
     for disk in &snapshot.disks {
         text.push_str(&format!("\n{}\n{}\n", line(&disk_line(disk)), classes(disk, width)));
     }
+    text.push_str(&format!("\n{}", line(LEGEND)));
     text
 }
 

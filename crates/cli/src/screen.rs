@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -162,46 +161,6 @@ pub(crate) fn error(text: &str) {
     note(&format!("{prefix}{text}"));
 }
 
-/// A bar for work of known duration, drawn only on a terminal; it moves by itself.
-pub(crate) struct TimedBar {
-    bar: ProgressBar,
-    ticker: Option<std::thread::JoinHandle<()>>,
-}
-
-impl TimedBar {
-    pub(crate) fn start(what: &str, expected: Option<Duration>) -> TimedBar {
-        if !std::io::stderr().is_terminal() {
-            return TimedBar { bar: ProgressBar::hidden(), ticker: None };
-        }
-        let Some(expected) = expected else {
-            let bar = ProgressBar::new_spinner().with_message(what.to_owned());
-            bar.enable_steady_tick(Duration::from_millis(100));
-            return TimedBar { bar, ticker: None };
-        };
-        let millis = u64::try_from(expected.as_millis()).unwrap_or(u64::MAX);
-        let bar = ProgressBar::new(millis).with_message(what.to_owned());
-        bar.set_style(bar_style());
-        let moving = bar.clone();
-        let ticker = std::thread::spawn(move || {
-            while !moving.is_finished() {
-                let elapsed = u64::try_from(moving.elapsed().as_millis()).unwrap_or(u64::MAX);
-                moving.set_position(elapsed.min(millis));
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        TimedBar { bar, ticker: Some(ticker) }
-    }
-}
-
-impl Drop for TimedBar {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-        if let Some(ticker) = self.ticker.take() {
-            let _ = ticker.join();
-        }
-    }
-}
-
 /// Progress of work in phases: a bar on a terminal, figures and warnings as lines.
 pub(crate) struct Phases {
     bar: ProgressBar,
@@ -244,8 +203,9 @@ impl Observer for Phases {
     }
 }
 
-fn bar_style() -> ProgressStyle {
-    ProgressStyle::with_template("{msg:24} [{bar:40}] {percent:>3} %  {eta} left")
+/// Returns the style of a bar that is as wide as the terminal.
+pub(crate) fn bar_style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg:24} [{wide_bar}] {percent:>3} %  {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
 }

@@ -1,5 +1,6 @@
 //! `plimsoll serve`: the disks of this host, live in a browser, and for Prometheus.
 
+mod connections;
 mod document;
 mod guard;
 mod sampling;

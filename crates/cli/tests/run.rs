@@ -9,6 +9,8 @@ mod live;
 mod programs;
 #[path = "../../skip.rs"]
 mod skip;
+#[path = "run/terminal.rs"]
+mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -219,6 +219,36 @@ pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, Att
     settings.iter().map(request).collect()
 }
 
+/// Returns a line for each of `settings`, such as `backup: shares 100 -> 500`; `before` is the program's state until then.
+#[must_use]
+pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
+    let shown = |limit: Option<Limit>| match limit {
+        Some(Limit::PerSecond(units)) => units.to_string(),
+        Some(Limit::Unlimited) | None => "unlimited".to_owned(),
+    };
+    let mut lines = Vec::new();
+    for Setting { class, change } in settings {
+        let Some(old) = before.classes.iter().find(|info| info.class == *class) else { continue };
+        match change {
+            Change::Shares(shares) => lines.push(format!("{class}: shares {} -> {shares}", old.shares)),
+            Change::Limits(new) => {
+                let pairs = [
+                    ("limit_iops", old.limits.iops, new.iops),
+                    ("limit_read_iops", old.limits.read_iops, new.read_iops),
+                    ("limit_write_iops", old.limits.write_iops, new.write_iops),
+                    ("limit_bandwidth", old.limits.bytes_per_s, new.bytes_per_s),
+                    ("limit_read_bandwidth", old.limits.read_bytes_per_s, new.read_bytes_per_s),
+                    ("limit_write_bandwidth", old.limits.write_bytes_per_s, new.write_bytes_per_s),
+                ];
+                for (name, old, new) in pairs.into_iter().filter(|(_, _, new)| new.is_some()) {
+                    lines.push(format!("{class}: {name} {} -> {}", shown(old), shown(new)));
+                }
+            }
+        }
+    }
+    lines
+}
+
 /// Applies all `settings`, then sets `mode` for all disks if one is given.
 ///
 /// # Errors

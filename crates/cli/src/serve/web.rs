@@ -5,10 +5,11 @@
 //! others out for good.
 //!
 //! # How it works
-//! One thread runs everything (tokio's current-thread runtime, hyper for HTTP/1.1). Each connection has a task; there
-//! are at most [`CONNECTIONS_MAX`], further ones wait in the kernel's queue. A request line and headers must arrive
-//! within [`HEAD_TIME`], a connection ends after [`CONNECTION_TIME`] (browsers open another). Bodies of requests are
-//! never read. Answers come from the results of the sampling thread ([`super::sampling`]); nothing here touches a disk.
+//! One thread runs everything (tokio's current-thread runtime, hyper for HTTP/1.1). Each connection has a task; their
+//! number is bounded, and a new one ends an old one rather than wait for it ([`super::connections`]). A request line and
+//! headers must arrive within [`HEAD_TIME`], a connection ends after [`CONNECTION_TIME`] (browsers open another). Bodies
+//! of requests are never read. Answers come from the results of the sampling thread ([`super::sampling`]); nothing here
+//! touches a disk.
 //!
 //! # Limits
 //! No TLS and no passwords: beyond loopback put a proxy in front.
@@ -27,16 +28,15 @@ use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, oneshot, watch};
+use hyper_util::rt::TokioTimer;
+use tokio::sync::{oneshot, watch};
 
+use super::connections::{Connections, Watched};
 use super::document;
 use super::guard::Guard;
 use super::sampling::{Shared, Statistics};
 use crate::screen;
 
-/// Most connections at a time.
-const CONNECTIONS_MAX: usize = 64;
 /// Time within which the head of a request must arrive.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Time after which a connection ends.
@@ -64,36 +64,32 @@ pub(super) fn serve(
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let (ending, is_ending) = watch::channel(false);
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let accepting = accept(listener, Arc::clone(&room), shared, Arc::new(guard), is_ending);
+        let mut connections = Connections::default();
         tokio::select! {
-            () = accepting => {}
+            () = accept(listener, &mut connections, shared, Arc::new(guard), is_ending) => {}
             _ = end => {}
         }
         // Let open connections finish their answers.
         let _ = ending.send(true);
-        let _ = tokio::time::timeout(END_TIME, room.acquire_many(CONNECTIONS_MAX as u32)).await;
+        let _ = tokio::time::timeout(END_TIME, connections.ended()).await;
         Ok(())
     })
 }
 
 async fn accept(
     listener: tokio::net::TcpListener,
-    room: Arc<Semaphore>,
+    connections: &mut Connections,
     shared: Arc<Shared>,
     guard: Arc<Guard>,
     is_ending: watch::Receiver<bool>,
 ) {
     let mut has_told = false;
-    // Never fails: the semaphore is never closed.
-    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
+    loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, client)) => {
                 let (shared, guard, is_ending) = (Arc::clone(&shared), Arc::clone(&guard), is_ending.clone());
-                tokio::spawn(async move {
-                    connection(TokioIo::new(stream), shared, guard, is_ending).await;
-                    drop(place);
-                });
+                let serve = |stream| connection(stream, shared, guard, is_ending);
+                connections.open(stream, client.ip(), serve).await;
             }
             Err(error) => {
                 // A client that disconnected, or no more descriptors: the next accept may succeed.
@@ -106,12 +102,7 @@ async fn accept(
     }
 }
 
-async fn connection(
-    stream: TokioIo<tokio::net::TcpStream>,
-    shared: Arc<Shared>,
-    guard: Arc<Guard>,
-    mut is_ending: watch::Receiver<bool>,
-) {
+async fn connection(stream: Watched, shared: Arc<Shared>, guard: Arc<Guard>, mut is_ending: watch::Receiver<bool>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = answer(&request, &shared, &guard);
         async move { Ok::<_, Infallible>(answer) }

@@ -1,7 +1,7 @@
 //! The progress of a run: a bar, and a line for each job, refreshed in place on a terminal.
 
 use std::io::IsTerminal;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -9,58 +9,90 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_measure::load::{Instruments, LiveJob};
 
-use crate::screen::TimedBar;
+use crate::screen;
 
-/// Time between two refreshes.
+/// Time between two moves of the bar.
+const TICK: Duration = Duration::from_millis(100);
+/// Time between two looks at the jobs.
 const REFRESH: Duration = Duration::from_millis(500);
 /// Most jobs that are shown, a line each.
 const JOBS_MAX: usize = 20;
 /// Characters of a job's name that are shown.
 const NAME_CHARS: usize = 20;
+/// Characters of the step that are shown: on 80 columns, the rest of the bar's row fits beside them.
+const STEP_CHARS: usize = 56;
+/// Columns of a terminal that does not know its size.
+const COLUMNS: u16 = 80;
 
 /// Lines on a terminal; dropping them removes them.
 pub(super) struct LiveView {
     // Drop this first, so that the thread waiting on it ends.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    _bar: TimedBar,
 }
 
 impl LiveView {
     /// Shows `what`, and the jobs that `instruments` are attached to, if there are any and stderr is a terminal.
     pub(super) fn start(what: &str, expected: Option<Duration>, instruments: &Instruments) -> LiveView {
-        let bar = TimedBar::start(what, expected);
         if !std::io::stderr().is_terminal() {
-            return LiveView { end: None, thread: None, _bar: bar };
+            return LiveView { end: None, thread: None };
+        }
+        let (end, over) = channel::<()>();
+        let what: String = what.chars().take(STEP_CHARS).collect();
+        let instruments = instruments.clone();
+        let thread = std::thread::spawn(move || show(what, expected, &instruments, &over));
+        LiveView { end: Some(end), thread: Some(thread) }
+    }
+}
+
+/// Draws until `over` is closed, then removes what was drawn. All rows are of one [`MultiProgress`]: rows that are drawn
+/// apart overwrite each other.
+fn show(what: String, expected: Option<Duration>, instruments: &Instruments, over: &Receiver<()>) {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let rows = MultiProgress::new();
+    let bar = rows.add(match expected {
+        Some(expected) => ProgressBar::new(millis(expected)).with_style(screen::bar_style()),
+        None => row("{spinner} {wide_msg}"),
+    });
+    bar.set_message(what);
+
+    let mut lines: Vec<ProgressBar> = Vec::new();
+    let begin = Instant::now();
+    let (mut before, mut then) = (instruments.live(), begin);
+    loop {
+        if let Some(expected) = expected {
+            bar.set_position(millis(begin.elapsed().min(expected)));
+        }
+        bar.tick();
+        if over.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+            break;
         }
 
-        let (end, over) = channel::<()>();
-        let instruments = instruments.clone();
-        let thread = std::thread::spawn(move || {
-            let screen = MultiProgress::new();
-            let mut lines: Vec<ProgressBar> = Vec::new();
-            let (mut before, mut then) = (instruments.live(), Instant::now());
-            while over.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
-                let (now, jobs) = (Instant::now(), instruments.live());
-                let seconds = now.duration_since(then).as_secs_f64();
-                for (at, job) in jobs.iter().take(JOBS_MAX).enumerate() {
-                    if lines.len() <= at {
-                        let style = ProgressStyle::with_template("{msg}");
-                        let line = ProgressBar::new_spinner()
-                            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-                        lines.push(screen.add(line));
-                    }
-                    if let Some(line) = lines.get(at) {
-                        line.set_message(text(job, before.get(at), seconds));
-                        line.tick();
-                    }
-                }
-                (before, then) = (jobs, now);
+        let now = Instant::now();
+        let since = now.duration_since(then);
+        if since < REFRESH {
+            continue;
+        }
+        let jobs = instruments.live();
+        let columns = screen::size(std::io::stderr()).map_or(COLUMNS, |(columns, _)| columns);
+        for (at, job) in jobs.iter().take(JOBS_MAX).enumerate() {
+            if lines.len() <= at {
+                lines.push(rows.add(row("{wide_msg}")));
             }
-            lines.iter().for_each(ProgressBar::finish_and_clear);
-        });
-        LiveView { end: Some(end), thread: Some(thread), _bar: bar }
+            if let Some(line) = lines.get(at) {
+                line.set_message(text(job, before.get(at), since.as_secs_f64(), usize::from(columns)));
+            }
+        }
+        (before, then) = (jobs, now);
     }
+    lines.iter().for_each(ProgressBar::finish_and_clear);
+    bar.finish_and_clear();
+}
+
+/// Returns a row without a bar.
+fn row(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
 impl Drop for LiveView {
@@ -73,23 +105,32 @@ impl Drop for LiveView {
     }
 }
 
-/// Describes one job from two samples `seconds` apart.
-fn text(job: &LiveJob, before: Option<&LiveJob>, seconds: f64) -> String {
+/// Describes one job from two samples `seconds` apart, as far as `columns` have room: what is left out is at the end, but
+/// never failures.
+fn text(job: &LiveJob, before: Option<&LiveJob>, seconds: f64, columns: usize) -> String {
     // Counters that fell are those of another run or job, which began at 0.
     let earlier = before.filter(|old| old.name == job.name && old.requests <= job.requests && old.bytes <= job.bytes);
     let (requests, bytes) = earlier.map_or((0, 0), |old| (old.requests, old.bytes));
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let name: String = job.name.chars().take(NAME_CHARS).collect();
     let errors = if job.errors > 0 { format!("  {} failed", job.errors) } else { String::new() };
-    format!(
-        "{name:NAME_CHARS$} {:>10} IOPS {:>12}  p50 {:>8}  p99 {:>8}  queue {:>5}  disk {:>4}{errors}",
-        format_iops(rate(job.requests - requests)),
-        format_throughput_decimal(rate(job.bytes - bytes)),
-        format_duration_ns(job.latency_p50_ns),
-        format_duration_ns(job.latency_p99_ns),
-        job.in_queue,
-        job.in_device,
-    )
+    let iops = format_iops(rate(job.requests - requests));
+    let throughput = format_throughput_decimal(rate(job.bytes - bytes));
+
+    let mut text = format!("{name:NAME_CHARS$} {iops:>10} IOPS {throughput:>12}");
+    let more = [
+        format!("  p50 {:>8}", format_duration_ns(job.latency_p50_ns)),
+        format!("  p99 {:>8}", format_duration_ns(job.latency_p99_ns)),
+        format!("  queue {:>5}", job.in_queue),
+        format!("  disk {:>4}", job.in_device),
+    ];
+    for part in more {
+        if text.chars().count() + part.len() + errors.len() > columns {
+            break;
+        }
+        text.push_str(&part);
+    }
+    text + &errors
 }
 
 #[cfg(test)]
@@ -108,13 +149,19 @@ mod tests {
             latency_p99_ns: 1_500_000,
             ..LiveJob::default()
         };
-        let line = text(&at(3_000), Some(&at(1_000)), 0.5);
+        let line = text(&at(3_000), Some(&at(1_000)), 0.5, 120);
         for part in ["reads", "4,000", "IOPS", "16.4 MB/s", "queue    12", "disk    4"] {
             assert!(line.contains(part), "no `{part}` in {line}");
         }
         assert!(line.chars().count() <= 110 && !line.contains("failed"));
         // Counters of a run that began anew, and an interval of 0 s.
-        assert!(text(&at(500), Some(&at(1_000)), 0.5).contains("1,000"));
-        assert!(text(&LiveJob { errors: 3, ..at(1) }, None, 0.0).contains("3 failed"));
+        assert!(text(&at(500), Some(&at(1_000)), 0.5, 120).contains("1,000"));
+        assert!(text(&LiveJob { errors: 3, ..at(1) }, None, 0.0, 120).contains("3 failed"));
+
+        // A narrow terminal: whole figures only, and failures rather than the last of them.
+        let failed = LiveJob { errors: 3, ..at(3_000) };
+        let narrow = [text(&at(3_000), None, 0.5, 80), text(&failed, None, 0.5, 80)];
+        assert!(narrow.iter().all(|line| line.chars().count() <= 80), "{narrow:?}");
+        assert!(narrow[0].ends_with("1.50 ms") && narrow[1].ends_with("3 failed"), "{narrow:?}");
     }
 }

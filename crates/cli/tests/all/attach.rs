@@ -96,7 +96,11 @@ fn a_running_test_is_seen_and_changed() {
         "drain",
         "--set",
         "reads.limit_iops=unlimited",
+        "--set",
+        "reads.shares=500",
     ]);
+    assert!(table.out.contains("waits: why"), "{table:#?}");
+    assert!(table.err.contains("reads: limit_iops 50 -> unlimited\nreads: shares 77 -> 500\n"), "{table:#?}");
     assert!(table.out.contains("disk 0: drain, no model") && table.out.contains("reads"), "{table:#?}");
     assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
 }

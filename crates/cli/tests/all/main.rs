@@ -17,6 +17,7 @@ mod instance_card;
 mod instance_claims;
 mod instance_compare;
 mod interrupt;
+mod live;
 mod machine;
 mod presets;
 mod refused;
@@ -29,6 +30,8 @@ mod sim;
 mod skip;
 mod stat;
 mod stat_docs;
+#[path = "../run/terminal.rs"]
+mod terminal;
 mod trace_limiter;
 mod trace_replay;
 mod tune;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -248,6 +248,68 @@ fn idle_connections_neither_keep_others_out_nor_the_end() {
     assert_eq!(server.get("/").0, 200);
     assert_eq!(server.stop(), Some(130));
     drop(idle);
+}
+
+/// Asks without end, as fast as the server takes it, and reads no answer. Returns why it had to stop.
+fn ask_and_never_read(mut stream: TcpStream) -> std::io::Error {
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let requests = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+    loop {
+        if let Err(error) = stream.write_all(requests.as_bytes()) {
+            return error;
+        }
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_hung_up_on() {
+    let server = Server::start(&["--interval", "100ms"]);
+    // Its write times out with `WouldBlock` if the server lets it hang.
+    let error = ask_and_never_read(TcpStream::connect(server.address()).unwrap());
+    assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+    assert_eq!(server.get("/metrics").0, 200);
+}
+
+#[test]
+fn a_scrape_waits_neither_for_clients_that_never_read_nor_for_idle_ones() {
+    let mut server = Server::start(&["--interval", "100ms"]);
+    for _ in 0..64 {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        // Not joined: each ends with its connection.
+        std::thread::spawn(move || ask_and_never_read(stream));
+    }
+    let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    // Fails after `PATIENCE` if it has to wait until the others have ended.
+    assert_eq!(server.get("/metrics").0, 200);
+    assert_eq!(server.get("/").0, 200);
+    assert_eq!(server.stop(), Some(130));
+    drop(idle);
+}
+
+#[test]
+fn a_scrape_does_not_wait_for_connections_that_are_kept_and_used() {
+    let server = Server::start(&["--interval", "100ms"]);
+    let kept: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    kept.iter().for_each(|stream| stream.set_read_timeout(Some(PATIENCE)).unwrap());
+    let ask_all = move || {
+        for mut stream in &kept {
+            // The server may have closed it.
+            let _ = stream.write_all(b"HEAD /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let _answer = stream.read(&mut [0; 4096]);
+        }
+    };
+    ask_all();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let clients = std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            ask_all();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    assert_eq!(server.get("/metrics").0, 200);
+    is_over.store(true, Ordering::Relaxed);
+    clients.join().unwrap();
 }
 
 #[test]
