@@ -42,6 +42,7 @@ fn arguments_that_make_no_sense() {
         ("test reads.yaml --mode fast", &["--mode", "scheduled, depth, drain"]),
         ("test reads.yaml --model cubic", &["--model", "knee, additive, max, seastar, old-defaults"]),
         ("test reads.yaml --latency-goal 0", &["--latency-goal", "or `none`"]),
+        ("test reads.yaml --io-latency-goal 0", &["--latency-goal", "or `none`"]),
         ("test reads.yaml --io-properties missing.yaml", &["missing.yaml", "No such file"]),
         (
             "test reads.yaml --io-properties other-mount.yaml",
