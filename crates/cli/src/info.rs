@@ -162,7 +162,7 @@ fn heading(disk: &DiskInfo) -> String {
         (false, None) => ", reads and writes do not disturb each other".to_owned(),
         (false, Some(p)) => format!(", mix exponent {p:.2}"),
     };
-    format!("{}{device}{together}, {} I/O queue(s)", disk.label(), disk.io_queues)
+    format!("{}{device}{together}, {} I/O queue(s)", screen::printable(disk.label()), disk.io_queues)
 }
 
 /// Makes the cell of a form, as text.

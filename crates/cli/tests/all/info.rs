@@ -158,6 +158,13 @@ fn tables_fit_and_explain() {
 }
 
 #[test]
+fn a_mount_point_does_not_steer_the_terminal() {
+    let world = World::new(&[("steers.yaml", &ONE.replace("/nowhere", "\"/no\\e[2Jwhere\""))]);
+    let text = run(&world, "steers.yaml").out;
+    assert!(text.starts_with("/no\\u{1b}[2Jwhere, ") && !text.contains('\x1b'), "{text}");
+}
+
+#[test]
 fn what_is_refused() {
     let world = world();
     let before = world.contents();
