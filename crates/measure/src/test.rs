@@ -247,6 +247,15 @@ pub enum TestError {
         /// The file or device.
         path: String,
     },
+    /// A job would verify blocks on a backend that keeps none.
+    #[error(
+        "job `{job}` verifies what it reads, and the null backend keeps nothing that was written: take --backend memory, \
+         or a backend of real files, or remove `verify`"
+    )]
+    NothingKept {
+        /// The job.
+        job: String,
+    },
     /// The test was stopped before there was anything to measure.
     #[error("interrupted while preparing the files: nothing was measured")]
     Interrupted,

@@ -67,8 +67,13 @@ impl Files {
             named: NamedFiles::default(),
         };
 
-        let named = NamedFiles::check(options)?;
         let jobs = &options.jobs.jobs;
+        let verifying = jobs.iter().find(|job| job.verify);
+        if let (Some(BackendKind::Null), Some(job)) = (options.backend, verifying) {
+            return Err(TestError::NothingKept { job: job.name.clone() });
+        }
+
+        let named = NamedFiles::check(options)?;
         if !jobs.is_empty() && jobs.iter().all(|job| job.files.is_some()) {
             return Ok(Files { named, ..nothing(0) });
         }
