@@ -33,7 +33,7 @@ fn arguments_that_make_no_sense() {
         ("tune . -o . --backend null --force", &["is a directory", "name a file for --output"]),
         ("tune . -o missing/io.yaml --backend null", &["missing: no such directory"]),
         // What nothing could verify.
-        ("test checks.yaml --backend null", &["`writes` verifies", "the null backend keeps nothing", "--backend memory"]),
+        ("test checks.yaml --backend null", &["`writes` verifies", "null backend keeps nothing", "--backend memory"]),
         // Shards and queues.
         ("test reads.yaml -c 60000", &["--shards 60000", "ask for at most"]),
         ("tune . --shards 60000", &["--shards 60000", "ask for at most"]),
