@@ -118,6 +118,15 @@ impl Scratch {
         Ok(path)
     }
 
+    /// Lets other opened handles of the files be locked as well, for runs that name one of the files as their storage.
+    /// The files still count as in use.
+    pub(crate) fn share(&self) {
+        for (_, file) in &self.files {
+            // If the file system has no locks, there is none to share.
+            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared);
+        }
+    }
+
     /// Removes the scratch file `name` if a program that has ended left it. A missing file is no error.
     ///
     /// # Errors
