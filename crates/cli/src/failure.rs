@@ -84,6 +84,7 @@ impl From<TestError> for Failure {
         match error {
             TestError::Load(error) => error.into(),
             TestError::Scratch(error) => error.into(),
+            TestError::UsedByRun { .. } => Failure::Machine(message),
             _ => Failure::Input(message),
         }
     }
@@ -179,5 +180,7 @@ mod tests {
         assert_eq!(Failure::from(no_memory).exit_code(), 3);
         let unsuitable = LoadError::Unsuitable { job: "a".to_owned(), reason: "b".to_owned() };
         assert_eq!(Failure::from(unsuitable).exit_code(), 2);
+        let used = TestError::UsedByRun { path: "/data/x".to_owned(), is_verified: true };
+        assert_eq!(Failure::from(used).exit_code(), 3);
     }
 }

@@ -63,7 +63,8 @@ pub(crate) struct DiskFlags {
     pub(crate) num_io_queues: Option<u16>,
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
-    #[arg(long, visible_alias = "io-latency-goal-ms", value_name = "MS|none", value_parser = parse_goal)]
+    #[arg(long, visible_aliases = ["io-latency-goal-ms", "io-latency-goal"], value_name = "MS|none",
+          value_parser = parse_goal)]
     pub(crate) latency_goal: Option<LatencyGoal>,
 
     /// How far the capacity may follow the disk, as parts of the model: MIN:MAX, or `off` [default: 0.05:1, never more

@@ -42,7 +42,8 @@ pub(crate) struct InfoArguments {
     model: Option<CostForm>,
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
-    #[arg(long, visible_alias = "io-latency-goal-ms", value_name = "MS|none", value_parser = parse_goal)]
+    #[arg(long, visible_aliases = ["io-latency-goal-ms", "io-latency-goal"], value_name = "MS|none",
+          value_parser = parse_goal)]
     latency_goal: Option<LatencyGoal>,
 
     /// Shards that use the disk [default: 1]
@@ -161,7 +162,7 @@ fn heading(disk: &DiskInfo) -> String {
         (false, None) => ", reads and writes do not disturb each other".to_owned(),
         (false, Some(p)) => format!(", mix exponent {p:.2}"),
     };
-    format!("{}{device}{together}, {} I/O queue(s)", disk.label(), disk.io_queues)
+    format!("{}{device}{together}, {} I/O queue(s)", screen::printable(disk.label()), disk.io_queues)
 }
 
 /// Makes the cell of a form, as text.

@@ -15,11 +15,12 @@ mod table;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_files::setup::is_in_memory;
 use plimsoll_measure::experiment::pictures;
 use plimsoll_measure::fio_json::{self, FioJson};
-use plimsoll_measure::load::{BlockFault, Control, Instruments};
+use plimsoll_measure::load::{BlockFault, Control, Instruments, Scratch};
 use plimsoll_measure::report::{JobReport, TestReport};
-use plimsoll_measure::test::{TestError, TestResult};
+use plimsoll_measure::test::{Storage, TestError, TestOptions, TestResult};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{DiskFlags, TestFormat};
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;
     let experiment = Experiment::asked(arguments, &checked)?;
+    remove_leftovers(&checked.situation.options);
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll test");
@@ -83,6 +85,18 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
 
     tell_steady(&result);
     Ok(conclude(&report, scratch))
+}
+
+/// Removes scratch files of killed runs, which would take the room and the names of new ones, and says so.
+fn remove_leftovers(options: &TestOptions) {
+    let Storage::Directory(directory) = &options.storage else { return };
+    if is_in_memory(options.backend) {
+        return;
+    }
+    let count = Scratch::remove_leftovers(directory);
+    if count > 0 {
+        screen::note(&format!("{}: removed {count} scratch file(s) of runs that were killed", directory.display()));
+    }
 }
 
 fn text(format: TestFormat, report: &TestReport, result: &TestResult, checked: &Checked) -> String {

@@ -42,6 +42,7 @@
 
 mod device;
 mod files;
+mod locks;
 mod named;
 pub mod replay;
 
@@ -246,6 +247,23 @@ pub enum TestError {
         job: String,
         /// The file or device.
         path: String,
+    },
+    /// Another run writes to a file that a job would verify, or verifies one that a job would write to.
+    #[error("{path}: another run {}: wait for its end, or name another file", locks::use_text(*.is_verified))]
+    UsedByRun {
+        /// The file.
+        path: String,
+        /// Whether the refused run would verify the file.
+        is_verified: bool,
+    },
+    /// A job would verify blocks on a backend that keeps none.
+    #[error(
+        "job `{job}` verifies what it reads, and the null backend keeps nothing that was written: take --backend memory, \
+         or a backend of real files, or remove `verify`"
+    )]
+    NothingKept {
+        /// The job.
+        job: String,
     },
     /// The test was stopped before there was anything to measure.
     #[error("interrupted while preparing the files: nothing was measured")]

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::arguments::{Checked, TestArguments, checked};
 use super::outputs::Outputs;
-use super::{Steps, conclude, table};
+use super::{Steps, conclude, remove_leftovers, table};
 use crate::failure::{Failure, Outcome};
 use crate::flags::{TestFormat, nanos};
 use crate::recording::Recording;
@@ -45,6 +45,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         duration_ns: arguments.duration.map(nanos),
     };
 
+    remove_leftovers(&options.test);
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;

@@ -92,7 +92,9 @@ fn queues_goals_and_forms_are_asked_for() {
     assert_eq!(per_tick("one.yaml"), 12_582_912);
     assert_eq!(per_tick("one.yaml --smp 48"), 262_144);
     assert_eq!(per_tick("one.yaml --shards 48 --num-io-queues 24"), 524_288);
-    assert_eq!(per_tick("one.yaml --io-latency-goal-ms 1.5"), 25_165_824);
+    for flag in ["--latency-goal", "--io-latency-goal-ms", "--io-latency-goal"] {
+        assert_eq!(per_tick(&format!("one.yaml {flag} 1.5")), 25_165_824, "{flag}");
+    }
     let unsplit = json(&world, "one.yaml --latency-goal none --model max");
     let disk = &unsplit["disks"][0];
     assert_eq!((&disk["model"], &disk["disk_read_max_length"]), (&"max".into(), &Value::Null));
@@ -153,6 +155,13 @@ fn tables_fit_and_explain() {
     for name in presets::names() {
         fitting(&format!("--disk {name}"));
     }
+}
+
+#[test]
+fn a_mount_point_does_not_steer_the_terminal() {
+    let world = World::new(&[("steers.yaml", &ONE.replace("/nowhere", "\"/no\\e[2Jwhere\""))]);
+    let text = run(&world, "steers.yaml").out;
+    assert!(text.starts_with("/no\\u{1b}[2Jwhere, ") && !text.contains('\x1b'), "{text}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ fn arguments_that_make_no_sense() {
     let world = World::new(&[
         ("reads.yaml", READS),
         ("writes.yaml", WRITES),
+        ("checks.yaml", &WRITES.replace("  shard_info", "  options: {verify: true}\n  shard_info")),
         ("named", &"0123456789abcdef".repeat(4096)),
         ("short", "too short"),
         ("other-mount.yaml", &format!("disks: [{{mountpoint: /proc, {FIGURES}}}]")),
@@ -31,6 +32,8 @@ fn arguments_that_make_no_sense() {
         ("tune . -o named --backend null", &["named exists", "--force"]),
         ("tune . -o . --backend null --force", &["is a directory", "name a file for --output"]),
         ("tune . -o missing/io.yaml --backend null", &["missing: no such directory"]),
+        // What nothing could verify.
+        ("test checks.yaml --backend null", &["`writes` verifies", "null backend keeps nothing", "--backend memory"]),
         // Shards and queues.
         ("test reads.yaml -c 60000", &["--shards 60000", "ask for at most"]),
         ("tune . --shards 60000", &["--shards 60000", "ask for at most"]),
@@ -42,6 +45,7 @@ fn arguments_that_make_no_sense() {
         ("test reads.yaml --mode fast", &["--mode", "scheduled, depth, drain"]),
         ("test reads.yaml --model cubic", &["--model", "knee, additive, max, seastar, old-defaults"]),
         ("test reads.yaml --latency-goal 0", &["--latency-goal", "or `none`"]),
+        ("test reads.yaml --io-latency-goal 0", &["--latency-goal", "or `none`"]),
         ("test reads.yaml --io-properties missing.yaml", &["missing.yaml", "No such file"]),
         (
             "test reads.yaml --io-properties other-mount.yaml",

@@ -1,5 +1,8 @@
 //! `trace show`, `trace export` and `test --replay`: what a program recorded, seen, taken elsewhere, and done again.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::world::{Ended, READS, World};
@@ -128,6 +131,19 @@ fn a_kernel_trace_is_replayed_on_a_file_reads_only_unless_told() {
     assert_eq!((shares("db"), shares("log")), (Some(700.into()), Some(100.into())), "{jobs:#?}");
     let db = &result["replay"]["classes"].as_array().expect("classes").iter().find(|class| class["name"] == "db");
     assert_eq!(db.map(|db| db["original"]["max_us"].as_f64()), Some(Some(42.0)), "{result:#}");
+}
+
+#[test]
+fn a_trace_comes_from_a_pipe() {
+    let world = world();
+    let mut command = world.command(&["test", "--replay", "/dev/stdin", "--backend", "null", "--format", "json"]);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("the binary starts");
+    // Dropped when written: the pipe ends.
+    child.stdin.take().expect("a pipe").write_all(KERNEL.as_bytes()).expect("a pipe holds that much");
+    let result = json(&done(Ended::of(child.wait_with_output().expect("it ends"))).out);
+    let replay = &result["replay"];
+    assert_eq!((replay["requests"].as_u64(), replay["issued"].as_u64()), (Some(2), Some(2)), "{result:#}");
 }
 
 #[test]

@@ -166,6 +166,7 @@ fn one_file(
         return Err(TestError::Interrupted.into());
     }
 
+    scratch.share();
     (options.storage, options.overwrite) = (Storage::File(path), true);
     Ok(Some(scratch))
 }

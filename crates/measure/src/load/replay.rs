@@ -7,7 +7,7 @@
 //! # How it works
 //! The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again on a
 //! thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
-//! each shard (`shard`) sends the requests that are due:
+//! each shard (`shard`) sends the requests that are due. A trace from a pipe is copied at the first reading. Then:
 //!
 //! ```text
 //! due = begin of the replay + (queued in the trace - first queued in the trace) / speed

@@ -2,9 +2,13 @@
 //!
 //! A scratch file is created exclusively (never over an existing one), filled with data that does not compress, and
 //! removed when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
+//!
+//! A killed process leaves its files. Each is locked (`flock`) while it is in use, and names its process in an extended
+//! attribute, unless it is to be kept: [`Scratch::remove_leftovers`] removes those with the attribute and without a lock.
 
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use plimsoll::backend::OpenOptions;
@@ -22,6 +26,11 @@ const FILL_BYTES: u32 = 1 << 20;
 const FILL_DEPTH: u32 = 16;
 /// Space to leave free on the file system.
 const SPARE_BYTES: u64 = 64 << 20;
+
+/// Beginning of the names of files that are removed as leftovers.
+const NAMES: &str = "plimsoll-";
+/// Attribute of a scratch file that is not to be kept: the number of its process.
+const MARK: &str = "user.plimsoll.scratch";
 
 /// Why files could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +65,14 @@ pub enum ScratchError {
         /// The system's error.
         error: io::Error,
     },
+    /// Another process uses a file of that name.
+    #[error("{path}: {} uses it: wait for its end, or name another directory", process_text(*.process))]
+    InUse {
+        /// The file.
+        path: String,
+        /// Number of the process, if known.
+        process: Option<u32>,
+    },
     /// A file could not be filled.
     #[error("cannot fill the scratch files: {0}")]
     Fill(#[from] LoadError),
@@ -68,6 +85,10 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::AlreadyExists => ": it is left from another run; remove it if nobody uses it",
         _ => "",
     }
+}
+
+fn process_text(process: Option<u32>) -> String {
+    process.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"))
 }
 
 /// Scratch files in one directory. Dropping it removes them.
@@ -106,16 +127,37 @@ impl Scratch {
     /// Creates an empty file named `name`, which must not exist.
     ///
     /// # Errors
-    /// [`ScratchError::Create`].
+    /// [`ScratchError::Create`], or [`ScratchError::InUse`] if another process has it.
     pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
         let path = self.directory.join(name);
         let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = created.map_err(|error| ScratchError::Create { path: path.display().to_string(), error })?;
+        let file = created.map_err(|error| not_created(&path, error))?;
         // If the file system has no locks, `reclaim` cannot lock the file either, so it does not mistake it for a
-        // leftover.
-        let _ = file.try_lock();
+        // leftover. The mark comes after the lock: a file with a mark and without a lock is a leftover.
+        if file.try_lock().is_ok() && !self.keep {
+            let process = std::process::id().to_string();
+            // Without attributes a leftover stays, and is reported.
+            let _ = rustix::fs::fsetxattr(&file, MARK, process.as_bytes(), rustix::fs::XattrFlags::empty());
+        }
         self.files.push((path.clone(), file));
         Ok(path)
+    }
+
+    /// Removes the scratch files in `directory` that ended processes left. Returns their number.
+    #[must_use]
+    pub fn remove_leftovers(directory: &Path) -> usize {
+        let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+        let has_name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(NAMES);
+        entries.flatten().filter(has_name).filter(|entry| remove_leftover(&entry.path())).count()
+    }
+
+    /// Lets other opened handles of the files be locked as well, for runs that name one of the files as their storage.
+    /// The files still count as in use.
+    pub(crate) fn share(&self) {
+        for (_, file) in &self.files {
+            // If the file system has no locks, there is none to share.
+            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared);
+        }
     }
 
     /// Removes the scratch file `name` if a program that has ended left it. A missing file is no error.
@@ -151,6 +193,43 @@ impl Scratch {
         }
         Ok(())
     }
+}
+
+/// Opens what is at `path` if it is a regular file, without waiting or following a link.
+fn open_regular(path: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
+    file.metadata().is_ok_and(|meta| meta.is_file()).then_some(file)
+}
+
+/// Returns the process that made a scratch file.
+fn process_of(file: &File) -> Option<u32> {
+    let mut text = [0_u8; 16];
+    let len_bytes = rustix::fs::fgetxattr(file, MARK, &mut text).ok()?;
+    std::str::from_utf8(text.get(..len_bytes)?).ok()?.parse().ok()
+}
+
+/// Removes the file at `path` if it is a leftover. Returns whether it was.
+fn remove_leftover(path: &Path) -> bool {
+    let Some(file) = open_regular(path) else { return false };
+    if process_of(&file).is_none() || file.try_lock().is_err() {
+        return false;
+    }
+    // Another run may have removed it since, and made its own.
+    let same = |one: std::fs::Metadata, other: std::fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    let is_there = file.metadata().ok().zip(path.symlink_metadata().ok()).is_some_and(|(one, other)| same(one, other));
+    is_there && std::fs::remove_file(path).is_ok()
+}
+
+fn not_created(path: &Path, error: io::Error) -> ScratchError {
+    let name = path.display().to_string();
+    if error.kind() == io::ErrorKind::AlreadyExists
+        && let Some(file) = open_regular(path)
+        && matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+    {
+        return ScratchError::InUse { path: name, process: process_of(&file) };
+    }
+    ScratchError::Create { path: name, error }
 }
 
 fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: &Control) -> Result<(), LoadError> {
@@ -208,5 +287,43 @@ impl Drop for Scratch {
                 let _ = std::fs::remove_file(path);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = |name: &str| {
+            let mut scratch = Scratch::new(directory.path(), 0).unwrap();
+            let path = scratch.create(name).unwrap();
+            (scratch, path)
+        };
+        let (living, _) = made("plimsoll-test-living");
+        let (mut killed, left) = made("plimsoll-test-left");
+        // A kill runs no destructor; the kernel releases the lock.
+        killed.keep();
+        drop(killed);
+        let mut kept = Scratch::new(directory.path(), 0).unwrap();
+        kept.keep();
+        let kept_path = kept.create("plimsoll-test-kept").unwrap();
+        drop(kept);
+        std::fs::write(directory.path().join("plimsoll-notes"), "mine").unwrap();
+
+        if process_of(&File::open(&left).unwrap()).is_none() {
+            return println!("SKIPPED: no extended attributes in {}", directory.path().display());
+        }
+        assert_eq!(Scratch::remove_leftovers(directory.path()), 1);
+        assert!(!left.exists() && kept_path.exists() && directory.path().join("plimsoll-notes").exists());
+
+        let mut second = Scratch::new(directory.path(), 0).unwrap();
+        let refused = second.create("plimsoll-test-living").unwrap_err().to_string();
+        assert!(refused.contains(&format!("process {} uses it", std::process::id())), "{refused}");
+        let refused = second.create("plimsoll-test-kept").unwrap_err().to_string();
+        assert!(refused.contains("remove it if nobody uses it"), "{refused}");
+        drop(living);
     }
 }

@@ -27,8 +27,9 @@ use plimsoll::{Class, Classes, Data, DiskSetup, Request, RequestKind, ShardOptio
 use plimsoll_files::jobs::{Job, JobKind};
 use plimsoll_files::setup::is_in_memory;
 
+use super::locks::FileLocks;
 use super::named::NamedFiles;
-use super::{Storage, TestError, TestOptions, device};
+use super::{Storage, TestError, TestOptions, device, named};
 use crate::load::{Control, JobSpec, LoadError, Scratch, Target, unlink_path};
 
 /// Most characters of a job's name that its files' names keep.
@@ -51,6 +52,8 @@ pub(super) struct Files {
     append_room_bytes: u64,
     /// Keeps other programs off a device that is written to.
     _claim: Option<File>,
+    /// Keeps other runs off files that are verified.
+    _locks: Option<FileLocks>,
     /// The files of jobs that follow fio's rules.
     named: NamedFiles,
 }
@@ -64,18 +67,29 @@ impl Files {
             to_reserve: Vec::new(),
             append_room_bytes,
             _claim: None,
+            _locks: None,
             named: NamedFiles::default(),
         };
 
-        let named = NamedFiles::check(options)?;
         let jobs = &options.jobs.jobs;
+        let verifying = jobs.iter().find(|job| job.verify);
+        if let (Some(BackendKind::Null), Some(job)) = (options.backend, verifying) {
+            return Err(TestError::NothingKept { job: job.name.clone() });
+        }
+
+        let files_named = NamedFiles::check(options)?;
         if !jobs.is_empty() && jobs.iter().all(|job| job.files.is_some()) {
-            return Ok(Files { named, ..nothing(0) });
+            let locks = (!is_in_memory(options.backend)).then(|| FileLocks::take(named::written(options)));
+            return Ok(Files { named: files_named, _locks: locks.transpose()?, ..nothing(0) });
         }
         check_named(options)?;
         let directory = match &options.storage {
             Storage::Directory(directory) => directory,
-            Storage::File(_) => return Ok(nothing(0)),
+            Storage::File(path) => {
+                let writers = jobs.iter().filter(|job| job.kind.is_write() && !is_in_memory(options.backend));
+                let locks = FileLocks::take(writers.map(|job| (path.clone(), job.verify)))?;
+                return Ok(Files { _locks: Some(locks), ..nothing(0) });
+            }
             Storage::Device(path) => {
                 let is_written =
                     !is_in_memory(options.backend) && options.jobs.jobs.iter().any(|job| job.kind.is_write());

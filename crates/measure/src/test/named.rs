@@ -244,6 +244,15 @@ pub(super) fn drop_cached(specs: &[JobSpec], jobs: &[&Job]) {
     }
 }
 
+/// Returns the paths that jobs write to, each with whether the job verifies it.
+pub(super) fn written(options: &TestOptions) -> impl Iterator<Item = (PathBuf, bool)> {
+    let jobs = options.jobs.jobs.iter().enumerate().filter(|(_, job)| job.kind.is_write());
+    jobs.flat_map(|(number, job)| {
+        let paths = job.files.as_ref().map_or_else(Vec::new, |set| paths(set, number, job));
+        paths.into_iter().map(move |path| (path, job.verify))
+    })
+}
+
 /// Returns the paths of a job's files.
 fn paths(set: &FileSet, number: usize, job: &Job) -> Vec<PathBuf> {
     if !set.named.is_empty() {

@@ -37,6 +37,7 @@ use plimsoll_observe::trace::span::Origin;
 use serde::Serialize;
 
 use super::files::{length_of, make_in_memory};
+use super::locks::FileLocks;
 use super::{Storage, TestError, TestOptions, add_class, device, make_classes};
 use crate::load::replay::{
     Places, ReplayClass, ReplayError, ReplayPlan, ReplayTotals, Replayed, Speed, Survey, replay,
@@ -180,6 +181,9 @@ pub fn run(
     let topology = Topology::new(test.shards, classes.clone(), vec![test.disk.clone()]).map_err(TestError::Topology)?;
     let is_device_written = matches!(test.storage, Storage::Device(_)) && !reads_only && !is_in_memory(test.backend);
     let _claim = is_device_written.then(|| device::claim(test.storage.path())).transpose()?;
+    let is_file_written = matches!(test.storage, Storage::File(_)) && !reads_only && !is_in_memory(test.backend);
+    let written = is_file_written.then(|| (test.storage.path().to_owned(), false));
+    let _locks = FileLocks::take(written.into_iter())?;
     let needed_bytes = Places::new(&survey.regions, 1, 0).total_bytes();
     let target = Target::make(options, &topology, needed_bytes)?;
 

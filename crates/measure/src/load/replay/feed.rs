@@ -16,6 +16,7 @@
 //! 1,000 requests of shards 0 and 5 on two shards: 500 each, in batches of 256 and 244.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -43,11 +44,11 @@ pub(super) fn start(plan: &ReplayPlan) -> (Feed, HashMap<u16, Batches>) {
         lanes.push(Lane { sender: Some(sender), batch: Vec::with_capacity(BATCH) });
         receivers.insert(shard, receiver);
     }
-    let trace = plan.trace.clone();
+    let (trace, survey) = (plan.trace.clone(), Arc::clone(&plan.survey));
     let reader = std::thread::spawn(move || {
         let mut dealer = Dealer { lanes, has_begun: false };
         let mut arrivals = Arrivals::new();
-        plimsoll_observe::trace::read(&trace, &mut |item| arrivals.visit(&item, &mut |arrival| dealer.deal(arrival)))?;
+        survey.read_again(&trace, &mut |item| arrivals.visit(&item, &mut |arrival| dealer.deal(arrival)))?;
         arrivals.finish(&mut |arrival| dealer.deal(arrival));
         dealer.flush();
         Ok(arrivals.unordered)

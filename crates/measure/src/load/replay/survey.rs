@@ -5,7 +5,8 @@
 //! target changes.
 //!
 //! # How it works
-//! Reads all requests in order of their beginnings, and keeps sums and the used part of each file.
+//! Reads all requests in order of their beginnings, and keeps sums and the used part of each file. What can be read only
+//! once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second reading.
 //!
 //! # Limits
 //! At most [`REGIONS_MAX`] files; later ones share the place of the first.
@@ -14,13 +15,18 @@
 //! A trace of two reads of one file, 4 KiB at 0 and at 1 MiB: a region from 0 to 1,052,672.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll::core::Op;
 use plimsoll::trace::format::Names;
 use plimsoll_figures::units::format_count;
+use plimsoll_observe::trace::TraceError;
 use plimsoll_observe::trace::arrivals::{Arrival, Arrivals};
-use plimsoll_observe::trace::span::{Origin, Trace};
+use plimsoll_observe::trace::span::{Item, Origin, Trace};
 
 use super::ReplayError;
 
@@ -63,6 +69,8 @@ pub struct Survey {
     pub classes: BTreeMap<u16, ClassSurvey>,
     /// Bytes used by (disk, file): the first, and the one after the last.
     pub regions: BTreeMap<(u16, u32), (u64, u64)>,
+    /// The trace itself, if its path can be read only once.
+    copy: Option<Arc<File>>,
 }
 
 impl Survey {
@@ -78,8 +86,15 @@ impl Survey {
 
         let mut sums = Sums { first_ns: u64::MAX, ..Sums::default() };
         let mut arrivals = Arrivals::new();
-        let read =
-            plimsoll_observe::trace::read(path, &mut |item| arrivals.visit(&item, &mut |arrival| sums.add(&arrival)));
+        let mut visit = |item: Item| arrivals.visit(&item, &mut |arrival| sums.add(&arrival));
+        let is_fifo = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
+        let (read, copy) = match is_fifo {
+            false => (plimsoll_observe::trace::read(path, &mut visit), None),
+            true => match read_and_copy(path, &mut visit) {
+                Ok((trace, copy)) => (Ok(trace), Some(Arc::new(copy))),
+                Err(error) => (Err(error), None),
+            },
+        };
         let trace = read.map_err(|error| ReplayError::Trace { path: name(), error })?;
         arrivals.finish(&mut |arrival| sums.add(&arrival));
         if arrivals.given == 0 {
@@ -99,7 +114,19 @@ impl Survey {
             cancelled: arrivals.cancelled,
             classes: sums.classes,
             regions: sums.regions,
+            copy,
         })
+    }
+
+    /// Reads the trace at `path`, of which this is the survey, once more.
+    ///
+    /// # Errors
+    /// As those of [`plimsoll_observe::trace::read`].
+    pub(super) fn read_again(&self, path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
+        let Some(copy) = &self.copy else { return plimsoll_observe::trace::read(path, visit) };
+        let mut input: &File = copy;
+        input.rewind()?;
+        plimsoll_observe::trace::read_from(input, visit)
     }
 
     /// Returns the name of a class, or `class 3` if class 3 has none.
@@ -112,6 +139,36 @@ impl Survey {
     #[must_use]
     pub(crate) fn span_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
+    }
+}
+
+/// Reads the trace at `path` as [`plimsoll_observe::trace::read`] does. Returns a copy of what was read as well.
+fn read_and_copy(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<(Trace, File), TraceError> {
+    let input = File::open(path).map_err(TraceError::Open)?;
+    let copy = tempfile::tempfile().map_err(cannot_copy)?;
+    let trace = plimsoll_observe::trace::read_from(Copying { input, copy: &copy }, visit)?;
+    Ok((trace, copy))
+}
+
+fn cannot_copy(error: io::Error) -> io::Error {
+    let directory = std::env::temp_dir();
+    let text = format!("it can be read only once, and cannot be copied to {}: {error}", directory.display());
+    io::Error::new(error.kind(), text + ": set TMPDIR to a directory with room, or name a file")
+}
+
+/// Writes what is read to a copy.
+struct Copying<'a> {
+    input: File,
+    copy: &'a File,
+}
+
+impl Read for Copying<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len_bytes = self.input.read(buffer)?;
+        if let Some(part) = buffer.get(..len_bytes) {
+            self.copy.write_all(part).map_err(cannot_copy)?;
+        }
+        Ok(len_bytes)
     }
 }
 
