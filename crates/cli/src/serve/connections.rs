@@ -188,10 +188,13 @@ impl Write for Watched {
 mod tests {
     use super::*;
 
+    /// Client and last move of each connection, and the one that ends.
+    type Case = (&'static [(u8, u64)], Option<usize>);
+
     #[test]
     fn the_client_with_the_most_connections_loses_the_one_that_was_idle_longest() {
         let client = |last: u8| IpAddr::from([192, 0, 2, last]);
-        let table: [(&[(u8, u64)], Option<usize>); 5] = [
+        let table: [Case; 5] = [
             (&[], None),
             (&[(1, 7)], Some(0)),
             (&[(1, 7), (1, 5), (1, 6)], Some(1)),

@@ -171,6 +171,9 @@ impl<N: Copy + Ord + TryFrom<u32>> Numbers<N> {
     }
 }
 
+/// Requests of a class that may end before one that came earlier, beyond twice those open at the end.
+const OVERTAKERS_MAX: u64 = 64;
+
 /// State shared by all shards.
 #[derive(Default)]
 struct All {
@@ -184,6 +187,8 @@ struct All {
     born: u64,
     begun_before: u64,
     not_ended: u64,
+    /// Those of them that so many later ones of their class have overtaken that their end must have been lost.
+    overtaken: u64,
     pushed_out: u64,
     restarted: u64,
     ends_of_nothing: u64,
@@ -199,6 +204,8 @@ impl All {
 /// A request that has not been handed over completely.
 struct Request {
     born: u64,
+    /// Requests of its class that had ended on its shard when it was born.
+    ended_before: u64,
     /// The fields that its pieces have in common.
     base: Span,
     /// Pieces that have not been reaped.
@@ -239,7 +246,7 @@ impl Request {
             is_cancelled: false,
         };
 
-        Request { born: all.born, base, under_way: Vec::new(), done: None, has_ended: false }
+        Request { born: all.born, ended_before: 0, base, under_way: Vec::new(), done: None, has_ended: false }
     }
 
     /// Returns the index of the event's piece, which is added if it is new.
@@ -325,6 +332,8 @@ struct Shard {
     order: VecDeque<(u64, u64)>,
     /// Numbers and births of requests that have ended and wait for their callback.
     ended: VecDeque<(u64, u64)>,
+    /// Requests that have ended, by class.
+    ended_of: BTreeMap<u16, u64>,
 }
 
 impl Shard {
@@ -371,7 +380,8 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, request: Request, all: &mut All, visit: &mut dyn FnMut(Item)) {
+    fn insert(&mut self, mut request: Request, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        request.ended_before = self.ended_of.get(&request.base.class).copied().unwrap_or(0);
         self.order.push_back((request.base.request, request.born));
         self.requests.insert(request.base.request, request);
         if self.order.len() > 2 * self.requests.len() + 1024 {
@@ -408,6 +418,7 @@ impl Shard {
         }
 
         if !std::mem::replace(&mut request.has_ended, true) {
+            *self.ended_of.entry(request.base.class).or_default() += 1;
             self.ended.push_back((event.request, request.born));
         }
 
@@ -421,9 +432,20 @@ impl Shard {
 
     /// Hands over the remaining requests in the order of birth.
     fn end(mut self, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let mut open_of: BTreeMap<u16, u64> = BTreeMap::new();
+        for request in self.requests.values().filter(|request| !request.has_ended) {
+            *open_of.entry(request.base.class).or_default() += 1;
+        }
+
         while let Some((number, born)) = self.order.pop_front() {
             if let Some(request) = self.remove(number, born) {
-                all.not_ended += u64::from(!request.has_ended);
+                if !request.has_ended {
+                    let count = |of: &BTreeMap<u16, u64>| of.get(&request.base.class).copied().unwrap_or(0);
+                    let overtakers = count(&self.ended_of).saturating_sub(request.ended_before);
+                    // A class is served in order: only those that were open with a request may end before it.
+                    all.not_ended += 1;
+                    all.overtaken += u64::from(overtakers > OVERTAKERS_MAX + 2 * count(&open_of));
+                }
                 request.hand_over(None, all, visit);
             }
         }
@@ -458,7 +480,7 @@ fn sentences(lost: Lost, all: &All) -> Vec<String> {
     let told = counts.into_iter().filter(|(count, _)| *count > 0);
     let mut told: Vec<String> = told.map(|(count, what)| format!("{} {what}", format_count(count))).collect();
     // A recording that stops while a program goes on has requests under way. Nothing is lost with them, unless it is.
-    if !told.is_empty() && all.not_ended > 0 {
+    if (!told.is_empty() || all.overtaken > 0) && all.not_ended > 0 {
         let of = format_count(all.not_ended);
         told.push(format!("{of} request(s) had not ended when the trace ended, or their end was lost"));
     }
