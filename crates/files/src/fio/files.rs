@@ -12,13 +12,14 @@
 
 use std::path::PathBuf;
 
-use super::job::MAX_SIZE_BYTES;
 use super::reader::{Reader, not_supported};
 use crate::error::{Code, ConfigError};
 use crate::job_files::{FileSet, Length};
 
 /// Most files of a clone.
 const MAX_FILES: u64 = 4096;
+/// Largest size, in bytes: 8 EiB - 1, the largest file offset.
+pub(super) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
 /// What ends a job beside its size.
 pub(super) struct End {

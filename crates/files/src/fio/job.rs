@@ -14,7 +14,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
 
 use super::common::Common;
-use super::files::End;
+use super::files::{End, MAX_SIZE_BYTES};
 use super::reader::{Reader, not_supported};
 use super::values::{self, Direction, NS_PER_MS, NS_PER_S, NS_PER_US, directions};
 use super::{STANDARD_SHARES, access, common, files, options};
@@ -30,8 +30,6 @@ use crate::jobs::{
 const DEFAULT_REQUEST_BYTES: u64 = 4096;
 /// Most lengths of a range.
 const MAX_LENGTHS: u64 = 4096;
-/// Largest size, in bytes: 8 EiB - 1, the largest file offset.
-pub(super) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 /// Values of `verify`.
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
                               sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";

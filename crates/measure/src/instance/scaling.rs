@@ -41,6 +41,7 @@
 mod cause;
 mod csv;
 mod gather;
+mod names;
 mod output;
 mod shape;
 

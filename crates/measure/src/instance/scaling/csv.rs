@@ -25,7 +25,7 @@ use plimsoll_files::error::{Code, Source, Span};
 use plimsoll_files::fields::list_of;
 use plimsoll_files::yaml;
 
-use super::gather::{family_of, vcpus_of};
+use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Input, Size};
 
 /// Names of the columns that are no figures.

@@ -1,4 +1,4 @@
-//! Gathers families from the table of presets, from cards, and from CSV files, and reads names of instances.
+//! Gathers families from the table of presets, from cards, and from CSV files.
 //!
 //! **Why.** Figures come from different sources, and one report serves them all.
 //!
@@ -7,9 +7,7 @@
 //! in the table of presets. Only measured instances of that table count; rated and derived ones are left out with a
 //! warning.
 //!
-//! **Limits.** The size of a machine is its number of vCPUs if known, else it follows from the name as clouds write
-//! names: `i4i.8xlarge` is of family `i4i` and has 32 vCPUs, `z3-highmem-88-highlssd` has 88, `Standard_L16s_v3` 16. A
-//! name that no cloud would write is a family of its own, of unknown size.
+//! **Limits.** The size of a machine is its number of vCPUs if known, else that of its name (`names`).
 //!
 //! **Example.** `families(&["i4i".into()])` returns the family i4i with ten sizes.
 
@@ -22,6 +20,7 @@ use plimsoll_sim::device::presets::Evidence;
 use thiserror::Error;
 
 use super::csv::csv_from_file;
+use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Family, Input, Size};
 use crate::instance::{Card, CardError};
 
@@ -206,38 +205,4 @@ fn too_few_cards(input: &Input) -> ScalingError {
     let reasons: Vec<String> = input.warnings.iter().cloned().chain(alone).collect();
     let help = format!("{}; name cards of machines of one family and of different size", reasons.join("; "));
     ScalingError::TooFewSizes { family: "cards".to_owned(), sizes: input.families.len().min(1), help }
-}
-
-/// Returns the family of an instance: its name without the size.
-pub(super) fn family_of(name: &str) -> String {
-    if let Some(known) = presets::find(name) {
-        return known.family();
-    }
-    name.split_once('.')
-        .map_or_else(|| name.chars().filter(|c| !c.is_ascii_digit()).collect(), |(family, _)| family.to_owned())
-}
-
-/// Returns the vCPUs that an instance's name states: 32 for `8xlarge`; otherwise the first number after a `-` or `_`,
-/// letters before it or not.
-pub(super) fn vcpus_of(name: &str) -> Option<f64> {
-    if let Some(known) = presets::find(name).and_then(|known| known.vcpus) {
-        return Some(f64::from(known));
-    }
-    let size = name.rsplit('.').next().unwrap_or(name);
-    match size {
-        "medium" => return Some(1.0),
-        "large" => return Some(2.0),
-        "xlarge" => return Some(4.0),
-        _ => {}
-    }
-
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=100_000).contains(number)).map(f64::from);
-    if let Some(times) = size.strip_suffix("xlarge") {
-        return Some(number(times)? * 4.0);
-    }
-    name.split(['-', '_']).skip(1).find_map(|part| {
-        let digits = part.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        number(digits.get(..end)?)
-    })
 }

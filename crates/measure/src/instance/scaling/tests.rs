@@ -282,7 +282,7 @@ fn outputs_hold_every_point() {
     let page = page(&report);
     assert!(page.contains("plateau, 8.50 GB/s") && !page.contains("NaN"));
     assert_eq!(
-        ["z3-highmem-88-highlssd", "Standard_L16s_v9", "i9.48xlarge", "db-7", "x"].map(gather::vcpus_of),
+        ["z3-highmem-88-highlssd", "Standard_L16s_v9", "i9.48xlarge", "db-7", "x"].map(names::vcpus_of),
         [Some(88.0), Some(16.0), Some(192.0), Some(7.0), None]
     );
 }
