@@ -193,6 +193,9 @@ pub struct Doubt {
     pub why: String,
 }
 
+/// Half of the 95 % interval, in per cent, above which a figure says little.
+const VAGUE_PCT: f64 = 25.0;
+
 /// A curve's rate over the figure, above which one of them is wrong.
 const CONTRADICTED_FACTOR: f64 = 1.5;
 
@@ -266,13 +269,16 @@ impl TuneReport {
         })
     }
 
-    /// Returns the figures that the measurement itself contradicts or that other programs disturbed, each once.
+    /// Returns the figures that the measurement itself contradicts, that other programs disturbed, or that are known to
+    /// an interval that says little, each once.
     #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
         let of_figure = |(name, figure): (&'static str, &Option<Figure>)| {
             let figure = figure.as_ref()?;
             let foreign_pct = figure.foreign_pct.filter(|percent| *percent > FOREIGN_DOUBT_PCT);
             let foreign = foreign_pct.map(|percent| format!("{percent:.0} % of what the disk moved was not ours"));
+            let vague_pct = figure.ci95_pct.filter(|percent| *percent > VAGUE_PCT);
+            let vague = vague_pct.map(|percent| format!("it is known to ± {percent:.0} % only"));
             let exceeded = || {
                 let most = self.highest_seen(name, figure.block_bytes)?;
                 // A burst is explained: it ended, and the figure is what followed.
@@ -282,7 +288,7 @@ impl TuneReport {
                     format!("the curves of this measurement reach {most}, and the figure is {value}")
                 })
             };
-            Some(Doubt { figure: name, why: foreign.or_else(exceeded)? })
+            Some(Doubt { figure: name, why: foreign.or(vague).or_else(exceeded)? })
         };
         self.figures().into_iter().filter_map(of_figure).collect()
     }

@@ -167,6 +167,12 @@ fn a_plain_disk_is_described_as_it_is() {
             None => assert!(mix_exponent_p.is_infinite(), "no mix exponent, though it is {mix_exponent_p}"),
         }
         check_curves(&report, &spec);
+
+        assert!(report.doubts().is_empty(), "{:?}", report.doubts());
+        let mut vague = report;
+        vague.write_bandwidth.as_mut().unwrap().ci95_pct = Some(63.4);
+        let said: Vec<_> = vague.doubts().into_iter().map(|doubt| (doubt.figure, doubt.why)).collect();
+        assert_eq!(said, [("write_bandwidth", "it is known to ± 63 % only".to_owned())]);
     }
 }
 
