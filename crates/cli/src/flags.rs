@@ -7,6 +7,7 @@ mod page;
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use plimsoll::DiskMode;
 use plimsoll::backend::choose::BackendKind;
@@ -22,6 +23,11 @@ pub(crate) use amount::{nanos, size, time, time_within};
 pub(crate) use format::{BriefFormat, DiskFormat, ReportFormat, TestFormat};
 pub(crate) use names::{TuneBackend, backend, form, model, tune_backend};
 pub(crate) use page::{PageFlags, PictureFlags};
+
+/// Reads the path of an input; `-` is what comes by stdin.
+pub(crate) fn input() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| if path.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { path })
+}
 
 /// What holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,7 +11,7 @@ use plimsoll_files::presets;
 use plimsoll_files::{disk, io_properties};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, form, parse_goal};
+use crate::flags::{DiskFormat, form, input, parse_goal};
 use crate::screen;
 
 /// Show what a disk description promises: costs, rates, token bucket; no disk is needed
@@ -20,8 +20,8 @@ use crate::screen;
 /// lets through at each request size, by each cost form.
 #[derive(Args, Debug)]
 pub(crate) struct InfoArguments {
-    /// Seastar's four-figure file
-    #[arg(value_name = "IO_PROPERTIES", required_unless_present = "disk")]
+    /// Seastar's four-figure file; `-`: stdin
+    #[arg(value_name = "IO_PROPERTIES", required_unless_present = "disk", value_parser = input())]
     io_properties: Option<PathBuf>,
 
     /// A disk model instead: a disk file, or the name of a preset (i4i.2xlarge)

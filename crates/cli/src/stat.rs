@@ -22,7 +22,7 @@ use plimsoll_observe::stat::pictures::{PICTURES, Series};
 use plimsoll_show::page;
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::{PictureFlags, ReportFormat, time_within};
+use crate::flags::{PictureFlags, ReportFormat, input, time_within};
 use crate::output::{Output, Pictures};
 pub(crate) use watching::{Roots, watch};
 
@@ -130,8 +130,8 @@ struct SavedFlags {
     record: Option<PathBuf>,
 
     /// Judge what was saved instead of this host: recordings of --record, samples of /proc/diskstats, text or JSON of
-    /// iostat
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every", "compare"])]
+    /// iostat; `-`: stdin
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every", "compare"], value_parser = input())]
     from: Vec<PathBuf>,
 
     /// Compare two intervals, of files as --from reads them: what changed, and what that proves (FILE:2-5: the second

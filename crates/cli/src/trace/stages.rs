@@ -188,7 +188,7 @@ mod tests {
         let trace = plimsoll_observe::trace::read_from(file().as_slice(), &mut |item| stages.visit(&item)).unwrap();
         let text = table(&stages.finish(&trace));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        for part in ["Q2D", "33.3 %", "66.7 %", "in the disk", "mostly for tokens"] {
+        for part in ["Q2D", "33.3 %", "66.7 %", "the disk's", "mostly for tokens"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
     }

@@ -117,4 +117,6 @@ fn yaml_is_an_io_properties_file() {
     let info = run(&world, "info io.yaml");
     assert_eq!((info.code, info.err.as_str()), (Some(0), ""), "{info:#?}");
     assert!(info.out.contains("1,600,000") && info.out.contains("/var/lib/data"), "{}", info.out);
+    // Reads beside writes as with the preset itself.
+    assert!(yaml.out.contains("mix_exponent: 2.2") && yaml.out.contains("unloaded_latency_ns: 100000"), "{}", yaml.out);
 }

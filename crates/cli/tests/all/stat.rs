@@ -350,3 +350,14 @@ fn the_view_ends_with_its_terminal() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn a_recording_comes_by_stdin() {
+    let world = World::new(&[("free.txt", UTIL_100)]);
+    let stdin = std::fs::File::open(world.path().join("free.txt")).expect("it is there");
+    let piped = world.command(&["stat", "--from", "-"]).stdin(stdin).output().expect("the binary starts");
+    let piped = Ended::of(piped);
+    let named = world.run(&["stat", "--from", "free.txt"]);
+    let of_stdin = |text: &str| text.replace("/dev/stdin", "free.txt");
+    assert_eq!((piped.code, of_stdin(&piped.out)), (named.code, named.out), "{}", piped.err);
+}

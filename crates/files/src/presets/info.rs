@@ -267,8 +267,8 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
         duplex: false,
         rate_factor: 1.0,
         capacity_scale_max: 1.0,
-        mix_exponent_p: 1.0,
-        unloaded_latency_ns: 0,
+        mix_exponent_p: preset.mix_exponent.unwrap_or(f64::INFINITY),
+        unloaded_latency_ns: (preset.unloaded_read_us * 1e3) as u64,
         doubtful: Vec::new(),
     };
 
