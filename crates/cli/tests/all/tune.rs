@@ -161,7 +161,9 @@ fn a_simulated_disk_gives_the_same_bytes_twice() {
     let line = "tune --disk gp3 --quick --figures-only --phase 100ms --data-size 16M -c 1 --format json";
     let run = || world.run(&split(line));
     let (first, second) = (run(), run());
-    assert_eq!((first.code, &first.out), (Some(0), &second.out), "{first:#?}");
+    assert_eq!((first.code, &first.out), (second.code, &second.out), "{first:#?}");
+    // So short phases may leave a figure in doubt.
+    assert!(first.code == Some(0) || first.is_of_a_busy_machine(), "{first:#?}");
 }
 
 #[test]
