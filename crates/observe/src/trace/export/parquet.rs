@@ -9,9 +9,10 @@
 //! **Limits.** A group is held in memory until it is full: about 60 MB. Events that belong to no request are left out.
 //!
 //! **Example.**
-//! ```
-//! use plimsoll_observe::trace::export::parquet::schema;
-//! assert!(schema().starts_with("message span {\n  REQUIRED INT32 shard (INTEGER(16,false));\n"));
+//! ```text
+//! message span {
+//!   REQUIRED INT32 shard (INTEGER(16,false));
+//!   ...
 //! ```
 
 use std::io::{self, Write};
@@ -218,6 +219,11 @@ mod tests {
     use super::super::super::arrivals::tests::span;
     use super::*;
     use crate::skip::skip;
+
+    #[test]
+    fn the_schema_is_in_parquets_notation() {
+        assert!(schema().starts_with("message span {\n  REQUIRED INT32 shard (INTEGER(16,false));\n"), "{}", schema());
+    }
 
     /// Writes two groups, each beginning with a row whose optional values are unknown. Returns the number of rows.
     fn write(path: &std::path::Path) -> u64 {
