@@ -102,7 +102,7 @@ fn three_records_become_one_result() {
     let [Some(a), Some(b), Some(c)] = runs else { return };
     let runs = [a, b, c];
     let before = world.contents();
-    let merged = json(&world.run(&["tune", "--merge", "a", "b", "c", "--format", "json"]));
+    let Some(merged) = measured(&world.run(&["tune", "--merge", "a", "b", "c", "--format", "json"])) else { return };
     assert_eq!(merged["merged"]["runs"], serde_json::json!(["a", "b", "c"]));
     let written: u64 = runs.iter().filter_map(|run| run["written_bytes"].as_u64()).sum();
     assert_eq!(merged["written_bytes"].as_u64(), Some(written));
