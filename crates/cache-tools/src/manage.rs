@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_cache::stats::{DiskHealth, DiskStats};
+use plimsoll_cache::stats::DiskHealth;
 use plimsoll_cache::{BlockCache, CacheError, CreateOptions, HostOptions};
 use plimsoll_figures::units::format_bytes_binary;
 
@@ -219,7 +219,7 @@ fn clear(disk: &Path) -> Result<(), FileError> {
 fn add_to_running(path: &Path, live: &Live, device: &Device) -> Result<String, SessionError> {
     write_down(path, device)?;
     let place = device.full_path(path);
-    if let Err(error) = wait_for(path, device, |now| find_disk(now, &place).is_some()) {
+    if let Err(error) = wait_for(path, device, |now| follow::disk_at(&now.cache, &place).is_some()) {
         config::edit(path, |file| {
             file.devices.retain(|other| other.path != device.path);
             Ok::<(), FileError>(())
@@ -227,11 +227,6 @@ fn add_to_running(path: &Path, live: &Live, device: &Device) -> Result<String, S
         return Err(error);
     }
     Ok(format!("{}: added by process {}", device.path.display(), live.pid))
-}
-
-fn find_disk<'a>(live: &'a Live, path: &Path) -> Option<&'a DiskStats> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    live.cache.disks.iter().find(|disk| real(Path::new(&disk.path)) == real(path))
 }
 
 /// Waits until a snapshot shows that the running cache has followed the file for `device`, or reports why it has not.
@@ -295,7 +290,7 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Strin
         })
     };
     let in_running = |live: &Live| {
-        let capacity = |live: &Live| find_disk(live, &place).map_or(0, |disk| disk.capacity_bytes);
+        let capacity = |live: &Live| follow::disk_at(&live.cache, &place).map_or(0, |disk| disk.capacity_bytes);
         let had_bytes = capacity(live);
         write(&after)?;
         wait_for(path, &after, |now| capacity(now) > had_bytes)
@@ -373,7 +368,7 @@ fn begin_in_running(path: &Path, devices: &[Device], pid: u32) -> Result<String,
         let place = device.full_path(path);
         let changed_unix_ns = follow::changed_unix_ns(path);
         // A disk that is not there shows by nothing but that the file has been followed without a problem.
-        let has_begun = |now: &Live| match find_disk(now, &place) {
+        let has_begun = |now: &Live| match follow::disk_at(&now.cache, &place) {
             Some(disk) => disk.health == DiskHealth::Removing,
             None => now.followed_unix_ns >= changed_unix_ns && problem_of(now, device).is_none(),
         };

@@ -288,12 +288,7 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
     };
 
     let found = &report.found;
-    let passed = found
-        .trials
-        .iter()
-        .filter(|trial| trial.passed)
-        .map(|trial| trial.rate)
-        .fold(None, |most, rate| Some(f64::max(rate, most.unwrap_or(rate))));
+    let passed = found.trials.iter().filter(|trial| trial.passed).map(|trial| trial.rate).reduce(f64::max);
     let said = match (found.rate, found.failed_rate) {
         _ if report.interrupted => match passed {
             Some(rate) => format!(

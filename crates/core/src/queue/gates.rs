@@ -14,8 +14,9 @@ use crate::units::Cost;
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
 /// Longest such wait on a slow device.
 const SLOW_DEVICE_RETRY_NS: u64 = 2_000_000;
-/// Looks at a full device, in the time that a piece stays there, of a queue whose turn has not come. With more, each
-/// finds room for one piece and wakes a thread for it; with four, a disk of eight channels lost 0.5 % of its rate.
+/// Looks at a full device, in the time that a piece stays there, of a queue whose turn has not come, or that has one
+/// piece there. With more, each finds room for one piece and wakes a thread for it; with four, a disk of eight channels
+/// lost 0.5 % of its rate.
 const LOOKS: u64 = 6;
 /// Longest such wait of a queue far from its turn, unless a slow device makes the wait longer.
 const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;

@@ -213,43 +213,26 @@ fn from_counters(counters: &Counters) -> [Option<u64>; 17] {
 }
 
 fn into_counters(counts: [Option<u64>; 17]) -> Option<Counters> {
-    let [
-        reads,
-        read_merges,
-        read_sectors,
-        read_ms,
-        writes,
-        write_merges,
-        write_sectors,
-        write_ms,
-        in_flight,
-        busy_ms,
-        weighted_ms,
-        discards,
-        discard_merges,
-        discard_sectors,
-        discard_ms,
-        flushes,
-        flush_ms,
-    ] = counts;
+    let mut counts = counts.into_iter();
+    let mut next = || counts.next().flatten();
     Some(Counters {
-        reads: reads?,
-        read_merges,
-        read_sectors: read_sectors?,
-        read_ms,
-        writes: writes?,
-        write_merges,
-        write_sectors: write_sectors?,
-        write_ms,
-        in_flight,
-        busy_ms,
-        weighted_ms,
-        discards,
-        discard_merges,
-        discard_sectors,
-        discard_ms,
-        flushes,
-        flush_ms,
+        reads: next()?,
+        read_merges: next(),
+        read_sectors: next()?,
+        read_ms: next(),
+        writes: next()?,
+        write_merges: next(),
+        write_sectors: next()?,
+        write_ms: next(),
+        in_flight: next(),
+        busy_ms: next(),
+        weighted_ms: next(),
+        discards: next(),
+        discard_merges: next(),
+        discard_sectors: next(),
+        discard_ms: next(),
+        flushes: next(),
+        flush_ms: next(),
     })
 }
 
