@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat};
 use crate::screen;
 
-/// Compute again what others claim about machines: exact, within rounding, in binary units, or wrong, and by which known slip
+/// Compute again what others claim about machines: exact, within rounding, in binary units, or wrong, and by which slip
 ///
 /// Without FILE: what ScyllaDB's article of May 2019 says about i3en.24xlarge, with its tables. Exit code 1 if a claim
 /// is wrong.

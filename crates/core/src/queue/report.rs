@@ -76,9 +76,10 @@ impl IoQueue {
     }
 
     /// Returns how much device time may be in the device such that a class that sends a new request for each that ends
-    /// still holds its share: [`DEMAND_PART`] of the least (outstanding / part of the disk) of the classes that ask for their
-    /// share. These have had work all the time since the last look, or took at least half of their part meanwhile: if all
-    /// that a class has outstanding is in the device, nothing of it waits. A class that ends its work does not count.
+    /// still holds its share: [`DEMAND_PART`] of the least (outstanding / part of the disk) of the classes that ask for
+    /// their share. These have had work all the time since the last look, or took at least half of their part meanwhile:
+    /// if all that a class has outstanding is in the device, nothing of it waits. A class that ends its work does not
+    /// count.
     fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
         let lane = &self.lanes[0].tree;
         let disk_fs = elapsed_ns as f64 * crate::units::FS_PER_NS as f64 * self.disk.present_rate();

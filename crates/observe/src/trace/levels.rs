@@ -5,9 +5,10 @@
 //!
 //! **How.** [`Levels`] follows the depth event by event. Time and the depth in the device count at the level of that
 //! moment. Ends and bytes count at the level that held before: a shard, or an interrupt, takes many pieces back at once,
-//! and the levels that are passed meanwhile last for nothing. X is ends by time. A piece's latency counts at the level at which it goes out, itself
-//! included. There are two scales: *offered* (queue and device together), which is the parallelism of a closed loop,
-//! and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
+//! and the levels that are passed meanwhile last for nothing. X is ends by time. A piece's latency counts at the level at
+//! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
+//! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
+//! [`plimsoll_figures::verdict`] judges.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.

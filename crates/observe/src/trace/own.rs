@@ -479,7 +479,8 @@ fn sentences(lost: Lost, all: &All) -> Vec<String> {
 
     let told = counts.into_iter().filter(|(count, _)| *count > 0);
     let mut told: Vec<String> = told.map(|(count, what)| format!("{} {what}", format_count(count))).collect();
-    // A recording that stops while a program goes on has requests under way. Nothing is lost with them, unless it is.
+    // A recording that stops while a program goes on has requests under way. Only other losses, or overtakers, make it
+    // likely that their ends are lost.
     if (!told.is_empty() || all.overtaken > 0) && all.not_ended > 0 {
         let of = format_count(all.not_ended);
         told.push(format!("{of} request(s) had not ended when the trace ended, or their end was lost"));
