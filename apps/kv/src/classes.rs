@@ -22,8 +22,9 @@
 //! The names and shares of the first six are ScyllaDB's.
 //!
 //! # Limits
-//! SlateDB does not tell a point read from the read-ahead of a scan of the same database handle; that is why scans have
-//! a reader of their own. No command repairs yet: the two classes exist for the settings of `plimsoll attach`.
+//! SlateDB does not tell a point read from the read-ahead of a scan of the same database handle; that is why scans and
+//! repairs have a reader of their own, whose store has a table of its own. No command of the server repairs: the story
+//! does.
 //!
 //! # Example
 //! A put tagged `Main` and `Wal` is `commitlog`; a get tagged `Compactor` is `compaction`.
@@ -55,6 +56,10 @@ pub struct ClassTable {
     pub compaction: Class,
     /// Point reads.
     pub query: Class,
+    /// Reads of what is copied for another server.
+    pub repair_read: Class,
+    /// Writes of what another server sent.
+    pub repair_write: Class,
     /// Scans.
     pub analytics: Class,
 }
@@ -69,8 +74,20 @@ impl ClassTable {
         for (class, (name, shares)) in made.iter_mut().zip(CLASSES) {
             *class = classes.add_class(name, None, shares)?;
         }
-        let [commitlog, memtable, compaction, query, _, _, analytics] = made;
-        Ok(ClassTable { commitlog, memtable, compaction, query, analytics })
+        let [commitlog, memtable, compaction, query, repair_read, repair_write, analytics] = made;
+        Ok(ClassTable { commitlog, memtable, compaction, query, repair_read, repair_write, analytics })
+    }
+
+    /// Returns the table of a server that only receives copies: all that it does is repair.
+    #[must_use]
+    pub fn of_receiver(&self) -> ClassTable {
+        let (read, write) = (self.repair_read, self.repair_write);
+        ClassTable { commitlog: write, memtable: write, compaction: write, query: read, analytics: read, ..*self }
+    }
+
+    /// Returns the table as the rule of a store.
+    pub fn rule(self) -> impl Fn(Operation, &Path, &Extensions) -> Class + Send + Sync + 'static {
+        move |operation, path, extensions| self.of_call(operation, path, extensions)
     }
 
     /// Returns the class of a call on the object store.

@@ -21,6 +21,7 @@ pub mod classes;
 pub mod command;
 pub mod controllers;
 pub mod database;
+pub mod engine;
 pub mod failure;
 pub mod resp;
 pub mod scans;

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use common::{Server, command, request};
+use plimsoll::trace::format::{Body, Reader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -88,6 +89,31 @@ fn a_clean_stop_keeps_everything_and_says_so() {
     assert!(server.stop().success());
     let server = Server::start(directory.path(), &flags);
     assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+}
+
+#[test]
+fn a_trace_has_the_requests_of_all_classes_and_overwrites_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("kv.plt");
+    let flags = ["--trace", trace.to_str().unwrap()];
+    let server = Server::start(&directory.path().join("db"), &flags);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    assert!(server.stop().success());
+    let mut reader = Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let (mut names, mut events) = (Vec::new(), 0);
+    while let Some(chunk) = reader.next_chunk().unwrap() {
+        match chunk.body {
+            Body::Names(told) => names.extend(told.classes.into_values().map(|class| class.name)),
+            Body::Events(told) => events += told.len(),
+        }
+    }
+    assert!(reader.lost().is_nothing(), "{:?}", reader.lost());
+    assert!(names.iter().any(|name| name == "commitlog") && events > 0, "{names:?}, {events} events");
+
+    let refused = command(&directory.path().join("db"), &flags).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot record ") && said.contains("kv.plt: File exists"), "{said}");
 }
 
 #[test]

@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use plimsoll_figures::units::parse_duration_ns;
 
-use crate::database::{DatabaseOptions, DiskModel};
+use crate::database::DatabaseOptions;
+use crate::engine::DiskModel;
 use crate::failure::Failure;
 use crate::serve::{latency_goal, memory};
 use phases::Story;

@@ -73,7 +73,7 @@ pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
     database.close().await?;
 
     let database = Database::open(&options).await?;
-    let socket = database.control_socket().map(ToOwned::to_owned);
+    let socket = database.engine().control_socket().map(ToOwned::to_owned);
     let socket = socket.map_err(|reason| Failure::machine("a story looks through the control socket", reason))?;
     let listening = |error| Failure::machine("cannot listen on loopback", error);
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.map_err(listening)?;
