@@ -23,6 +23,7 @@ pub mod controllers;
 pub mod database;
 pub mod engine;
 pub mod failure;
+pub mod repair;
 pub mod resp;
 pub mod scans;
 pub mod serve;
