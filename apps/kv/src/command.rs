@@ -218,7 +218,14 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if !self.check_key(key) || !self.check_space() {
             return;
         }
-        match self.service.database.set(key, value).await {
+        let database = &self.service.database;
+        let written = tokio::select! {
+            biased;
+            written = database.set(key, value) => written,
+            // There is no room in memory, nor on the disk.
+            refusal = database.space().until_full() => return self.error(&refusal),
+        };
+        match written {
             Ok(handle) => {
                 self.unacknowledged = Some(handle);
                 self.reply(Reply::Simple("OK"));

@@ -5,8 +5,7 @@
 //!
 //! # How it works
 //! [`Database::open`] starts an [`Engine`], locks the directory, and gives SlateDB a [`ScheduledStore`] that asks
-//! [`crate::classes`]; [`Database::open_on`] uses an engine that runs already. The write-ahead log is flushed every
-//! [`FLUSH_INTERVAL`]; [`Database::set`] returns a handle that says when the write is durable. A [`View`] has the keys
+//! [`crate::classes`], and a [`CommitLog`]; [`Database::open_on`] uses an engine that runs already. [`Database::set`] returns a handle that says when the write is durable. A [`View`] has the keys
 //! as they were when it began. The budget of memory is divided by [`MemoryPlan`].
 //!
 //! # Limits
@@ -34,22 +33,23 @@ use slatedb::config::{
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
 use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::object_store::ObjectStore;
-use slatedb::{ByteRangeBounds, Db, DbIterator, DbReader, DbReaderMode, Error, WriteBatch, WriteHandle};
+use slatedb::{
+    ByteRangeBounds, Db, DbIterator, DbReader, DbReaderMode, Error, GarbageCollectorBuilder, WriteBatch, WriteHandle,
+};
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 
 use crate::classes::ClassTable;
+use crate::commitlog::CommitLog;
 use crate::engine::{DiskModel, Engine};
 use crate::failure::Failure;
 use crate::space::SpaceGate;
 
-/// Time between flushes of the write-ahead log: writes of this time become durable together.
-pub const FLUSH_INTERVAL: Duration = Duration::from_millis(1);
 /// Path of the database in its store.
 const ROOT: &str = "kv";
 /// File of a directory that says which version wrote it, and whose lock says that it is in use.
 const LOCK: &str = "plimsoll-kv.lock";
 /// Content of that file.
-const VERSION: &str = "plimsoll-kv 1\n";
+const VERSION: &str = "plimsoll-kv 2\n";
 /// Longest time for the last flush; then the program ends without it. Nothing acknowledged is lost: the log has it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most files that were never compacted; tables wait in memory beyond.
@@ -58,6 +58,8 @@ pub const L0_FILES_MAX: usize = 16;
 const FILTER_KEYS_MIN: u32 = 1;
 /// Shortest delay of a write: timers are no finer.
 const DELAY_MIN: Duration = Duration::from_millis(1);
+/// Longest file of the commit log in bytes; with little memory a memory table's.
+const SEGMENT_MAX_BYTES: u64 = 16 << 20;
 /// Least budget of memory: smaller tables would be files of a few blocks.
 pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
 
@@ -143,7 +145,6 @@ pub struct Database {
     classes: ClassTable,
     db: Db,
     store: ScheduledStore,
-    wal_store: Option<Arc<dyn ObjectStore>>,
     recorder: Arc<DefaultMetricsRecorder>,
     memory: MemoryPlan,
     space: SpaceGate,
@@ -186,27 +187,30 @@ impl Database {
     ) -> Result<Database, Failure> {
         let memory = MemoryPlan::of(options.memory_bytes);
         let store = engine.store(&options.directory).await?.with_rule(classes.rule());
-        let wal_store = match &options.commitlog_directory {
-            Some(directory) => {
-                Some(Arc::new(engine.store(directory).await?.with_rule(classes.rule())) as Arc<dyn ObjectStore>)
-            }
-            None => None,
-        };
+        let log = options.commitlog_directory.as_ref().unwrap_or(&options.directory).join("commitlog");
+        let segment_bytes = memory.memtable_bytes.min(SEGMENT_MAX_BYTES);
+        // What memory has taken finds room in the log on a full disk too, with what ends of files are left over.
+        let reserved_bytes = memory.unflushed_bytes * 3 / 2;
+        let handle = engine.runtime.any_shard();
+        let log = CommitLog::open(handle, classes.commitlog, log, segment_bytes, reserved_bytes).await;
+        let log = log.map_err(|error| Failure::machine("cannot open the commit log", error))?;
 
         let recorder = Arc::new(DefaultMetricsRecorder::new());
         let (seen, block_cache) = match tier {
             Some(tier) => (tier.store, tier.block_cache),
-            None => (Arc::new(store.clone()) as _, None),
+            None => (Arc::new(store.clone()) as Arc<dyn ObjectStore>, None),
         };
-        let mut builder = Db::builder(ROOT, seen)
+        let garbage = GarbageCollectorBuilder::new(ROOT, Arc::clone(&seen))
+            .with_options(garbage())
+            .with_wal_gc(Arc::new(log.clone()));
+        let builder = Db::builder(ROOT, seen)
             .with_settings(settings(&memory))
+            .with_wal_writer(Box::new(log))
+            .with_gc_builder(garbage)
             .with_metrics_recorder(Arc::clone(&recorder) as _)
             .with_db_cache(cache(&memory, block_cache), 0)
             // A block lies in as few blocks of the disk as it has: direct I/O reads no neighbours.
             .with_sst_block_alignment(true);
-        if let Some(wal_store) = &wal_store {
-            builder = builder.with_wal_object_store(Arc::clone(wal_store));
-        }
         let db = builder.build().await.map_err(|error| {
             Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
         })?;
@@ -214,7 +218,7 @@ impl Database {
         let space = SpaceGate::watch(directories(options), 2 * memory.unflushed_bytes)
             .map_err(|error| Failure::machine("cannot watch the free space", error))?;
         let write_delay_ns = AtomicU64::new(0);
-        Ok(Database { engine, classes, db, store, wal_store, recorder, memory, space, write_delay_ns, _locks: locks })
+        Ok(Database { engine, classes, db, store, recorder, memory, space, write_delay_ns, _locks: locks })
     }
 
     /// Returns the value of `key`.
@@ -268,13 +272,10 @@ impl Database {
         let checkpoint = self.db.create_checkpoint(CheckpointScope::All, &kept).await?;
         let store = self.store.clone().with_rule(ClassTable { analytics: class, ..self.classes }.rule());
         let options = DbReaderOptions { skip_wal_replay: true, ..DbReaderOptions::default() };
-        let mut builder = DbReader::builder(ROOT, Arc::new(store))
+        let builder = DbReader::builder(ROOT, Arc::new(store))
             .with_reader_mode(DbReaderMode::Checkpoint(checkpoint.id))
             .with_options(options)
             .with_db_cache_disabled();
-        if let Some(wal_store) = &self.wal_store {
-            builder = builder.with_wal_object_store(Arc::clone(wal_store));
-        }
         Ok(View(builder.build().await?))
     }
 
@@ -342,7 +343,7 @@ impl Database {
     pub async fn close(self) -> Result<(), Failure> {
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.db.close()).await;
         self.space.stop();
-        drop((self.db, self.store, self.wal_store));
+        drop((self.db, self.store));
         let stopped = match Arc::into_inner(self.engine) {
             Some(engine) => engine.stop().await,
             None => Ok(()),
@@ -465,31 +466,35 @@ fn settings(memory: &MemoryPlan) -> Settings {
         worker: Some(worker),
         ..CompactorOptions::default()
     };
-    // There is one writer, which the directory's lock ensures: nobody writes under an old manifest.
-    let often = |min_age_s| {
-        let (interval, min_age) = (Some(Duration::from_secs(10)), Duration::from_secs(min_age_s));
-        Some(GarbageCollectorDirectoryOptions { interval, min_age, dry_run: false })
-    };
-    let garbage = GarbageCollectorOptions {
-        manifest_options: often(60),
-        wal_options: often(10),
-        wal_fence_options: None,
-        compacted_options: often(60),
-        compactions_options: often(60),
-        detach_options: None,
-        // These need conditional overwrites, which a directory does not have.
-        boundary_files_enabled: false,
-        ..GarbageCollectorOptions::default()
-    };
     Settings {
-        flush_interval: Some(FLUSH_INTERVAL),
         l0_sst_size_bytes: memory.memtable_bytes as usize,
         max_unflushed_bytes: memory.unflushed_bytes as usize,
         min_filter_keys: FILTER_KEYS_MIN,
         l0_max_ssts: L0_FILES_MAX,
         l0_max_ssts_per_key: L0_FILES_MAX,
         compactor_options: Some(compactor),
-        garbage_collector_options: Some(garbage),
+        garbage_collector_options: None,
         ..Settings::default()
+    }
+}
+
+/// Returns how what nobody needs any more is removed.
+fn garbage() -> GarbageCollectorOptions {
+    // There is one writer, which the directory's lock ensures: nobody writes under an old manifest.
+    let often = |interval_s, min_age_s| {
+        let (interval, min_age) = (Some(Duration::from_secs(interval_s)), Duration::from_secs(min_age_s));
+        Some(GarbageCollectorDirectoryOptions { interval, min_age, dry_run: false })
+    };
+    GarbageCollectorOptions {
+        manifest_options: often(10, 60),
+        // Segments of the log are written again.
+        wal_options: often(2, 0),
+        wal_fence_options: None,
+        compacted_options: often(10, 60),
+        compactions_options: often(10, 60),
+        detach_options: None,
+        // These need conditional overwrites, which a directory does not have.
+        boundary_files_enabled: false,
+        ..GarbageCollectorOptions::default()
     }
 }

@@ -19,6 +19,7 @@
 
 pub mod classes;
 pub mod command;
+pub mod commitlog;
 pub mod controllers;
 pub mod database;
 pub mod engine;

@@ -41,7 +41,7 @@ fn a_full_disk_refuses_writes_and_recovers() {
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
 
     let ballast = directory.path().join("ballast");
-    std::fs::write(&ballast, vec![1; 58 << 20]).unwrap();
+    std::fs::write(&ballast, vec![1; 51 << 20]).unwrap();
     let until = |expected: &str| {
         let begun = Instant::now();
         loop {

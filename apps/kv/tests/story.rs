@@ -100,11 +100,19 @@ fn a_second_server_is_filled_and_repaired_within_its_shares() {
 #[test]
 fn a_cold_cache_is_told_with_three_caches() {
     let stage = Stage::new();
-    let out = stage.tell_all("cold", &[]);
-    assert!(out.starts_with("cold, \"cold\" to \"warm\": "), "{out}");
-    for way in ["memory alone", "foyer's cache", "plimsoll's cache"] {
-        assert!(out.contains(&format!("\n{way}, warm (")) && out.contains(" % hits)"), "{way}: {out}");
+    let told: Value = serde_json::from_str(&stage.tell_all("cold", &["--format", "json"])).unwrap();
+    assert!(told["sentence"].as_str().unwrap().starts_with("cold, \"cold\" to \"warm\": "), "{told}");
+    for (way, name) in
+        told["ways"].as_array().unwrap().iter().zip(["memory alone", "foyer's cache", "plimsoll's cache"])
+    {
+        assert_eq!(way["way"], name);
+        let [cold, _, warm] = &way["phases"].as_array().unwrap()[..] else { panic!("{way}") };
+        // What is fetched is counted, whatever caches it; all 300 keys fit into any cache.
+        let hits = |phase: &Value| phase["hits"].as_f64().unwrap();
+        assert!(hits(cold) < 1.0 && hits(warm) >= hits(cold), "{name}: {} and {}", hits(cold), hits(warm));
+        let classes = cold["classes"].as_array().unwrap();
+        let filled = classes.iter().any(|class| class["class"] == "cache.fill" && class["bytes_per_s"] != 0.0);
+        assert_eq!(filled, name == "plimsoll's cache", "{name}: {classes:?}");
     }
-    assert!(out.contains("cache.fill"), "plimsoll's cache has filled nothing: {out}");
     assert!(std::fs::read_to_string(stage.svg()).unwrap().contains("reads that hit"));
 }

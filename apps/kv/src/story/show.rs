@@ -131,7 +131,7 @@ pub fn json(story: Story, records: &[Record]) -> Value {
     let class = |class: &ClassFigures| {
         json!({
             "class": class.name, "shares": class.shares, "bytes_per_s": class.bytes_per_s, "p50_ns": class.p50_ns,
-            "p99_ns": class.p99_ns, "queue_p99_ns": class.queue_p99_ns,
+            "p99_ns": class.p99_ns, "queue_p99_ns": class.queue_p99_ns, "waited": class.waited,
         })
     };
     let load = |load: &LoadFigures| {
