@@ -23,6 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll::backend::error_number;
 use plimsoll::{Class, File, Handle, OpenOptions};
 
 use super::record::{BLOCK_BYTES, Head, rows};
@@ -140,7 +141,7 @@ impl Segments {
     async fn open_file(&self, path: &Path, create_new: bool) -> io::Result<File> {
         let options = |direct| OpenOptions { write: true, create_new, direct, dsync: true, ..OpenOptions::default() };
         let opened = match self.handle.open(path, &options(true)).await {
-            Err(error) if error.raw_os_error() == Some(INVALID) => self.handle.open(path, &options(false)).await,
+            Err(error) if error_number(&error) == INVALID => self.handle.open(path, &options(false)).await,
             opened => opened,
         };
         Ok(opened?.in_class(self.class))
@@ -157,7 +158,12 @@ impl Segments {
 
     /// Appends the blocks of record `number` behind `tail`, or to another segment. They are durable then.
     pub(crate) async fn write(&self, tail: &mut Option<Tail>, number: u64, blocks: Bytes) {
-        while let Err(_error) = self.try_write(tail, number, &blocks).await {
+        let mut is_told = false;
+        while let Err(error) = self.try_write(tail, number, &blocks).await {
+            if !is_told {
+                eprintln!("the commit log in {}: {error}; repeated until it succeeds", self.directory.display());
+                is_told = true;
+            }
             // What this segment has behind its last record is not known any more.
             *tail = None;
             tokio::time::sleep(RETRY).await;
@@ -201,7 +207,7 @@ impl Segments {
         let file = self.open_file(&path, true).await?;
         let made = async {
             match file.allocate(0, capacity_bytes, false).await {
-                Err(error) if error.raw_os_error() == Some(NOT_SUPPORTED) => file.set_len(capacity_bytes).await?,
+                Err(error) if error_number(&error) == NOT_SUPPORTED => file.set_len(capacity_bytes).await?,
                 reserved => reserved?,
             }
             file.sync_all().await?;
