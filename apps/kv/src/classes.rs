@@ -5,13 +5,13 @@
 //! has to be told.
 //!
 //! # How it works
-//! SlateDB puts an [`ObjectStoreCallTag`] among the extensions of each read and write of a sorted file: who calls, and
-//! whether the file is of the log or of the tree. [`ClassTable::of_call`] makes a class of it. Manifests and the
-//! compactor's state carry no tag; their path decides.
+//! SlateDB puts an [`ObjectStoreCallTag`] among the extensions of each read and write of a sorted file: who calls.
+//! [`ClassTable::of_call`] makes a class of it. Manifests and the compactor's state carry no tag; their path decides.
+//! The write-ahead log ([`crate::commitlog`]) is opened in its class.
 //!
 //! | class | shares | its I/O |
 //! |---|---|---|
-//! | `commitlog` | 100 | files of the write-ahead log, manifests |
+//! | `commitlog` | 100 | the write-ahead log, manifests |
 //! | `memtable` | 100 | memory tables that become files |
 //! | `compaction` | 100 | files merged into larger ones, read and written |
 //! | `query` | 100 | point reads |
@@ -22,16 +22,17 @@
 //! The names and shares of the first six are ScyllaDB's.
 //!
 //! # Limits
-//! SlateDB does not tell a point read from the read-ahead of a scan of the same database handle; that is why scans have
-//! a reader of their own. No command repairs yet: the two classes exist for the settings of `plimsoll attach`.
+//! SlateDB does not tell a point read from the read-ahead of a scan of the same database handle; that is why scans and
+//! repairs have a reader of their own, whose store has a table of its own. No command of the server repairs: the story
+//! does.
 //!
 //! # Example
-//! A put tagged `Main` and `Wal` is `commitlog`; a get tagged `Compactor` is `compaction`.
+//! A put tagged `Main` is `memtable`; a get tagged `Compactor` is `compaction`.
 
 use plimsoll::{Class, ClassError, Classes};
 use plimsoll_store::Operation;
 use slatedb::object_store::{Extensions, path::Path};
-use slatedb::object_store_tag::{ObjectStoreCallTag, SstType, TableStoreKind};
+use slatedb::object_store_tag::{ObjectStoreCallTag, TableStoreKind};
 
 /// Names and first shares of the classes beside `default`.
 pub const CLASSES: [(&str, u32); 7] = [
@@ -47,7 +48,7 @@ pub const CLASSES: [(&str, u32); 7] = [
 /// The classes of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassTable {
-    /// Files of the write-ahead log, and manifests.
+    /// The write-ahead log, and manifests.
     pub commitlog: Class,
     /// Memory tables that become files.
     pub memtable: Class,
@@ -55,6 +56,10 @@ pub struct ClassTable {
     pub compaction: Class,
     /// Point reads.
     pub query: Class,
+    /// Reads of what is copied for another server.
+    pub repair_read: Class,
+    /// Writes of what another server sent.
+    pub repair_write: Class,
     /// Scans.
     pub analytics: Class,
 }
@@ -69,8 +74,20 @@ impl ClassTable {
         for (class, (name, shares)) in made.iter_mut().zip(CLASSES) {
             *class = classes.add_class(name, None, shares)?;
         }
-        let [commitlog, memtable, compaction, query, _, _, analytics] = made;
-        Ok(ClassTable { commitlog, memtable, compaction, query, analytics })
+        let [commitlog, memtable, compaction, query, repair_read, repair_write, analytics] = made;
+        Ok(ClassTable { commitlog, memtable, compaction, query, repair_read, repair_write, analytics })
+    }
+
+    /// Returns the table of a server that only receives copies: all that it does is repair.
+    #[must_use]
+    pub fn of_receiver(&self) -> ClassTable {
+        let (read, write) = (self.repair_read, self.repair_write);
+        ClassTable { commitlog: write, memtable: write, compaction: write, query: read, analytics: read, ..*self }
+    }
+
+    /// Returns the table as the rule of a store.
+    pub fn rule(self) -> impl Fn(Operation, &Path, &Extensions) -> Class + Send + Sync + 'static {
+        move |operation, path, extensions| self.of_call(operation, path, extensions)
     }
 
     /// Returns the class of a call on the object store.
@@ -82,13 +99,12 @@ impl ClassTable {
             let is_manifest = path.parts().any(|part| part.as_ref() == "manifest");
             return if is_manifest { self.commitlog } else { Class::DEFAULT };
         };
-        match (tag.kind, tag.sst_type) {
-            (TableStoreKind::Main, SstType::Wal) => self.commitlog,
-            (TableStoreKind::Main, SstType::Compacted) if is_write => self.memtable,
-            (TableStoreKind::Main, SstType::Compacted) => self.query,
-            (TableStoreKind::Compactor, _) => self.compaction,
-            (TableStoreKind::Reader, _) => self.analytics,
-            (TableStoreKind::GC, _) => Class::DEFAULT,
+        match tag.kind {
+            TableStoreKind::Main if is_write => self.memtable,
+            TableStoreKind::Main => self.query,
+            TableStoreKind::Compactor => self.compaction,
+            TableStoreKind::Reader => self.analytics,
+            TableStoreKind::GC => Class::DEFAULT,
         }
     }
 }
@@ -97,6 +113,8 @@ impl ClassTable {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+    use slatedb::object_store_tag::SstType;
+
     use super::*;
 
     #[test]
@@ -104,18 +122,16 @@ mod tests {
         let classes = Classes::new();
         let table = ClassTable::register(&classes).unwrap();
         let name = |class: Class| classes.list()[class.index()].name.to_string();
-        let tagged = |kind, sst_type| Extensions::from(ObjectStoreCallTag::new(kind, sst_type));
+        let tagged = |kind| Extensions::from(ObjectStoreCallTag::new(kind, SstType::Compacted));
         let (get, put, upload) = (Operation::Get, Operation::Put, Operation::PutMultipart);
         let cases = [
-            (put, "kv/wal/1.sst", tagged(TableStoreKind::Main, SstType::Wal), "commitlog"),
-            (get, "kv/wal/1.sst", tagged(TableStoreKind::Main, SstType::Wal), "commitlog"),
-            (put, "kv/compacted/1.sst", tagged(TableStoreKind::Main, SstType::Compacted), "memtable"),
-            (upload, "kv/compacted/1.sst", tagged(TableStoreKind::Main, SstType::Compacted), "memtable"),
-            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Main, SstType::Compacted), "query"),
-            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Compactor, SstType::Compacted), "compaction"),
-            (upload, "kv/compacted/1.sst", tagged(TableStoreKind::Compactor, SstType::Compacted), "compaction"),
-            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Reader, SstType::Compacted), "analytics"),
-            (get, "kv/compacted/1.sst", tagged(TableStoreKind::GC, SstType::Compacted), "default"),
+            (put, "kv/compacted/1.sst", tagged(TableStoreKind::Main), "memtable"),
+            (upload, "kv/compacted/1.sst", tagged(TableStoreKind::Main), "memtable"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Main), "query"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Compactor), "compaction"),
+            (upload, "kv/compacted/1.sst", tagged(TableStoreKind::Compactor), "compaction"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::Reader), "analytics"),
+            (get, "kv/compacted/1.sst", tagged(TableStoreKind::GC), "default"),
             (put, "kv/manifest/1.manifest", Extensions::new(), "commitlog"),
             (put, "kv/compactions/1.compactions", Extensions::new(), "default"),
         ];

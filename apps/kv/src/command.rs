@@ -10,7 +10,7 @@
 //! [`OUTPUT_BYTES`] is flushed at once.
 //!
 //! # Limits
-//! GET SET MGET DEL SCAN PING INFO CONFIG-GET COMMAND QUIT. SET takes no options. A read may see a write of another
+//! The commands of [`COMMANDS`]; of CONFIG only GET. SET takes no options. A read may see a write of another
 //! connection that is not durable yet.
 //!
 //! # Example
@@ -35,6 +35,9 @@ const SCAN_COUNT_MAX: u64 = 100_000;
 /// Words in which the database says what it is.
 const FIGURES: [&str; 5] =
     ["total_mem_size_bytes", "l0_sst_count", "sorted_run_count", "backpressure_count", "write_ops"];
+
+/// The commands.
+const COMMANDS: [&str; 10] = ["GET", "SET", "MGET", "DEL", "SCAN", "PING", "INFO", "CONFIG", "COMMAND", "QUIT"];
 
 /// What all connections share.
 pub struct Service {
@@ -107,6 +110,14 @@ impl<W: AsyncWrite + Unpin> Session<W> {
             }
             ("CONFIG", [verb, patterns @ ..]) if verb.eq_ignore_ascii_case(b"GET") => self.config(patterns),
             ("CONFIG", _) => self.error("ERR only CONFIG GET: settings are flags of `plimsoll-kv serve`"),
+            ("COMMAND", [verb]) if verb.eq_ignore_ascii_case(b"COUNT") => {
+                self.reply(Reply::Integer(COMMANDS.len() as i64));
+            }
+            ("COMMAND", [verb]) if verb.eq_ignore_ascii_case(b"LIST") => {
+                self.reply(Reply::Array(COMMANDS.len()));
+                COMMANDS.iter().for_each(|name| self.reply(Reply::Bulk(name.as_bytes())));
+            }
+            // What is described else is optional, and nothing is known.
             ("COMMAND", _) => self.reply(Reply::Array(0)),
             ("QUIT", _) => {
                 self.reply(Reply::Simple("OK"));
@@ -116,8 +127,9 @@ impl<W: AsyncWrite + Unpin> Session<W> {
                 self.error(&format!("ERR wrong number of arguments for '{name}' (SET takes a key and a value)"));
             }
             _ => self.error(&format!(
-                "ERR unknown command '{}': there are GET SET MGET DEL SCAN PING INFO CONFIG COMMAND QUIT",
-                name.escape_default()
+                "ERR unknown command '{}': there are {}",
+                name.escape_default(),
+                COMMANDS.join(" ")
             )),
         }
         self.flush_if_large().await?;
@@ -206,7 +218,14 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         if !self.check_key(key) || !self.check_space() {
             return;
         }
-        match self.service.database.set(key, value).await {
+        let database = &self.service.database;
+        let written = tokio::select! {
+            biased;
+            written = database.set(key, value) => written,
+            // There is no room in memory, nor on the disk.
+            refusal = database.space().until_full() => return self.error(&refusal),
+        };
+        match written {
             Ok(handle) => {
                 self.unacknowledged = Some(handle);
                 self.reply(Reply::Simple("OK"));

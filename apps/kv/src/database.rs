@@ -4,13 +4,12 @@
 //! Server and stories open the same database; where the disk's model comes from and what memory is for is said once.
 //!
 //! # How it works
-//! [`Database::open`] locks the directory, makes the topology (from io-properties, or an unlimited disk) with the
-//! classes of [`crate::classes`], starts a shard, and gives SlateDB a [`ScheduledStore`]. The write-ahead log is
-//! flushed every [`FLUSH_INTERVAL`]; [`Database::set`] returns a handle that says when the write is durable. The budget
-//! of memory is divided by [`MemoryPlan`].
+//! [`Database::open`] starts an [`Engine`], locks the directory, and gives SlateDB a [`ScheduledStore`] that asks
+//! [`crate::classes`], and a [`CommitLog`]; [`Database::open_on`] uses an engine that runs already. [`Database::set`] returns a handle that says when the write is durable. A [`View`] has the keys
+//! as they were when it began. The budget of memory is divided by [`MemoryPlan`].
 //!
 //! # Limits
-//! One shard. The memory of compactions (some MiB for each file they read) is not part of the budget. A read may see a
+//! The memory of compactions (some MiB for each file they read) is not part of the budget. A read may see a
 //! write that is not durable yet.
 //!
 //! # Example
@@ -18,39 +17,39 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use plimsoll::control::Server;
-use plimsoll::core::LatencyGoal;
-use plimsoll::properties::parse_from_file;
-use plimsoll::{Classes, DiskMode, DiskSetup, Runtime, ShardOptions, Topology};
+use plimsoll::{Class, Topology};
 use plimsoll_store::ScheduledStore;
 use slatedb::config::{
     CheckpointOptions, CheckpointScope, CompactionWorkerOptions, CompactorOptions, DbReaderOptions,
     GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
 };
-use slatedb::db_cache::SplitCache;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
+use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::object_store::ObjectStore;
-use slatedb::{Db, DbIterator, DbReader, DbReaderMode, Error, WriteHandle};
+use slatedb::{
+    ByteRangeBounds, Db, DbIterator, DbReader, DbReaderMode, Error, GarbageCollectorBuilder, WriteBatch, WriteHandle,
+};
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 
 use crate::classes::ClassTable;
+use crate::commitlog::CommitLog;
+use crate::engine::{DiskModel, Engine};
 use crate::failure::Failure;
 use crate::space::SpaceGate;
 
-/// Time between flushes of the write-ahead log: writes of this time become durable together.
-pub const FLUSH_INTERVAL: Duration = Duration::from_millis(1);
 /// Path of the database in its store.
 const ROOT: &str = "kv";
 /// File of a directory that says which version wrote it, and whose lock says that it is in use.
 const LOCK: &str = "plimsoll-kv.lock";
 /// Content of that file.
-const VERSION: &str = "plimsoll-kv 1\n";
+const VERSION: &str = "plimsoll-kv 2\n";
 /// Longest time for the last flush; then the program ends without it. Nothing acknowledged is lost: the log has it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most files that were never compacted; tables wait in memory beyond.
@@ -59,17 +58,10 @@ pub const L0_FILES_MAX: usize = 16;
 const FILTER_KEYS_MIN: u32 = 1;
 /// Shortest delay of a write: timers are no finer.
 const DELAY_MIN: Duration = Duration::from_millis(1);
+/// Longest file of the commit log in bytes; with little memory a memory table's.
+const SEGMENT_MAX_BYTES: u64 = 16 << 20;
 /// Least budget of memory: smaller tables would be files of a few blocks.
 pub const MEMORY_MIN_BYTES: u64 = 16 << 20;
-
-/// The disk as the scheduler knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskModel {
-    /// Nothing is known: everything is sent to the disk at once.
-    Unlimited,
-    /// The file that `plimsoll tune -o` wrote.
-    IoProperties(PathBuf),
-}
 
 /// What a database is opened with.
 #[derive(Clone, Debug)]
@@ -87,6 +79,8 @@ pub struct DatabaseOptions {
     pub is_drained: bool,
     /// The budget of memory in bytes, at least [`MEMORY_MIN_BYTES`].
     pub memory_bytes: u64,
+    /// Where the stations of each request are recorded.
+    pub trace: Option<PathBuf>,
 }
 
 impl DatabaseOptions {
@@ -99,6 +93,7 @@ impl DatabaseOptions {
             latency_goal: None,
             is_drained: false,
             memory_bytes: 512 << 20,
+            trace: None,
         }
     }
 }
@@ -136,19 +131,24 @@ impl MemoryPlan {
     }
 }
 
+/// What is put between a database and its scheduled store.
+pub struct Tier {
+    /// The store that the database sees.
+    pub store: Arc<dyn ObjectStore>,
+    /// The cache of parsed blocks; `None` for one in memory.
+    pub block_cache: Option<Arc<dyn DbCache>>,
+}
+
 /// An open database.
 pub struct Database {
-    db: Db,
-    store: Arc<dyn ObjectStore>,
-    wal_store: Option<Arc<dyn ObjectStore>>,
-    recorder: Arc<DefaultMetricsRecorder>,
-    topology: Topology,
+    engine: Arc<Engine>,
     classes: ClassTable,
+    db: Db,
+    store: ScheduledStore,
+    recorder: Arc<DefaultMetricsRecorder>,
     memory: MemoryPlan,
     space: SpaceGate,
     write_delay_ns: AtomicU64,
-    control: Result<Server, String>,
-    runtime: Runtime,
     _locks: Vec<File>,
 }
 
@@ -159,53 +159,66 @@ impl Database {
     /// [`Failure::Input`] for a directory in use or of another version, or a bad io-properties file;
     /// [`Failure::Machine`] for what the system or the database refuses.
     pub async fn open(options: &DatabaseOptions) -> Result<Database, Failure> {
-        let directories: Vec<PathBuf> =
-            [Some(&options.directory), options.commitlog_directory.as_ref()].into_iter().flatten().cloned().collect();
-        let locks = directories.iter().map(|directory| lock(directory)).collect::<Result<_, _>>()?;
+        let locks = lock_all(options)?;
+        let engine = Arc::new(Engine::start(options)?);
+        let classes = engine.classes;
+        Database::build(engine, options, locks, classes, None).await
+    }
+
+    /// Opens the database as [`Database::open`], on an engine that runs. Its I/O has the classes of `classes`.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn open_on(
+        engine: &Arc<Engine>,
+        options: &DatabaseOptions,
+        classes: ClassTable,
+        tier: Option<Tier>,
+    ) -> Result<Database, Failure> {
+        Database::build(Arc::clone(engine), options, lock_all(options)?, classes, tier).await
+    }
+
+    async fn build(
+        engine: Arc<Engine>,
+        options: &DatabaseOptions,
+        locks: Vec<File>,
+        classes: ClassTable,
+        tier: Option<Tier>,
+    ) -> Result<Database, Failure> {
         let memory = MemoryPlan::of(options.memory_bytes);
-
-        let (topology, classes) = topology(options)?;
-        let shards = ShardOptions { pin: false, ..ShardOptions::default() };
-        let runtime = Runtime::start(&topology, &shards)
-            .map_err(|error| Failure::machine("cannot start the scheduler's shard", error))?;
-        let control = Server::start(&topology, "plimsoll-kv").map_err(|error| error.to_string());
-
-        let store = open_store(&runtime, &options.directory, classes).await?;
-        let wal_store = match &options.commitlog_directory {
-            Some(directory) => Some(open_store(&runtime, directory, classes).await?),
-            None => None,
-        };
+        let store = engine.store(&options.directory).await?.with_rule(classes.rule());
+        let log = options.commitlog_directory.as_ref().unwrap_or(&options.directory).join("commitlog");
+        let segment_bytes = memory.memtable_bytes.min(SEGMENT_MAX_BYTES);
+        // What memory has taken finds room in the log on a full disk too, with what ends of files are left over.
+        let reserved_bytes = memory.unflushed_bytes * 3 / 2;
+        let handle = engine.runtime.any_shard();
+        let log = CommitLog::open(handle, classes.commitlog, log, segment_bytes, reserved_bytes).await;
+        let log = log.map_err(|error| Failure::machine("cannot open the commit log", error))?;
 
         let recorder = Arc::new(DefaultMetricsRecorder::new());
-        let mut builder = Db::builder(ROOT, Arc::clone(&store))
+        let (seen, block_cache) = match tier {
+            Some(tier) => (tier.store, tier.block_cache),
+            None => (Arc::new(store.clone()) as Arc<dyn ObjectStore>, None),
+        };
+        let garbage = GarbageCollectorBuilder::new(ROOT, Arc::clone(&seen))
+            .with_options(garbage())
+            .with_wal_gc(Arc::new(log.clone()));
+        let builder = Db::builder(ROOT, seen)
             .with_settings(settings(&memory))
+            .with_wal_writer(Box::new(log))
+            .with_gc_builder(garbage)
             .with_metrics_recorder(Arc::clone(&recorder) as _)
-            .with_db_cache(cache(&memory), 0)
+            .with_db_cache(cache(&memory, block_cache), 0)
             // A block lies in as few blocks of the disk as it has: direct I/O reads no neighbours.
             .with_sst_block_alignment(true);
-        if let Some(wal_store) = &wal_store {
-            builder = builder.with_wal_object_store(Arc::clone(wal_store));
-        }
         let db = builder.build().await.map_err(|error| {
             Failure::machine(format_args!("cannot open the database in {}", options.directory.display()), error)
         })?;
 
-        let space = SpaceGate::watch(directories, 2 * memory.unflushed_bytes)
+        let space = SpaceGate::watch(directories(options), 2 * memory.unflushed_bytes)
             .map_err(|error| Failure::machine("cannot watch the free space", error))?;
-        Ok(Database {
-            db,
-            store,
-            wal_store,
-            recorder,
-            topology,
-            classes,
-            memory,
-            space,
-            write_delay_ns: AtomicU64::new(0),
-            control,
-            runtime,
-            _locks: locks,
-        })
+        let write_delay_ns = AtomicU64::new(0);
+        Ok(Database { engine, classes, db, store, recorder, memory, space, write_delay_ns, _locks: locks })
     }
 
     /// Returns the value of `key`.
@@ -241,26 +254,38 @@ impl Database {
         self.db.delete(key).await
     }
 
-    /// Begins a scan of all keys as they are now, in the class of scans. The memory table becomes a file for it. The
-    /// scan ends by itself `lifetime` after it began.
+    /// Writes all of `batch`. It counts when the handle says that it is durable.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn write(&self, batch: WriteBatch) -> Result<WriteHandle, Error> {
+        self.db.write(batch).await
+    }
+
+    /// Returns all keys as they are now, read in `class`. The memory table becomes a file for it. The view ends by
+    /// itself `lifetime` after it began.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn view(&self, class: Class, lifetime: Duration) -> Result<View, Error> {
+        let kept = CheckpointOptions { lifetime: Some(lifetime), ..CheckpointOptions::default() };
+        let checkpoint = self.db.create_checkpoint(CheckpointScope::All, &kept).await?;
+        let store = self.store.clone().with_rule(ClassTable { analytics: class, ..self.classes }.rule());
+        let options = DbReaderOptions { skip_wal_replay: true, ..DbReaderOptions::default() };
+        let builder = DbReader::builder(ROOT, Arc::new(store))
+            .with_reader_mode(DbReaderMode::Checkpoint(checkpoint.id))
+            .with_options(options)
+            .with_db_cache_disabled();
+        Ok(View(builder.build().await?))
+    }
+
+    /// Begins a scan of all keys as they are now, in the class of scans. See [`Database::view`].
     ///
     /// # Errors
     /// The database's error.
     pub async fn scan(&self, lifetime: Duration) -> Result<Scan, Error> {
-        let kept = CheckpointOptions { lifetime: Some(lifetime), ..CheckpointOptions::default() };
-        let checkpoint = self.db.create_checkpoint(CheckpointScope::All, &kept).await?;
-        let options = DbReaderOptions { skip_wal_replay: true, ..DbReaderOptions::default() };
-        let mut builder = DbReader::builder(ROOT, Arc::clone(&self.store))
-            .with_reader_mode(DbReaderMode::Checkpoint(checkpoint.id))
-            .with_options(options)
-            .with_db_cache_disabled();
-        if let Some(wal_store) = &self.wal_store {
-            builder = builder.with_wal_object_store(Arc::clone(wal_store));
-        }
-        let reader = builder.build().await?;
-        let ahead = ScanOptions { read_ahead_bytes: 1 << 20, max_fetch_tasks: 2, ..ScanOptions::default() };
-        let entries = reader.scan_with_options::<std::ops::RangeFull>(.., &ahead).await?;
-        Ok(Scan { entries, reader })
+        let view = self.view(self.classes.analytics, lifetime).await?;
+        Ok(Scan { entries: view.entries(Bytes::new()..).await?, view })
     }
 
     /// Returns the database itself, for what it knows of its files.
@@ -281,10 +306,16 @@ impl Database {
         values.sum()
     }
 
+    /// Returns the engine.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Returns the topology: its classes and its disk's mode may be changed.
     #[must_use]
     pub fn topology(&self) -> &Topology {
-        &self.topology
+        &self.engine.topology
     }
 
     /// Returns the classes.
@@ -305,34 +336,52 @@ impl Database {
         &self.space
     }
 
-    /// Returns the control socket, or why there is none.
-    pub fn control_socket(&self) -> Result<&Path, &str> {
-        self.control.as_ref().map(Server::path).map_err(String::as_str)
-    }
-
-    /// Writes what memory holds into files and ends everything.
+    /// Writes what memory holds into files and ends everything; the engine too, if no other database uses it.
     ///
     /// # Errors
     /// [`Failure::Machine`] if that fails or takes longer than 30 s; what was acknowledged is in the log then.
     pub async fn close(self) -> Result<(), Failure> {
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.db.close()).await;
         self.space.stop();
-        drop((self.control, self.db, self.store, self.wal_store));
-        let stopped = self.runtime.shutdown().await;
+        drop((self.db, self.store));
+        let stopped = match Arc::into_inner(self.engine) {
+            Some(engine) => engine.stop().await,
+            None => Ok(()),
+        };
         let what = "the last flush failed (what was acknowledged is in the log)";
         match closed {
             Err(_) => return Err(Failure::machine(what, "it took longer than 30 s")),
             Ok(Err(error)) => return Err(Failure::machine(what, error)),
             Ok(Ok(())) => {}
         }
-        stopped.map_err(|error| Failure::machine("the scheduler's shard failed", error))
+        stopped
+    }
+}
+
+/// All keys of a database as they were at one moment.
+pub struct View(DbReader);
+
+impl View {
+    /// Returns keys and values of `range`, in their order.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn entries(&self, range: impl ByteRangeBounds + Send) -> Result<DbIterator, Error> {
+        let ahead = ScanOptions { read_ahead_bytes: 1 << 20, max_fetch_tasks: 2, ..ScanOptions::default() };
+        self.0.scan_with_options(range, &ahead).await
+    }
+
+    /// Ends the view.
+    pub async fn close(self) {
+        // The checkpoint ends by itself.
+        let _ = self.0.close().await;
     }
 }
 
 /// A scan under way: all keys as they were when it began.
 pub struct Scan {
     entries: DbIterator,
-    reader: DbReader,
+    view: View,
 }
 
 impl Scan {
@@ -347,9 +396,17 @@ impl Scan {
     /// Ends the scan.
     pub async fn close(self) {
         drop(self.entries);
-        // The checkpoint ends by itself.
-        let _ = self.reader.close().await;
+        self.view.close().await;
     }
+}
+
+/// Returns the directories of a database.
+fn directories(options: &DatabaseOptions) -> Vec<PathBuf> {
+    [Some(&options.directory), options.commitlog_directory.as_ref()].into_iter().flatten().cloned().collect()
+}
+
+fn lock_all(options: &DatabaseOptions) -> Result<Vec<File>, Failure> {
+    directories(options).iter().map(|directory| lock(directory)).collect()
 }
 
 /// Makes `directory` if it is missing, checks its version, and locks it until the file is dropped.
@@ -381,41 +438,12 @@ fn lock(directory: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure> {
-    let registry = Classes::new();
-    let classes = ClassTable::register(&registry).map_err(|error| Failure::machine("cannot make classes", error))?;
-    let mut disks = match &options.disk {
-        DiskModel::Unlimited => vec![DiskSetup::unlimited()],
-        DiskModel::IoProperties(path) => {
-            let read = parse_from_file(path).map_err(|error| Failure::Input(error.to_string()))?;
-            read.disks.iter().map(DiskSetup::from).collect()
-        }
-    };
-    if let Some(goal) = options.latency_goal {
-        let goal = LatencyGoal::Ns(goal.as_nanos() as u64);
-        disks.iter_mut().for_each(|disk| disk.config.latency_goal = goal);
-    }
-    let topology =
-        Topology::new(1, registry, disks).map_err(|error| Failure::machine("cannot make a topology", error))?;
-    if options.is_drained {
-        for disk in 0..topology.disks() {
-            topology.set_mode(disk, DiskMode::Drain);
-        }
-    }
-    Ok((topology, classes))
-}
-
-async fn open_store(runtime: &Runtime, directory: &Path, classes: ClassTable) -> Result<Arc<dyn ObjectStore>, Failure> {
-    let store = ScheduledStore::open(runtime.any_shard(), directory).await;
-    let store = store.map_err(|error| Failure::machine("cannot open the store", error))?;
-    Ok(Arc::new(store.with_rule(move |operation, path, extensions| classes.of_call(operation, path, extensions))))
-}
-
-fn cache(memory: &MemoryPlan) -> Arc<SplitCache> {
+fn cache(memory: &MemoryPlan, block_cache: Option<Arc<dyn DbCache>>) -> Arc<SplitCache> {
     let part = |max_capacity| {
         Some(Arc::new(MokaCache::new_with_opts(MokaCacheOptions { max_capacity, ..MokaCacheOptions::default() })) as _)
     };
-    let (blocks, meta) = (part(memory.block_cache_bytes), part(memory.meta_cache_bytes));
+    let blocks = block_cache.or_else(|| part(memory.block_cache_bytes));
+    let meta = part(memory.meta_cache_bytes);
     Arc::new(SplitCache::new().with_block_cache(blocks).with_meta_cache(meta))
 }
 
@@ -438,31 +466,35 @@ fn settings(memory: &MemoryPlan) -> Settings {
         worker: Some(worker),
         ..CompactorOptions::default()
     };
-    // There is one writer, which the directory's lock ensures: nobody writes under an old manifest.
-    let often = |min_age_s| {
-        let (interval, min_age) = (Some(Duration::from_secs(10)), Duration::from_secs(min_age_s));
-        Some(GarbageCollectorDirectoryOptions { interval, min_age, dry_run: false })
-    };
-    let garbage = GarbageCollectorOptions {
-        manifest_options: often(60),
-        wal_options: often(10),
-        wal_fence_options: None,
-        compacted_options: often(60),
-        compactions_options: often(60),
-        detach_options: None,
-        // These need conditional overwrites, which a directory does not have.
-        boundary_files_enabled: false,
-        ..GarbageCollectorOptions::default()
-    };
     Settings {
-        flush_interval: Some(FLUSH_INTERVAL),
         l0_sst_size_bytes: memory.memtable_bytes as usize,
         max_unflushed_bytes: memory.unflushed_bytes as usize,
         min_filter_keys: FILTER_KEYS_MIN,
         l0_max_ssts: L0_FILES_MAX,
         l0_max_ssts_per_key: L0_FILES_MAX,
         compactor_options: Some(compactor),
-        garbage_collector_options: Some(garbage),
+        garbage_collector_options: None,
         ..Settings::default()
+    }
+}
+
+/// Returns how what nobody needs any more is removed.
+fn garbage() -> GarbageCollectorOptions {
+    // There is one writer, which the directory's lock ensures: nobody writes under an old manifest.
+    let often = |interval_s, min_age_s| {
+        let (interval, min_age) = (Some(Duration::from_secs(interval_s)), Duration::from_secs(min_age_s));
+        Some(GarbageCollectorDirectoryOptions { interval, min_age, dry_run: false })
+    };
+    GarbageCollectorOptions {
+        manifest_options: often(10, 60),
+        // Segments of the log are written again.
+        wal_options: often(2, 0),
+        wal_fence_options: None,
+        compacted_options: often(10, 60),
+        compactions_options: often(10, 60),
+        detach_options: None,
+        // These need conditional overwrites, which a directory does not have.
+        boundary_files_enabled: false,
+        ..GarbageCollectorOptions::default()
     }
 }

@@ -19,9 +19,12 @@
 
 pub mod classes;
 pub mod command;
+pub mod commitlog;
 pub mod controllers;
 pub mod database;
+pub mod engine;
 pub mod failure;
+pub mod repair;
 pub mod resp;
 pub mod scans;
 pub mod serve;

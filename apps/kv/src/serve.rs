@@ -27,7 +27,8 @@ use tokio::sync::watch;
 
 use crate::command::Service;
 use crate::controllers::Controllers;
-use crate::database::{Database, DatabaseOptions, DiskModel, MEMORY_MIN_BYTES};
+use crate::database::{Database, DatabaseOptions, MEMORY_MIN_BYTES};
+use crate::engine::DiskModel;
 use crate::failure::Failure;
 use crate::resp::Limits;
 use crate::server::serve_connections;
@@ -59,6 +60,9 @@ pub struct ServeArguments {
     /// Most connections at a time
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
+    /// Record the stations of each request in a new file, which `plimsoll trace` reads
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Leave the shares as they are: no controllers for flushes and compactions
     #[arg(long)]
     pub static_shares: bool,
@@ -110,6 +114,7 @@ impl ServeArguments {
             latency_goal: self.latency_goal,
             is_drained: false,
             memory_bytes: self.memory,
+            trace: self.trace.clone(),
         }
     }
 }
@@ -172,7 +177,7 @@ fn say(arguments: &ServeArguments, address: SocketAddr, database: &Database) {
             arguments.dir.display()
         );
     }
-    match database.control_socket() {
+    match database.engine().control_socket() {
         Ok(_) => eprintln!("`plimsoll attach {}` shows and changes its classes", std::process::id()),
         Err(reason) => eprintln!("no `plimsoll attach`: {reason}"),
     }

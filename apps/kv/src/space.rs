@@ -6,11 +6,12 @@
 //!
 //! # How it works
 //! A thread asks the file system for its free space every [`INTERVAL`]. With less than the reserve, writes are refused
-//! until there is more again. The reserve has room for what memory still holds: tables, log, and a compaction's output.
+//! until there is more again; those that wait for room in memory are told so too. The reserve has room for what memory
+//! still holds; the log has its own.
 //!
 //! # Limits
-//! Who fills the disk by more than the reserve within an interval finds the writes that wait; they are answered when
-//! there is space.
+//! A compaction writes as much as it reads, and may take the whole reserve. Then writes that memory has taken wait for
+//! space before they are answered.
 //!
 //! # Example
 //! `SpaceGate::watch(directories, 1 << 30)` refuses writes below 1 GiB of free space.
@@ -77,10 +78,24 @@ impl SpaceGate {
     /// Returns why a write must be refused now, or `None`.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
+        self.refusal_of("nothing was written")
+    }
+
+    /// Waits until writes must be refused, and returns what to say to one that waits already.
+    pub async fn until_full(&self) -> String {
+        loop {
+            match self.refusal_of("this write may be there or not") {
+                Some(refusal) => return refusal,
+                None => tokio::time::sleep(INTERVAL).await,
+            }
+        }
+    }
+
+    fn refusal_of(&self, written: &str) -> Option<String> {
         let free_bytes = self.free_bytes();
         (free_bytes < self.0.reserve_bytes).then(|| {
             format!(
-                "DISKFULL {} free, below the reserve of {}; nothing was written. Free space and writes go on; reads do",
+                "DISKFULL {} free, below the reserve of {}; {written}. Free space and writes go on; reads do",
                 format_bytes_binary(free_bytes),
                 format_bytes_binary(self.0.reserve_bytes)
             )

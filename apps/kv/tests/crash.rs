@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use common::{Server, command, request};
+use plimsoll::trace::format::{Body, Reader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -78,16 +79,70 @@ fn kill_loses_no_acknowledged_write() {
 }
 
 #[test]
+fn a_log_with_a_gap_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let mut stream = server.connect();
+    // Each has a block of the log to itself: more than a file of 1 MiB.
+    for number in 0..300_u32 {
+        stream.write_all(&request(&[b"SET", number.to_string().as_bytes(), b"ahoy"])).unwrap();
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+OK\r\n");
+    }
+    server.kill();
+    let log = directory.path().join("commitlog");
+    let (first, aside) = (log.join("00000001.log"), directory.path().join("aside"));
+    std::fs::rename(&first, &aside).unwrap();
+    let refused = command(directory.path(), &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("record 1 of the commit log is missing"), "{said}");
+
+    // Nothing was lost by that.
+    std::fs::rename(&aside, &first).unwrap();
+    let server = Server::start(directory.path(), &[]);
+    for number in [0, 150, 299] {
+        assert_eq!(server.typed(&format!("GET {number}")), "$4\r\nahoy\r\n");
+    }
+}
+
+#[test]
 fn a_clean_stop_keeps_everything_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let commitlog = tempfile::tempdir().unwrap();
     let flags = ["--commitlog-dir", commitlog.path().to_str().unwrap()];
     let server = Server::start(directory.path(), &flags);
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
-    assert!(commitlog.path().join("kv/wal").is_dir());
+    assert!(commitlog.path().join("commitlog").is_dir());
     assert!(server.stop().success());
     let server = Server::start(directory.path(), &flags);
     assert_eq!(server.typed("GET ship"), "$4\r\nahoy\r\n");
+}
+
+#[test]
+fn a_trace_has_the_requests_of_all_classes_and_overwrites_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("kv.plt");
+    let flags = ["--trace", trace.to_str().unwrap()];
+    let server = Server::start(&directory.path().join("db"), &flags);
+    assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
+    assert!(server.stop().success());
+    let mut reader = Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let (mut names, mut events) = (Vec::new(), 0);
+    while let Some(chunk) = reader.next_chunk().unwrap() {
+        match chunk.body {
+            Body::Names(told) => names.extend(told.classes.into_values().map(|class| class.name)),
+            Body::Events(told) => events += told.len(),
+        }
+    }
+    assert!(reader.lost().is_nothing(), "{:?}", reader.lost());
+    assert!(names.iter().any(|name| name == "commitlog") && events > 0, "{names:?}, {events} events");
+
+    let refused = command(&directory.path().join("db"), &flags).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot record ") && said.contains("kv.plt: File exists"), "{said}");
 }
 
 #[test]
@@ -104,7 +159,7 @@ fn a_directory_has_one_server_and_one_version() {
     let refused = command(directory.path(), &[]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("says `plimsoll-kv 9`, this program reads `plimsoll-kv 1`"), "{said}");
+    assert!(said.contains("says `plimsoll-kv 9`, this program reads `plimsoll-kv 2`"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Server};
+use common::{PATIENCE, Server, request};
+
+/// Writes of a pipeline.
+const ROUND: usize = 40;
 
 /// A small file system in memory, unmounted when dropped.
 struct SmallDisk<'p>(&'p Path);
@@ -38,7 +41,7 @@ fn a_full_disk_refuses_writes_and_recovers() {
     assert_eq!(server.typed("SET ship ahoy"), "+OK\r\n");
 
     let ballast = directory.path().join("ballast");
-    std::fs::write(&ballast, vec![1; 58 << 20]).unwrap();
+    std::fs::write(&ballast, vec![1; 51 << 20]).unwrap();
     let until = |expected: &str| {
         let begun = Instant::now();
         loop {
@@ -59,4 +62,41 @@ fn a_full_disk_refuses_writes_and_recovers() {
     until("+OK");
     assert_eq!(server.typed("GET more"), "$4\r\nahoy\r\n");
     assert!(server.stop().success());
+}
+
+#[test]
+fn a_disk_that_the_writes_themselves_fill_loses_none_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(directory.path()) else {
+        return skip::skip("a file system in memory can be mounted by root alone");
+    };
+    let key = |round: usize, number: usize| format!("{round}-{number}").into_bytes();
+    let value = |round: usize, number: usize| format!("{round},{number};").into_bytes().repeat(10_000 + number);
+    let mut written = Vec::new();
+    let server = Server::start(directory.path(), &[]);
+    for round in 0.. {
+        let requests = (0..ROUND).map(|number| request(&[b"SET", &key(round, number), &value(round, number)]));
+        let answers = server.exchange(&requests.collect::<Vec<_>>().concat());
+        let answers: Vec<String> = String::from_utf8(answers).unwrap().lines().map(ToOwned::to_owned).collect();
+        assert_eq!(answers.len(), ROUND, "{answers:?}");
+        written.extend((0..ROUND).filter(|number| answers[*number] == "+OK").map(|number| (round, number)));
+        if let Some(refusal) = answers.iter().find(|answer| *answer != "+OK") {
+            assert!(refusal.starts_with("-DISKFULL "), "{refusal}");
+            break;
+        }
+        assert!(round < 1000, "64 MiB are not full after {} writes", written.len());
+        // The server looks at the free space every 100 ms, and a round is less than its reserve.
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    let check = |server: &Server| {
+        for (round, number) in &written {
+            let (value, answer) = (value(*round, *number), server.exchange(&request(&[b"GET", &key(*round, *number)])));
+            let expected = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+            assert!(answer == expected, "{round}-{number} of {} writes", written.len());
+        }
+    };
+    check(&server);
+    server.kill();
+    let server = Server::start(directory.path(), &[]);
+    check(&server);
 }

@@ -2,25 +2,60 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A disk that a file describes, and stories on it.
+struct Stage {
+    directory: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let stage = Stage { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(stage.disk()).unwrap();
+        stage.describe(&stage.disk());
+        stage
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.directory.path().join("disk")
+    }
+
+    fn svg(&self) -> PathBuf {
+        self.directory.path().join("story.svg")
+    }
+
+    fn describe(&self, disk: &Path) {
+        let figures = "read_iops: 20000\n    read_bandwidth: 250M\n    write_iops: 20000\n    write_bandwidth: 250M\n";
+        let text = format!("disks:\n  - mountpoint: {}\n    {figures}", disk.display());
+        std::fs::write(self.directory.path().join("io-properties.yaml"), text).unwrap();
+    }
+
+    fn tell(&self, story: &str, flags: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
+        command.args(["story", story]).arg(self.disk()).arg("--svg").arg(self.svg()).args(flags);
+        command.arg("--io-properties").arg(self.directory.path().join("io-properties.yaml"));
+        let told = command.args(["--length", "1s", "--keys", "300", "--memory", "16MiB"]).output().unwrap();
+        assert_eq!(std::fs::read_dir(self.disk()).unwrap().count(), 0, "the scratch directory is still there");
+        told
+    }
+
+    /// Tells a story that ends well, and returns what it printed.
+    fn tell_all(&self, story: &str, flags: &[&str]) -> String {
+        let told = self.tell(story, flags);
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        assert!(std::fs::read_to_string(self.svg()).unwrap().starts_with("<svg"));
+        String::from_utf8(told.stdout).unwrap()
+    }
+}
 
 #[test]
 fn a_story_is_told_in_three_ways() {
-    let directory = tempfile::tempdir().unwrap();
-    let (disk, svg) = (directory.path().join("disk"), directory.path().join("story.svg"));
-    std::fs::create_dir(&disk).unwrap();
-    let properties = directory.path().join("io-properties.yaml");
-    let figures = "read_iops: 20000\n    read_bandwidth: 250M\n    write_iops: 20000\n    write_bandwidth: 250M\n";
-    std::fs::write(&properties, format!("disks:\n  - mountpoint: {}\n    {figures}", disk.display())).unwrap();
-    let story = |name: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
-        command.args(["story", name]).arg(&disk).arg("--io-properties").arg(&properties).arg("--svg").arg(&svg);
-        command.args(["--length", "1s", "--keys", "300", "--memory", "16MiB"]).output().unwrap()
-    };
-
-    let told = story("analytics");
-    let (out, said) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
-    assert!(told.status.success(), "{said}");
+    let stage = Stage::new();
+    let out = stage.tell_all("analytics", &[]);
     assert!(out.starts_with("analytics: p99 of reads "), "{out}");
     for way in ["drained", "static shares", "controllers"] {
         for phase in ["alone", "scan", "scan, 400 shares"] {
@@ -28,12 +63,56 @@ fn a_story_is_told_in_three_ways() {
         }
     }
     assert!(out.contains("keys scanned"), "{out}");
-    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
-    assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0, "the scratch directory is still there");
 
     // A disk that the file does not describe is an error, and nothing is left behind either.
-    std::fs::write(&properties, format!("disks:\n  - mountpoint: /proc\n    {figures}")).unwrap();
-    let refused = story("burst");
+    stage.describe(Path::new("/proc"));
+    let refused = stage.tell("burst", &[]);
     assert_eq!(refused.status.code(), Some(3), "{}", String::from_utf8_lossy(&refused.stderr));
-    assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0);
+}
+
+#[test]
+fn a_second_server_is_filled_and_repaired_within_its_shares() {
+    let told: Value = serde_json::from_str(&Stage::new().tell_all("repair", &["--format", "json"])).unwrap();
+    let sentence = told["sentence"].as_str().unwrap();
+    assert!((&told["schema"], &told["story"]) == (&1.into(), &"repair".into()), "{told}");
+    assert!(sentence.starts_with("repair: p99 of reads ") && sentence.contains("; in \"cleanup\" "), "{sentence}");
+    for (way, name) in told["ways"].as_array().unwrap().iter().zip(["drained", "static shares", "controllers"]) {
+        assert_eq!(way["way"], name);
+        let phases = way["phases"].as_array().unwrap();
+        let notes: Vec<&str> = phases.iter().filter_map(|phase| phase["note"].as_str()).collect();
+        let [streamed, repaired, deleted] = notes[..] else { panic!("{notes:?}") };
+        assert_eq!(streamed, "300 keys streamed");
+        assert!(repaired.contains(" of 1 ranges differed, "), "{repaired}");
+        let deleted: u32 = deleted.split(' ').next().unwrap().parse().unwrap();
+        assert!((100..200).contains(&deleted), "about half of 300 keys: {deleted}");
+        // All that the second server did is bounded; what was streamed is there.
+        let moved = |name: &str| {
+            let classes = phases[1]["classes"].as_array().unwrap();
+            let class = classes.iter().find(|class| class["class"] == name).unwrap();
+            assert_eq!(class["shares"], 20);
+            class["bytes_per_s"].as_f64().unwrap()
+        };
+        assert!(moved("repair-read") > 0.0 && moved("repair-write") > 0.0, "{}", phases[1]);
+        assert!(!way["samples"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_cold_cache_is_told_with_three_caches() {
+    let stage = Stage::new();
+    let told: Value = serde_json::from_str(&stage.tell_all("cold", &["--format", "json"])).unwrap();
+    assert!(told["sentence"].as_str().unwrap().starts_with("cold, \"cold\" to \"warm\": "), "{told}");
+    for (way, name) in
+        told["ways"].as_array().unwrap().iter().zip(["memory alone", "foyer's cache", "plimsoll's cache"])
+    {
+        assert_eq!(way["way"], name);
+        let [cold, _, warm] = &way["phases"].as_array().unwrap()[..] else { panic!("{way}") };
+        // What is fetched is counted, whatever caches it; all 300 keys fit into any cache.
+        let hits = |phase: &Value| phase["hits"].as_f64().unwrap();
+        assert!(hits(cold) < 1.0 && hits(warm) >= hits(cold), "{name}: {} and {}", hits(cold), hits(warm));
+        let classes = cold["classes"].as_array().unwrap();
+        let filled = classes.iter().any(|class| class["class"] == "cache.fill" && class["bytes_per_s"] != 0.0);
+        assert_eq!(filled, name == "plimsoll's cache", "{name}: {classes:?}");
+    }
+    assert!(std::fs::read_to_string(stage.svg()).unwrap().contains("reads that hit"));
 }

@@ -6,7 +6,7 @@
 //! # How it works
 //! A story ([`phases`]) runs in three ways in turn ([`record::Way`]) on databases that are filled alike ([`run`]), and is
 //! told by a sentence, a table and a picture ([`show`]). All three ways use the same disk through the same code; what
-//! differs is the mode of the scheduler and who sets the shares.
+//! differs is the mode of the scheduler and who sets the shares; in the story of a cold cache, the cache ([`tier`]).
 //!
 //! # Limits
 //! The comparison needs a disk that is slower than the processors. `apps/kv/small-disk` makes one.
@@ -18,17 +18,19 @@ pub mod phases;
 pub mod record;
 pub mod run;
 pub mod show;
+pub mod tier;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_figures::units::parse_duration_ns;
 
-use crate::database::{DatabaseOptions, DiskModel};
+use crate::database::DatabaseOptions;
+use crate::engine::DiskModel;
 use crate::failure::Failure;
 use crate::serve::{latency_goal, memory};
 use phases::Story;
-use record::{Record, Way};
+use record::Record;
 use run::{Setting, run_way};
 
 /// Flags of `story`.
@@ -61,6 +63,18 @@ pub struct StoryArguments {
     /// The picture; without it story-NAME.svg
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// What is printed
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// A form of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// A sentence and tables
+    Text,
+    /// All that the tables have, and figures over time
+    Json,
 }
 
 fn length(text: &str) -> Result<Duration, String> {
@@ -86,9 +100,10 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         keys: arguments.keys,
         length: arguments.length,
     };
-    let mut rounds = Way::ALL.map(|_| Vec::new());
+    let ways = arguments.story.ways();
+    let mut rounds = ways.map(|_| Vec::new());
     for round in 1..=arguments.rounds {
-        for (way, records) in Way::ALL.into_iter().zip(&mut rounds) {
+        for (way, records) in ways.into_iter().zip(&mut rounds) {
             eprintln!("{}: {}, round {round} of {}", arguments.story.name(), way.name(), arguments.rounds);
             let record = tokio::select! {
                 record = run_way(&setting, way) => record?,
@@ -100,13 +115,18 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
     let records: Vec<Record> =
         rounds.into_iter().filter_map(|rounds| Record::median_of(rounds, show::VICTIM)).collect();
 
-    println!("{}", show::sentence(arguments.story, &records));
-    println!("{}", show::table(&records));
+    match arguments.format {
+        Format::Text => {
+            println!("{}", show::sentence(arguments.story, &records));
+            println!("{}", show::table(&records));
+        }
+        Format::Json => println!("{:#}", show::json(arguments.story, &records)),
+    }
     let name = || PathBuf::from(format!("story-{}.svg", arguments.story.name()));
     let path = arguments.svg.clone().unwrap_or_else(name);
     std::fs::write(&path, show::picture(arguments.story, &records))
         .map_err(|error| Failure::machine(format_args!("cannot write {}", path.display()), error))?;
-    println!("picture: {}", path.display());
+    eprintln!("picture: {}", path.display());
     Ok(())
 }
 

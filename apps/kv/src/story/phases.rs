@@ -4,8 +4,8 @@
 //! The stories differ in who comes when; all else is the same, and stands once in [`super::run`].
 //!
 //! # How it works
-//! A [`Phase`] has loads (plans of [`crate::stress`]), whether a scan goes over all keys, and shares that are set when it
-//! begins. Phase 0 is the calm one, which the others are compared with.
+//! A [`Phase`] has loads (plans of [`crate::stress`]), a [`Job`] that the servers do meanwhile, and shares that are set when
+//! it begins. Phase 0 is the calm one, which the others are compared with.
 //!
 //! # Limits
 //! The rates suit a disk of 250 MB/s and a machine of two processors.
@@ -16,6 +16,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::record::Way;
 use crate::stress::plan::Plan;
 use crate::stress::population::Population;
 
@@ -30,6 +31,23 @@ pub enum Story {
     Analytics,
     /// Writes beside queries until the tree is many times larger than memory
     Ingest,
+    /// Queries, then a second server is filled from the first, is repaired, and the first gives half of its keys away
+    Repair,
+    /// Uniform reads of a tree that is far away, with nothing cached at first: memory alone, and two caches on the disk
+    Cold,
+}
+
+/// What servers do during a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Scans all keys, again and again until the phase is over.
+    Scan,
+    /// Fills the second server from the first; the phase is over when that is done, as for all that follow.
+    AddNode,
+    /// Makes the second server what the first is, by hashes of ranges.
+    Repair,
+    /// Deletes what the first server does not own any more.
+    Cleanup,
 }
 
 /// A load of a phase.
@@ -46,12 +64,12 @@ pub struct PhaseLoad {
 pub struct Phase {
     /// Its name.
     pub name: &'static str,
-    /// Its length.
+    /// Its length, unless its job says when it is over.
     pub duration: Duration,
     /// Its clients.
     pub loads: Vec<PhaseLoad>,
-    /// Whether a scan goes over all keys, again and again.
-    pub has_scan: bool,
+    /// What the servers do.
+    pub job: Option<Job>,
     /// Shares that are set when it begins.
     pub shares: &'static [(&'static str, u32)],
 }
@@ -65,6 +83,17 @@ impl Story {
             Story::Inverse => "inverse",
             Story::Analytics => "analytics",
             Story::Ingest => "ingest",
+            Story::Repair => "repair",
+            Story::Cold => "cold",
+        }
+    }
+
+    /// Returns the ways in which it is told, in the order in which they run.
+    #[must_use]
+    pub fn ways(self) -> [Way; 3] {
+        match self {
+            Story::Cold => [Way::Memory, Way::Foyer, Way::Plimsoll],
+            _ => [Way::Drained, Way::StaticShares, Way::Controllers],
         }
     }
 
@@ -78,7 +107,7 @@ impl Story {
     }
 
     /// Returns the phases on `server`, whose database has the keys 1 to `keys`. Each is `length` long; that of `ingest`
-    /// four times.
+    /// four times, and that of a job that ends as long as the job takes.
     #[must_use]
     pub fn phases(self, server: SocketAddr, keys: u64, length: Duration) -> Vec<Phase> {
         let middle = keys as f64 / 2.0;
@@ -104,16 +133,16 @@ impl Story {
         // Keys that nobody reads: a write makes no read a hit.
         let elsewhere = Population::Sequence { first: keys + 1, last: keys + 100_000 };
         let writes = |threads| load("writes", (0.0, 1.0), elsewhere, threads, None, 16 << 10);
-        let phase = |name, loads| Phase { name, duration: length, loads, has_scan: false, shares: &[] };
+        let phase = |name, loads| Phase { name, duration: length, loads, job: None, shares: &[] };
 
         let mut phases = match self {
             Story::Burst => vec![phase("alone", vec![reads(1000.0)]), phase("burst", vec![reads(1000.0), writes(32)])],
             Story::Inverse => vec![phase("alone", vec![reads(50.0)]), phase("writes", vec![reads(50.0), writes(64)])],
             Story::Analytics => vec![
                 phase("alone", vec![reads(2000.0)]),
-                Phase { has_scan: true, ..phase("scan", vec![reads(2000.0)]) },
+                Phase { job: Some(Job::Scan), ..phase("scan", vec![reads(2000.0)]) },
                 Phase {
-                    has_scan: true,
+                    job: Some(Job::Scan),
                     shares: &[("analytics", 400)],
                     ..phase("scan, 400 shares", vec![reads(2000.0)])
                 },
@@ -121,6 +150,22 @@ impl Story {
             Story::Ingest => {
                 let ingest = phase("ingest", vec![reads(200.0), writes(32)]);
                 vec![phase("alone", vec![reads(200.0)]), Phase { duration: 4 * length, ..ingest }]
+            }
+            Story::Repair => {
+                let job = |name, job, loads| Phase { job: Some(job), ..phase(name, loads) };
+                // What is written while the second server is filled, it lacks: in few of the ranges.
+                let changes = load("changes", (0.0, 1.0), hot, 1, Some(3.0), self.value_bytes());
+                vec![
+                    phase("alone", vec![reads(1000.0)]),
+                    job("add a server", Job::AddNode, vec![reads(1000.0), changes]),
+                    job("repair", Job::Repair, vec![reads(1000.0)]),
+                    job("cleanup", Job::Cleanup, vec![reads(1000.0)]),
+                ]
+            }
+            Story::Cold => {
+                let anywhere = Population::Uniform { first: 1, last: keys };
+                let reads = || vec![load("reads", (1.0, 0.0), anywhere, 32, Some(800.0), self.value_bytes())];
+                vec![phase("cold", reads()), phase("warming", reads()), phase("warm", reads())]
             }
         };
         // Keys of their own: what a phase has read would be in the cache of the next.

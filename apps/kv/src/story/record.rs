@@ -28,12 +28,15 @@ pub enum Way {
     StaticShares,
     /// Shares follow backlogs.
     Controllers,
+    /// Blocks are cached in memory alone.
+    Memory,
+    /// Blocks are cached by foyer, in memory and on the disk.
+    Foyer,
+    /// Blocks are cached in memory, and by this project's cache on the disk.
+    Plimsoll,
 }
 
 impl Way {
-    /// The ways, in the order in which they run.
-    pub const ALL: [Way; 3] = [Way::Drained, Way::StaticShares, Way::Controllers];
-
     /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -41,6 +44,9 @@ impl Way {
             Way::Drained => "drained",
             Way::StaticShares => "static shares",
             Way::Controllers => "controllers",
+            Way::Memory => "memory alone",
+            Way::Foyer => "foyer's cache",
+            Way::Plimsoll => "plimsoll's cache",
         }
     }
 }
@@ -108,6 +114,8 @@ pub struct Sample {
     pub classes: Vec<ClassFigures>,
     /// The loads since the last look.
     pub loads: Vec<LoadFigures>,
+    /// Part of the reads that needed nothing from far away.
+    pub hits: Option<f64>,
 }
 
 /// A phase that has been run.
@@ -127,10 +135,12 @@ pub struct PhaseRecord {
     pub cpus: f64,
     /// Processors busy with other programs.
     pub other_cpus: f64,
-    /// Keys that a scan has read.
-    pub scanned: u64,
+    /// What the servers did meanwhile.
+    pub note: Option<String>,
     /// Times that writes had to wait for room in memory.
     pub stalls: u64,
+    /// Part of the reads that needed nothing from far away.
+    pub hits: Option<f64>,
 }
 
 /// Returns the time in which processors of this machine have been busy, in seconds; 0 if the kernel does not say.
@@ -203,8 +213,9 @@ mod tests {
                 loads: vec![LoadFigures { name: "reads", per_s: 1.0, part }],
                 cpus: 0.0,
                 other_cpus: 0.0,
-                scanned: 0,
+                note: None,
                 stalls: 0,
+                hits: None,
             };
             Record { way: Way::Drained, phases: vec![phase.clone(), phase], samples: Vec::new() }
         };

@@ -5,7 +5,8 @@
 //!
 //! # How it works
 //! A database is filled, settles until compactions are through, and is opened anew, so that its cache is cold. Then the
-//! server starts, and the phases follow each other without a pause. [`super::record`] says what is looked at.
+//! server starts, and the phases follow each other without a pause. [`super::record`] says what is looked at. A second
+//! server is a second database on the same engine: the same disk and its classes.
 //!
 //! # Limits
 //! Clients take their part of the processors; the table shows how many were busy.
@@ -25,12 +26,15 @@ use slatedb::db_stats::{BACKPRESSURE_COUNT, L0_STALL_COUNT};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::phases::{Phase, Story};
+use super::phases::{Job, Phase, Story};
 use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, Way, machine_cpu_s};
+use super::tier::far_away;
 use crate::command::Service;
 use crate::controllers::Controllers;
 use crate::database::{Database, DatabaseOptions};
+use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::repair;
 use crate::resp::Limits;
 use crate::server::serve_connections;
 use crate::stress::population::key;
@@ -64,17 +68,36 @@ pub struct Setting {
 /// # Errors
 /// See [`Failure`].
 pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
-    let mut options = setting.database.clone();
-    options.directory = options.directory.join(way.name().replace(' ', "-"));
-    let directory = options.directory.clone();
-    options.is_drained = way == Way::Drained;
-    let database = Database::open(&options).await?;
+    let home = setting.database.directory.join(way.name().replace([' ', '\''], "-"));
+    let is_drained = way == Way::Drained;
+    let options = |name| DatabaseOptions { directory: home.join(name), is_drained, ..setting.database.clone() };
+    let first = options("first");
+    let database = Database::open(&first).await?;
     fill(&database, setting).await?;
+    let manifest = database.slatedb().manifest();
+    let tree_bytes = manifest.l0().iter().map(|view| view.estimate_size()).sum::<u64>()
+        + manifest.compacted().iter().map(|run| run.estimate_size()).sum::<u64>();
     database.close().await?;
 
-    let database = Database::open(&options).await?;
-    let socket = database.control_socket().map(ToOwned::to_owned);
+    let engine = Arc::new(Engine::start(&first)?);
+    let (tier, fetched) = match setting.story {
+        Story::Cold => {
+            let (tier, fetched) = far_away(&engine, way, &home, tree_bytes).await?;
+            (Some(tier), Some(fetched))
+        }
+        _ => (None, None),
+    };
+    let database = Database::open_on(&engine, &first, engine.classes, tier).await?;
+    let second = match setting.story {
+        Story::Repair => {
+            let classes = engine.classes.of_receiver();
+            Some(Arc::new(Database::open_on(&engine, &options("second"), classes, None).await?))
+        }
+        _ => None,
+    };
+    let socket = engine.control_socket().map(ToOwned::to_owned);
     let socket = socket.map_err(|reason| Failure::machine("a story looks through the control socket", reason))?;
+    drop(engine);
     let listening = |error| Failure::machine("cannot listen on loopback", error);
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.map_err(listening)?;
     let server = listener.local_addr().map_err(listening)?;
@@ -97,6 +120,8 @@ pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
     let attach = || Client::connect(&socket).map_err(|error| Failure::machine("cannot look at the classes", error));
     let mut stage = Stage {
         service: Arc::clone(&service),
+        second: second.clone(),
+        fetched,
         looks: attach()?,
         ends: attach()?,
         begun: Instant::now(),
@@ -114,9 +139,12 @@ pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
     }
     let service = Arc::into_inner(service);
     let service = service.ok_or_else(|| Failure::Machine("a connection did not end".to_owned()))?;
+    if let Some(second) = second.and_then(Arc::into_inner) {
+        second.close().await?;
+    }
     service.database.close().await?;
-    let removed = std::fs::remove_dir_all(&directory);
-    removed.map_err(|error| Failure::machine(format_args!("cannot remove {}", directory.display()), error))?;
+    let removed = std::fs::remove_dir_all(&home);
+    removed.map_err(|error| Failure::machine(format_args!("cannot remove {}", home.display()), error))?;
     Ok(record)
 }
 
@@ -150,6 +178,9 @@ async fn fill(database: &Database, setting: &Setting) -> Result<(), Failure> {
 /// The story while it is played.
 struct Stage {
     service: Arc<Service>,
+    second: Option<Arc<Database>>,
+    /// What queries have fetched from far away.
+    fetched: Option<Arc<AtomicU64>>,
     /// Looks every half second.
     looks: Client,
     /// Looks at the ends of phases.
@@ -158,21 +189,41 @@ struct Stage {
     record: Record,
 }
 
+/// What the players of a phase tell each other.
+#[derive(Default)]
+struct Cues {
+    /// Keys that the job has seen to.
+    keys: AtomicU64,
+    /// The job is to end.
+    is_over: AtomicBool,
+    /// The job has ended.
+    is_done: AtomicBool,
+}
+
 impl Stage {
     /// Plays a phase. Looking blocks, so it happens on a thread for that.
     async fn play(self, phase: Phase) -> Result<Stage, Failure> {
-        let (is_over, scanned) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let scanning = phase.has_scan.then(|| {
-            let (service, is_over, scanned) = (Arc::clone(&self.service), Arc::clone(&is_over), Arc::clone(&scanned));
-            tokio::spawn(async move { scan(&service.database, &is_over, &scanned).await })
+        let cues = Arc::new(Cues::default());
+        let job = phase.job.map(|job| {
+            let (service, second, cues) = (Arc::clone(&self.service), self.second.clone(), Arc::clone(&cues));
+            tokio::spawn(async move {
+                let note = work(job, &service.database, second.as_deref(), &cues).await;
+                cues.is_done.store(true, Ordering::Relaxed);
+                note
+            })
         });
-        let counted = Arc::clone(&scanned);
-        let played = tokio::task::spawn_blocking(move || self.look_on(&phase, &counted)).await;
-        is_over.store(true, Ordering::Relaxed);
-        if let Some(scanning) = scanning {
-            scanning.await.map_err(|error| Failure::machine("the scan failed", error))??;
+        let seen = Arc::clone(&cues);
+        let played = tokio::task::spawn_blocking(move || self.look_on(&phase, &seen)).await;
+        cues.is_over.store(true, Ordering::Relaxed);
+        let note = match job {
+            Some(job) => Some(job.await.map_err(|error| Failure::machine("a server's work failed", error))??),
+            None => None,
+        };
+        let mut stage = played.map_err(|error| Failure::machine("the story failed", error))??;
+        if let Some(phase) = stage.record.phases.last_mut() {
+            phase.note = note;
         }
-        played.map_err(|error| Failure::machine("the story failed", error))?
+        Ok(stage)
     }
 
     /// Returns what was seen, and lets go of the server.
@@ -180,7 +231,7 @@ impl Stage {
         self.record
     }
 
-    fn look_on(mut self, phase: &Phase, scanned: &AtomicU64) -> Result<Stage, Failure> {
+    fn look_on(mut self, phase: &Phase, cues: &Cues) -> Result<Stage, Failure> {
         let classes = self.service.database.topology().classes().clone();
         for (name, shares) in phase.shares {
             // The story's classes are there.
@@ -192,20 +243,32 @@ impl Stage {
         snapshot(&mut self.ends)?;
 
         let mut sums: Vec<Part> = phase.loads.iter().map(|_| Part::new()).collect();
-        let mut last = from;
-        while from.elapsed() < phase.duration {
-            std::thread::sleep(LOOK.min(phase.duration.saturating_sub(from.elapsed())));
+        let (mut last, fetched) = (from, self.fetched());
+        let mut fetched_before = fetched;
+        let ends_itself = phase.job.is_some_and(|job| job != Job::Scan);
+        let is_over =
+            || if ends_itself { cues.is_done.load(Ordering::Relaxed) } else { from.elapsed() >= phase.duration };
+        loop {
+            let rest = if ends_itself { LOOK } else { phase.duration.saturating_sub(from.elapsed()) };
+            std::thread::sleep(LOOK.min(rest));
             let classes = ClassFigures::of_all(&snapshot(&mut self.looks)?);
             let (now, taken) = (Instant::now(), loads.iter().map(taken).collect::<Vec<Part>>());
             let figures = |(part, load): (&Part, &super::phases::PhaseLoad)| figures(load.name, part, now - last);
+            let fetched_now = self.fetched();
+            let hits = hits(fetched_before, fetched_now, &taken);
+            fetched_before = fetched_now;
             let sample = Sample {
                 at_s: self.begun.elapsed().as_secs_f64(),
                 classes,
                 loads: taken.iter().zip(&phase.loads).map(figures).collect(),
+                hits,
             };
             self.record.samples.push(sample);
             sums.iter_mut().zip(&taken).for_each(|(sum, part)| sum.add(part));
             last = now;
+            if is_over() {
+                break;
+            }
         }
 
         let length = from.elapsed();
@@ -219,11 +282,16 @@ impl Stage {
             loads: sums.iter().zip(&phase.loads).map(|(sum, load)| figures(load.name, sum, length)).collect(),
             cpus,
             other_cpus: ((machine_cpu_s() - machine_s) / length.as_secs_f64() - cpus).max(0.0),
-            scanned: scanned.load(Ordering::Relaxed),
+            note: None,
             stalls: self.stalls() - stalls,
+            hits: hits(fetched, self.fetched(), &sums),
         };
         self.record.phases.push(record);
         Ok(self)
+    }
+
+    fn fetched(&self) -> Option<u64> {
+        self.fetched.as_ref().map(|fetched| fetched.load(Ordering::Relaxed))
     }
 
     fn stalls(&self) -> u64 {
@@ -248,13 +316,47 @@ fn figures(name: &'static str, part: &Part, length: Duration) -> LoadFigures {
     LoadFigures { name, per_s, part: part.clone() }
 }
 
+/// Returns the part of the reads for which nothing was fetched.
+fn hits(before: Option<u64>, after: Option<u64>, loads: &[Part]) -> Option<f64> {
+    let reads = loads.iter().map(|part| part.latencies.len()).sum::<u64>().max(1);
+    // Reads under way at a look count in the next.
+    Some((1.0 - (after? - before?) as f64 / reads as f64).max(0.0))
+}
+
+/// Does what servers do in a phase, and says what it was.
+async fn work(job: Job, first: &Database, second: Option<&Database>, cues: &Cues) -> Result<String, Failure> {
+    let second = || second.ok_or_else(|| Failure::Machine("this story has no second server".to_owned()));
+    let keys = || cues.keys.load(Ordering::Relaxed);
+    Ok(match job {
+        Job::Scan => {
+            scan(first, cues).await?;
+            format!("{} keys scanned", keys())
+        }
+        Job::AddNode => {
+            repair::fill(first, second()?, &cues.keys).await?;
+            format!("{} keys streamed", keys())
+        }
+        Job::Repair => {
+            let found = repair::repair(first, second()?, &cues.keys).await?;
+            let repair::Differences { ranges, differing, copied, .. } = found;
+            format!("{differing} of {ranges} ranges differed, {copied} keys copied")
+        }
+        Job::Cleanup => {
+            // Keys are evenly spread over their first digit, which is hexadecimal.
+            repair::cleanup(first, |key| key < b"8".as_slice(), &cues.keys).await?;
+            format!("{} keys deleted", keys())
+        }
+    })
+}
+
 /// Scans all keys again and again until the phase is over.
-async fn scan(database: &Database, is_over: &AtomicBool, scanned: &AtomicU64) -> Result<(), Failure> {
+async fn scan(database: &Database, cues: &Cues) -> Result<(), Failure> {
     let failed = |error| Failure::machine("the scan failed", error);
-    while !is_over.load(Ordering::Relaxed) {
+    let is_over = || cues.is_over.load(Ordering::Relaxed);
+    while !is_over() {
         let mut scan = database.scan(SCAN_LIFETIME).await.map_err(failed)?;
-        while !is_over.load(Ordering::Relaxed) && scan.next().await.map_err(failed)?.is_some() {
-            scanned.fetch_add(1, Ordering::Relaxed);
+        while !is_over() && scan.next().await.map_err(failed)?.is_some() {
+            cues.keys.fetch_add(1, Ordering::Relaxed);
         }
         scan.close().await;
     }

@@ -16,13 +16,13 @@
 //! [`super`] has an example.
 
 use std::fs::Permissions;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -35,10 +35,8 @@ use super::protocol::{
 use super::traces;
 use crate::class::Class;
 use crate::metrics::{self, look::Look, look::Looker};
-use crate::sys::clock::now_ns;
 use crate::topology::Topology;
-use crate::trace::format::{Clock, Writer};
-use crate::trace::{TraceConfig, TraceSummary};
+use crate::trace::{TraceConfig, TraceSummary, file_writer};
 
 /// Most clients at a time.
 const CLIENTS_MAX: usize = 16;
@@ -46,8 +44,6 @@ const CLIENTS_MAX: usize = 16;
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// Pause after a client could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(10);
-/// Bytes of a trace written to the file at once.
-const TRACE_BUFFER_BYTES: usize = 1 << 18;
 
 /// Why a program's socket could not be made.
 #[derive(Debug)]
@@ -461,11 +457,7 @@ impl Office {
         let cannot = |error: &dyn std::fmt::Display| trace(format!("cannot record {}: {error}", path.display()));
 
         let file = traces::create(&self.directory, name).map_err(|error| cannot(&error))?;
-        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(TRACE_BUFFER_BYTES, file));
-        let writer = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(now_ns()));
-
-        let started = writer.map_err(|error| cannot(&error)).and_then(|writer| {
+        let started = file_writer(file).map_err(|error| cannot(&error)).and_then(|writer| {
             self.topology.trace().start_numbered(writer, TraceConfig::default()).map_err(|e| cannot(&e))
         });
         let record = started.inspect_err(|_| {

@@ -67,5 +67,5 @@ mod ring;
 mod tracer;
 
 pub(crate) use recorder::Recorder;
-pub use recorder::{TraceConfig, TraceStartError, TraceSummary, TraceWriter, Tracing};
+pub use recorder::{TraceConfig, TraceStartError, TraceSummary, TraceWriter, Tracing, file_writer};
 pub(crate) use tracer::Tracer;

@@ -20,11 +20,11 @@
 //! # Example
 //! [`crate::trace`] has an example.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::trace::Event;
 use plimsoll_core::{ControlEvent, Disk, EventKind, EventReason};
@@ -33,14 +33,28 @@ use super::format::{BODY_MAX_BYTES, Clock, Writer};
 use super::names::{FileTable, NamesTold};
 use super::ring::{RingReader, RingWriter, ring};
 use crate::class::Classes;
+use crate::sys::clock::now_ns;
 
 /// Interval at which the rings are emptied.
 const PERIOD: Duration = Duration::from_millis(10);
 /// Events written at once: a chunk.
 const BATCH: usize = BODY_MAX_BYTES / plimsoll_core::trace::EVENT_BYTES;
 
+/// Bytes of a trace that [`file_writer`] gives to the file at once.
+const BUFFER_BYTES: usize = 1 << 18;
+
 /// Writer of a trace's file.
 pub type TraceWriter = Writer<Box<dyn Write + Send>>;
+
+/// Begins a trace in `file`, with this machine's clock. Buffers what it writes.
+///
+/// # Errors
+/// The error of writing.
+pub fn file_writer(file: impl Write + Send + 'static) -> io::Result<TraceWriter> {
+    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(BUFFER_BYTES, file));
+    Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(now_ns()))
+}
 
 /// Options of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,324 @@
+//! The write-ahead log: records appended to files that have their space already.
+//!
+//! # Why
+//! SlateDB's own log makes an object of each flush: a file made, synced, named, and its directory synced. Here a commit
+//! is one durable write of a few blocks.
+//!
+//! # How it works
+//! SlateDB takes other logs ([`WriterInit`]). What is appended collects in a [`Record`]; a task writes it ([`Segments`])
+//! as soon as the one before is durable, so that writes of that time become durable together. A record is what SlateDB
+//! calls a WAL file, and has its number. At the start, records above the manifest's replay point are read again; garbage
+//! collection says which ones nobody needs any more.
+//!
+//! # Limits
+//! One writer, which the directory's lock ensures. Readers at a checkpoint need no log, and there are no others.
+//!
+//! # Example
+//! `CommitLog::open(handle, class, directory, 4 << 20, 16 << 20).await?`, then `Db::builder(..).with_wal_writer(Box::new(log))`
+
+mod record;
+mod segments;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plimsoll::{Class, Handle};
+use slatedb::RowEntry;
+use slatedb::wal::{
+    WalError, WalEvent, WalFileRange, WalFlushResult, WalGc, WalIterator, WalObserver, WalRows, WalStatus,
+    WalStatusListener, WalWriter, WriterInit, WriterInitResult, WriterManifest,
+};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use record::{Record, rows};
+use segments::{Place, Segments};
+
+/// Records after which the memory table becomes a file: what a start has to read again is bounded.
+const RECORDS_MAX: u64 = 16_384;
+
+/// The log of a database.
+#[derive(Clone)]
+pub struct CommitLog {
+    segments: Arc<Segments>,
+    /// The records of the start, until they are read.
+    found: Arc<Mutex<BTreeMap<u64, Place>>>,
+}
+
+impl CommitLog {
+    /// Opens the log in `directory`, or makes it, of files of `segment_bytes`, with space for `reserved_bytes`. All of
+    /// its I/O has `class`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub async fn open(
+        handle: Handle,
+        class: Class,
+        directory: PathBuf,
+        segment_bytes: u64,
+        reserved_bytes: u64,
+    ) -> io::Result<CommitLog> {
+        let segments_min = reserved_bytes.div_ceil(segment_bytes) as usize;
+        let (segments, found) = Segments::open(handle, class, directory, segment_bytes, segments_min).await?;
+        Ok(CommitLog { segments: Arc::new(segments), found: Arc::new(Mutex::new(found)) })
+    }
+}
+
+#[async_trait]
+impl WriterInit for CommitLog {
+    async fn fence_and_init(&self, manifest: &mut WriterManifest) -> Result<WriterInitResult, WalError> {
+        let replayed = manifest.replay_after_wal_id();
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let records: VecDeque<(u64, Place)> = found.into_iter().filter(|(number, _)| *number > replayed).collect();
+        // Numbers have no gaps: a gap is a file that somebody removed, and what was acknowledged is lost.
+        for ((number, _), expected) in records.iter().zip(replayed + 1..) {
+            if *number != expected {
+                return Err(damaged(format!(
+                    "record {expected} of the commit log is missing; the next one is {number}"
+                )));
+            }
+        }
+        let last_number = replayed + records.len() as u64;
+        Ok(WriterInitResult {
+            replay_iterator: Box::new(Replay { segments: Arc::clone(&self.segments), records }),
+            wal_writer: Box::new(Writer::start(Arc::clone(&self.segments), last_number)),
+        })
+    }
+}
+
+#[async_trait]
+impl WalGc for CommitLog {
+    async fn collect(&self, needed: Vec<WalFileRange>, _min_age: Duration, dry_run: bool) -> Result<(), WalError> {
+        let first = needed.iter().map(|range| match range.0 {
+            Bound::Included(number) => number,
+            Bound::Excluded(number) => number + 1,
+            Bound::Unbounded => 0,
+        });
+        if let (Some(first), false) = (first.min(), dry_run) {
+            self.segments.free(first);
+        }
+        Ok(())
+    }
+}
+
+fn damaged(message: String) -> WalError {
+    WalError::DataError(Arc::new(io::Error::new(io::ErrorKind::InvalidData, message)))
+}
+
+/// Reads the records again that memory held when the database ended.
+struct Replay {
+    segments: Arc<Segments>,
+    records: VecDeque<(u64, Place)>,
+}
+
+#[async_trait]
+impl WalIterator for Replay {
+    async fn next(&mut self) -> Result<Option<WalRows>, WalError> {
+        let Some((number, place)) = self.records.pop_front() else { return Ok(None) };
+        let blocks = self.segments.read(&place).await.map_err(|error| WalError::Unavailable(Arc::new(error)))?;
+        let rows = rows(&blocks).ok_or_else(|| damaged(format!("record {number} of the commit log changed")))?;
+        Ok(Some(WalRows { rows, last_consumed_wal_file_id: number }))
+    }
+}
+
+/// What the writer, its task and its observers share.
+struct Shared {
+    state: Mutex<State>,
+    /// Something was appended, or the writer closes.
+    work: Notify,
+    /// The last durable record.
+    flushed: watch::Sender<u64>,
+}
+
+struct State {
+    /// Rows that have no number yet.
+    open: Record,
+    /// Rows that a flush has given a number.
+    ended: VecDeque<(u64, Record)>,
+    /// The record that is written now: its bytes and rows.
+    writing: (usize, usize),
+    last_number: u64,
+    last_flushed: u64,
+    last_flushed_seq: Option<u64>,
+    /// Rows of so many bytes are given a number even if no flush asks: a record fits into a file.
+    record_bytes: usize,
+    is_closing: bool,
+    is_closed: bool,
+    listeners: Vec<WalStatusListener>,
+}
+
+impl State {
+    /// Gives the open rows a number. Returns the last one.
+    fn end_open(&mut self) -> u64 {
+        if !self.open.is_empty() {
+            self.last_number += 1;
+            self.ended.push_back((self.last_number, std::mem::take(&mut self.open)));
+        }
+        self.last_number
+    }
+
+    fn status(&self) -> WalStatus {
+        let waiting = || self.ended.iter().map(|(_, record)| record).chain([&self.open]);
+        WalStatus {
+            closed_reason: self.is_closed.then_some(WalError::Closed),
+            estimated_bytes: self.writing.0 + waiting().map(Record::len_bytes).sum::<usize>(),
+            last_flushed_wal_id: self.last_flushed,
+            last_flushed_seq: self.last_flushed_seq,
+            buffered_wal_entries_count: self.writing.1 + waiting().map(Record::rows).sum::<usize>(),
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> Result<WalStatus, WalStatus> {
+        let status = self.state().status();
+        if status.closed_reason.is_some() { Err(status) } else { Ok(status) }
+    }
+
+    /// Changes the state, and tells the listeners of it.
+    fn change(&self, change: impl FnOnce(&mut State), event: fn(WalStatus) -> WalEvent) {
+        let (status, listeners) = {
+            let mut state = self.state();
+            change(&mut state);
+            (state.status(), state.listeners.clone())
+        };
+        listeners.iter().for_each(|listener| listener(event(status.clone())));
+    }
+
+    /// Writes record after record until the writer closes and all are durable.
+    async fn write_all(&self, segments: &Segments) {
+        let mut tail = None;
+        loop {
+            let next = {
+                let mut state = self.state();
+                state.end_open();
+                let next = state.ended.pop_front();
+                if let Some((_, record)) = &next {
+                    state.writing = (record.len_bytes(), record.rows());
+                }
+                if next.is_none() && state.is_closing {
+                    return;
+                }
+                next
+            };
+            let Some((number, record)) = next else {
+                self.work.notified().await;
+                continue;
+            };
+            let last_seq = record.last_seq();
+            segments.write(&mut tail, number, record.end(number)).await;
+            let flushed = |state: &mut State| {
+                state.writing = (0, 0);
+                (state.last_flushed, state.last_flushed_seq) = (number, last_seq);
+            };
+            self.change(flushed, WalEvent::WalFlushed);
+            self.flushed.send_replace(number);
+        }
+    }
+}
+
+/// Appends to the log.
+struct Writer {
+    shared: Arc<Shared>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    fn start(segments: Arc<Segments>, last_number: u64) -> Writer {
+        let state = State {
+            open: Record::default(),
+            ended: VecDeque::new(),
+            writing: (0, 0),
+            last_number,
+            last_flushed: last_number,
+            last_flushed_seq: None,
+            record_bytes: segments.segment_bytes() as usize / 2,
+            is_closing: false,
+            is_closed: false,
+            listeners: Vec::new(),
+        };
+        let (work, flushed) = (Notify::new(), watch::Sender::new(last_number));
+        let shared = Arc::new(Shared { state: Mutex::new(state), work, flushed });
+        let writing = Arc::clone(&shared);
+        let task = tokio::spawn(async move { writing.write_all(&segments).await });
+        Writer { shared, task: Some(task) }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.state().is_closing = true;
+        self.shared.work.notify_one();
+    }
+}
+
+#[async_trait]
+impl WalWriter for Writer {
+    async fn append(&mut self, batch: &[RowEntry]) -> Result<(), WalError> {
+        self.shared.status()?;
+        {
+            let mut state = self.shared.state();
+            state.open.push(batch);
+            if state.open.len_bytes() >= state.record_bytes {
+                state.end_open();
+            }
+        }
+        self.shared.work.notify_one();
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<WalFlushResult, WalError> {
+        self.shared.status()?;
+        let wal_id = self.shared.state().end_open();
+        self.shared.work.notify_one();
+        let mut flushed = self.shared.flushed.subscribe();
+        let completion = Box::pin(async move {
+            let waited = flushed.wait_for(|number| *number >= wal_id).await;
+            waited.map(|_| ()).map_err(|_| WalError::Closed)
+        });
+        Ok(WalFlushResult { wal_id, completion })
+    }
+
+    fn should_flush_memtable(&self, replay_after: u64) -> bool {
+        self.shared.state().last_flushed.saturating_sub(replay_after) >= RECORDS_MAX
+    }
+
+    fn observer(&self) -> Box<dyn WalObserver> {
+        Box::new(Observer(Arc::clone(&self.shared)))
+    }
+
+    fn status(&self) -> Result<WalStatus, WalStatus> {
+        self.shared.status()
+    }
+
+    async fn close(&mut self) -> Result<(), WalError> {
+        let Some(task) = self.task.take() else { return Ok(()) };
+        self.shared.state().is_closing = true;
+        self.shared.work.notify_one();
+        let ended = task.await;
+        self.shared.change(|state| state.is_closed = true, WalEvent::WalClosed);
+        ended.map_err(|error| WalError::InternalError(Arc::new(error)))
+    }
+}
+
+struct Observer(Arc<Shared>);
+
+impl WalObserver for Observer {
+    fn status(&self) -> Result<WalStatus, WalStatus> {
+        self.0.status()
+    }
+
+    fn subscribe(&self, listener: WalStatusListener) -> Result<(), WalError> {
+        self.0.state().listeners.push(listener);
+        Ok(())
+    }
+}

@@ -1,0 +1,378 @@
+//! The files of the log: used one after the other, and again.
+//!
+//! # Why
+//! A file that has its blocks already needs no change of metadata when it is written. A commit is one write then.
+//!
+//! # How it works
+//! A segment is a file of fixed length. [`Segments::write`] appends a record to the last one, with a write that is durable
+//! when it completes, and takes another when it is full: one that [`Segments::free`] gave back, or a new one. Some are
+//! made at the start: a log that finds no room on a full disk holds up writes that memory has taken already. Records
+//! have numbers without gaps, so that [`Segments::open`] finds in each file where new records end and old ones begin.
+//!
+//! # Limits
+//! A write that fails is repeated in another segment until it succeeds, as SlateDB repeats its own. So a record may be
+//! twice in the log.
+//!
+//! # Example
+//! `segments.write(7, record.end(7)).await`
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll::backend::error_number;
+use plimsoll::{Class, File, Handle, OpenOptions};
+
+use super::record::{BLOCK_BYTES, Head, rows};
+
+/// Pause before a failed write is repeated.
+const RETRY: Duration = Duration::from_millis(100);
+/// Error numbers of Linux: a file system refuses direct I/O, or to reserve space.
+const INVALID: i32 = 22;
+const NOT_SUPPORTED: i32 = 95;
+
+/// A place in the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    offset: u64,
+    len_bytes: usize,
+}
+
+/// A file that has records.
+#[derive(Clone, Debug)]
+struct Segment {
+    path: PathBuf,
+    capacity_bytes: u64,
+    last_number: u64,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    /// Those with records; the last one is written.
+    used: Vec<Segment>,
+    /// Those of the usual length without any that is needed.
+    spare: VecDeque<PathBuf>,
+    spares_max: usize,
+    last_name: u64,
+}
+
+/// The files of a log.
+pub(crate) struct Segments {
+    handle: Handle,
+    class: Class,
+    directory: PathBuf,
+    segment_bytes: u64,
+    files: Mutex<Files>,
+}
+
+/// The end of the log, where records are appended.
+pub(crate) struct Tail {
+    file: File,
+    capacity_bytes: u64,
+    end_bytes: u64,
+}
+
+impl Segments {
+    /// Opens the log in `directory`, which is made if it is missing, with `segments_min` files at least, and finds its
+    /// records: their places by number.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) async fn open(
+        handle: Handle,
+        class: Class,
+        directory: PathBuf,
+        segment_bytes: u64,
+        segments_min: usize,
+    ) -> io::Result<(Segments, BTreeMap<u64, Place>)> {
+        std::fs::create_dir_all(&directory)?;
+        // The names of new directories must be durable too.
+        for directory in [&*directory, directory.parent().unwrap_or(&directory)] {
+            std::fs::File::open(directory)?.sync_all()?;
+        }
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(&directory)? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str()?.parse::<u64>().ok());
+            paths.extend(name.filter(|_| path.extension().is_some_and(|end| end == "log")).map(|name| (name, path)));
+        }
+        paths.sort();
+
+        let last_name = paths.last().map_or(0, |(name, _)| *name);
+        let files = Files { last_name, spares_max: segments_min, ..Files::default() };
+        let segments = Segments { handle, class, directory, segment_bytes, files: Mutex::new(files) };
+        let mut places = BTreeMap::new();
+        for (_, path) in paths {
+            let file = segments.open_file(&path, false).await?;
+            // What is believed now must be there after the next crash too.
+            file.sync_data().await?;
+            let found = read_records(&file, &path).await?;
+            let capacity_bytes = file.info().len_bytes;
+            let mut files = segments.files();
+            match found.last() {
+                Some((last_number, _)) => files.used.push(Segment { path, capacity_bytes, last_number: *last_number }),
+                None => files.keep(path, capacity_bytes, segment_bytes),
+            }
+            drop(files);
+            places.extend(found);
+        }
+        segments.files().used.sort_by_key(|segment| segment.last_number);
+        while segments.count() < segments_min {
+            let (path, _, _) = segments.create(segment_bytes).await?;
+            segments.files().spare.push_back(path);
+        }
+        Ok((segments, places))
+    }
+
+    fn count(&self) -> usize {
+        let files = self.files();
+        files.used.len() + files.spare.len()
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a file of the log, past the page cache if the file system can.
+    async fn open_file(&self, path: &Path, create_new: bool) -> io::Result<File> {
+        let options = |direct| OpenOptions { write: true, create_new, direct, dsync: true, ..OpenOptions::default() };
+        let opened = match self.handle.open(path, &options(true)).await {
+            Err(error) if error_number(&error) == INVALID => self.handle.open(path, &options(false)).await,
+            opened => opened,
+        };
+        Ok(opened?.in_class(self.class))
+    }
+
+    /// Returns the blocks of the record at `place`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) async fn read(&self, place: &Place) -> io::Result<Bytes> {
+        let file = self.open_file(&place.path, false).await?;
+        Ok(Bytes::from_owner(file.read_exact_at(place.offset, place.len_bytes).await?))
+    }
+
+    /// Appends the blocks of record `number` behind `tail`, or to another segment. They are durable then.
+    pub(crate) async fn write(&self, tail: &mut Option<Tail>, number: u64, blocks: Bytes) {
+        let mut is_told = false;
+        while let Err(error) = self.try_write(tail, number, &blocks).await {
+            if !is_told {
+                eprintln!("the commit log in {}: {error}; repeated until it succeeds", self.directory.display());
+                is_told = true;
+            }
+            // What this segment has behind its last record is not known any more.
+            *tail = None;
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn try_write(&self, tail: &mut Option<Tail>, number: u64, blocks: &Bytes) -> io::Result<()> {
+        let len_bytes = blocks.len() as u64;
+        if tail.as_ref().is_none_or(|tail| tail.end_bytes + len_bytes > tail.capacity_bytes) {
+            *tail = Some(self.next(number, len_bytes).await?);
+        }
+        let Some(tail) = tail else { return Ok(()) };
+        if let Some(last) = self.files().used.last_mut() {
+            last.last_number = number;
+        }
+        tail.file.write_all_at(tail.end_bytes, blocks).await?;
+        tail.end_bytes += len_bytes;
+        Ok(())
+    }
+
+    /// Returns a segment for record `number` of `least_bytes`: one that was used before, or a new one.
+    async fn next(&self, number: u64, least_bytes: u64) -> io::Result<Tail> {
+        let spare = if least_bytes <= self.segment_bytes { self.files().spare.pop_front() } else { None };
+        let (path, file, capacity_bytes) = match spare {
+            Some(path) => {
+                let file = self.open_file(&path, false).await?;
+                (path, file, self.segment_bytes)
+            }
+            None => self.create(least_bytes.max(self.segment_bytes)).await?,
+        };
+        self.files().used.push(Segment { path, capacity_bytes, last_number: number });
+        Ok(Tail { file, capacity_bytes, end_bytes: 0 })
+    }
+
+    async fn create(&self, capacity_bytes: u64) -> io::Result<(PathBuf, File, u64)> {
+        let path = {
+            let mut files = self.files();
+            files.last_name += 1;
+            self.directory.join(format!("{:08}.log", files.last_name))
+        };
+        let file = self.open_file(&path, true).await?;
+        let made = async {
+            match file.allocate(0, capacity_bytes, false).await {
+                Err(error) if error_number(&error) == NOT_SUPPORTED => file.set_len(capacity_bytes).await?,
+                reserved => reserved?,
+            }
+            file.sync_all().await?;
+            let directory = OpenOptions { directory: true, ..OpenOptions::default() };
+            self.handle.open(&self.directory, &directory).await?.in_class(self.class).sync_all().await
+        };
+        if let Err(error) = made.await {
+            // A full disk: it must not become fuller with each attempt.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        Ok((path, file, capacity_bytes))
+    }
+
+    /// Gives back the segments whose records are all below `number`, except the last one. Returns how many.
+    pub(crate) fn free(&self, number: u64) -> usize {
+        let mut files = self.files();
+        let before_last = files.used.len().saturating_sub(1);
+        let mut freed = Vec::new();
+        let mut at = 0;
+        files.used.retain(|segment| {
+            let is_kept = at == before_last || segment.last_number >= number;
+            at += 1;
+            if !is_kept {
+                freed.push((segment.path.clone(), segment.capacity_bytes));
+            }
+            is_kept
+        });
+        let count = freed.len();
+        freed.into_iter().for_each(|(path, capacity_bytes)| files.keep(path, capacity_bytes, self.segment_bytes));
+        count
+    }
+
+    /// Returns the length of a segment, and so of most records that fit into one.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+}
+
+impl Files {
+    /// Keeps a segment for further use, or removes it.
+    fn keep(&mut self, path: PathBuf, capacity_bytes: u64, segment_bytes: u64) {
+        if self.spare.len() < self.spares_max && capacity_bytes == segment_bytes {
+            self.spare.push_back(path);
+        } else {
+            // What cannot be removed is found again at the next start.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns the whole records at the beginning of `file`, whose numbers follow each other.
+async fn read_records(file: &File, path: &Path) -> io::Result<Vec<(u64, Place)>> {
+    let (mut records, mut offset): (Vec<(u64, Place)>, u64) = (Vec::new(), 0);
+    let len_bytes = file.info().len_bytes;
+    while offset + BLOCK_BYTES as u64 <= len_bytes {
+        let Some(head) = Head::read(&file.read_exact_at(offset, BLOCK_BYTES).await?) else { break };
+        let follows = records.last().is_none_or(|(number, _)| head.number == number + 1);
+        if !follows || offset + head.blocks_bytes as u64 > len_bytes {
+            break;
+        }
+        let blocks = Bytes::from_owner(file.read_exact_at(offset, head.blocks_bytes).await?);
+        if rows(&blocks).is_none() {
+            break;
+        }
+        records.push((head.number, Place { path: path.to_owned(), offset, len_bytes: head.blocks_bytes }));
+        offset += head.blocks_bytes as u64;
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+    use slatedb::{RowEntry, ValueDeletable};
+
+    use super::super::record::Record;
+    use super::*;
+
+    fn start() -> Runtime {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        Runtime::start(&topology, &ShardOptions { pin: false, ..ShardOptions::default() }).unwrap()
+    }
+
+    async fn open(runtime: &Runtime, directory: &Path) -> (Segments, BTreeMap<u64, Place>) {
+        let segment_bytes = 4 * BLOCK_BYTES as u64;
+        Segments::open(runtime.any_shard(), Class::DEFAULT, directory.join("log"), segment_bytes, 2).await.unwrap()
+    }
+
+    fn row(number: u64, value: &str) -> RowEntry {
+        let value = ValueDeletable::Value(Bytes::copy_from_slice(value.as_bytes()));
+        RowEntry { key: number.to_string().into(), value, seq: number, create_ts: None, expire_ts: None }
+    }
+
+    async fn write(segments: &Segments, tail: &mut Option<Tail>, number: u64, value: &str) {
+        let mut record = Record::default();
+        record.push(&[row(number, value)]);
+        segments.write(tail, number, record.end(number)).await;
+    }
+
+    /// Opens the log anew, and returns it if its records from `first` on are `expected`.
+    async fn check(runtime: &Runtime, directory: &Path, first: u64, expected: &[(u64, &str)]) -> Segments {
+        let (segments, found) = open(runtime, directory).await;
+        let mut seen = Vec::new();
+        for (number, place) in found.range(first..) {
+            seen.push((*number, rows(&segments.read(place).await.unwrap()).unwrap()));
+        }
+        let expected: Vec<_> = expected.iter().map(|(number, value)| (*number, vec![row(*number, value)])).collect();
+        assert_eq!(seen, expected);
+        segments
+    }
+
+    fn names(directory: &Path) -> usize {
+        std::fs::read_dir(directory.join("log")).unwrap().count()
+    }
+
+    #[tokio::test]
+    async fn files_are_used_again_and_what_they_held_is_no_part_of_the_log() {
+        let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
+        let (segments, found) = open(&runtime, directory.path()).await;
+        assert!(found.is_empty());
+        assert_eq!(names(directory.path()), 2, "made at the start");
+        let mut tail = None;
+        for number in 1..=10 {
+            write(&segments, &mut tail, number, "old").await;
+        }
+        assert_eq!(names(directory.path()), 3, "records 1 to 4, 5 to 8, and 9 and 10");
+        // Record 8 is needed still; then it is not, and the last file is kept in any case.
+        assert_eq!((segments.free(8), segments.free(9), segments.free(11)), (1, 1, 0));
+        for number in 11..=14 {
+            write(&segments, &mut tail, number, "new").await;
+        }
+        let expected = [(9, "old"), (10, "old"), (11, "new"), (12, "new"), (13, "new"), (14, "new")];
+        let segments = check(&runtime, directory.path(), 9, &expected).await;
+        assert_eq!(names(directory.path()), 3, "no file was made anew");
+
+        // A record longer than a file has one of its own, which is not kept.
+        let (mut tail, long) = (None, "long".repeat(3 * BLOCK_BYTES));
+        write(&segments, &mut tail, 15, &long).await;
+        write(&segments, &mut tail, 16, "new").await;
+        assert_eq!(names(directory.path()), 5);
+        segments.free(16);
+        assert_eq!(names(directory.path()), 3, "two to be used again, and the last");
+        check(&runtime, directory.path(), 15, &[(16, "new")]).await;
+    }
+
+    #[tokio::test]
+    async fn a_record_that_was_not_written_whole_ends_the_log() {
+        let (runtime, directory) = (start(), tempfile::tempdir().unwrap());
+        let (segments, _) = open(&runtime, directory.path()).await;
+        let (mut tail, long) = (None, "long".repeat(BLOCK_BYTES / 2));
+        write(&segments, &mut tail, 1, "whole").await;
+        write(&segments, &mut tail, 2, &long).await;
+        drop((segments, tail));
+        let path = directory.path().join("log/00000001.log");
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The second of its blocks has not reached the disk.
+        bytes[2 * BLOCK_BYTES..3 * BLOCK_BYTES].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+
+        let segments = check(&runtime, directory.path(), 0, &[(1, "whole")]).await;
+        let mut tail = None;
+        write(&segments, &mut tail, 2, "again").await;
+        check(&runtime, directory.path(), 0, &[(1, "whole"), (2, "again")]).await;
+    }
+}

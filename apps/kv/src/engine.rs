@@ -1,0 +1,137 @@
+//! What schedules the disk: the classes, the disk's model, a shard, and who may look at it.
+//!
+//! # Why
+//! A second database on the same disk must be scheduled with the first, by the same shares.
+//!
+//! # How it works
+//! [`Engine::start`] makes the topology (from io-properties, or an unlimited disk) with the classes of
+//! [`crate::classes`], starts a shard, listens for `plimsoll attach`, and begins a trace if one is wanted. Databases
+//! share the engine; the last one that is closed stops it.
+//!
+//! # Limits
+//! One shard.
+//!
+//! # Example
+//! `Engine::start(&options)?.store(directory).await?`
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use plimsoll::control::Server;
+use plimsoll::core::LatencyGoal;
+use plimsoll::properties::parse_from_file;
+use plimsoll::trace::{TraceConfig, file_writer};
+use plimsoll::{Classes, DiskMode, DiskSetup, Runtime, ShardOptions, Topology};
+use plimsoll_store::ScheduledStore;
+
+use crate::classes::ClassTable;
+use crate::database::DatabaseOptions;
+use crate::failure::Failure;
+
+/// The disk as the scheduler knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskModel {
+    /// Nothing is known: everything is sent to the disk at once.
+    Unlimited,
+    /// The file that `plimsoll tune -o` wrote.
+    IoProperties(PathBuf),
+}
+
+/// What schedules the disks of one or several databases.
+pub struct Engine {
+    /// Its classes and its disks' modes may be changed.
+    pub topology: Topology,
+    /// Its shard.
+    pub runtime: Runtime,
+    /// The classes.
+    pub classes: ClassTable,
+    control: Result<Server, String>,
+    trace: Option<PathBuf>,
+}
+
+impl Engine {
+    /// Starts the engine.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] for a bad io-properties file, or a trace that exists; [`Failure::Machine`] for what the
+    /// system refuses.
+    pub fn start(options: &DatabaseOptions) -> Result<Engine, Failure> {
+        let (topology, classes) = topology(options)?;
+        if let Some(path) = &options.trace {
+            record(&topology, path)?;
+        }
+        let shards = ShardOptions { pin: false, ..ShardOptions::default() };
+        let runtime = Runtime::start(&topology, &shards)
+            .map_err(|error| Failure::machine("cannot start the scheduler's shard", error))?;
+        let control = Server::start(&topology, "plimsoll-kv").map_err(|error| error.to_string());
+        Ok(Engine { topology, runtime, classes, control, trace: options.trace.clone() })
+    }
+
+    /// Opens the store in `directory`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub async fn store(&self, directory: &Path) -> Result<ScheduledStore, Failure> {
+        let store = ScheduledStore::open(self.runtime.any_shard(), directory).await;
+        store.map_err(|error| Failure::machine("cannot open the store", error))
+    }
+
+    /// Returns the control socket, or why there is none.
+    pub fn control_socket(&self) -> Result<&Path, &str> {
+        self.control.as_ref().map(Server::path).map_err(String::as_str)
+    }
+
+    /// Stops the shard and ends the trace.
+    ///
+    /// # Errors
+    /// The shard failed earlier, or the trace is not whole.
+    pub async fn stop(self) -> Result<(), Failure> {
+        drop(self.control);
+        let stopped = self.runtime.shutdown().await;
+        stopped.map_err(|error| Failure::machine("the scheduler's shard failed", error))?;
+        let Some(path) = self.trace else { return Ok(()) };
+        // `plimsoll attach` may have ended it, which said so there.
+        let Some(summary) = self.topology.trace().stop() else { return Ok(()) };
+        let (path, events) = (path.display(), summary.events);
+        if let Some(error) = summary.error {
+            return Err(Failure::machine(
+                format_args!("cannot write {path}, which has the first {events} events"),
+                error,
+            ));
+        }
+        eprintln!("{path}: {events} events recorded, {} dropped", summary.dropped_events);
+        Ok(())
+    }
+}
+
+fn topology(options: &DatabaseOptions) -> Result<(Topology, ClassTable), Failure> {
+    let registry = Classes::new();
+    let classes = ClassTable::register(&registry).map_err(|error| Failure::machine("cannot make classes", error))?;
+    let mut disks = match &options.disk {
+        DiskModel::Unlimited => vec![DiskSetup::unlimited()],
+        DiskModel::IoProperties(path) => {
+            let read = parse_from_file(path).map_err(|error| Failure::Input(error.to_string()))?;
+            read.disks.iter().map(DiskSetup::from).collect()
+        }
+    };
+    if let Some(goal) = options.latency_goal {
+        let goal = LatencyGoal::Ns(goal.as_nanos() as u64);
+        disks.iter_mut().for_each(|disk| disk.config.latency_goal = goal);
+    }
+    let topology =
+        Topology::new(1, registry, disks).map_err(|error| Failure::machine("cannot make a topology", error))?;
+    if options.is_drained {
+        for disk in 0..topology.disks() {
+            topology.set_mode(disk, DiskMode::Drain);
+        }
+    }
+    Ok((topology, classes))
+}
+
+/// Begins a trace in the file `path`, which must not exist.
+fn record(topology: &Topology, path: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("cannot record {}: {error}", path.display()));
+    let file = File::create_new(path).map_err(|error| failed(&error))?;
+    let writer = file_writer(file).map_err(|error| failed(&error))?;
+    topology.trace().start(writer, TraceConfig::default()).map_err(|error| failed(&error))
+}
