@@ -24,7 +24,7 @@ fn spec() -> DeviceSpec {
             write_bytes_per_s: 170e6,
             ..RateSpec::default()
         },
-        latency: LatencySpec { read_ns: 800e3, write_ns: 200e3, per_kib_ns: 0.0, sigma: 0.05 },
+        latency: LatencySpec { read_ns: 800e3, write_ns: 200e3, sigma: 0.05, ..LatencySpec::default() },
         ..DeviceSpec::default()
     }
 }

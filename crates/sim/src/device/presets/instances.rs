@@ -15,7 +15,7 @@
 //! - `gcp`: the limits that Google's documentation states for the local SSDs of Z3 machines.
 //!
 //! The source gives the newer AWS families (i7i, i7ie, i8g, i8ge) for the whole instance; readers that multiply them
-//! again by the number of disks promise up to eight times the truth. Two rows have write operations that cannot be
+//! again by the number of disks promise up to eight times the truth. Three rows have operations that cannot be
 //! right. They are kept as published, with the reason in [`Instance::suspect`], and are never a measure for others.
 //!
 //! # Limits
