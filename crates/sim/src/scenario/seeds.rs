@@ -134,7 +134,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "fill-level",
-        title: "i3en.24xlarge slows beyond 75 % full, and recovers in part by discarding",
+        title: "i3en.24xlarge slows as it fills, by its own garbage collection, and recovers in part by discarding",
         seed_items: &["4.12", "4.13"],
         run: fill::fill_level,
     },
