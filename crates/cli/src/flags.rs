@@ -60,11 +60,11 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_enum, default_value_t = ModeName::Scheduled)]
     pub(crate) mode: ModeName,
 
-    /// With --mode depth: requests in flight, divided over the I/O queues
+    /// With --mode depth: requests in flight, divided over the I/O queues [default: what --disk says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_io_requests: Option<u32>,
 
-    /// I/O queues [default: one for each shard]
+    /// I/O queues [default: one for each shard; with --mode depth what --disk says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) num_io_queues: Option<u16>,
 
@@ -104,19 +104,8 @@ pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
 }
 
 impl DiskFlags {
-    /// Reads the files that the flags name; warnings go to stderr.
-    pub(crate) fn choice(&self) -> Result<DiskChoice, Failure> {
-        let mode = match (self.mode, self.max_io_requests) {
-            (ModeName::Depth, None) => {
-                return Err(Failure::Input("--mode depth needs --max-io-requests N: how many may be in flight".into()));
-            }
-            (ModeName::Depth, Some(max_io_requests)) => DiskMode::Depth { max_io_requests },
-            (_, Some(_)) => {
-                return Err(Failure::Input("--max-io-requests is for --mode depth: add it, or leave this out".into()));
-            }
-            (ModeName::Scheduled, None) => DiskMode::Scheduled,
-            (ModeName::Drain, None) => DiskMode::Drain,
-        };
+    /// Reads the files that the flags name, for so many shards; warnings go to stderr.
+    pub(crate) fn choice(&self, shards: u16) -> Result<DiskChoice, Failure> {
         if self.model == ModelChoice::OldDefaults && (self.io_properties.is_some() || self.disk.is_some()) {
             let message =
                 "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and --disk";
@@ -132,13 +121,30 @@ impl DiskFlags {
         };
 
         let disk = self.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
+        let of_disk = disk.as_ref().filter(|_| self.mode == ModeName::Depth);
+        let mode = match (self.mode, self.max_io_requests.or(of_disk.and_then(|disk| disk.max_io_requests))) {
+            (ModeName::Depth, None) => {
+                let message =
+                    "--mode depth needs --max-io-requests N, how many may be in flight, or a --disk that says it";
+                return Err(Failure::Input(message.into()));
+            }
+            (ModeName::Depth, Some(max_io_requests)) => DiskMode::Depth { max_io_requests },
+            (_, Some(_)) => {
+                return Err(Failure::Input("--max-io-requests is for --mode depth: add it, or leave this out".into()));
+            }
+            (ModeName::Scheduled, None) => DiskMode::Scheduled,
+            (ModeName::Drain, None) => DiskMode::Drain,
+        };
+        // Those of a file were chosen for another number of shards.
+        let of_file = of_disk.and_then(|disk| disk.num_io_queues).map(|queues| queues.min(shards));
+        let num_io_queues = self.num_io_queues.or(of_file);
         Ok(DiskChoice {
             properties,
             disk,
             model: self.model,
             mode,
             latency_goal: self.latency_goal,
-            num_io_queues: self.num_io_queues,
+            num_io_queues,
             control: self.capacity_scale,
             throughput_goal: self.throughput_goal,
         })

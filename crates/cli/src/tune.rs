@@ -40,6 +40,26 @@ const MEASURING: [&str; 14] = [
     "seed",
 ];
 
+/// Flags of figures, which a fill sweep has not.
+const NOT_A_SWEEP: [&str; 16] = [
+    "quick",
+    "full",
+    "figures_only",
+    "read_block_size",
+    "write_block_size",
+    "record",
+    "from",
+    "resume",
+    "merge",
+    "output",
+    "disk_output",
+    "page",
+    "pictures",
+    "trace",
+    "rounds",
+    "round",
+];
+
 /// Measure the disk under a directory: IOPS and bandwidth, latency, sizes, reads beside writes
 ///
 /// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml,
@@ -91,6 +111,10 @@ pub(crate) struct TuneArguments {
     /// Measured time of each figure [default: until it is known well enough]
     #[arg(long, value_name = "TIME", value_parser = time)]
     phase: Option<Duration>,
+
+    /// Bandwidth of overwrites by how full the data is, in tenths, and after half is discarded; nothing else
+    #[arg(long, conflicts_with_all = NOT_A_SWEEP)]
+    fill_sweep: bool,
 
     /// The four figures and the latency, nothing else
     #[arg(long)]
@@ -150,6 +174,9 @@ pub(crate) struct TuneArguments {
 }
 
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
+    if arguments.fill_sweep {
+        return fill_sweep(arguments);
+    }
     let outputs = Outputs::check(arguments)?;
 
     let control = Control::default();
@@ -188,6 +215,40 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     }
     let is_sure = reports.iter().all(|report| report.doubts().is_empty());
     Ok(if properties.is_ok() && !is_missing && is_sure { Outcome::Done } else { Outcome::Finding })
+}
+
+/// Measures the disk by how full it is.
+fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
+    if arguments.format == DiskFormat::Yaml {
+        return Err(Failure::Input("--fill-sweep has no io-properties: --format table, json or csv".to_owned()));
+    }
+    if arguments.storage.len() > 1 {
+        return Err(Failure::Input("--fill-sweep fills one disk: name one directory or device".to_owned()));
+    }
+    let control = Control::default();
+    interrupt::stop_on_signal(&control.stop)?;
+    let options = checked(arguments)?;
+    let mut progress = screen::Phases::new();
+    let report = match &arguments.disk {
+        Some(name) => tune::fill_sweep_simulated(&options, &simulated(name)?, &mut progress, &control),
+        None => tune::fill_sweep(&options, &mut progress, &control),
+    };
+    progress.finish();
+    let report = report?;
+
+    screen::print(&match arguments.format {
+        DiskFormat::Json => as_json(&report)?,
+        DiskFormat::Csv => report.table().to_csv(),
+        DiskFormat::Table | DiskFormat::Yaml => {
+            let head: Vec<String> = report.head().lines().map(screen::wrap).collect();
+            format!("{}\n\n{}\n", head.join("\n"), screen::show(&report.table()))
+        }
+    })?;
+    Ok(match () {
+        () if control.stop.is_asked() => Outcome::Interrupted,
+        () if report.is_unclear() => Outcome::Finding,
+        () => Outcome::Done,
+    })
 }
 
 /// Returns one report for each disk, measured or read.
@@ -420,7 +481,9 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
     };
     // Writing wears out a real disk only.
     if options.max_write_bytes.is_none() && arguments.disk.is_none() && !is_in_memory(options.backend) {
-        options.max_write_bytes = options.usual_max_write_bytes();
+        // A sweep writes for as long at each level as the usual figures take, whoever sets the time.
+        let phase_s = options.phase_s.filter(|_| !arguments.fill_sweep);
+        options.max_write_bytes = TuneOptions { phase_s, ..options.clone() }.usual_max_write_bytes();
     }
     Ok(options)
 }

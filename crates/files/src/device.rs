@@ -169,7 +169,7 @@ fn sections(spec: &mut DeviceSpec) -> Vec<(&'static str, Parameters<'_>)> {
     vec![
         ("", top),
         ("rates", rates),
-        ("latency", parameters!(spec.latency; LatencySpec: read_ns, write_ns, per_kib_ns, sigma)),
+        ("latency", parameters!(spec.latency; LatencySpec: read_ns, write_ns, per_kib_ns, command_max_bytes, sigma)),
         ("channels", parameters!(spec.channels; ChannelSpec: independent, count, stripe_bytes)),
         ("interference", interference),
         ("buffer", parameters!(spec.buffer; BufferSpec: size_bytes, burst_bytes_per_s, flush_drains)),

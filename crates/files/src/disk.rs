@@ -67,6 +67,10 @@ pub struct DiskModel {
     pub unloaded_latency_ns: u64,
     /// Highest factor by which the closed loop may exceed this model, 1 to 100; 1 for data-sheet figures, a ceiling.
     pub capacity_scale_max: f64,
+    /// For scheduling by depth alone: most requests in flight. `None`: not known.
+    pub max_io_requests: Option<u32>,
+    /// The same: I/O queues over which they are divided. `None`: one for each shard.
+    pub num_io_queues: Option<u16>,
     /// The device that the simulator runs, if the file has one.
     pub device: Option<DeviceSpec>,
 }
@@ -100,6 +104,7 @@ impl DiskModel {
             figures: preset.figures,
             mix_exponent_p: preset.mix_exponent_p,
             unloaded_latency_ns: preset.unloaded_latency_ns,
+            max_io_requests: preset.max_io_requests,
             ..DiskModel::of_device(&preset.spec)
         }
     }
@@ -127,6 +132,8 @@ impl DiskModel {
             duplex: false,
             unloaded_latency_ns: (spec.latency.read_ns + spec.network_rtt_ns as f64).round() as u64,
             capacity_scale_max: 1.0,
+            max_io_requests: None,
+            num_io_queues: None,
             device: Some(spec.clone()),
         }
     }
@@ -175,6 +182,8 @@ const DISK: Schema = Schema {
         "duplex",
         "unloaded_latency_ns",
         "capacity_scale_max",
+        "max_io_requests",
+        "num_io_queues",
     ],
     refused: &[],
 };
@@ -236,6 +245,10 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
         capacity_scale_max: fields.or("capacity_scale_max", 1.0, |field| {
             field.number(|scale| (1.0..=100.0).contains(&scale), "from 1 to 100")
         })?,
+        max_io_requests: fields.optional("max_io_requests", |field| field.count(1..=u32::MAX))?,
+        num_io_queues: fields
+            .optional("num_io_queues", |field| field.count(1..=u16::MAX.into()))?
+            .and_then(|queues| u16::try_from(queues).ok()),
         device,
     })
 }
@@ -311,6 +324,10 @@ pub fn write(model: &DiskModel) -> String {
     line("unloaded_latency_ns", model.unloaded_latency_ns.to_string());
     if model.capacity_scale_max != 1.0 {
         line("capacity_scale_max", model.capacity_scale_max.to_string());
+    }
+    let depth = [("max_io_requests", model.max_io_requests), ("num_io_queues", model.num_io_queues.map(u32::from))];
+    for (key, value) in depth.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        line(key, value.to_string());
     }
     if let Some(spec) = &model.device {
         text.push_str("device:\n");

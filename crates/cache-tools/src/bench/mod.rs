@@ -24,6 +24,7 @@
 //! assert_eq!(options.with_outstanding_bytes(256 << 20).concurrency, 32_768);
 //! ```
 
+pub mod looks;
 mod pace;
 pub mod report;
 mod target;
@@ -35,7 +36,7 @@ pub mod workload;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -48,6 +49,7 @@ use plimsoll_measure::load::AccessError;
 use plimsoll_sim::rng::Rng;
 
 use super::wait::block_on;
+use looks::LookUps;
 use pace::Pace;
 use report::{BenchReport, DeviceSeries, Rate};
 pub use target::{Looked, Target};
@@ -151,6 +153,7 @@ struct Tally {
     drops: BTreeMap<&'static str, u64>,
     hit_times: Histogram,
     insert_times: Histogram,
+    look_ups: LookUps,
 }
 
 impl Tally {
@@ -169,6 +172,7 @@ impl Tally {
         other.drops.iter().for_each(|(name, count)| *self.drops.entry(name).or_default() += count);
         self.hit_times.merge(&other.hit_times);
         self.insert_times.merge(&other.insert_times);
+        self.look_ups.merge(&other.look_ups);
     }
 }
 
@@ -178,12 +182,19 @@ struct Shared<'a, T> {
     options: &'a BenchOptions,
     keys: Keys,
     pace: Pace,
-    is_measuring: AtomicBool,
+    /// When the measurement began, in nanoseconds; `u64::MAX` while nothing is measured.
+    since_ns: AtomicU64,
     is_over: AtomicBool,
     failure: Mutex<Option<CacheError>>,
 }
 
 impl<T: Target> Shared<'_, T> {
+    /// Returns how far the measurement has come at `now_ns`, in nanoseconds; `None` while nothing is measured.
+    fn measured_ns(&self, now_ns: u64) -> Option<u64> {
+        let since_ns = self.since_ns.load(Relaxed);
+        (since_ns != u64::MAX).then(|| now_ns.saturating_sub(since_ns))
+    }
+
     fn end(&self) {
         self.is_over.store(true, Relaxed);
         self.pace.end();
@@ -213,7 +224,7 @@ pub fn run<T: Target>(
         options,
         keys: Keys::new(options.keys, options.zipf, options.seed)?,
         pace: Pace::new(options.rate_per_s),
-        is_measuring: AtomicBool::new(false),
+        since_ns: AtomicU64::new(u64::MAX),
         is_over: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
@@ -293,7 +304,8 @@ impl<T: Target> Access<'_, T> {
         let name = key_bytes(options.seed, key);
         let looked = shared.target.look_up(&name).await?;
         let ended_ns = shared.pace.now_ns();
-        let is_measuring = shared.is_measuring.load(Relaxed);
+        let measured_ns = shared.measured_ns(ended_ns);
+        let whole_ns = u64::try_from(options.duration.as_nanos()).unwrap_or(u64::MAX);
 
         match looked {
             Looked::Hit(block) => {
@@ -303,16 +315,20 @@ impl<T: Target> Access<'_, T> {
                 let mut tally = self.tally.borrow_mut();
                 tally.wrong += u64::from(!is_right);
                 tally.verified += u64::from(options.verify && is_right);
-                if is_measuring {
+                if let Some(at_ns) = measured_ns {
+                    let hit_ns = ended_ns.saturating_sub(self.due_ns);
                     tally.hits += 1;
                     tally.hit_bytes += block.len() as u64;
-                    tally.hit_times.record(ended_ns.saturating_sub(self.due_ns));
+                    tally.hit_times.record(hit_ns);
+                    tally.look_ups.record(at_ns, whole_ns, Some(hit_ns));
                 }
                 Ok(())
             }
             Looked::Miss(reason) => {
-                if is_measuring {
-                    *self.tally.borrow_mut().misses.entry(name_of(&MissReason::ALL, reason)).or_default() += 1;
+                if let Some(at_ns) = measured_ns {
+                    let mut tally = self.tally.borrow_mut();
+                    *tally.misses.entry(name_of(&MissReason::ALL, reason)).or_default() += 1;
+                    tally.look_ups.record(at_ns, whole_ns, None);
                 }
                 self.insert(value, ended_ns).await
             }
@@ -327,7 +343,8 @@ impl<T: Target> Access<'_, T> {
         let name: [u8; KEY_BYTES] = key_bytes(seed, key);
         let dropped = shared.target.insert(&name, value).await?;
 
-        if !shared.is_measuring.load(Relaxed) {
+        let ended_ns = shared.pace.now_ns();
+        if shared.measured_ns(ended_ns).is_none() {
             return Ok(());
         }
 
@@ -336,7 +353,7 @@ impl<T: Target> Access<'_, T> {
             None => {
                 tally.inserts += 1;
                 tally.insert_bytes += value.len() as u64;
-                tally.insert_times.record(shared.pace.now_ns().saturating_sub(from_ns));
+                tally.insert_times.record(ended_ns.saturating_sub(from_ns));
             }
             Some(reason) => *tally.drops.entry(name_of(&DropReason::ALL, reason)).or_default() += 1,
         }
@@ -379,7 +396,7 @@ impl Watched {
                 begin_ns = shared.pace.now_ns();
                 self.cpu_ns = process_cpu_ns();
                 self.first = Some(stats.clone());
-                shared.is_measuring.store(true, Relaxed);
+                shared.since_ns.store(begin_ns, Relaxed);
             }
             if self.first.is_some() {
                 self.seconds = shared.pace.now_ns().saturating_sub(begin_ns) as f64 / 1e9;
@@ -395,7 +412,7 @@ impl Watched {
             std::thread::sleep(SAMPLE.min(Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(SAMPLE)));
         }
 
-        shared.is_measuring.store(false, Relaxed);
+        shared.since_ns.store(u64::MAX, Relaxed);
         self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_ns);
     }
 
@@ -430,6 +447,7 @@ impl Watched {
         let counts = |named: &BTreeMap<&'static str, u64>, all: &[&'static str]| {
             all.iter().map(|name| ((*name).to_owned(), named.get(name).copied().unwrap_or(0))).collect()
         };
+        let look_ups = tally.look_ups.points(options.duration.as_secs_f64(), self.seconds);
         let mean = effective.iter().sum::<f64>() / effective.len().max(1) as f64;
         BenchReport {
             schema: 1,
@@ -449,6 +467,8 @@ impl Watched {
             effective_devices_mean: (!effective.is_empty()).then_some(mean),
             effective_devices: effective,
             series: device_series(&self.series, &self.last),
+            steady_from_s: looks::steady_from_s(&look_ups),
+            look_ups,
             hit_latency: (&tally.hit_times).into(),
             insert_latency: (&tally.insert_times).into(),
             cpu_s_per_million_operations: (operations > 0).then(|| self.cpu_ns as f64 / 1e3 / operations as f64),

@@ -26,6 +26,8 @@ use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
 use plimsoll_show::table::{Table, fixed};
 use serde::Serialize;
 
+use super::looks::LookUpPoint;
+
 /// Latencies of one kind of operation, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
@@ -117,6 +119,10 @@ pub struct BenchReport {
     pub effective_devices: Vec<f64>,
     /// Bytes written by inserts over time, by device.
     pub series: Vec<DeviceSeries>,
+    /// Look-ups over time, in 60 windows; empty without look-ups.
+    pub look_ups: Vec<LookUpPoint>,
+    /// From when on the hit rate stays within a tenth of its last, in seconds; `None` if it still moves at the end.
+    pub steady_from_s: Option<f64>,
     /// Latencies of hits.
     pub hit_latency: Latency,
     /// Latencies of stored inserts.
@@ -171,6 +177,8 @@ impl BenchReport {
             ("hits, bytes".to_owned(), format_throughput_decimal(self.hit_bytes_per_s)),
         ];
 
+        rows.extend(self.rows_over_time());
+
         let named = |what: &str, counts: &BTreeMap<String, u64>| -> Vec<(String, String)> {
             let counts = counts.iter().filter(|(_, count)| **count > 0);
             counts.map(|(reason, count)| (format!("{what}: {reason}"), format_count(*count))).collect()
@@ -196,21 +204,61 @@ impl BenchReport {
         rows
     }
 
-    /// Returns a chart of bytes per device over time.
+    /// Returns the hit rate in all and over time, and the range of the hits' p99; nothing without look-ups.
+    fn rows_over_time(&self) -> Vec<(String, String)> {
+        let percent = |part: f64| format!("{:.1} %", part * 100.0);
+        let rates: Vec<f64> = self.look_ups.iter().filter_map(|point| point.hit_rate).collect();
+        let (Some(first), Some(last)) = (rates.first(), rates.last()) else { return Vec::new() };
+        let [hits, misses] = self.look_ups.iter().fold([0, 0], |[hits, misses], p| [hits + p.hits, misses + p.misses]);
+        let steady = match self.steady_from_s {
+            Some(from_s) => format!("steady from {from_s:.1} s on"),
+            None => "still moving at the end".to_owned(),
+        };
+        let all = percent(hits as f64 / (hits + misses) as f64);
+        let mut rows = vec![
+            ("hit rate".to_owned(), all),
+            ("hit rate over time".to_owned(), format!("{} to {}, {steady}", percent(*first), percent(*last))),
+        ];
+        let p99s = || self.look_ups.iter().filter_map(|point| point.hit_p99_ns);
+        if let (Some(least), Some(most)) = (p99s().min(), p99s().max()) {
+            let range = format!("{} to {}", format_duration_ns(least), format_duration_ns(most));
+            rows.push(("hit p99 over time, least to most".to_owned(), range));
+        }
+        rows
+    }
+
+    /// Returns charts over time: bytes by device, and with look-ups the hit rate and the hits' p99.
     #[must_use]
-    pub fn chart(&self) -> Chart {
+    pub fn charts(&self) -> Vec<Chart> {
         let layer = |series: &DeviceSeries| Layer::Line {
             name: series.device.clone(),
             points: series.points.iter().map(|point| (point.t, point.bytes_per_s)).collect(),
             dashed: false,
         };
-        Chart {
-            title: format!("Insert writes by device, placement {}", self.placement),
+        let chart = |title: String, y: Axis, layers: Vec<Layer>| Chart {
+            title,
             x: Axis::linear("seconds", Unit::None),
-            y: Axis::linear("bytes a second", Unit::BytesPerSecond),
-            layers: self.series.iter().map(layer).collect(),
+            y,
+            layers,
             note: None,
+        };
+        let devices = self.series.iter().map(layer).collect();
+        let title = format!("Insert writes by device, placement {}", self.placement);
+        let mut charts = vec![chart(title, Axis::linear("bytes a second", Unit::BytesPerSecond), devices)];
+
+        let over_time = |value: fn(&LookUpPoint) -> Option<f64>| {
+            let points = self.look_ups.iter().filter_map(|point| Some((point.t, value(point)?)));
+            vec![Layer::Line { name: String::new(), points: points.collect(), dashed: false }]
+        };
+        if !self.look_ups.is_empty() {
+            let rate = Axis::linear("part of the look-ups", Unit::Fraction);
+            charts.push(chart("Hit rate".to_owned(), rate, over_time(|point| point.hit_rate)));
         }
+        if self.look_ups.iter().any(|point| point.hit_p99_ns.is_some()) {
+            let p99 = Axis::linear("p99", Unit::Nanoseconds);
+            charts.push(chart("Latency of hits".to_owned(), p99, over_time(|point| Some(point.hit_p99_ns? as f64))));
+        }
+        charts
     }
 
     /// Returns the sections of the page.
@@ -219,7 +267,7 @@ impl BenchReport {
         let table = Table::new("", ["figure", "value"], self.rows().into_iter().map(<[String; 2]>::from));
         vec![
             Section::new("Figures", [Block::Warnings(self.invariants_violated.clone()), table.into()]),
-            Section::new("Devices", [Block::Picture(vec![self.chart()])]),
+            Section::new("Over time", [Block::Picture(self.charts())]),
         ]
     }
 }
@@ -238,6 +286,12 @@ mod tests {
             placement: "load".to_owned(),
             series,
             misses: [("absent".to_owned(), 3), ("ghost".to_owned(), 0)].into(),
+            look_ups: [(0.5, 100), (1.5, 300)]
+                .map(|(t, hits)| {
+                    let (misses, hit_rate) = (1000 - hits, Some(hits as f64 / 1e3));
+                    LookUpPoint { t, hits, misses, hit_rate, hit_p99_ns: Some(hits * 10_000) }
+                })
+                .to_vec(),
             hit_latency: (&times).into(),
             effective_devices_min: Some(2.951),
             ..BenchReport::default()
@@ -246,9 +300,20 @@ mod tests {
         assert!(rows.contains(&("misses: absent".to_owned(), "3".to_owned())), "{rows:?}");
         assert!(rows.contains(&("effective devices, least".to_owned(), "2.95".to_owned())), "{rows:?}");
         assert!(!rows.iter().any(|(name, _)| name.contains("ghost") || name.starts_with("insert")), "{rows:?}");
+        let expected = [
+            ("hit rate", "20.0 %"),
+            ("hit rate over time", "10.0 % to 30.0 %, still moving at the end"),
+            ("hit p99 over time, least to most", "1.00 ms to 3.00 ms"),
+        ];
+        for (name, value) in expected {
+            assert!(rows.contains(&(name.to_owned(), value.to_owned())), "{name}: {rows:?}");
+        }
+        assert!(BenchReport::default().rows().iter().all(|(name, _)| !name.starts_with("hit rate")));
         assert_eq!(report.to_csv(), "device,t,bytes_per_s\n/dev/a,0.500,1000000\n/dev/a,1.500,2000000\n");
         let page = plimsoll_show::page::html("bench", &report.sections());
-        assert!(page.contains("Insert writes by device"), "{page}");
+        for title in ["Insert writes by device", "Hit rate", "Latency of hits"] {
+            assert!(page.contains(title), "{title}: {page}");
+        }
         assert!(!report.is_wrong());
         assert!(BenchReport { wrong_hits: 1, ..report }.is_wrong());
     }

@@ -89,6 +89,9 @@ fn everything_is_counted() {
     assert_eq!((report.wrong_hits, report.is_wrong()), (0, false), "{report:?}");
     assert_eq!((report.hit_latency.count, report.insert_latency.count), (report.hits, report.inserts));
     assert_eq!(report.series.len(), 2);
+    assert_eq!(report.look_ups.iter().map(|point| point.hits).sum::<u64>(), report.hits);
+    let misses = report.misses.values().sum::<u64>();
+    assert_eq!(report.look_ups.iter().map(|point| point.misses).sum::<u64>(), misses);
     assert!(report.cpu_s_per_million_operations.is_some());
     assert!(report.effective_devices.is_empty(), "no window of 2 s is full");
     assert!(fractions.is_sorted() && !fractions.is_empty());

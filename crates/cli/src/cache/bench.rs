@@ -179,7 +179,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
         output.write(&page::html(&title, &report.sections()))?;
     }
     if let Some(output) = pictures {
-        output.write(PICTURE, &title, &[report.chart()])?;
+        output.write(PICTURE, &title, &report.charts())?;
     }
 
     Ok(match () {

@@ -47,6 +47,10 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "HOST[:PORT]")]
     peer: Option<Peer>,
 
+    /// With --peer: streams at a time [default: doubled for as long as that gains 5 %]
+    #[arg(long, value_name = "N", requires = "peer", value_parser = clap::value_parser!(u16).range(1..=128))]
+    streams: Option<u16>,
+
     /// Write no more than this to the disk
     #[arg(long, value_name = "BYTES", value_parser = size, requires = "storage")]
     max_write: Option<u64>,
@@ -113,7 +117,8 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
 
     let budgets = if arguments.quick { Budgets::QUICK } else { Budgets::STANDARD };
     let (skip, peer) = (arguments.skip.clone(), arguments.peer.clone());
-    Ok(CardOptions { disk, budgets, skip, peer, ..CardOptions::new(name) })
+    let streams = arguments.streams.map(usize::from);
+    Ok(CardOptions { disk, budgets, skip, peer, streams, ..CardOptions::new(name) })
 }
 
 /// Returns a card as text for a screen or two.

@@ -20,7 +20,8 @@ use std::path::Path;
 use plimsoll_measure::report_page::read_whole;
 use plimsoll_observe::stat::Interval;
 use plimsoll_observe::stat::ReadOptions;
-use plimsoll_observe::stat::from::{self, Recorded};
+use plimsoll_observe::stat::from::bundle::directory;
+use plimsoll_observe::stat::from::{self, Recorded, Saved};
 use plimsoll_observe::stat::host::{Host, is_partition};
 
 use super::{Kept, StatArguments, sink, watching};
@@ -44,11 +45,19 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
 
 /// Reads the files, without partitions unless they are requested; remarks go to stderr.
 pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorded, Failure> {
-    let one = |path: &&Path| match read_whole(path) {
-        Ok(bytes) => Ok((path.display().to_string(), bytes)),
-        Err(error) => Err(Failure::Input(error.to_string())),
-    };
-    let files = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    let mut files = Vec::new();
+    for path in paths {
+        let is_found = path.is_dir();
+        let inside = if is_found { directory(path) } else { Ok(vec![path.to_path_buf()]) };
+        for path in inside.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))? {
+            let bytes = read_whole(&path).map_err(|error| Failure::Input(error.to_string()))?;
+            files.push(Saved { name: path.display().to_string(), bytes, is_found });
+        }
+    }
+    if files.is_empty() {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::Input(format!("{}: there is no file in it", names.join(", "))));
+    }
 
     let options = ReadOptions {
         interval_s: arguments.saved.interval.map(|time| time.as_secs_f64()),

@@ -258,7 +258,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         jobs.jobs.iter_mut().for_each(|job| job.runtime_ns = None);
     }
 
-    let choice = arguments.disk.choice()?;
+    let choice = arguments.disk.choice(shards)?;
     let disk = choice.setup(storage.path()).map_err(|error| match &arguments.disk.io_properties {
         Some(path) => Failure::Input(format!("{}: {error}", path.display())),
         None => error.into(),

@@ -361,3 +361,21 @@ fn a_recording_comes_by_stdin() {
     let of_stdin = |text: &str| text.replace("/dev/stdin", "free.txt");
     assert_eq!((piped.code, of_stdin(&piped.out)), (named.code, named.out), "{}", piped.err);
 }
+
+#[test]
+fn a_directory_is_one_story() {
+    let world = World::new(&[]);
+    for directory in ["bundle/logs", "empty/below"] {
+        std::fs::create_dir_all(world.path().join(directory)).expect("a directory can be made");
+    }
+    let write = |name: &str, text: &str| std::fs::write(world.path().join(name), text).expect("a file can be written");
+    write("bundle/logs/iostat.txt", UTIL_100);
+    write("bundle/dmesg.txt", "nothing of disks\n");
+
+    let csv = |path: &str| world.run(&["stat", "--from", path, "--format", "csv"]);
+    let (whole, one) = (csv("bundle"), csv("bundle/logs/iostat.txt"));
+    assert!(one.out.lines().count() > 1 && whole.out == one.out, "{whole:#?}, {one:#?}");
+    assert!(whole.err.contains("bundle/dmesg.txt: no figures of disks, left out"), "{whole:#?}");
+    csv("empty").assert_refused(2, &["empty: there is no file in it"]);
+    csv("bundle/dmesg.txt").assert_refused(2, &["looks like some other text"]);
+}

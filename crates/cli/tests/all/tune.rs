@@ -293,3 +293,34 @@ fn what_makes_no_sense_is_refused() {
 
 /// Figures without a simulator's part.
 const BARE: &str = "disk: {read_iops: 1000, read_bandwidth: 1M, write_iops: 1000, write_bandwidth: 1M}\n";
+
+#[test]
+fn a_fill_sweep_says_whether_the_disk_slows() {
+    let world = World::new(&[(
+        "disk.yaml",
+        "disk: {read_iops: 100000, read_bandwidth: 1G, write_iops: 50000, write_bandwidth: 500M}\n\
+         device:\n  rates: {write_bytes_per_s: 500000000}\n  flash: {garbage_collection: true, over_provisioning: 0.28}\n",
+    )]);
+    let simulated = ["tune", "--fill-sweep", "--disk", "disk.yaml", "--data-size", "1GiB", "--phase", "1s"];
+    let ended = world.run(&simulated);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    for part in ["disk.yaml: slows from 60 % full on, to", "half discarded", "of the first, %"] {
+        assert!(ended.out.contains(part), "{part}: {ended:#?}");
+    }
+    let report = json(&world.run(&[&simulated[..], &["--format", "json"]].concat()));
+    assert_eq!(report["levels"].as_array().map(Vec::len), Some(10), "{report}");
+
+    // A few MiB say nothing of a disk, and the files are removed.
+    let real = ["tune", "--fill-sweep", ".", "--data-size", "8MiB", "--phase", "10ms", "--shards", "1"];
+    let ended = world.run(&[&real[..], &["--format", "json"]].concat());
+    if ended.code == Some(1) {
+        let report: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:#?}"));
+        assert!(report["verdict"].as_str().is_some_and(|verdict| verdict.starts_with("unclear: ")), "{report}");
+        assert!(report["room_bytes"].as_u64().is_some_and(|bytes| bytes == 8 << 20), "{report}");
+    } else {
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+    }
+    assert_eq!(names(&world), ["disk.yaml"]);
+    world.run(&["tune", "--fill-sweep", ".", "--format", "yaml"]).assert_refused(2, &["--format table, json or csv"]);
+    world.run(&["tune", "--fill-sweep", ".", "--quick"]).assert_refused(2, &["--fill-sweep"]);
+}

@@ -31,6 +31,7 @@ fn every_preset_and_a_fit_survive_writing_and_reading() {
         assert_eq!(disk::write(&read), text);
         assert_eq!(read.figures, model.figures);
         assert_eq!(read.tables, model.tables);
+        assert_eq!((read.max_io_requests, read.num_io_queues), (model.max_io_requests, model.num_io_queues));
         let (was, is) = (model.device.unwrap(), read.device.unwrap());
         assert_eq!((&is.rates, &is.flash, &is.weather, &is.raid0), (&was.rates, &was.flash, &was.weather, &was.raid0));
         assert_eq!((&is.caps, &is.hdd, &is.buffer, &is.channels), (&was.caps, &was.hdd, &was.buffer, &was.channels));
@@ -85,4 +86,16 @@ fn names_that_are_no_disk_get_a_suggestion() {
     assert!(error.to_string().contains("did you mean `i4i.2xlarge`"), "{error}");
     let error = disk::find("nowhere.yaml", Path::new("")).unwrap_err();
     assert!(error.to_string().contains("plimsoll presets list"), "{error}");
+}
+
+#[test]
+fn a_disk_says_its_depth() {
+    let of = |name: &str| disk::find(name, Path::new("")).unwrap().max_io_requests;
+    assert_eq!((of("850-pro"), of("i4i.2xlarge")), (Some(30), None));
+    let four = "disk: {read_iops: 1k, read_bandwidth: 1M, write_iops: 1k, write_bandwidth: 1M";
+    let model = disk::parse("d", &format!("{four}, max_io_requests: 30, num_io_queues: 6}}")).unwrap();
+    assert_eq!((model.max_io_requests, model.num_io_queues), (Some(30), Some(6)));
+    for bad in ["max_io_requests: 0", "num_io_queues: 65536"] {
+        assert_eq!(disk::parse("d", &format!("{four}, {bad}}}")).unwrap_err().code(), Code::OutOfRange, "{bad}");
+    }
 }

@@ -23,6 +23,10 @@ impl Rig for LateRig {
         self.0.run(load)
     }
 
+    fn discard_beyond(&mut self, kept_part: f64) -> Result<(), TuneError> {
+        self.0.discard_beyond(kept_part)
+    }
+
     fn costs(&mut self) -> Result<Entry, TuneError> {
         self.0.costs()
     }

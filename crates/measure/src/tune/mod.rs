@@ -44,6 +44,7 @@ mod busy_tests;
 mod costs;
 mod depth_mode;
 mod error;
+mod fill;
 mod merge;
 mod options;
 pub mod pictures;
@@ -74,6 +75,7 @@ use record::{Header, RECORD_NAME, RECORD_SCHEMA, Record, Recorder};
 use rig::{DiskRig, Rig, SPAN_MIN_BYTES, SimRig, Span};
 
 pub use error::TuneError;
+pub use fill::{FillLevel, FillReport, fill_sweep, fill_sweep_simulated};
 pub use merge::{MergeError, merge};
 pub use options::{Mode, TuneOptions};
 pub use report::{
@@ -117,7 +119,7 @@ impl Observer for () {}
 /// # Errors
 /// See [`TuneError`].
 pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
-    measure_disk(options, None, observer, control)
+    with_disk(options, None, observer, control, conduct)
 }
 
 /// Continues the record in `path` after a crash (or Ctrl-C): completed phases are not repeated. A block device is
@@ -142,7 +144,7 @@ pub fn resume(
         observer.on_note("the record is complete: nothing is left to measure");
         return Ok(analyse(&record));
     }
-    measure_disk(&options, Some((path, record)), observer, control)
+    with_disk(&options, Some((path, record)), observer, control, conduct)
 }
 
 /// Continues the record of a simulated disk as [`resume`] does: the disk starts afresh, completed phases are kept.
@@ -265,6 +267,10 @@ impl Site {
 
 /// Runs the protocol on a rig. Returns the report of its record.
 fn conduct(rig: &mut dyn Rig, recorder: Recorder, observer: &mut dyn Observer) -> Result<TuneReport, TuneError> {
+    let header = &recorder.record.header;
+    for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
+        observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
+    }
     let mut protocol = Protocol::new(rig, recorder, observer);
     protocol.run()?;
     let report = study::report(&protocol.recorder.record);
@@ -274,12 +280,15 @@ fn conduct(rig: &mut dyn Rig, recorder: Recorder, observer: &mut dyn Observer) -
     Ok(report)
 }
 
-fn measure_disk(
+/// Prepares scratch data on the disk under `options.directory`, and lets `conduct` work on it. The scratch files are
+/// always removed.
+fn with_disk<R>(
     options: &TuneOptions,
     resumed: Option<(&Path, Record)>,
     observer: &mut dyn Observer,
     control: &Control,
-) -> Result<TuneReport, TuneError> {
+    conduct: impl FnOnce(&mut dyn Rig, Recorder, &mut dyn Observer) -> Result<R, TuneError>,
+) -> Result<R, TuneError> {
     let begin = Instant::now();
     options.check()?;
     if let Some(path) = options.record.as_deref().filter(|path| path.exists()) {
@@ -332,11 +341,6 @@ fn measure_disk(
             None => format!("{place} will be written to without a bound (--max-write sets one)"),
         });
     }
-    let header = &recorder.record.header;
-    for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
-        observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
-    }
-
     // Reserve the bytes of the probes at the end, which the load generator does not count.
     let kept_bytes = recorder.written_before_bytes.saturating_add(costs::PROBE_MAX_BYTES);
     let control = &control.with_write_bound(options.max_write_bytes.map(|max| max.saturating_sub(kept_bytes)));
@@ -452,7 +456,7 @@ fn make_spans(
         let create_new = options.backend == Some(BackendKind::Memory);
         let how = OpenOptions { write: true, direct: true, create_new, ..OpenOptions::default() };
         let file = topology.file(&path, how, 0);
-        Ok(Span { path, file, offset, len_bytes, cursor_bytes: 0 })
+        Ok(Span { path, file, offset, room_bytes: len_bytes, filled_bytes: 0, len_bytes, cursor_bytes: 0 })
     };
     (0..options.shards).map(make).collect()
 }

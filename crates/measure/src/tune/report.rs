@@ -387,6 +387,8 @@ impl TuneReport {
             duplex: false,
             unloaded_latency_ns: self.unloaded_latency_ns(),
             capacity_scale_max: MEASURED_SCALE_MAX,
+            max_io_requests: self.depth_mode.as_ref().map(|mode| mode.max_io_requests),
+            num_io_queues: self.depth_mode.as_ref().map(|mode| mode.num_io_queues),
             device: None,
         })
     }

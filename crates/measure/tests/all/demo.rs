@@ -54,7 +54,7 @@ fn disk(write_mb_per_s: f64) -> SimulatedDisk {
             write_bytes_per_s,
             ..RateSpec::default()
         },
-        latency: LatencySpec { read_ns: 90e3, write_ns: 30e3, per_kib_ns: 0.0, sigma: 0.1 },
+        latency: LatencySpec { read_ns: 90e3, write_ns: 30e3, sigma: 0.1, ..LatencySpec::default() },
         ..DeviceSpec::default()
     };
     SimulatedDisk {

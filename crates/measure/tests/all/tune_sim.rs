@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use plimsoll_measure::load::Control;
 use plimsoll_measure::tune::record::{Entry, Phase, Record, Step};
 use plimsoll_measure::tune::{
-    Figure, Mode, Observer, SimulatedDisk, TuneError, TuneOptions, TuneReport, WarningCode, analyse, measure_simulated,
-    merge, resume_simulated,
+    Figure, Mode, Observer, SimulatedDisk, TuneError, TuneOptions, TuneReport, WarningCode, analyse,
+    fill_sweep_simulated, measure_simulated, merge, resume_simulated,
 };
 use plimsoll_sim::device::{BufferSpec, CapSpec, CapUnit, DeviceSpec, LatencySpec, RaidSpec, RateSpec, presets};
 use plimsoll_sim::rng::Rng;
@@ -24,7 +24,7 @@ fn spec() -> DeviceSpec {
             write_bytes_per_s: 170e6,
             ..RateSpec::default()
         },
-        latency: LatencySpec { read_ns: 800e3, write_ns: 200e3, per_kib_ns: 0.0, sigma: 0.05 },
+        latency: LatencySpec { read_ns: 800e3, write_ns: 200e3, sigma: 0.05, ..LatencySpec::default() },
         ..DeviceSpec::default()
     }
 }
@@ -546,4 +546,40 @@ fn what_makes_no_disk_is_refused() {
         let refused = measure_simulated(&options(), &odd, &mut (), &Control::default());
         assert!(matches!(refused, Err(TuneError::Option { .. })), "{refused:?}");
     }
+}
+
+/// By the model's formula, which a test of its own holds to published figures: u = live / (1 + spare), a cleaned block is
+/// live by v with u = (v - 1) / ln v, and a write costs 1 / (1 - v).
+#[test]
+fn a_fill_sweep_finds_what_garbage_collection_costs() {
+    let mut collecting = spec();
+    collecting.flash.garbage_collection = true;
+    collecting.flash.over_provisioning = 0.28;
+    let mut plain = spec();
+    plain.capacity_bytes = 1 << 30;
+
+    let options = TuneOptions { data_bytes: 1 << 30, phase_s: Some(5.0), max_write_bytes: None, ..options() };
+    let sweep = |spec: &DeviceSpec, options: &TuneOptions| {
+        fill_sweep_simulated(options, &disk(spec.clone()), &mut (), &Control::default()).unwrap()
+    };
+    let report = sweep(&collecting, &options);
+    assert_eq!(report.levels.len(), 10);
+    for (level, full, part) in [(0, 0.1, 1.0), (4, 0.5, 0.907), (7, 0.8, 0.642), (9, 1.0, 0.4)] {
+        let found = report.levels[level];
+        assert!((found.full - full).abs() < 1e-9, "{found:?}");
+        assert!((found.part_of_first / part - 1.0).abs() < 0.05, "{part}: {found:?}");
+    }
+    let discarded = report.after_discard.expect("a simulated disk discards");
+    assert!((discarded.part_of_first / 0.907 - 1.0).abs() < 0.05, "{discarded:?}");
+    assert!(report.verdict.starts_with("slows from 60 % full on, to 4"), "{}", report.verdict);
+    assert!(report.written_bytes > 1 << 30 && report.room_bytes == 1 << 30, "{report:?}");
+
+    let report = sweep(&plain, &options);
+    assert!(report.verdict.starts_with("does not slow as it fills; with half of it discarded it has"), "{report:?}");
+
+    let bounded = TuneOptions { max_write_bytes: Some(3 << 29), ..options.clone() };
+    let report = sweep(&collecting, &bounded);
+    assert!(report.is_interrupted && report.written_bytes <= 3 << 29, "{report:?}");
+    assert_eq!(report.verdict, "unclear: the sweep ended early");
+    assert_eq!(sweep(&collecting, &options), sweep(&collecting, &options));
 }

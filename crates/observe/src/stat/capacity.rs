@@ -42,7 +42,7 @@ use plimsoll_files::ConfigError;
 use plimsoll_files::disk::{self, DiskModel};
 use plimsoll_files::io_properties::DiskProperties;
 use plimsoll_files::setup;
-use plimsoll_sim::device::{CapSpec, CapUnit, DeviceSpec};
+use plimsoll_sim::device::{CapSpec, CapUnit, DeviceSpec, LatencySpec};
 
 use super::Columns;
 
@@ -64,7 +64,8 @@ struct Idle {
     /// Latency of a small read; `None` if it was not measured. So `write_ns` for writes.
     read_ns: Option<f64>,
     write_ns: Option<f64>,
-    per_kib_ns: f64,
+    /// What the length of a request adds to it.
+    transfer: LatencySpec,
     /// The inside of the device; `None` if nothing is known of it.
     inside: Option<Inside>,
 }
@@ -152,7 +153,7 @@ impl Capacity {
             Direction::Write => (Op::Write, self.idle.write_ns?),
         };
         let size_kib = size_kib.max(0.0);
-        let latency_ns = latency_ns + self.idle.per_kib_ns * size_kib;
+        let latency_ns = latency_ns + self.idle.transfer.transfer_ns(size_kib * BYTES_PER_KIB);
         let all_ns = match &self.idle.inside {
             Some(inside) => inside.pass_ns(op, latency_ns, size_kib * BYTES_PER_KIB),
             None => latency_ns + (cost_ns(&self.model, op, len_bytes(size_kib)) - cost_ns(&self.model, op, 0)).max(0.0),
@@ -191,7 +192,7 @@ impl Idle {
             caps: spec.caps.clone(),
             network_ns,
         };
-        Idle { read_ns, write_ns, per_kib_ns: spec.latency.per_kib_ns, inside: Some(inside) }
+        Idle { read_ns, write_ns, transfer: spec.latency.clone(), inside: Some(inside) }
     }
 }
 

@@ -26,11 +26,13 @@
 //! report counts as an interval.
 //!
 //! **Several files** are read in order. Samples of neighbouring files are one series, as in a directory of snapshots.
+//! The files of a directory, a tar or a gzip file ([`bundle`]) are one story of one host: what holds no figures of disks
+//! is left out, and intervals whose times are known stand in their order.
 //!
 //! # Limits
 //! Unreadable parts are left out, with a note in [`Recorded::notes`]; a missing, `nan` or negative column is unknown,
 //! never 0. Group lines (`iostat -g`) are sums of others and left out, unless there are no others. Writes that iostat
-//! prints added to discards (`kB_w+d/s`) are unknown. Compressed files are refused.
+//! prints added to discards (`kB_w+d/s`) are unknown. Compressed files other than gzip are refused.
 //!
 //! # Example
 //! ```
@@ -46,6 +48,8 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
+
+pub mod bundle;
 
 use super::host::looks_like_partition;
 use super::readers::diskstats_text::Sample;
@@ -67,6 +71,17 @@ pub struct Recorded {
     pub notes: Vec<String>,
 }
 
+/// A file to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Its name in messages; for `/sys/block/NAME/stat` it also names the device.
+    pub name: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Whether it was found in a directory: it may then be of any kind, and is left out if it holds no figures of disks.
+    pub is_found: bool,
+}
+
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FromError {
@@ -86,6 +101,8 @@ pub enum FromError {
     },
 }
 
+/// Most archives in one another.
+const DEPTH_MAX: usize = 8;
 /// All kinds of files that are read, for messages.
 const EXPECTED: &str =
     "a recording of `plimsoll stat --record`, samples of /proc/diskstats, or text or JSON of `iostat`";
@@ -95,27 +112,22 @@ const EXPECTED: &str =
 /// # Errors
 /// [`FromError`] if nothing of the file can be read.
 pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded, FromError> {
-    read_each([(name, bytes)].into_iter(), options)
+    let mut collected = Collected::new(options);
+    collected.add(name, bytes)?;
+    collected.finish()
 }
 
-/// Reads several files in order, given by name and content; samples of neighbouring ones are one series.
+/// Reads several files in order; samples of neighbouring ones are one series.
 ///
 /// # Errors
-/// [`FromError`] for the first file of which nothing can be read.
-pub fn read_all(files: &[(String, Vec<u8>)], options: &ReadOptions) -> Result<Recorded, FromError> {
-    read_each(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())), options)
-}
-
-fn read_each<'a>(
-    files: impl Iterator<Item = (&'a str, &'a [u8])>,
-    options: &ReadOptions,
-) -> Result<Recorded, FromError> {
-    let interval_s = options.interval_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-    let mut collected = Collected { options: ReadOptions { interval_s, ..*options }, ..Collected::default() };
-    for (name, bytes) in files {
-        collected.add(name, bytes)?;
+/// [`FromError`] for the first file of which nothing can be read, unless it was found; if nothing of any can be; for
+/// found files of several hosts.
+pub fn read_all(files: &[Saved], options: &ReadOptions) -> Result<Recorded, FromError> {
+    let mut collected = Collected::new(options);
+    for Saved { name, bytes, is_found } in files {
+        if *is_found { collected.add_found(name, bytes)? } else { collected.add(name, bytes)? }
     }
-    Ok(collected.finish())
+    collected.finish()
 }
 
 /// The figures of the files read so far.
@@ -127,35 +139,79 @@ struct Collected {
     /// Samples of the latest files, which the next file may continue, and the name of the first of these files.
     samples: Vec<Sample>,
     samples_of: String,
+    /// Number of archives in which the present file lies.
+    depth: usize,
+    /// Length of all that came out of archives.
+    unpacked_bytes: u64,
+    /// The hosts that the files name, each once.
+    hosts: Vec<String>,
+    /// Found files without figures of disks, and why the first of them has none; `None`: no file was found.
+    left_out: Option<(Vec<String>, Option<FromError>)>,
 }
 
 impl Collected {
-    /// Reads a file.
+    fn new(options: &ReadOptions) -> Collected {
+        let interval_s = options.interval_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+        Collected { options: ReadOptions { interval_s, ..*options }, ..Collected::default() }
+    }
+
+    /// Reads a file that was found. If it holds no figures of disks, leaves it out.
+    fn add_found(&mut self, name: &str, bytes: &[u8]) -> Result<(), FromError> {
+        self.left_out.get_or_insert_default();
+        let Err(error) = self.add(name, bytes) else { return Ok(()) };
+        if matches!(error, FromError::Line { .. }) {
+            self.recorded.notes.push(error.to_string());
+        }
+        let (left_out, first) = self.left_out.get_or_insert_default();
+        left_out.push(name.to_owned());
+        first.get_or_insert(error);
+        Ok(())
+    }
+
+    /// Reads a file, or the files inside an archive.
     fn add(&mut self, name: &str, bytes: &[u8]) -> Result<(), FromError> {
+        let file = || name.to_owned();
+        if let Some(inside) = bundle::unpack(name, bytes, &mut self.unpacked_bytes) {
+            let inside = inside.map_err(|reason| FromError::Other {
+                file: file(),
+                looks_like: "an archive".to_owned(),
+                remedy: reason,
+            })?;
+            if self.depth == DEPTH_MAX {
+                let (looks_like, remedy) = ("an archive in too many others", "unpack it first");
+                return Err(FromError::Other { file: file(), looks_like: looks_like.into(), remedy: remedy.into() });
+            }
+            if inside.is_empty() {
+                return Err(FromError::Empty { file: file() });
+            }
+            self.depth += 1;
+            let added = inside.iter().try_for_each(|(name, bytes)| self.add_found(name, bytes));
+            self.depth -= 1;
+            return added;
+        }
+
         let mut notes = Notes::of(name);
         let text = String::from_utf8_lossy(bytes);
         let kind = recognise::recognise(bytes, &text);
-        let is_sample = matches!(kind, Kind::DiskStats | Kind::SysfsStat);
-        if is_sample && self.samples.is_empty() {
-            self.samples_of = name.to_owned();
-        } else if !is_sample {
-            self.end_series();
-        }
-
-        let file = || name.to_owned();
         let other = |(looks_like, remedy): (&str, &str)| FromError::Other {
             file: file(),
             looks_like: looks_like.to_owned(),
             remedy: remedy.to_owned(),
         };
-        let origin = match kind {
+        match kind {
             Kind::Empty => return Err(FromError::Empty { file: file() }),
             Kind::Other(looks_like, remedy) => return Err(other((looks_like, remedy))),
+            Kind::DiskStats | Kind::SysfsStat if self.samples.is_empty() => self.samples_of = file(),
+            Kind::DiskStats | Kind::SysfsStat => {}
+            Kind::Record | Kind::Json | Kind::Iostat => self.end_series(),
+        }
+        let origin = match kind {
+            Kind::Empty | Kind::Other(..) => return Ok(()),
             Kind::Record => self.add_record(name, bytes)?,
             Kind::Iostat => {
                 let read = iostat_text::read(&text, &self.options, &mut notes);
                 self.recorded.intervals.extend(with_devices(name, read.intervals, "text of iostat", &text)?);
-                of_host("text of iostat", read.host)
+                self.of_host("text of iostat", read.host)
             }
             Kind::Json => {
                 let read = iostat_json::read(&text, &self.options, &mut notes).map_err(|error| match error {
@@ -163,7 +219,7 @@ impl Collected {
                     JsonError::Line(line, reason) => FromError::Line { file: file(), line, reason },
                 })?;
                 self.recorded.intervals.extend(with_devices(name, read.intervals, "JSON of iostat", &text)?);
-                of_host("JSON of iostat", read.host)
+                self.of_host("JSON of iostat", read.host)
             }
             Kind::DiskStats => {
                 diskstats_text::read(&text, &mut self.samples, &mut notes);
@@ -198,7 +254,18 @@ impl Collected {
         self.recorded.notes.extend(recording.notes.iter().map(|note| format!("{name}: {note}")));
         self.recorded.facts.extend(recording.facts);
         let host = recording.host.filter(|host| !host.name.is_empty());
-        Ok(of_host("recording", host.map(|host| format!("{}, Linux {}, {} CPU", host.name, host.kernel, host.cpus))))
+        let host = host.map(|host| format!("{}, Linux {}, {} CPU", host.name, host.kernel, host.cpus));
+        Ok(self.of_host("recording", host))
+    }
+
+    /// Returns a file's kind with its host (`db1, Linux 6.1.0, 8 CPU`), and keeps the host's name.
+    fn of_host(&mut self, what: &str, host: Option<String>) -> String {
+        let Some(host) = host else { return what.to_owned() };
+        let name = host.split(',').next().unwrap_or_default().to_owned();
+        if !self.hosts.contains(&name) {
+            self.hosts.push(name);
+        }
+        format!("{what} of {host}")
     }
 
     /// Turns the samples so far into intervals.
@@ -211,15 +278,45 @@ impl Collected {
         }
     }
 
-    fn finish(mut self) -> Recorded {
+    fn finish(mut self) -> Result<Recorded, FromError> {
         self.end_series();
+        if let Some((left_out, reason)) = self.left_out.take() {
+            self.make_one_story(&left_out, reason)?;
+        }
         self.recorded.origin = self.origins.join("; ");
         let devices = self.recorded.intervals.iter().flat_map(|interval| &interval.devices);
         for device in devices.filter(|device| looks_like_partition(&device.device)) {
             let partition = || DeviceFacts { is_partition: true, ..DeviceFacts::default() };
             self.recorded.facts.entry(device.device.clone()).or_insert_with(partition);
         }
-        self.recorded
+        Ok(self.recorded)
+    }
+
+    /// Makes one story of files that were found: of one host, in the order of time, with a note on what is left out.
+    fn make_one_story(&mut self, left_out: &[String], reason: Option<FromError>) -> Result<(), FromError> {
+        if self.origins.is_empty()
+            && let Some(reason) = reason
+        {
+            return Err(reason);
+        }
+        if let [first, second, ..] = self.hosts.as_slice() {
+            return Err(FromError::Other {
+                file: self.origins.join("; "),
+                looks_like: format!("files of several hosts ({first}, {second})"),
+                remedy: "name those of one host".to_owned(),
+            });
+        }
+        if self.recorded.intervals.iter().all(|interval| interval.end_unix_ms.is_some()) {
+            self.recorded.intervals.sort_by_key(|interval| interval.end_unix_ms);
+        }
+        if let Some(first) = left_out.first() {
+            let others = match left_out.len() {
+                1 => String::new(),
+                count => format!(" and {} others", count - 1),
+            };
+            self.recorded.notes.push(format!("{first}{others}: no figures of disks, left out"));
+        }
+        Ok(())
     }
 }
 
@@ -230,10 +327,6 @@ fn with_devices(name: &str, intervals: Vec<Interval>, what: &str, text: &str) ->
     }
     let reason = format!("{what} without a row of a device that can be read: expected a header and rows under it");
     Err(FromError::Line { file: name.to_owned(), line: text.lines().count().max(1), reason })
-}
-
-fn of_host(what: &str, host: Option<String>) -> String {
-    host.map_or_else(|| what.to_owned(), |host| format!("{what} of {host}"))
 }
 
 /// Returns the device of `/sys/block/NAME/stat` or `NAME.stat`.

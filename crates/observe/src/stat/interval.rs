@@ -293,7 +293,7 @@ pub struct DeviceFacts {
 pub struct Remote {
     /// `rbd`, `nbd`, `iscsi`, `nvme-tcp`, `nvme-rdma`, `nvme-fc`, `ebs`, `gcp-pd`, `azure-disk`, `drbd`.
     pub kind: String,
-    /// Speed of the host's fastest network link in bytes a second, if the host reports it.
+    /// What the fastest network link of the host carries, in bytes a second, if the host reports its speed.
     pub link_bytes_per_s: Option<u64>,
 }
 

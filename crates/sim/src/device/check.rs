@@ -106,6 +106,9 @@ impl DeviceSpec {
         require((1..=256).contains(&members), "raid0.members", "from 1 to 256", &members)?;
         let chunk = self.raid0.chunk_bytes;
         require((1..=1 << 40).contains(&chunk), "raid0.chunk_bytes", "from 1 to 2^40", &chunk)?;
+        if let Some(most) = self.latency.command_max_bytes {
+            require(most >= 512, "latency.command_max_bytes", "at least 512, or none", &most)?;
+        }
         if let Some(count) = self.channels.count {
             require((1..=1024).contains(&count), "channels.count", "from 1 to 1024", &count)?;
         }

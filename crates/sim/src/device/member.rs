@@ -271,7 +271,7 @@ impl Member {
     /// Draws the latency on the idle disk.
     #[inline]
     fn latency_ns(&self, median_ns: f64, len_bytes: u64, slow: f64, rng: &mut Rng) -> f64 {
-        (median_ns * self.lognormal.sample(rng) + self.latency.per_kib_ns * len_bytes as f64 / 1024.0) * slow
+        (median_ns * self.lognormal.sample(rng) + self.latency.transfer_ns(len_bytes as f64)) * slow
     }
 
     /// Draws how long a read waits for a die that is being programmed; mostly 0.

@@ -141,13 +141,25 @@ pub struct LatencySpec {
     pub write_ns: f64,
     /// Added for each KiB, in ns; a long request takes at least its device time anyway.
     pub per_kib_ns: f64,
+    /// Longest command that the disk takes, in bytes, at least 512. The kernel cuts a longer request into several, which
+    /// overlap: `per_kib_ns` counts for one of them. `None`: every request is one command.
+    pub command_max_bytes: Option<u32>,
     /// Sigma of the lognormal, 0 to 8; 0.15 to 0.3 on SSDs.
     pub sigma: f64,
 }
 
 impl Default for LatencySpec {
     fn default() -> LatencySpec {
-        LatencySpec { read_ns: 100e3, write_ns: 25e3, per_kib_ns: 0.0, sigma: 0.15 }
+        LatencySpec { read_ns: 100e3, write_ns: 25e3, per_kib_ns: 0.0, command_max_bytes: None, sigma: 0.15 }
+    }
+}
+
+impl LatencySpec {
+    /// Returns what the length of a request adds to its latency, in ns.
+    #[must_use]
+    pub fn transfer_ns(&self, len_bytes: f64) -> f64 {
+        let command_bytes = self.command_max_bytes.map_or(len_bytes, |most| len_bytes.min(f64::from(most)));
+        self.per_kib_ns * command_bytes / 1024.0
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! # How it works
 //! One module for each theme: `plateau` (an unconfigured disk, and how to find the limiter), `figures` (the promise of
-//! four figures, and the effect of wrong ones), `queues` (shards, I/O queues, messages), `classes` (shares and
-//! isolation), `fill` (a disk that slows as it fills).
+//! four figures, and the effect of wrong ones), `lengths` (which request fills the disk), `queues` (shards, I/O queues,
+//! messages), `classes` (shares and isolation), `fill` (a disk that slows as it fills).
 //!
 //! # Limits
 //! Devices are models made from published figures. Where a document's own figures contradict one another, a remark says
@@ -23,6 +23,7 @@ mod figures;
 mod fill;
 mod ingest;
 mod isolation;
+mod lengths;
 mod plateau;
 mod queues;
 mod sweep;
@@ -52,6 +53,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "how long a request waits between Q and D, and for what",
         seed_items: &["0.21", "0.22", "0.23", "0.24"],
         run: plateau::queue_to_dispatch,
+    },
+    Scenario {
+        name: "request-lengths",
+        title: "fio by depth and length: which request fills the disk? And the pieces of one request",
+        seed_items: &["0.15", "0.16", "0.17"],
+        run: lengths::request_lengths,
     },
     Scenario {
         name: "parallelism-sweep",
@@ -127,7 +134,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "fill-level",
-        title: "i3en.24xlarge slows beyond 75 % full, and recovers in part by discarding",
+        title: "i3en.24xlarge slows as it fills, by its own garbage collection, and recovers in part by discarding",
         seed_items: &["4.12", "4.13"],
         run: fill::fill_level,
     },

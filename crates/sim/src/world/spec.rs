@@ -28,7 +28,11 @@ pub struct WorldSpec {
     pub sample_ns: u64,
     /// Latency of a message from a shard to the coordinator of its I/O queue (and back), in nanoseconds.
     pub message_latency_ns: u64,
-    /// CPU time of a message, on the shard that sends it and on the one that receives it, in nanoseconds.
+    /// CPU time of a message, on the shard that sends it and on the one that receives it, in nanoseconds. The default is
+    /// measured: on the null backend a request of another shard's queue takes 0.72 to 1.0 us more CPU than one of the
+    /// shard's own (1024 fibers on shard 1 of two, a VM with 2 CPUs: `test --backend null --mode depth
+    /// --max-io-requests 2048 --num-io-queues 1`, then 2); it is sent, received, answered and heard: four ends. With few
+    /// fibers an end costs up to 0.9 us, since each message wakes a shard.
     pub message_cpu_ns: u64,
 }
 

@@ -4,8 +4,9 @@
 //! and both long before the advertised ones.
 //!
 //! **How.** The peer is a server (`iperf3 -s`) that the user started on another machine. Half of the time is for TCP,
-//! half for UDP with payloads of 16 bytes sent as fast as possible; each is run three times with a stream for each
-//! hardware thread, as in published measurements, and each run is a sample. A published "more than 5 million packets per
+//! half for UDP with payloads of 16 bytes sent as fast as possible; each is run three times, and each run is a sample.
+//! Without a number of streams, runs of a second double them until that gains less than 5 %, for each protocol. Whether
+//! the cards join small packets (GSO, GRO) is a fact of the card, and a warning beside packet rates. A published "more than 5 million packets per
 //! second" was 6.09 million sent and 4.74 million received: only the second counts. Figures of a peer on this machine
 //! are those of its network stack, and have keys of their own (`network.loopback_received_bits_per_s`).
 //!
@@ -19,7 +20,7 @@
 //! use plimsoll_measure::instance::measure::iperf3::Peer;
 //! let peer: Peer = "10.1.87.25:5202".parse()?;
 //! assert_eq!((peer.host.as_str(), peer.port), ("10.1.87.25", 5202));
-//! // measure(&mut card, &peer, 96, 30_000_000_000, &Stop::default())
+//! // measure(&mut card, &peer, Some(96), 30_000_000_000, &Stop::default())
 //! # Ok::<(), plimsoll_measure::instance::measure::iperf3::PeerError>(())
 //! ```
 
@@ -37,6 +38,7 @@ use super::child::{self, Failure};
 use super::{Card, Figure};
 use crate::load::Stop;
 
+mod offload;
 mod report;
 
 pub use report::{ReadError, Tcp, Udp};
@@ -52,6 +54,10 @@ const RUNS: u64 = 3;
 const SPARE: Duration = Duration::from_secs(15);
 /// The most streams: iperf3's own limit.
 const STREAMS_MAX: usize = 128;
+/// Length of a run that looks for the number of streams, in seconds.
+const PROBE_S: u64 = 1;
+/// Gain of doubled streams below which there are enough.
+const GAIN: f64 = 1.05;
 /// Use of a processor from which on iperf3 may be the bottleneck, in per cent.
 const BUSY_PCT: f64 = 90.0;
 /// Loss of packets from which on a warning is given, in per cent.
@@ -101,27 +107,35 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Measures the network to `peer` with `streams` streams in about `budget_ns`, at least 6 s.
+/// Measures the network to `peer` with `streams` streams in about `budget_ns`, at least 6 s; if `None`, finds the number in
+/// at most 16 s more.
 ///
 /// Figures that cannot be measured are `missing`: all of them under `network` if the first run fails (iperf3 is not
 /// installed, the peer does not answer, a stop), else by figure.
-pub fn measure(card: &mut Card, peer: &Peer, streams: usize, budget_ns: u64, stop: &Stop) {
+pub fn measure(card: &mut Card, peer: &Peer, streams: Option<usize>, budget_ns: u64, stop: &Stop) {
     let seconds = (budget_ns / 1_000_000_000 / (2 * RUNS)).clamp(1, 10);
-    Client { program: "iperf3".into(), peer, streams: streams.clamp(1, STREAMS_MAX), seconds, stop }.measure(card);
+    let streams = streams.map(|streams| streams.clamp(1, STREAMS_MAX));
+    Client { program: "iperf3".into(), peer, streams, seconds, stop }.measure(card);
 }
 
 /// The clients that are run.
 struct Client<'a> {
     program: PathBuf,
     peer: &'a Peer,
-    streams: usize,
+    /// Streams at a time; `None`: as many as gain anything.
+    streams: Option<usize>,
     /// Length of a run.
     seconds: u64,
     stop: &'a Stop,
 }
 
-/// The runs over one protocol, and the failure that ended them early.
-type Runs<R> = (Vec<R>, Option<Failure>);
+/// The runs over one protocol, and how they came about.
+struct Runs<R> {
+    runs: Vec<R>,
+    /// What ended them early.
+    failure: Option<Failure>,
+    streams: usize,
+}
 
 /// The end of a figure's key, and its value in a run.
 type Key<R> = (&'static str, fn(&R) -> Option<f64>);
@@ -130,17 +144,17 @@ impl Client<'_> {
     fn measure(&self, card: &mut Card) {
         // If there is time, TCP gets an uncounted second to find its speed.
         let omit: &[&str] = if self.seconds > 1 { &["-O", "1"] } else { &[] };
-        let tcp = match self.runs(omit, Tcp::read) {
-            (runs, Some(failure)) if runs.is_empty() => {
-                card.miss("network", &failure.to_string());
-                return;
-            }
-            tcp => tcp,
-        };
-        let udp = self.runs(&["-u", "-b", "0", "-l", &SMALL_BYTES.to_string()], Udp::read);
+        let tcp = self.runs(omit, Tcp::read, |run| run.received_bits_per_s);
+        if let (true, Some(failure)) = (tcp.runs.is_empty(), &tcp.failure) {
+            card.miss("network", &failure.to_string());
+            return;
+        }
+        let small = ["-u", "-b", "0", "-l", &SMALL_BYTES.to_string()];
+        let udp = self.runs(&small, Udp::read, |run| run.received_per_s);
 
         card.fact("network.path", self.path());
-        let version = tcp.0.first().and_then(|run| run.version.as_deref());
+        self.note_offload(card, !udp.runs.is_empty());
+        let version = tcp.runs.first().and_then(|run| run.version.as_deref());
         version.into_iter().for_each(|version| card.fact("iperf3.version", version.replace("iperf ", "")));
         let keys: [Key<Tcp>; 2] =
             [("received_bits_per_s", |run| Some(run.received_bits_per_s)), ("round_trip_ns", |run| run.round_trip_ns)];
@@ -177,24 +191,74 @@ impl Client<'_> {
         format!("to {}", self.peer)
     }
 
-    fn runs<R>(&self, args: &[&str], read: fn(&str) -> Result<R, ReadError>) -> Runs<R> {
-        let mut runs = Vec::new();
+    /// Notes what the cards do for the kernel, which small packets may owe their rate to.
+    fn note_offload(&self, card: &mut Card, has_small_packets: bool) {
+        if self.is_loopback() {
+            return;
+        }
+        let Some(cards) = offload::of_cards(self.stop) else {
+            card.fact("network.offload", "not known: ethtool shows no card".to_owned());
+            return;
+        };
+        card.fact("network.offload", offload::sentence(&cards));
+        let joining: Vec<&str> = cards
+            .iter()
+            .filter(|(_, on)| on.contains(&"gso") || on.contains(&"gro"))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if has_small_packets && !joining.is_empty() {
+            card.warnings.push(format!(
+                "small packets were measured with offloading on ({}), which may join them: published packet rates have it \
+                 off (ethtool -K {} gso off gro off)",
+                joining.join(", "),
+                joining.first().unwrap_or(&"CARD")
+            ));
+        }
+    }
+
+    fn runs<R>(&self, args: &[&str], read: fn(&str) -> Result<R, ReadError>, rate: fn(&R) -> f64) -> Runs<R> {
+        let streams = self.streams.unwrap_or_else(|| self.enough_streams(args, read, rate));
+        let mut found = Runs { runs: Vec::new(), failure: None, streams };
         for _ in 0..RUNS {
-            match self.run(args, read) {
-                Ok(run) => runs.push(run),
-                Err(failure) => return (runs, Some(failure)),
+            match self.run(streams, self.seconds, args, read) {
+                Ok(run) => found.runs.push(run),
+                Err(failure) => {
+                    found.failure = Some(failure);
+                    break;
+                }
             }
         }
-        (runs, None)
+        found
+    }
+
+    /// Doubles the streams for as long as that gains anything. Returns the fewest that were enough.
+    fn enough_streams<R>(&self, args: &[&str], read: fn(&str) -> Result<R, ReadError>, rate: fn(&R) -> f64) -> usize {
+        let (mut enough, mut best) = (1, 0.0);
+        let mut streams = 1;
+        while streams <= STREAMS_MAX {
+            let Ok(run) = self.run(streams, PROBE_S, args, read) else { break };
+            if rate(&run) < best * GAIN {
+                break;
+            }
+            (enough, best) = (streams, rate(&run));
+            streams *= 2;
+        }
+        enough
     }
 
     /// Runs a client once. Some versions fail with a report, some report a failure with status 0.
-    fn run<R>(&self, args: &[&str], read: fn(&str) -> Result<R, ReadError>) -> Result<R, Failure> {
-        let (port, seconds, streams) = (self.peer.port.to_string(), self.seconds.to_string(), self.streams.to_string());
+    fn run<R>(
+        &self,
+        streams: usize,
+        seconds: u64,
+        args: &[&str],
+        read: fn(&str) -> Result<R, ReadError>,
+    ) -> Result<R, Failure> {
+        // A run over TCP may have an uncounted second.
+        let limit = Duration::from_secs(seconds + 1) + SPARE;
+        let (port, seconds, streams) = (self.peer.port.to_string(), seconds.to_string(), streams.to_string());
         let mut command = Command::new(&self.program);
         command.args(["-c", &self.peer.host, "-p", &port, "-J", "-t", &seconds, "-P", &streams]).args(args);
-        // A run over TCP may have an uncounted second.
-        let limit = Duration::from_secs(self.seconds + 1) + SPARE;
         let ended = child::run(&mut command, limit, self.stop).map_err(|failure| match failure {
             Failure::Late(limit) => {
                 let reason = format!("{} did not answer within {} s", self.peer, limit.as_secs());
@@ -236,7 +300,7 @@ impl Client<'_> {
         card: &mut Card,
         protocol: &str,
         payload: &str,
-        (runs, failure): &Runs<R>,
+        Runs { runs, failure, streams }: &Runs<R>,
         keys: &[Key<R>],
         busy_pct: fn(&R) -> f64,
     ) -> Vec<Option<f64>> {
@@ -258,9 +322,11 @@ impl Client<'_> {
         }
 
         let plural = |number: usize| if number == 1 { "" } else { "s" };
-        let (streams, number, seconds) = (self.streams, runs.len(), self.seconds);
-        let (s_streams, s_runs) = (plural(streams), plural(number));
-        let method = format!("{protocol}, {streams} stream{s_streams}{payload}, {number} run{s_runs} of {seconds} s");
+        let (number, seconds) = (runs.len(), self.seconds);
+        let (s_streams, s_runs) = (plural(*streams), plural(number));
+        let how = if self.streams.is_none() { " (more gain less than 5 %)" } else { "" };
+        let method =
+            format!("{protocol}, {streams} stream{s_streams}{how}{payload}, {number} run{s_runs} of {seconds} s");
         card.fact(&format!("network.method_{}", protocol.to_lowercase()), method);
         if let Some(failure) = failure {
             card.warnings.push(format!("{protocol} was not measured to its end: {failure}"));

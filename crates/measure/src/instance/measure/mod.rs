@@ -152,13 +152,22 @@ pub struct CardOptions {
     pub skip: Vec<Group>,
     /// Where an iperf3 server runs; if `None`, the card has no network.
     pub peer: Option<iperf3::Peer>,
+    /// Streams to it at a time; `None`: as many as gain anything.
+    pub streams: Option<usize>,
 }
 
 impl CardOptions {
     /// Returns options for all groups without a disk, with [`Budgets::STANDARD`].
     #[must_use]
     pub fn new(name: impl Into<String>) -> CardOptions {
-        CardOptions { name: name.into(), disk: None, budgets: Budgets::STANDARD, skip: Vec::new(), peer: None }
+        CardOptions {
+            name: name.into(),
+            disk: None,
+            budgets: Budgets::STANDARD,
+            skip: Vec::new(),
+            peer: None,
+            streams: None,
+        }
     }
 }
 
@@ -268,7 +277,7 @@ impl Session<'_> {
                 let directory = disk.as_ref().map_or_else(std::env::temp_dir, |disk| disk.directory.clone());
                 stress_ng::measure(card, &directory, budget_ns, stop);
             }
-            (Group::Network, _, Some(peer)) => iperf3::measure(card, peer, self.machine.threads, budget_ns, stop),
+            (Group::Network, _, Some(peer)) => iperf3::measure(card, peer, self.options.streams, budget_ns, stop),
         }
         Ok(())
     }

@@ -36,6 +36,8 @@ const FILL_DEPTH: u32 = 16;
 /// Length in seconds of a run of filling below which the next run writes twice the data; also the longest run once
 /// the time for filling is over.
 const FILL_RUN_S: f64 = 0.5;
+/// Longest time for discarding scratch data, in seconds.
+const DISCARD_MAX_S: f64 = 3600.0;
 /// Fewest bytes that every span gets, however slow the disk is.
 pub(in crate::tune) const SPAN_MIN_BYTES: u64 = 4 << 20;
 /// Longest warm-up inside a run, in seconds.
@@ -49,7 +51,11 @@ pub(in crate::tune) struct Span {
     pub(in crate::tune) file: Arc<SharedFile>,
     /// First byte of the span.
     pub(in crate::tune) offset: u64,
-    /// Length of the span; after filling, of its filled part.
+    /// Most bytes of the span.
+    pub(in crate::tune) room_bytes: u64,
+    /// Bytes from its beginning that have been written.
+    pub(in crate::tune) filled_bytes: u64,
+    /// Length of the part that loads work on: all of it, after filling what is filled.
     pub(in crate::tune) len_bytes: u64,
     /// Beginning of the next sequential load, from the offset.
     pub(in crate::tune) cursor_bytes: u64,
@@ -70,21 +76,23 @@ pub(in crate::tune) struct DiskRig<'a> {
 impl Rig for DiskRig<'_> {
     fn fill(&mut self, wanted_bytes: u64, max_s: f64, progress: &mut dyn FnMut(f64)) -> Result<u64, TuneError> {
         let begin = Instant::now();
-        let mut filled_bytes = vec![0; self.spans.len()];
-        let mut piece_bytes = SPAN_MIN_BYTES;
+        let piece_bytes = u64::from(SEQUENTIAL_BYTES);
+        let span_bytes = wanted_bytes.div_ceil(self.spans.len().max(1) as u64).div_ceil(piece_bytes) * piece_bytes;
+        let mut next_bytes = SPAN_MIN_BYTES;
         loop {
             let run_begin = Instant::now();
             let left_s = max_s - begin.elapsed().as_secs_f64();
-            self.fill_once(&mut filled_bytes, piece_bytes, left_s.max(FILL_RUN_S))?;
+            self.fill_once(span_bytes, next_bytes, left_s.max(FILL_RUN_S))?;
 
             if run_begin.elapsed().as_secs_f64() < FILL_RUN_S {
-                piece_bytes = piece_bytes.saturating_mul(2);
+                next_bytes = next_bytes.saturating_mul(2);
             }
 
-            progress(filled_bytes.iter().sum::<u64>() as f64 / wanted_bytes.max(1) as f64);
-            let is_full = self.spans.iter().zip(&filled_bytes).all(|(span, filled)| *filled >= span.len_bytes);
+            let filled = || self.spans.iter().map(|span| span.filled_bytes);
+            progress(filled().sum::<u64>() as f64 / wanted_bytes.max(1) as f64);
+            let is_full = self.spans.iter().all(|span| span.filled_bytes >= span_bytes.min(span.room_bytes));
             let is_late = begin.elapsed().as_secs_f64() >= max_s;
-            let is_enough = filled_bytes.iter().all(|filled| *filled >= SPAN_MIN_BYTES);
+            let is_enough = filled().all(|filled| filled >= SPAN_MIN_BYTES);
             if is_full || (is_late && is_enough) || self.control.stop.is_asked() {
                 break;
             }
@@ -95,11 +103,31 @@ impl Rig for DiskRig<'_> {
                 return Err(TuneError::Silent { phase: "scratch data", seconds });
             }
         }
-        for (span, filled) in self.spans.iter_mut().zip(&filled_bytes) {
-            span.len_bytes = *filled;
+        for span in &mut self.spans {
+            span.len_bytes = span.filled_bytes;
         }
         self.settle()?;
-        Ok(filled_bytes.iter().sum())
+        Ok(self.spans.iter().map(|span| span.filled_bytes).sum())
+    }
+
+    fn discard_beyond(&mut self, kept_part: f64) -> Result<(), TuneError> {
+        let block_bytes = u64::from(SEQUENTIAL_BYTES);
+        let mut jobs = Vec::new();
+        for (shard, span) in self.spans.iter_mut().enumerate() {
+            let kept_bytes = (span.filled_bytes as f64 * kept_part) as u64 / block_bytes * block_bytes;
+            let len_bytes = span.filled_bytes - kept_bytes;
+            let name = format!("discard {shard}");
+            let job = JobSpec::closed_loop(&name, Pattern::Discard, SEQUENTIAL_BYTES, 1, Class::DEFAULT);
+            let requests = u32::try_from(len_bytes / block_bytes).unwrap_or(u32::MAX);
+            let target = Target { file: span.file.clone(), offset: span.offset + kept_bytes, len_bytes };
+            (span.filled_bytes, span.len_bytes, span.cursor_bytes) = (kept_bytes, kept_bytes, 0);
+            if requests > 0 {
+                // A job ends with the request after its limit.
+                let job = job.shaped(|it| it.limit_requests = Some(requests - 1));
+                jobs.push(job.on_shard(shard as u16, target));
+            }
+        }
+        self.play(jobs, 0.0, DISCARD_MAX_S, "a discard").map(|_| ())
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
@@ -136,11 +164,11 @@ impl Rig for DiskRig<'_> {
 }
 
 impl DiskRig<'_> {
-    /// Writes at most `piece_bytes` more to each span, for at most `seconds`.
-    fn fill_once(&mut self, filled_bytes: &mut [u64], piece_bytes: u64, seconds: f64) -> Result<(), TuneError> {
+    /// Writes at most `piece_bytes` more to each span that holds less than `span_bytes`, for at most `seconds`.
+    fn fill_once(&mut self, span_bytes: u64, piece_bytes: u64, seconds: f64) -> Result<(), TuneError> {
         let mut jobs = Vec::new();
-        for (shard, (span, filled)) in self.spans.iter().zip(filled_bytes.iter()).enumerate() {
-            let left_bytes = span.len_bytes.saturating_sub(*filled);
+        for (shard, span) in self.spans.iter().enumerate() {
+            let left_bytes = span_bytes.min(span.room_bytes).saturating_sub(span.filled_bytes);
             let wanted = left_bytes.min(piece_bytes) / u64::from(SEQUENTIAL_BYTES);
             let requests = u32::try_from(wanted).unwrap_or(u32::MAX);
             if requests == 0 {
@@ -151,13 +179,17 @@ impl DiskRig<'_> {
             let job = JobSpec::closed_loop(&name, Pattern::Overwrite, SEQUENTIAL_BYTES, fibers, Class::DEFAULT);
             // A job ends with the request after its limit.
             let job = job.shaped(|it| it.limit_requests = Some(requests - 1));
-            let target = Target { file: span.file.clone(), offset: span.offset + *filled, len_bytes: left_bytes };
+            let target =
+                Target { file: span.file.clone(), offset: span.offset + span.filled_bytes, len_bytes: left_bytes };
             jobs.push(job.on_shard(shard as u16, target));
         }
 
+        if jobs.is_empty() {
+            return Ok(());
+        }
         let result = self.play(jobs, 0.0, seconds, "scratch data")?;
-        for (shard, filled) in result.shards.iter().zip(filled_bytes) {
-            *filled += shard.jobs.iter().map(|job| job.bytes).sum::<u64>();
+        for (shard, span) in result.shards.iter().zip(&mut self.spans) {
+            span.filled_bytes += shard.jobs.iter().map(|job| job.bytes).sum::<u64>();
         }
         Ok(())
     }

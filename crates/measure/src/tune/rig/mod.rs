@@ -28,12 +28,15 @@ pub use sim::SimulatedDisk;
 
 /// A disk that a measurement puts loads on.
 pub(super) trait Rig {
-    /// Writes scratch data, as much of `wanted_bytes` as time allows, and returns the bytes written. Calls `progress`
-    /// with the part that is done, 0 to 1. Data of a resumed run is written again.
+    /// Writes scratch data until there is `wanted_bytes` of it, or as much as time allows, and returns how much there is.
+    /// Calls `progress` with the part that is done, 0 to 1. Data of a resumed run is written again.
     fn fill(&mut self, wanted_bytes: u64, max_s: f64, progress: &mut dyn FnMut(f64)) -> Result<u64, TuneError>;
 
     /// Puts `load` on the disk. Returns the sample.
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError>;
+
+    /// Discards all scratch data beyond this part of it, which later loads work on.
+    fn discard_beyond(&mut self, kept_part: f64) -> Result<(), TuneError>;
 
     /// Measures flush, discard and submissions. Returns an [`Entry::Costs`].
     fn costs(&mut self) -> Result<Entry, TuneError>;

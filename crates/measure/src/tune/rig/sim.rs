@@ -91,6 +91,9 @@ pub(in crate::tune) struct SimRig {
     /// Mean time between two requests of other programs; infinite if there are none.
     foreign_gap_ns: f64,
     written_bytes: u64,
+    /// Most bytes of each span, and bytes from its beginning that have been written.
+    room_bytes: u64,
+    filled_bytes: u64,
     /// Kept between loads, so that no request allocates.
     completions: Vec<DeviceCompletion>,
 }
@@ -143,6 +146,8 @@ impl SimRig {
             cpu_ns: disk.cpu_ns_per_request,
             foreign_gap_ns: f64::from(FOREIGN_BYTES) / foreign_bytes_per_s * NS_PER_S,
             written_bytes: 0,
+            room_bytes: len_bytes,
+            filled_bytes: 0,
             completions: Vec::new(),
         })
     }
@@ -160,6 +165,15 @@ impl SimRig {
     /// Draws the time until other programs read again: exponentially distributed, or for ever if there are none.
     fn foreign_pause_ns(&mut self) -> u64 {
         if self.foreign_gap_ns.is_finite() { self.rng.exponential(self.foreign_gap_ns) as u64 } else { u64::MAX }
+    }
+
+    /// Lets later loads work on the first `filled_bytes` of each span.
+    fn work_on(&mut self, filled_bytes: u64) {
+        self.filled_bytes = filled_bytes;
+        for span in &mut self.spans {
+            (span.len_bytes, span.cursor_bytes) = (filled_bytes, 0);
+        }
+        self.now_ns = self.now_ns.saturating_add(IDLE_NS);
     }
 
     /// Waits until all requests complete that ever will.
@@ -263,11 +277,11 @@ impl Rig for SimRig {
     fn fill(&mut self, wanted_bytes: u64, max_s: f64, progress: &mut dyn FnMut(f64)) -> Result<u64, TuneError> {
         let begin_s = self.now_s();
         let spans = self.spans.len() as u64;
-        let room_bytes = self.spans.iter().map(|span| span.len_bytes).min().unwrap_or(0);
+        self.spans.iter_mut().for_each(|span| span.len_bytes = self.room_bytes);
         let piece_bytes = u64::from(SEQUENTIAL_BYTES);
-        let span_bytes = (wanted_bytes / spans.max(1)).min(room_bytes) / piece_bytes * piece_bytes;
+        let span_bytes = (wanted_bytes / spans.max(1)).min(self.room_bytes) / piece_bytes * piece_bytes;
 
-        let (mut filled_bytes, mut next_bytes) = (0, SPAN_MIN_BYTES);
+        let (mut filled_bytes, mut next_bytes) = (self.filled_bytes, SPAN_MIN_BYTES);
         while filled_bytes < span_bytes && !self.is_stopped() && !self.traffic.is_write_bound_reached() {
             let piece_begin_s = self.now_s();
             filled_bytes = self.fill_piece(filled_bytes, next_bytes.min(span_bytes - filled_bytes))?;
@@ -280,11 +294,23 @@ impl Rig for SimRig {
             }
         }
 
-        for span in &mut self.spans {
-            (span.len_bytes, span.cursor_bytes) = (filled_bytes, 0);
-        }
-        self.now_ns = self.now_ns.saturating_add(IDLE_NS);
+        self.work_on(filled_bytes);
         Ok(filled_bytes * spans)
+    }
+
+    fn discard_beyond(&mut self, kept_part: f64) -> Result<(), TuneError> {
+        let piece_bytes = u64::from(SEQUENTIAL_BYTES);
+        let kept_bytes = (self.filled_bytes as f64 * kept_part) as u64 / piece_bytes * piece_bytes;
+        let begins: Vec<u64> = self.spans.iter().map(|span| span.offset_bytes + kept_bytes).collect();
+        let len_bytes = self.filled_bytes - kept_bytes;
+        for offset_bytes in begins {
+            for at in (0..len_bytes).step_by(SEQUENTIAL_BYTES as usize) {
+                self.alone_ns(Op::Discard, offset_bytes + at, SEQUENTIAL_BYTES)
+                    .ok_or_else(|| TuneError::io("a discard", 1, None))?;
+            }
+        }
+        self.work_on(kept_bytes);
+        Ok(())
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {

@@ -115,13 +115,14 @@ fn add_costs(record: &Record, report: &mut TuneReport) {
 
 /// Returns queues and requests for a scheduler that only counts requests: as many as nearly the best rate takes.
 fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
-    let depth = |curve: &Option<DepthCurve>| {
+    let depth = |curve: &Option<DepthCurve>, part: f64| {
         let points = &curve.as_ref()?.points;
         let best = points.iter().map(|point| point.iops).fold(0.0, f64::max);
-        points.iter().find(|point| point.iops >= best * depth_mode::ENOUGH_PART).map(|point| point.depth)
+        points.iter().find(|point| point.iops >= best * part).map(|point| point.depth)
     };
-    let enough_depth = depth(&report.read_depths).max(depth(&report.write_depths))?;
-    Some(depth_mode::recommend(enough_depth, report.shards, numa_nodes))
+    let of_both = |part| depth(&report.read_depths, part).max(depth(&report.write_depths, part));
+    let (enough_depth, depth_80) = (of_both(depth_mode::ENOUGH_PART)?, of_both(depth_mode::IOTUNE_2016_PART)?);
+    Some(depth_mode::recommend(enough_depth, depth_80, report.shards, numa_nodes))
 }
 
 /// Returns the line for `io.cost.model`: <https://docs.kernel.org/admin-guide/cgroup-v2.html>, "IO Interface Files".

@@ -38,12 +38,11 @@ const NO_TEXT: &str = "pass the text or JSON that iostat printed, or samples of 
 const IOSTAT: &str = "it has not what is needed of a disk: run `iostat -x 1` or `plimsoll stat --record`";
 
 /// First bytes of files that are no texts, with the kind and what to do.
-const MAGIC: [(&[u8], &str, &str); 12] = [
+const MAGIC: [(&[u8], &str, &str); 11] = [
     (b"\x89PNG", "a PNG picture", "a picture holds no figures: pass the text it was taken of"),
     (b"\xff\xd8\xff", "a JPEG picture", "a picture holds no figures: pass the text it was taken of"),
     (b"GIF8", "a GIF picture", "a picture holds no figures: pass the text it was taken of"),
     (b"%PDF", "a PDF document", NO_TEXT),
-    (b"\x1f\x8b", "a gzip archive", UNPACK),
     (b"\x28\xb5\x2f\xfd", "a zstd archive", UNPACK),
     (b"\xfd7zXZ", "an xz archive", UNPACK),
     (b"BZh", "a bzip2 archive", UNPACK),

@@ -77,7 +77,7 @@ fn util_misleads(evidence: &Evidence<'_>) -> Option<String> {
     Some(format!(
         "%util of {util:.0} is time in which at least one request was under way; near 100 it means saturation \
          only of a device that serves one after the other, and tells nothing of the limits of arrays and SSDs, which \
-         serve in parallel: {which}"
+         serve in parallel (iostat's manual page says so since sysstat 10.1.7 of 2013): {which}"
     ))
 }
 
@@ -123,7 +123,7 @@ fn network_disk(evidence: &Evidence<'_>, verdict: Verdict) -> Option<String> {
     }
     Some(match (link_use(evidence), remote.link_bytes_per_s) {
         (Some(part), Some(link)) => format!(
-            "its data is behind a network ({kind}): {} of the fastest link of this host ({}) are used, and the \
+            "its data is behind a network ({kind}): {} of what the fastest link of this host carries ({}) are used, and the \
              limit may be the link, the volume or the instance, not the disk",
             percent(part),
             format_throughput_decimal(link as f64)

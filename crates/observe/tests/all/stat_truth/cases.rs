@@ -75,7 +75,7 @@ fn gcp_disk() -> Disk {
             iops_block_bytes: 16_000,
             ..RateSpec::default()
         },
-        latency: LatencySpec { read_ns: 500e3, write_ns: 700e3, per_kib_ns: 0.0, sigma: 0.3 },
+        latency: LatencySpec { read_ns: 500e3, write_ns: 700e3, sigma: 0.3, ..LatencySpec::default() },
         caps: vec![steady(CapUnit::Operations { unit_bytes: 0 }, iops), steady(CapUnit::Bytes, bytes_per_s)],
         network_rtt_ns: 300_000,
         ..DeviceSpec::default()

@@ -53,7 +53,7 @@ impl Build {
         let mut spec = DeviceSpec {
             capacity_bytes: u64::from(self.disks) * self.disk_bytes,
             rates,
-            latency: LatencySpec { read_ns, write_ns, per_kib_ns: 0.0, sigma: 0.13 },
+            latency: LatencySpec { read_ns, write_ns, sigma: 0.13, ..LatencySpec::default() },
             mix_exponent_p,
             raid0: RaidSpec { members: self.disks, ..RaidSpec::default() },
             caps: self.caps.clone(),
@@ -65,8 +65,18 @@ impl Build {
         }
 
         match device {
-            Device::Flash { program_ns, suspend, block_probability, channels, rewrite_block_bytes } => {
+            Device::Flash {
+                program_ns,
+                suspend,
+                block_probability,
+                channels,
+                rewrite_block_bytes,
+                per_kib_ns,
+                command_kib,
+            } => {
                 spec.rates.rewrite_block_bytes = rewrite_block_bytes;
+                let command_max_bytes = command_kib.map(|kib| kib << 10);
+                spec.latency = LatencySpec { per_kib_ns, command_max_bytes, ..spec.latency };
                 let interference = InterferenceSpec { program_ns, suspend, block_probability, ..spec.interference };
                 spec.interference = interference;
                 let count = Some(channels).filter(|&channels| channels > 0);
@@ -101,5 +111,5 @@ fn network(spec: &mut DeviceSpec) {
     let LatencySpec { read_ns, write_ns, .. } = spec.latency;
     let rtt_ns = read_ns.min(write_ns) / 2.0;
     spec.network_rtt_ns = rtt_ns as u64;
-    spec.latency = LatencySpec { read_ns: read_ns - rtt_ns, write_ns: write_ns - rtt_ns, per_kib_ns: 0.0, sigma: 0.3 };
+    (spec.latency.read_ns, spec.latency.write_ns, spec.latency.sigma) = (read_ns - rtt_ns, write_ns - rtt_ns, 0.3);
 }

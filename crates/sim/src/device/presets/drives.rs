@@ -46,6 +46,7 @@ pub struct Drive {
     apart: bool,
     spare: f64,
     behaviour: &'static Behaviour,
+    max_io_requests: Option<u32>,
 }
 
 impl Drive {
@@ -62,6 +63,7 @@ impl Drive {
             evidence: cells.evidence()?,
             source: cells.source()?,
             date: cells.date()?,
+            max_io_requests: cells.optional()?,
         })
     }
 
@@ -90,6 +92,7 @@ impl Drive {
             mix_exponent_p: self.behaviour.mix_exponent_p,
             unloaded_latency_ns: self.behaviour.read_ns as u64,
             defaults: self.behaviour.defaults(),
+            max_io_requests: self.max_io_requests,
             suspect: None,
         }
     }

@@ -123,6 +123,8 @@ pub struct Preset {
     pub mix_exponent_p: f64,
     /// Median of a small read on the idle device, in ns.
     pub unloaded_latency_ns: u64,
+    /// Requests in flight for scheduling by depth alone, if a source states them.
+    pub max_io_requests: Option<u32>,
     /// Parameters of the model that no source states, so that they are those of the generation: `mix_exponent`,
     /// `read_latency`, `write_latency`, `capacity`, `disks`.
     pub defaults: Vec<&'static str>,

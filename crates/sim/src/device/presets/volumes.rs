@@ -302,6 +302,7 @@ impl Volume {
             mix_exponent_p: self.behaviour.mix_exponent_p,
             unloaded_latency_ns: self.behaviour.read_ns as u64,
             defaults: self.behaviour.defaults(),
+            max_io_requests: None,
             suspect: None,
         }
     }

@@ -4,8 +4,8 @@
 //! A class that saturates the disk may wait; the others must not.
 //!
 //! # How it works
-//! Eight shards. Queries are a crowd of closed loops (2500 reads outstanding), the commit log is four writers of 128
-//! KiB. The disk gives 300 MB/s in each direction, and the directions share it linearly.
+//! Eight shards. Queries are a crowd of closed loops (2500 reads outstanding); the commit log writes 128 KiB at a steady
+//! rate that its shares allow. The disk gives 300 MB/s in each direction, and the directions share it linearly.
 //!
 //! # Limits
 //! The document's reads come from a database with a cold cache. Their size is taken from its own figures: 2500 waiting
@@ -24,6 +24,8 @@ use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
 
 const READ_BYTES: u32 = 60 << 10;
 const SHARDS: usize = 8;
+/// What the commit log of the second phase writes.
+const LOG_BYTES_PER_S: f64 = 145e6;
 
 fn disk(mode: DiskMode) -> SimDisk {
     // Only bytes count: 4 KiB at 300 MB/s.
@@ -60,12 +62,20 @@ fn p99_ms(class: &ClassReport) -> f64 {
     class.total.percentile(99.0) as f64 / MS as f64
 }
 
+/// Returns the commit log of the second phase: every shard writes at a rate that is within its class's half of the disk,
+/// however hard the readers press. A database that acknowledges writes asks for no more than its clients send.
+fn steady_commitlog() -> JobSpec {
+    let requests_per_s = LOG_BYTES_PER_S / 131_072.0 / SHARDS as f64;
+    let load = Load::Open { requests_per_s, spacing: Spacing::Uniform, batch: 1, max_outstanding: None };
+    JobSpec { load, shards: ShardSet::All, ..commitlog() }
+}
+
 /// Runs figures 3 to 5, and the inverse.
 pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
         "query reads saturate the disk; then the commit log begins to write",
-        &["scheduler", "phase", "reads, MB/s", "delay, ms", "waiting", "log, MB/s", "log p50, ms", "log p99, ms"],
+        &["scheduler", "phase", "reads, MB/s", "delay, ms", "waiting", "log, MB/s", "log delay, ms", "p99"],
     );
     let published = |phase: &str, cells: [&str; 6]| {
         ["published", phase].into_iter().chain(cells).map(str::to_owned).collect::<Vec<_>>()
@@ -76,27 +86,26 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
     for (name, mode) in [("depth 32", DiskMode::Depth { max_io_requests: 32 }), ("ours", DiskMode::Scheduled)] {
         let classes = [("query", 100), ("commitlog", 100)];
         let before = outcome.run(&eight_shards(seed, disk(mode), &classes, vec![queries()]))?;
-        let after = outcome.run(&eight_shards(seed, disk(mode), &classes, vec![queries(), commitlog()]))?;
+        let after = outcome.run(&eight_shards(seed, disk(mode), &classes, vec![queries(), steady_commitlog()]))?;
         for (phase, report) in [("reads", &before), ("both", &after)] {
             table.row(phase_row(name, phase, report)?);
         }
 
         let (alone, query, log) =
             (class_of(&before, "query")?, class_of(&after, "query")?, class_of(&after, "commitlog")?);
-        outcome.figure(format!("{name}: reads alone, MB/s"), alone.bytes_per_s / 1e6, Target::Between(285.0, 301.0));
-        // Four writers cannot fill half of a depth of 32.
-        let (most_mb, least_growth) = if name == "ours" { (165.0, 1.8) } else { (240.0, 1.2) };
-        let growth = query.queue.mean() / alone.queue.mean();
-        outcome.figure(
-            format!("{name}: reads beside the log, MB/s"),
-            query.bytes_per_s / 1e6,
-            Target::Between(140.0, most_mb),
+        let mut figure = |what: &str, value, target| outcome.figure(format!("{name}: {what}"), value, target);
+        figure("reads alone, MB/s (published: 300)", alone.bytes_per_s / 1e6, Target::Between(285.0, 301.0));
+        figure("delay of reads alone, ms (500)", alone.delay_ns / MS as f64, Target::Between(450.0, 550.0));
+        figure("reads waiting (a bit less than 2500)", alone.queued as f64, Target::Between(2200.0, 2500.0));
+        figure("reads beside the log, MB/s (150)", query.bytes_per_s / 1e6, Target::Between(142.0, 158.0));
+        figure(
+            "delay of reads beside the log, ms (750 to 1000)",
+            query.delay_ns / MS as f64,
+            Target::Between(750.0, 1000.0),
         );
-        outcome.figure(format!("{name}: mean delay of reads grows, times"), growth, Target::Between(least_growth, 2.2));
-        let (p50_most_ms, p99_most_ms) = if name == "ours" { (5.0, 8.0) } else { (10.0, 20.0) };
-        let p50_ms = log.total.percentile(50.0) as f64 / MS as f64;
-        outcome.figure(format!("{name}: log p50, ms"), p50_ms, Target::AtMost(p50_most_ms));
-        outcome.figure(format!("{name}: log p99, ms"), p99_ms(log), Target::AtMost(p99_most_ms));
+        figure("log, part of what it asks for", log.bytes_per_s / LOG_BYTES_PER_S, Target::AtLeast(0.99));
+        figure("mean delay of the log, ms (a couple)", log.queue.mean() / MS as f64, Target::AtMost(4.0));
+        figure("p99 of the log's delay, ms", log.queue.percentile(99.0) as f64 / MS as f64, Target::AtMost(8.5));
     }
 
     outcome.tables.push(table);
@@ -105,13 +114,14 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
     inverse(&mut outcome, seed)?;
     outcome.remark(
         "The write classes have as many shares as the reads, so these fall to half. Reads wait twice as long because \
-         as many wait at half the rate; the document's 750 ms to 1 s begins at 500 ms, ours likewise. The log's \
-         latency is that of the requests before it in the disk and its own. With a depth of 32 the log, four \
-         requests at a time, gets less than its shares: it waits for 28 others in the disk, and reads keep 230 MB/s \
-         and a delay of 770 ms.",
+         as many wait at half the rate; the document's 750 ms to 1 s begins at 500 ms, ours likewise. The log's delay is \
+         that of the I/O queue, as in the document's figures; what follows in the disk are the requests before it and \
+         its own, with a depth of 32 some 7 ms.",
     );
     outcome.remark(
-        "Delay is the mean of the shard where it is longest, 'waiting' the sum over the I/O queues, as published.",
+        "Delay is the mean of the shard where it is longest, 'waiting' the sum over the I/O queues, as published. The \
+         disk gives what the document's gave: 300 MB/s for these reads. The drives of an i2.8xlarge (the preset of that \
+         name) read ten times as much, so that something else was the limit that day.",
     );
     Ok(outcome)
 }
@@ -121,8 +131,8 @@ fn phase_row(name: &str, phase: &str, report: &WorldReport) -> Result<Vec<String
     let mut cells = vec![name.to_owned(), phase.to_owned(), format!("{:.0}", query.bytes_per_s / 1e6)];
     cells.extend([ms(query.delay_ns), query.queued.to_string()]);
     if log.requests > 0 {
-        let [p50, p99] = [50.0, 99.0].map(|percent| ms(log.total.percentile(percent) as f64));
-        cells.extend([format!("{:.0}", log.bytes_per_s / 1e6), p50, p99]);
+        let (mean, p99) = (ms(log.queue.mean()), ms(log.queue.percentile(99.0) as f64));
+        cells.extend([format!("{:.0}", log.bytes_per_s / 1e6), mean, p99]);
     } else {
         cells.extend(["-"; 3].map(str::to_owned));
     }
@@ -131,7 +141,7 @@ fn phase_row(name: &str, phase: &str, report: &WorldReport) -> Result<Vec<String
 
 /// Returns the bandwidths over time as the writers start.
 fn over_time(outcome: &mut Outcome, seed: u64) -> Result<Series, ScenarioError> {
-    let log = JobSpec { start_ns: Some(4 * S), ..commitlog() };
+    let log = JobSpec { start_ns: Some(4 * S), ..steady_commitlog() };
     let spec =
         eight_shards(seed, disk(DiskMode::Scheduled), &[("query", 100), ("commitlog", 100)], vec![queries(), log]);
     let mut curves = vec![("query".to_owned(), Vec::new()), ("commitlog".to_owned(), Vec::new())];

@@ -37,11 +37,15 @@ fn peers() {
 
 /// Measures with a script in the place of iperf3.
 fn with_script(script: &str, peer: &Peer, stop: &Stop) -> Card {
+    with_streams(Some(1), script, peer, stop)
+}
+
+fn with_streams(streams: Option<usize>, script: &str, peer: &Peer, stop: &Stop) -> Card {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("iperf3");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    card_of(|card| Client { program, peer, streams: 1, seconds: 1, stop }.measure(card))
+    card_of(|card| Client { program, peer, streams, seconds: 1, stop }.measure(card))
 }
 
 fn text<'a>(list: &'a BTreeMap<String, String>, key: &str) -> &'a str {
@@ -79,6 +83,27 @@ fn what_is_received_counts() {
         assert!(card.warnings.iter().any(|warning| warning.contains(expected)), "{expected}: {card:?}");
     }
     assert!(card.figures.keys().all(|key| crate::instance::figures::kind(key).is_some()));
+}
+
+/// A network that 8 streams fill over TCP, and 2 with small packets.
+#[test]
+fn streams_double_until_they_gain_nothing() {
+    let script = r#"
+        while [ "$1" != -P ]; do shift; done
+        case "$*" in
+        *" -u "*) rate=$(($2 < 2 ? $2 : 2)); echo "{\"end\": {
+            \"sum\": {\"seconds\": 1, \"packets\": ${rate}000000, \"lost_packets\": 0}}}";;
+        *) rate=$(($2 < 8 ? $2 : 8)); echo "{\"end\": {\"sum_received\": {\"bits_per_second\": ${rate}e9}}}";;
+        esac"#;
+    let local: Peer = "localhost".parse().unwrap();
+    let card = with_streams(None, script, &local, &Stop::default());
+    assert_eq!(card.value("network.loopback_received_bits_per_s"), Some(8e9), "{card:?}");
+    assert_eq!(card.value("network.loopback_packets_received_per_s"), Some(2e6), "{card:?}");
+    let method = "TCP, 8 streams (more gain less than 5 %), 3 runs of 1 s";
+    assert_eq!(text(&card.facts, "network.method_tcp"), method);
+    assert!(text(&card.facts, "network.method_udp").starts_with("UDP, 2 streams (more"), "{card:?}");
+    let card = with_streams(Some(3), script, &local, &Stop::default());
+    assert_eq!(text(&card.facts, "network.method_tcp"), "TCP, 3 streams, 3 runs of 1 s");
 }
 
 #[test]
@@ -139,7 +164,7 @@ fn stopped_and_not_installed() {
     let stop = Stop::default();
     let peer: Peer = "db-2".parse().unwrap();
     let absent =
-        Client { program: "plimsoll-no-such-program".into(), peer: &peer, streams: 1, seconds: 1, stop: &stop };
+        Client { program: "plimsoll-no-such-program".into(), peer: &peer, streams: Some(1), seconds: 1, stop: &stop };
     assert!(
         text(&card_of(|card| absent.measure(card)).missing, "network").contains("apt install plimsoll-no-such-program")
     );
@@ -161,7 +186,7 @@ fn the_real_one() {
     let mut card = card_of(|_| ());
     // The server does not listen yet.
     for _ in 0..50 {
-        card = card_of(|card| measure(card, &local, 1, 0, &Stop::default()));
+        card = card_of(|card| measure(card, &local, Some(1), 0, &Stop::default()));
         if !text(&card.missing, "network").contains("refused") {
             break;
         }
