@@ -166,7 +166,11 @@ fn heading(disk: &DiskInfo) -> String {
     };
     let shared: Vec<String> = disk.shared_limits.iter().map(shared).collect();
     let shared = if shared.is_empty() { String::new() } else { format!(", both share {}", shared.join(" and ")) };
-    format!("{}{device}{together}{shared}, {} I/O queue(s)", screen::printable(disk.label()), disk.io_queues)
+    screen::wrap(&format!(
+        "{}{device}{together}{shared}, {} I/O queue(s)",
+        screen::printable(disk.label()),
+        disk.io_queues
+    ))
 }
 
 /// Returns a limit that reads and writes share; without its credits.
