@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use plimsoll::control::{Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot};
+use plimsoll::control::{
+    ClassState, Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot,
+};
+use plimsoll::core::WaitReason;
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_measure::load::Stop;
 use plimsoll_observe::attach::{self, AttachError, AttachReport, Setting};
@@ -298,6 +301,7 @@ fn disk_line(disk: &DiskState) -> String {
 }
 
 fn classes(disk: &DiskState, width: u16) -> String {
+    let is_alone = disk.classes.iter().filter(|class| is_busy(class)).count() < 2;
     let mut headers = vec!["class", "shares", "IOPS", "read", "write", "queued", "disk", "p50", "p99", "waits"];
     let rows = disk.classes.iter().map(|class| {
         let recent = class.recent.clone().unwrap_or_default();
@@ -315,7 +319,7 @@ fn classes(disk: &DiskState, width: u16) -> String {
             class.in_flight.to_string(),
             latency(|p| p.p50_ns),
             latency(|p| p.p99_ns),
-            waits(&recent, class.waits_for.as_deref()),
+            waits(&recent, class.waits_for.as_deref(), is_alone),
         ]
     });
 
@@ -333,10 +337,19 @@ fn classes(disk: &DiskState, width: u16) -> String {
     screen::table_within(width, &headers, rows)
 }
 
-/// Returns the reason for which a class waited most, and its part of the waiting time.
-fn waits(recent: &Recent, now: Option<&str>) -> String {
+fn is_busy(class: &ClassState) -> bool {
+    let recent = class.recent.as_ref().is_some_and(|recent| recent.read_iops + recent.write_iops > 0.0);
+    recent || class.queued + class.in_flight > 0
+}
+
+/// Returns the reason for which a class waited most, and its part of the waiting time. A class that has the disk for
+/// itself does not wait for others to be served.
+fn waits(recent: &Recent, now: Option<&str>, is_alone: bool) -> String {
+    let counts = |reason: &str| !(is_alone && reason == WaitReason::Fairness.name());
+    let now = now.filter(|reason| counts(reason));
     let total: f64 = recent.waited.values().sum();
-    let most = recent.waited.iter().max_by(|one, other| one.1.total_cmp(other.1));
+    let counted = recent.waited.iter().filter(|(reason, _)| counts(reason));
+    let most = counted.max_by(|one, other| one.1.total_cmp(other.1));
     match most.filter(|_| total > 0.0) {
         Some((reason, part)) => format!("{reason} {:.0} %", part / total * 100.0),
         None => now.unwrap_or("-").to_owned(),
@@ -351,9 +364,12 @@ mod tests {
     fn the_largest_wait_is_named() {
         let waited = [("fairness", 0.1), ("tokens", 0.3)].map(|(reason, part)| (reason.to_owned(), part));
         let recent = Recent { waited: waited.into(), ..Recent::default() };
-        assert_eq!(waits(&recent, Some("limit")), "tokens 75 %");
-        assert_eq!(waits(&Recent::default(), Some("limit")), "limit");
-        assert_eq!(waits(&Recent::default(), None), "-");
+        assert_eq!(waits(&recent, Some("limit"), false), "tokens 75 %");
+        assert_eq!(waits(&Recent::default(), Some("limit"), false), "limit");
+        assert_eq!(waits(&Recent::default(), None, false), "-");
+        let fair = Recent { waited: [("fairness".to_owned(), 0.5)].into(), ..Recent::default() };
+        assert_eq!(waits(&fair, Some("fairness"), false), "fairness 100 %");
+        assert_eq!(waits(&fair, Some("fairness"), true), "-");
     }
 
     #[test]

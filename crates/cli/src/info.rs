@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plimsoll::core::{CostForm, DEFAULT_LATENCY_GOAL_NS, LatencyGoal};
-use plimsoll_figures::units::{format_bytes_binary, format_count, format_iops, format_iops_short};
+use plimsoll_figures::units::{
+    format_bytes_binary, format_count, format_iops, format_iops_short, format_throughput_decimal,
+};
 use plimsoll_files::check::{self, Beside, CheckOptions, Finding};
 use plimsoll_files::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
-use plimsoll_files::presets;
+use plimsoll_files::presets::{self, Cap};
 use plimsoll_files::{disk, io_properties};
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -162,7 +164,21 @@ fn heading(disk: &DiskInfo) -> String {
         (false, None) => ", reads and writes do not disturb each other".to_owned(),
         (false, Some(p)) => format!(", mix exponent {p:.2}"),
     };
-    format!("{}{device}{together}, {} I/O queue(s)", screen::printable(disk.label()), disk.io_queues)
+    let shared: Vec<String> = disk.shared_limits.iter().map(shared).collect();
+    let shared = if shared.is_empty() { String::new() } else { format!(", both share {}", shared.join(" and ")) };
+    screen::wrap(&format!(
+        "{}{device}{together}{shared}, {} I/O queue(s)",
+        screen::printable(disk.label()),
+        disk.io_queues
+    ))
+}
+
+/// Returns a limit that reads and writes share; without its credits.
+fn shared(cap: &Cap) -> String {
+    match cap.unit {
+        "bytes" => format_throughput_decimal(cap.base_per_s),
+        _ => format!("{} IOPS", format_iops(cap.base_per_s)),
+    }
 }
 
 /// Makes the cell of a form, as text.

@@ -296,6 +296,9 @@ fn facts(preset: &PresetInfo) -> Vec<String> {
     };
     let mix = match preset.mix_exponent {
         Some(p) => format!("mix exponent {p}"),
+        None if preset.kind == PresetKind::Volume.name() => {
+            "reads and writes do not disturb each other, but share its limits".to_owned()
+        }
         None => "reads and writes do not disturb each other".to_owned(),
     };
     let mut lines = vec![

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::tune::Observer;
 
 /// Greatest width of a table.
-const WIDTH: u16 = 100;
+pub(crate) const WIDTH: u16 = 100;
 
 /// Blanks after a column.
 const PADDING: u16 = 2;
@@ -16,8 +16,11 @@ const PADDING: u16 = 2;
 /// Least characters of the first column before others are cut.
 const FIRST_LETTERS_MIN: usize = 16;
 
-/// Returns a table with the given headers, the first column left-aligned, the others right-aligned; cuts cells that are
-/// too wide.
+/// Least characters of a column of text.
+const TEXT_LETTERS_MIN: usize = 8;
+
+/// Returns a table with the given headers, the first column left-aligned, the others right-aligned. Cuts text that is
+/// too wide, never a figure; where figures alone are too wide, leaves out the last columns and names them below.
 pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     table_within(WIDTH, headers, rows)
 }
@@ -26,12 +29,12 @@ pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
 pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    table.set_header(headers.to_vec());
-
     let mut rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
-    cut(width, headers, &mut rows);
+    let shown = cut(width, headers, &mut rows);
     table.add_rows(rows);
 
+    let (headers, left_out) = headers.split_at(shown);
+    table.set_header(headers.to_vec());
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, PADDING));
         if at > 0 {
@@ -41,7 +44,11 @@ pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>)
         }
     }
 
-    let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    let mut lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    if !left_out.is_empty() {
+        let names = left_out.iter().map(|name| name.replace('\n', " ")).collect::<Vec<_>>().join(", ");
+        lines.push(wrap_within(width, &format!("(no room for: {names})")));
+    }
     lines.join("\n")
 }
 
@@ -65,7 +72,7 @@ pub(crate) fn fits(width: u16, headers: &[&str], rows: &[Vec<String>]) -> bool {
 
 /// Returns the letters that each column needs; the first, which wraps, needs at most [`FIRST_LETTERS_MIN`].
 fn widths(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
-    let mut widths: Vec<usize> = headers.iter().map(|header| letters(header)).collect();
+    let mut widths: Vec<usize> = headers.iter().map(|header| header_letters(header)).collect();
     for row in rows {
         widths.iter_mut().zip(row).for_each(|(width, cell)| *width = letters(cell).max(*width));
     }
@@ -85,23 +92,51 @@ fn letters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Cuts cells to fit a table of `width`: the widest columns after the first, which wraps, lose most.
-fn cut(width: u16, headers: &[&str], rows: &mut [Vec<String>]) {
+/// Returns the letters of a header's longest line.
+fn header_letters(header: &str) -> usize {
+    header.lines().map(letters).max().unwrap_or(0)
+}
+
+/// Returns whether a cell is a figure: a digit, behind a sign or bound at most. Names such as `1 of 3` count, too.
+fn is_figure(cell: &str) -> bool {
+    let text = cell.trim_start_matches(['+', '-', '<', '>', '~', '±', '≤', '≥', '*', '(', ' ']);
+    text.starts_with(|letter: char| letter.is_ascii_digit())
+}
+
+/// Makes cells fit a table of `width`, and returns how many columns that has. The widest columns of text after the
+/// first, which wraps, lose most; then the last columns are left out.
+fn cut(width: u16, headers: &[&str], rows: &mut [Vec<String>]) -> usize {
     let mut widths = widths(headers, rows);
-    let room = room(width, headers);
+    let least = |at: usize| {
+        let figures =
+            rows.iter().filter_map(|row| row.get(at)).filter(|cell| is_figure(cell)).map(|cell| letters(cell));
+        let header = headers.get(at).map_or(0, |header| header_letters(header));
+        figures.chain([header, TEXT_LETTERS_MIN]).max().unwrap_or(0)
+    };
+    let least: Vec<usize> = (0..headers.len()).map(least).collect();
 
-    while widths.iter().sum::<usize>() > room {
-        let others = widths.iter_mut().zip(headers).skip(1);
-        let widest = others.filter(|(width, header)| **width > letters(header)).max_by_key(|(width, _)| **width);
-        let Some((width, _)) = widest else { break };
-        *width -= 1;
-    }
-
-    for (cell, width) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths).skip(1)) {
-        if letters(cell) > *width {
-            *cell = cell.chars().take(width.saturating_sub(1)).chain(['…']).collect();
+    let mut shown = headers.len();
+    while widths.iter().sum::<usize>() > room(width, headers.get(..shown).unwrap_or_default()) {
+        let others = widths.iter_mut().zip(&least).skip(1).filter(|(width, least)| **width > **least);
+        match others.max_by_key(|(width, _)| **width) {
+            Some((width, _)) => *width -= 1,
+            None if shown > 1 => {
+                shown -= 1;
+                widths.truncate(shown);
+            }
+            None => break,
         }
     }
+
+    for row in rows {
+        row.truncate(shown);
+        for (cell, width) in row.iter_mut().zip(&widths).skip(1) {
+            if letters(cell) > *width {
+                *cell = cell.chars().take(width.saturating_sub(1)).chain(['…']).collect();
+            }
+        }
+    }
+    shown
 }
 
 /// Breaks a paragraph into lines that fit.
@@ -144,10 +179,19 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints a remark that belongs to no result to stderr.
+/// Prints a remark that belongs to no result to stderr; on a terminal, lines that it would break inside a word are
+/// broken between words.
 pub(crate) fn note(text: &str) {
+    let text = size(std::io::stderr()).map_or_else(|| text.to_owned(), |(columns, _)| wrap_lines(columns, text));
     // Ignore the error: if stderr is closed, there is no place to report it.
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Breaks the lines that are longer than `width`, and leaves the others as they are.
+fn wrap_lines(width: u16, text: &str) -> String {
+    let is_long = |line: &str| letters(line) > usize::from(width);
+    let lines = text.lines().map(|line| if is_long(line) { wrap_within(width, line) } else { line.to_owned() });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Prints a warning that a user needs before trusting the result.
@@ -229,5 +273,42 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
         }
         assert_eq!(wrap("a\x1b[2J b"), "a\\u{1b}[2J b");
+    }
+
+    #[test]
+    fn long_remarks_break_between_words() {
+        let long = format!("warning: {}", "of a disk that was busy ".repeat(9));
+        let text = format!("a  table\n{long}\n  stays");
+        let wrapped = wrap_lines(80, &text);
+        assert!(wrapped.lines().all(|line| line.len() <= 80) && wrapped.lines().count() > 4, "{wrapped}");
+        assert!(wrapped.starts_with("a  table\nwarning: of") && wrapped.ends_with("\n  stays"), "{wrapped}");
+        assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_figure_is_whole_or_its_column_is_named() {
+        let headers = ["class", "read/s", "write/s", "read", "written", "waited\np99", "p50", "p99", "rule", "note"];
+        let figures = ["-1,234,567.25 to +9,876,543.75", "12.3 GB/s", "<0.0001", "+3.25 %", "~1.2 ms", "123,456,789"];
+        for width in [40, 60, 80, 100, 120] {
+            for columns in 2..=headers.len() {
+                let cell = |at: usize| match at {
+                    0 => "a class".to_owned(),
+                    at if at % 4 == 3 => "words that may be cut, as they say nothing exact".to_owned(),
+                    at => figures[at % figures.len()].to_owned(),
+                };
+                let row: Vec<String> = (0..columns).map(cell).collect();
+                let text = table_within(width, &headers[..columns], vec![row.clone()]);
+                assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+                for (header, cell) in headers[..columns].iter().zip(&row) {
+                    let left_out = text.split_once("(no room for:").map_or("", |(_, names)| names).replace('\n', " ");
+                    let is_left_out = left_out.contains(&header.replace('\n', " "));
+                    assert!(!is_figure(cell) || is_left_out || text.contains(cell), "{header} {cell}:\n{text}");
+                }
+            }
+        }
+        // Text gives way first.
+        let row = |note: &str| ["reads", "1,000", note].map(str::to_owned).to_vec();
+        let text = table_within(40, &["job", "IOPS", "note"], vec![row(&"w".repeat(80))]);
+        assert!(text.contains("1,000") && text.contains("www…") && !text.contains("no room"), "{text}");
     }
 }

@@ -134,6 +134,10 @@ struct SavedFlags {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every", "compare"], value_parser = input())]
     from: Vec<PathBuf>,
 
+    /// With --from: show each interval of a long recording (more than 20), not only the summary
+    #[arg(long, requires = "from")]
+    intervals: bool,
+
     /// Compare two intervals, of files as --from reads them: what changed, and what that proves (FILE:2-5: the second
     /// to the fifth interval)
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with = "every")]

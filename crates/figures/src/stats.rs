@@ -12,6 +12,8 @@
 //!   correlation, the second errs less in short series.
 //! * [`of_runs`]: several runs of a side. The standard error is the larger of the one from the intervals in the runs
 //!   and the one from the scatter of the runs.
+//! * [`ratio_interval`]: how many times the other figure is the base, by the logarithm of the ratio. Figures of disks are
+//!   above 0, and so is each ratio of them: an interval of the difference would reach below -100 % of the base.
 //! * [`p_of_difference`]: Welch's test (The Generalization of "Student's" Problem, Biometrika 34, 1947).
 //! * [`hochberg`]: p values of many comparisons at once (Hochberg: A Sharper Bonferroni Procedure for Multiple Tests of
 //!   Significance, Biometrika 75, 1988). It suits figures that rise and fall together, as those of one job do.
@@ -116,9 +118,18 @@ pub fn difference(base: &Estimate, other: &Estimate) -> Estimate {
     }
 }
 
-/// Returns half the width of the 95 % interval.
-pub fn half_width(estimate: &Estimate) -> f64 {
-    student_t(estimate.freedom) * estimate.standard_error
+/// Returns the 95 % interval of `other` / `base`: that of the ratio's logarithm, whose squared standard error is the sum
+/// of the squared relative errors of both. It lies above 0 however large the errors are. Returns `None` if a figure is
+/// not above 0, or an error is unknown.
+pub fn ratio_interval(base: &Estimate, other: &Estimate) -> Option<(f64, f64)> {
+    if base.value <= 0.0 || other.value <= 0.0 {
+        return None;
+    }
+    let squares = [base, other].map(|side| ((side.standard_error / side.value).powi(2), side.freedom));
+    let standard_error = squares.iter().map(|(square, _)| square).sum::<f64>().sqrt();
+    let factor = (student_t(satterthwaite(squares.into_iter())) * standard_error).exp();
+    let ratio = other.value / base.value;
+    factor.is_finite().then_some((ratio / factor, ratio * factor))
 }
 
 /// Returns the probability, 0 to 1, that chance makes a difference at least as large.
@@ -204,6 +215,28 @@ mod tests {
         assert_eq!(p_of_difference(&difference(&flat, &Estimate { value: 6.0, ..flat })), 0.0);
         let trend: Vec<f64> = (0..50).map(f64::from).collect();
         assert!(of_series(&trend).unwrap().effective_count < 4.0);
+    }
+
+    #[test]
+    fn an_interval_of_a_ratio_is_above_zero() {
+        let of = |value, standard_error| Estimate { value, standard_error, freedom: 1e6, effective_count: 1e6 };
+        let interval = |base: (f64, f64), other: (f64, f64)| ratio_interval(&of(base.0, base.1), &of(other.0, other.1));
+        // Relative errors of 1/100 and 1/110: sqrt(1e-4 + 8.264e-5) = 0.013515; 1.1 times or by e^(1.96 * 0.013515).
+        let (low, high) = interval((100.0, 1.0), (110.0, 1.0)).unwrap();
+        assert!((low - 1.07125).abs() < 1e-4 && (high - 1.12953).abs() < 1e-4, "{low} {high}");
+        for error in [0.1, 1.0, 30.0, 90.0, 300.0] {
+            for other in [0.01, 5.0, 100.0, 4000.0] {
+                let (low, high) = interval((100.0, error), (other, 0.9 * other)).unwrap();
+                assert!(0.0 < low && low < other / 100.0 && other / 100.0 < high, "{error} {other}: {low} {high}");
+                // What is so many times as large one way is so many times as small the other way.
+                let (down, up) = interval((other, 0.9 * other), (100.0, error)).unwrap();
+                assert!((down * high - 1.0).abs() < 1e-9 && (up * low - 1.0).abs() < 1e-9);
+            }
+        }
+        assert_eq!(interval((2.0, 0.0), (3.0, 0.0)), Some((1.5, 1.5)));
+        for (base, other) in [((0.0, 1.0), (1.0, 1.0)), ((1.0, 1.0), (0.0, 0.0)), ((1.0, f64::INFINITY), (1.0, 1.0))] {
+            assert_eq!(interval(base, other), None);
+        }
     }
 
     #[test]

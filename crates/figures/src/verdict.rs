@@ -17,6 +17,9 @@
 //! stays below [`FLAT_SLOPE`] over the whole run, the limiter is above the disk. In between it is not clear. If
 //! throughput is not flat, the slope of ln(throughput) over the last three points decides whether it grows or falls.
 //!
+//! A curve may grow to its last point and have its knee long before: the first point from which on no doubling adds
+//! half of what it doubles ([`KNEE_SLOPE`]). The knee is named beside any verdict.
+//!
 //! # Limits
 //! Needs two points whose parallelism differs by a factor of two. Latencies must be those of the disk, not of the whole
 //! path, which grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the
@@ -44,6 +47,8 @@ pub const RISING_SLOPE: f64 = 0.6;
 pub const FLAT_SLOPE: f64 = 0.3;
 /// Least power of parallelism with which a growing throughput grows.
 const GROWING_SLOPE: f64 = 0.15;
+/// Power of parallelism below which throughput grows beyond its knee only: a doubling adds less than 41 %.
+const KNEE_SLOPE: f64 = 0.5;
 /// Part of the promised throughput from which on the promise counts as reached.
 const REACHED: f64 = 0.95;
 
@@ -85,6 +90,8 @@ pub struct Verdict {
     pub kind: Kind,
     /// The verdict in one sentence.
     pub sentence: String,
+    /// The least parallelism from which on throughput grows far less than parallelism; `None` if it does not.
+    pub knee: Option<f64>,
     /// The figures behind the verdict, a line each.
     pub evidence: Vec<String>,
 }
@@ -107,10 +114,41 @@ pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
         return unclear("parallelism must at least double over the points", Vec::new());
     }
     let plateau = plateau_of(&points);
-    match (plateau.first(), plateau.last()) {
+    let mut verdict = match (plateau.first(), plateau.last()) {
         (Some(from), Some(to)) if to.parallelism >= 2.0 * from.parallelism => of_plateau(plateau, from, to, promised),
         _ => of_slope(&points, promised),
+    };
+
+    let knee = knee_of(&points);
+    verdict.knee = knee.map(|knee| knee.parallelism);
+    if let (Some(knee), Kind::ScalesLow | Kind::Reached) = (knee, verdict.kind) {
+        let (added, slower) = (change(knee.throughput, last.throughput), change(knee.latency_ns, last.latency_ns));
+        verdict.sentence += &format!(
+            "; the knee is at parallelism {:.0}: {:.0} times as much adds {added} throughput and {slower} latency",
+            knee.parallelism,
+            last.parallelism / knee.parallelism
+        );
     }
+    verdict
+}
+
+/// Returns the first point from which on no doubling of parallelism adds [`KNEE_SLOPE`] of it, if the curve goes on for
+/// a doubling.
+fn knee_of(points: &[CurvePoint]) -> Option<&CurvePoint> {
+    let slopes = |at: usize| {
+        let rest = points.get(at..).unwrap_or_default();
+        let to = |from: usize| {
+            let point = rest.get(from)?;
+            let to = rest.iter().skip(from).find(|to| to.parallelism >= 2.0 * point.parallelism)?;
+            Some((to.throughput / point.throughput).ln() / (to.parallelism / point.parallelism).ln())
+        };
+        (0..rest.len()).filter_map(to).collect::<Vec<f64>>()
+    };
+    let is_beyond = |at: &usize| {
+        let slopes = slopes(*at);
+        !slopes.is_empty() && slopes.iter().all(|slope| *slope < KNEE_SLOPE)
+    };
+    (0..points.len()).find(is_beyond).and_then(|at| points.get(at))
 }
 
 /// Returns the longest end of the curve in which all rates lie within [`FLAT_SPREAD`] of one another.
@@ -150,7 +188,7 @@ fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promis
         return unclear(neither, evidence);
     };
 
-    Verdict { kind, sentence: sentence.to_owned(), evidence }
+    Verdict { kind, sentence: sentence.to_owned(), knee: None, evidence }
 }
 
 fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
@@ -192,7 +230,7 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
         }
     };
 
-    Verdict { kind, sentence: sentence.to_owned(), evidence }
+    Verdict { kind, sentence: sentence.to_owned(), knee: None, evidence }
 }
 
 /// Returns the largest slope of latency between a point and the next that has at least twice its parallelism.
@@ -205,7 +243,7 @@ fn steepest(plateau: &[CurvePoint]) -> f64 {
 }
 
 fn unclear(why: &str, evidence: Vec<String>) -> Verdict {
-    Verdict { kind: Kind::Unclear, sentence: format!("not clear: {why}"), evidence }
+    Verdict { kind: Kind::Unclear, sentence: format!("not clear: {why}"), knee: None, evidence }
 }
 
 fn of_promise(throughput: f64, promised: f64) -> String {
@@ -274,6 +312,43 @@ mod tests {
                 assert!(!found.evidence.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn a_curve_that_still_grows_names_its_knee() {
+        let curve = |steps: &[(f64, f64, f64)]| -> Vec<CurvePoint> {
+            let point = |&(parallelism, throughput, latency_ns): &(f64, f64, f64)| CurvePoint {
+                parallelism,
+                throughput,
+                latency_ns,
+                in_device: parallelism,
+            };
+            steps.iter().map(point).collect()
+        };
+        // Grows by 20 % with each doubling beyond 8, so that it is neither flat nor at its end.
+        let bent = curve(&[
+            (1.0, 10e3, 100e3),
+            (2.0, 20e3, 100e3),
+            (4.0, 39e3, 102e3),
+            (8.0, 74e3, 108e3),
+            (16.0, 89e3, 180e3),
+            (32.0, 107e3, 300e3),
+            (64.0, 128e3, 500e3),
+        ]);
+        for promised in [None, Some(500e3), Some(130e3)] {
+            let found = verdict(&bent, promised);
+            assert!(matches!(found.kind, Kind::ScalesLow | Kind::Reached), "{found:?}");
+            assert_eq!(found.knee, Some(8.0), "{found:?}");
+            let says = "the knee is at parallelism 8: 8 times as much adds +73.0 % throughput and +363.0 % latency";
+            assert!(found.sentence.contains(says), "{}", found.sentence);
+        }
+        let straight = curve(&[(1.0, 10e3, 1e5), (2.0, 20e3, 1e5), (4.0, 38e3, 1e5), (8.0, 70e3, 1.1e5)]);
+        let found = verdict(&straight, None);
+        assert_eq!((found.knee, found.sentence.contains("knee")), (None, false), "{found:?}");
+        // A plateau begins at its knee.
+        let flat = curve(&[(1.0, 10e3, 1e5), (2.0, 20e3, 1e5), (4.0, 20e3, 2e5), (8.0, 20e3, 4e5)]);
+        let found = verdict(&flat, None);
+        assert_eq!((found.kind, found.knee), (Kind::Saturated, Some(2.0)), "{found:?}");
     }
 
     #[test]

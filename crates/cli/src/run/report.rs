@@ -46,6 +46,9 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
         if rate >= 10.0 { format_count(rate.round() as u64) } else { format!("{rate:.1}") }
     };
 
+    let requests = |at| [false, true].map(|writes| counters.class(at, writes).0).iter().sum::<u64>();
+    let is_alone = (0..ended.handover.classes.len()).filter(|at| requests(*at) > 0).count() < 2;
+
     let row = |(at, class): (usize, &super::handover::ClassForm)| {
         let [(reads, read_bytes), (writes, written_bytes)] = [false, true].map(|writes| counters.class(at, writes));
         if reads + writes == 0 {
@@ -53,6 +56,8 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
         }
         let time = |is_total, part| counters.percentile(at, is_total, part).map_or("-".to_owned(), short_ns);
         let reasons = WaitReason::ALL.into_iter().enumerate().map(|(n, reason)| (counters.waited_ns(at, n), reason));
+        // A class that has the disk for itself does not wait for others to be served.
+        let reasons = reasons.filter(|(_, reason)| !(is_alone && *reason == WaitReason::Fairness));
         let most = reasons.max_by_key(|(ns, _)| *ns).filter(|(ns, _)| *ns > 0);
         Some(vec![
             class.name.clone(),

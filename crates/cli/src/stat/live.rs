@@ -55,6 +55,9 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let stop = Stop::on_signal()?;
     let mut live = Live::start(arguments)?;
     let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
+    if arguments.saved.record.is_some() {
+        sink = sink.with_summary(false);
+    }
 
     let mut left = arguments.count;
     let mut show = |live: &mut Live, observed: Observed, left: &mut Option<u64>| {

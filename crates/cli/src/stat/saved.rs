@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! All files are read before anything is printed, so that an unreadable file gives an error and nothing else. Omissions
-//! and assumptions go to stderr.
+//! and assumptions go to stderr. Of a long recording the table is the summary; each interval is shown on request.
 //!
 //! # Limits
 //! All intervals are in memory, so a file may have at most [`FILE_BYTES_MAX`].
@@ -17,6 +17,7 @@
 
 use std::path::Path;
 
+use plimsoll_figures::units::format_count;
 use plimsoll_measure::report_page::read_whole;
 use plimsoll_observe::stat::Interval;
 use plimsoll_observe::stat::ReadOptions;
@@ -29,6 +30,9 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
 
+/// Most intervals that are shown unasked, in a table.
+const SHOWN_MOST: usize = 20;
+
 pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
     let mut watch = watching::watch(&arguments.capacity, &arguments.show.groups, None)?;
     let paths: Vec<&Path> = arguments.saved.from.iter().map(AsRef::as_ref).collect();
@@ -36,7 +40,12 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     if arguments.format == ReportFormat::Table {
         screen::print(&format!("{}\n\n", screen::wrap(&recorded.origin)))?;
     }
-    let mut sink = arguments.sink(Host::default(), kept);
+    let intervals = recorded.intervals.len();
+    let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
+    if is_long && arguments.format == ReportFormat::Table {
+        screen::note(&format!("{} intervals: --intervals shows each", format_count(intervals as u64)));
+    }
+    let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long);
     let mut intervals = recorded.intervals.iter();
     let shown = intervals.try_for_each(|interval| sink.interval(watch.observe(interval, &recorded.facts), &[]));
     let (kept, closed) = sink.end();

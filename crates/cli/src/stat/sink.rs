@@ -15,6 +15,7 @@
 //! `plimsoll stat 1 2 --format json` prints a head, two elements a second apart, a tail.
 
 use plimsoll_observe::stat::Observed;
+use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::{Selection, csv, has_finding, json, time};
 use plimsoll_observe::stat::programs::ClassRow;
@@ -34,12 +35,28 @@ pub(super) struct Sink {
     kept: Kept,
     intervals: u64,
     has_finding: bool,
+    /// What the summary at the end is made of, if there is to be one.
+    summary: Option<History>,
+    /// Whether intervals are printed.
+    is_silent: bool,
 }
+
+/// Most lines of a summary.
+const SUMMARY_LINES: usize = 15;
 
 impl Sink {
     /// Returns a sink that has not printed yet. `kept` collects the data of pictures.
     pub(super) fn new(format: ReportFormat, tables: Tables, selection: Selection, host: Host, kept: Kept) -> Sink {
-        Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false }
+        let (summary, is_silent) = (None, false);
+        Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false, summary, is_silent }
+    }
+
+    /// Ends a table with a summary; with `is_silent` prints nothing else.
+    pub(super) fn with_summary(self, is_silent: bool) -> Sink {
+        match self.format {
+            ReportFormat::Table => Sink { summary: Some(History::default()), is_silent, ..self },
+            ReportFormat::Json | ReportFormat::Csv => self,
+        }
     }
 
     /// Prints the selected part of an interval.
@@ -47,13 +64,19 @@ impl Sink {
         self.selection.apply(&mut observed);
         self.has_finding |= has_finding(&observed);
         self.kept.push(&observed);
+        if let Some(summary) = &mut self.summary {
+            summary.push(observed.clone());
+        }
+        if self.is_silent {
+            return Ok(());
+        }
         let is_first = self.intervals == 0;
         self.intervals += 1;
         let mut text = if is_first { self.head(observed.end_unix_ms)? } else { String::new() };
         match self.format {
             ReportFormat::Table => {
                 text.push_str(&self.tables.interval(&observed));
-                text.push_str(&table::classes(classes));
+                text.push_str(&table::classes(classes, screen::WIDTH));
             }
             ReportFormat::Json => text.push_str(&told(json::element(&observed, classes, is_first))?),
             ReportFormat::Csv => text.push_str(&csv::lines(&observed)),
@@ -67,6 +90,9 @@ impl Sink {
             if self.format == ReportFormat::Json {
                 let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
                 screen::print(&format!("{head}{}", json::TAIL))?;
+            }
+            if let Some(text) = self.summary.as_ref().map(summary).filter(|text| !text.is_empty()) {
+                screen::print(&text)?;
             }
             Ok(if self.has_finding { Outcome::Finding } else { Outcome::Done })
         };
@@ -82,6 +108,17 @@ impl Sink {
             ReportFormat::Csv => Ok(csv::header()),
         }
     }
+}
+
+/// Returns what all intervals together say, in few lines.
+fn summary(history: &History) -> String {
+    let wrapped: Vec<String> = history.summary().iter().map(|line| screen::wrap(line)).collect();
+    let mut lines: Vec<&str> = wrapped.iter().flat_map(|text| text.lines()).collect();
+    if lines.len() > SUMMARY_LINES {
+        lines.truncate(SUMMARY_LINES - 1);
+        lines.push("... (--page FILE has all devices)");
+    }
+    lines.join("\n")
 }
 
 /// Returns the end of a run with the data of pages and pictures. If the run failed, writes these first: they are needed

@@ -90,6 +90,16 @@ const PARTS: [Part; 4] = [
     },
 ];
 
+/// The figures that iostat before 11 has of reads and writes together only.
+const OLD_PART: Part = Part { columns: &[("areq-sz", 9), ("await", 8)], cells: |c| vec![c.size_kib, c.await_ms] };
+
+/// Returns whether the await of reads and writes is known together only.
+fn is_old(devices: &[Judged]) -> bool {
+    let columns = || devices.iter().map(|judged| &judged.interval.columns);
+    columns().any(|c| c.await_ms.is_some())
+        && columns().all(|c| c.read_await_ms.is_none() && c.write_await_ms.is_none())
+}
+
 /// The settings of a run's tables, and the remarks already printed.
 pub(super) struct Tables {
     /// Whether all columns of iostat are shown.
@@ -206,7 +216,12 @@ pub(super) const fn verdict(judged: &Judged) -> &'static str {
 }
 
 fn short(devices: &[Judged]) -> String {
-    let header = SHORT.map(|(name, _)| name.to_owned());
+    let is_old = is_old(devices);
+    let header = SHORT.map(|(name, _)| match name {
+        "r_await" if is_old => String::new(),
+        "w_await" if is_old => "await".to_owned(),
+        name => name.to_owned(),
+    });
     let mut lines = vec![aligned(&header)];
     for judged in devices {
         let columns = &judged.interval.columns;
@@ -216,8 +231,8 @@ fn short(devices: &[Judged]) -> String {
             figure(columns.writes_per_s),
             figure(columns.read_kib_per_s),
             figure(columns.write_kib_per_s),
-            figure(columns.read_await_ms),
-            figure(columns.write_await_ms),
+            if is_old { String::new() } else { figure(columns.read_await_ms) },
+            figure(if is_old { columns.await_ms } else { columns.write_await_ms }),
             figure(columns.queue),
             figure(columns.util_percent),
             capacity(judged),
@@ -245,7 +260,8 @@ fn aligned(cells: &[String; SHORT.len()]) -> String {
 }
 
 fn extended(devices: &[Judged]) -> String {
-    let mut blocks: Vec<String> = PARTS.iter().map(|part| pretty(part, devices)).collect();
+    let old = is_old(devices).then_some(&OLD_PART);
+    let mut blocks: Vec<String> = PARTS.iter().chain(old).map(|part| pretty(part, devices)).collect();
     let mut ours = vec!["       U       S      rS      wS in-flight verdict       Device".to_owned()];
     for judged in devices {
         let in_flight = judged.interval.in_flight.map_or_else(|| "-".to_owned(), |count| count.to_string());
@@ -331,8 +347,8 @@ pub(super) fn banner(host: &Host, date: Option<&str>) -> String {
     format!("Linux {kernel} ({name}) \t{} \t_{machine}_\t({cpus} CPU)\n\n", date.unwrap_or_default())
 }
 
-/// Returns the scheduling classes of running programs; empty if there are none.
-pub(super) fn classes(rows: &[ClassRow]) -> String {
+/// Returns the scheduling classes of running programs within `width` columns; empty if there are none.
+pub(super) fn classes(rows: &[ClassRow], width: u16) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -355,7 +371,7 @@ pub(super) fn classes(rows: &[ClassRow]) -> String {
         ]
     };
 
-    format!("{}\n\n", screen::table(&headers, rows.iter().map(row).collect()))
+    format!("{}\n\n", screen::table_within(width, &headers, rows.iter().map(row).collect()))
 }
 
 #[cfg(test)]
@@ -393,6 +409,19 @@ mod tests {
 
     fn observed(devices: Vec<Judged>) -> Observed {
         Observed { devices, ..Observed::default() }
+    }
+
+    #[test]
+    fn the_await_of_old_versions_is_shown() {
+        let old =
+            |per_s| Columns { read_await_ms: None, await_ms: Some(12.34), size_kib: Some(16.0), ..columns(per_s) };
+        let devices = [judged("sda", old(75.0), Verdict::Ok), judged("sdb", old(7.0), Verdict::Ok)];
+        let text = short(&devices);
+        let ends = |word: &str| text.lines().map(|line| line.find(word).map(|at| at + word.len())).collect::<Vec<_>>();
+        assert_eq!(ends(" await"), [Some(61), None, None], "{text}");
+        assert_eq!(ends("12.34"), [None, Some(61), Some(61)], "{text}");
+        assert!(extended(&devices).contains("areq-sz   await Device\n    16.00   12.34 sda"), "{}", extended(&devices));
+        assert!(!short(&[judged("sda", columns(75.0), Verdict::Ok)]).contains(" await"));
     }
 
     #[test]

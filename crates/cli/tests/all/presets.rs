@@ -34,7 +34,7 @@ fn every_form_says_what_was_asked_and_fits_a_screen() {
         ("find --read-bandwidth 6800Mb/s --capacity 2TB", 0, &["850,000,000 bytes/s", "2,000,000,000,000 bytes"]),
         ("find --read-iops 99G", 1, &["no preset"]),
         ("find gp2 --read-iops 3000", 1, &["no preset"]),
-        ("show gp3", 0, &["announced in 2025"]),
+        ("show gp3", 0, &["announced in 2025", "share its limits"]),
         ("array 4xi4i-drive-3.75tb", 0, &["1,600,000", "880,000"]),
         ("array 3xgp3:50GB:250MB/s --limit 6800Mb/s", 0, &["850,000,000 bytes/s", "100 MB/s of the limit are left"]),
         ("array 4xgp3:50GB:250MB/s --limit 850MB/s", 1, &["the limit binds, 150 MB/s less", "85 % of what it could"]),

@@ -67,7 +67,7 @@ fn the_misread_util_is_explained() {
 #[test]
 fn the_rotating_hot_disk_is_shown() {
     let world = world();
-    assert_eq!(follow("rotating-hot-disk.md", &world), 3);
+    assert_eq!(follow("rotating-hot-disk.md", &world), 4);
     let page = std::fs::read_to_string(world.path().join("before.html")).expect("the page was written");
     assert!(page.contains("cache: part of each device of the bytes moved"));
 }

@@ -4,8 +4,9 @@
 //! the next larger instance, or the total times the number of disks.
 //!
 //! **How.** A *reference* is an instance's total, or one of its disks. Relatives of the file's disk are references
-//! whose reads are both within 1 % of its reads (10 % if a write figure is within 15 %), and those that agree in three
-//! of four figures within 3 %. If a relative as near as the nearest has no outlier, there is no finding; otherwise the
+//! whose reads are both within 10 % of its reads and a write figure within 15 %, and those that agree in three of four
+//! figures within 3 %. Equal reads alone make no relative: families that are not in the table (m5d, c6gd, x2gd ...) have
+//! disks with the reads of others and writes of their own. If a relative as near as the nearest has no outlier, there is no finding; otherwise the
 //! finding compares with the nearest. If a row is suspect itself, its write operations per disk are replaced by the
 //! median of its sisters with the same disks.
 //!
@@ -28,12 +29,9 @@ const ARITHMETIC: f64 = 0.001;
 /// Distance above the nearest reference's mean distance up to which references are as near: two tools measured the same
 /// instance.
 const AS_NEAR: f64 = 0.05;
-/// Distance of both reads that is no accident, whatever the writes are; drives of other kinds come within 10 % at
-/// times.
-const EQUAL: f64 = 0.01;
 /// Distance of three figures that is no accident.
 const CLOSE: f64 = 0.03;
-/// Distance of one write figure at which reads within 10 % count.
+/// Distance of one write figure at which reads within 10 % are no accident.
 const SIMILAR: f64 = 0.15;
 /// Part of the writes that is left to disks that report sectors of 512 bytes and work in 4096: they lose 30 to 60 %.
 const HALF_WRITES: std::ops::RangeInclusive<f64> = 0.35..=0.72;
@@ -144,7 +142,7 @@ fn is_relative(subject: &Subject<'_>, reference: &Reference) -> bool {
     let reads = read_iops.max(read_bytes);
     let has_similar_write = write_iops.min(write_bytes) <= SIMILAR;
     let close = distances.iter().filter(|distance| **distance <= CLOSE).count();
-    reads <= EQUAL || (reads <= SAME_FIGURE && has_similar_write) || close >= 3
+    (reads <= SAME_FIGURE && has_similar_write) || close >= 3
 }
 
 /// Returns the places of the figures that are too far from those of `reference`.

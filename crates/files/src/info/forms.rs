@@ -7,7 +7,8 @@
 //! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If every other request
 //! is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the disk does: 2 T(f)
 //! / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do not disturb each
-//! other (`duplex`) the exponent is infinite.
+//! other (`duplex`) the exponent is infinite. Limits that both share, as those of a network volume, bound the mix: with
+//! 16 000 operations a second for both, it has 16 000.
 //!
 //! # Limits
 //! A request that costs nothing has no rate, so the rate is `None`.
@@ -17,6 +18,7 @@
 //! 200 000.
 
 use plimsoll_core::{CostModel, FS_PER_NS, FS_PER_S, LatencyGoal, MixExponent, Op};
+use plimsoll_sim::device::CapSpec;
 use serde::{Serialize, Serializer};
 
 use crate::four::Four;
@@ -32,6 +34,13 @@ pub const MIXED_WRITE_PART: f64 = 0.5;
 const COUNTED_AT_BYTES: u32 = 4 << 10;
 /// Size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
+
+/// What bounds reads beside writes.
+pub(super) struct Mix<'a> {
+    pub(super) exponent: MixExponent,
+    /// Limits that reads and writes share.
+    pub(super) caps: &'a [CapSpec],
+}
 
 /// One cost form, applied to one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -92,7 +101,7 @@ impl FormInfo {
         name: &'static str,
         model: &CostModel,
         configured: &Four<Option<u64>>,
-        mix: &MixExponent,
+        mix: &Mix<'_>,
         goal: LatencyGoal,
     ) -> FormInfo {
         let asked_ns = match goal {
@@ -136,16 +145,17 @@ impl FormInfo {
 }
 
 impl SizeInfo {
-    fn new(bytes: u32, model: &CostModel, mix: &MixExponent, max_bytes: [Option<u32>; 2]) -> SizeInfo {
+    fn new(bytes: u32, model: &CostModel, mix: &Mix<'_>, max_bytes: [Option<u32>; 2]) -> SizeInfo {
         let (read_fs, read_pieces) = charged(model, Op::Read, bytes, max_bytes[0]);
         let (write_fs, write_pieces) = charged(model, Op::Write, bytes, max_bytes[1]);
         let both_fs = read_fs + write_fs;
-        let capacity = if both_fs > 0.0 { mix.capacity(write_fs / both_fs) } else { 1.0 };
+        let capacity = if both_fs > 0.0 { mix.exponent.capacity(write_fs / both_fs) } else { 1.0 };
 
         let iops = |fs: f64| finite(FS_PER_S as f64 / fs);
         let bytes_per_s = |iops: Option<f64>| iops.map(|iops| iops * f64::from(bytes));
         let (read_iops, write_iops) = (iops(read_fs), iops(write_fs));
-        let mixed_iops = iops(both_fs * MIXED_WRITE_PART / capacity);
+        let shared = mix.caps.iter().map(|cap| cap.base_per_s / cap.unit.units(bytes));
+        let mixed_iops = finite(shared.fold(FS_PER_S as f64 / (both_fs * MIXED_WRITE_PART / capacity), f64::min));
 
         SizeInfo {
             bytes,

@@ -33,15 +33,18 @@ mod forms;
 mod ioinfo;
 mod output;
 
+use forms::Mix;
 pub use forms::{FormInfo, MIXED_WRITE_PART, SIZES_BYTES, SizeInfo};
 pub use ioinfo::{CapacityInfo, FairQueueInfo, IoInfo, IoQueueInfo, TokenBucketInfo};
 
 use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, MixExponent, Rate};
+use plimsoll_sim::device::CapSpec;
 use serde::Serialize;
 
 use crate::disk::DiskModel;
 use crate::four::Four;
 use crate::io_properties::{DiskProperties, IoProperties};
+use crate::presets::Cap;
 use crate::setup::{device_of, disk_config, figures};
 
 /// Version of the JSON form; it rises when a key changes its meaning or is removed.
@@ -94,6 +97,8 @@ pub struct DiskInfo {
     pub duplex: bool,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; `None` (infinite) if reads and writes do not disturb each other.
     pub mix_exponent: Option<f64>,
+    /// The limits that reads and writes of a disk model share, as those of a network volume; they bound mixed rates.
+    pub shared_limits: Vec<Cap>,
     /// I/O queues that share the disk, at least 1.
     pub io_queues: u16,
     /// The latency goal asked for, in milliseconds; `None`: requests are not split.
@@ -130,6 +135,7 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
             figures: figures(entry),
             duplex: entry.duplex,
             mix: disk_config(entry, options.form.unwrap_or_default()).mix,
+            caps: &[],
             saturation_bytes: [entry.read_saturation_bytes, entry.write_saturation_bytes],
             models: by_form(|form| disk_config(entry, form).model),
             model: options.form.unwrap_or_default().name(),
@@ -156,6 +162,7 @@ pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Inf
         figures: disk.figures,
         duplex: config.duplex,
         mix: config.mix,
+        caps: disk.device.as_ref().map_or(&[], |device| &device.caps),
         saturation_bytes: [None; 2],
         models,
         model: options.form.map_or(own, CostForm::name),
@@ -175,6 +182,7 @@ struct Subject<'a> {
     figures: FourFigures,
     duplex: bool,
     mix: MixExponent,
+    caps: &'a [CapSpec],
     saturation_bytes: [Option<u64>; 2],
     models: Vec<(&'static str, CostModel)>,
     model: &'static str,
@@ -183,6 +191,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn info(self, options: &InfoOptions) -> DiskInfo {
         let mix = if self.duplex { MixExponent::FULL_DUPLEX } else { self.mix };
+        let mix = Mix { exponent: mix, caps: self.caps };
         let configured = Four::of(&self.figures).map(Rate::get);
         let forms = self.models.iter();
         let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
@@ -198,7 +207,8 @@ impl Subject<'_> {
             },
             configured,
             duplex: self.duplex,
-            mix_exponent: Some(mix.p()).filter(|p| p.is_finite()),
+            mix_exponent: Some(mix.exponent.p()).filter(|p| p.is_finite()),
+            shared_limits: self.caps.iter().map(Cap::of).collect(),
             io_queues,
             latency_goal_asked_ms: match options.latency_goal {
                 LatencyGoal::Ns(ns) => Some(ns as f64 / 1e6),

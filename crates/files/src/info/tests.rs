@@ -190,6 +190,30 @@ fn mixes_follow_the_exponent() {
     }
 }
 
+/// A volume sells operations and bytes, not reads and writes: a mix of both gets what one of them alone gets.
+#[test]
+fn a_mix_does_not_exceed_what_reads_and_writes_share() {
+    for (name, iops, bytes_per_s) in [
+        ("gp3:1000GiB:16000iops:1000MiB/s", 16_000.0, 1000.0 * 1048576.0),
+        ("gp3", 3000.0, 125.0 * 1048576.0),
+        ("3xgp3:50GB:250MB/s", 9000.0, 750e6),
+        ("io2:100GiB:20000iops", 20_000.0, f64::INFINITY),
+    ] {
+        let model = disk::find(name, std::path::Path::new("")).unwrap();
+        let disk = &of_disk_model(&model, name, &InfoOptions::default()).disks[0];
+        assert!(disk.mix_exponent.is_none() && disk.shared_limits.len() == 2, "{name}: {:?}", disk.shared_limits);
+        for size in disk.forms.iter().flat_map(|form| &form.sizes) {
+            let (mixed, alone) = (size.mixed_iops.unwrap(), size.read_iops.unwrap().max(size.write_iops.unwrap()));
+            assert!(mixed <= iops * 1.001 && mixed * f64::from(size.bytes) <= bytes_per_s * 1.001, "{name} {size:?}");
+            // Nor is it less than reads and writes in turn.
+            assert!(mixed >= 0.999 * alone.min(iops).min(bytes_per_s / f64::from(size.bytes)), "{name} {size:?}");
+        }
+    }
+    // The local disk of an instance has no such limit.
+    let local = disk::find("i3.large", std::path::Path::new("")).unwrap();
+    assert!(of_disk_model(&local, "i3.large", &InfoOptions::default()).disks[0].shared_limits.is_empty());
+}
+
 #[test]
 fn a_measured_table_stands_beside_the_forms() {
     let text = "disk: {read_iops: 100000, read_bandwidth: 1G, write_iops: 50000, write_bandwidth: 500M, \

@@ -21,7 +21,7 @@
 
 use plimsoll_core::FourFigures;
 use plimsoll_figures::units::{csv_field, format_count, format_throughput_decimal};
-use plimsoll_sim::device::CapUnit;
+use plimsoll_sim::device::CapSpec;
 use plimsoll_sim::device::presets::{Preset, PresetKind};
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ fn figures_of(figures: &FourFigures) -> Four<u64> {
     Four::of(figures).map(|rate| rate.get().unwrap_or(io_properties::MAX_FIGURE))
 }
 
-/// A limit of a volume with credits.
+/// A limit that reads and writes share, with or without credits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cap {
     /// `operations` or `bytes`.
@@ -43,7 +43,7 @@ pub struct Cap {
     pub base_per_s: f64,
     /// Units per second with credits.
     pub burst_per_s: f64,
-    /// Credits at the start, in units.
+    /// Credits at the start, in units; 0: none.
     pub credits: f64,
 }
 
@@ -164,7 +164,7 @@ impl PresetInfo {
             unloaded_read_us: (spec.latency.read_ns + network_ns) / 1e3,
             unloaded_write_us: (spec.latency.write_ns + network_ns) / 1e3,
             defaults: preset.defaults.clone(),
-            caps: spec.caps.iter().filter(|cap| cap.credits > 0.0).map(cap).collect(),
+            caps: spec.caps.iter().filter(|cap| cap.credits > 0.0).map(Cap::of).collect(),
             promised_pct: None,
             promised_time_pct: None,
             evidence: preset.evidence.name(),
@@ -190,12 +190,11 @@ impl PresetInfo {
     }
 }
 
-fn cap(cap: &plimsoll_sim::device::CapSpec) -> Cap {
-    let unit = match cap.unit {
-        CapUnit::Operations { .. } => "operations",
-        CapUnit::Bytes => "bytes",
-    };
-    Cap { unit, base_per_s: cap.base_per_s, burst_per_s: cap.burst_per_s, credits: cap.credits }
+impl Cap {
+    pub(crate) fn of(cap: &CapSpec) -> Cap {
+        let CapSpec { base_per_s, burst_per_s, credits, .. } = *cap;
+        Cap { unit: cap.unit.name(), base_per_s, burst_per_s, credits }
+    }
 }
 
 /// Returns CSV: a header, and a line for each preset; figures are those of all disks.
@@ -280,6 +279,9 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
     }
     if let Some(burst) = preset.burst_text() {
         text += &format!("# the base; not in it: {burst}\n");
+    }
+    if preset.kind == PresetKind::Volume.name() && preset.mix_exponent.is_none() {
+        text += "# reads and writes share these limits; the exponent is that of small reads beside large writes\n";
     }
     text + &io_properties::write(&[disk])
 }

@@ -112,6 +112,29 @@ fn a_disk_whose_writes_are_faster_is_believed_where_it_was_measured() {
     }
 }
 
+/// Disks of m5d.2xlarge, c6gd.8xlarge and m7gd, none of them in the table; and any that share no more than their reads
+/// with one that is.
+#[test]
+fn disks_of_other_families_are_not_judged() {
+    let mut others = vec![
+        [130_095, 621_758_272, 63_644, 267_667_525],
+        [442_945, 2_522_688_939, 166_021, 1_063_041_152],
+        [33_638, 157_521_648, 16_836, 75_264_032],
+        [67_274, 315_774_176, 33_676, 150_679_296],
+        [134_550, 631_589_440, 67_358, 301_293_568],
+        [269_588, 1_263_357_056, 134_608, 604_995_968],
+    ];
+    let rows = presets::instances().iter().filter_map(Instance::per_disk).map(|figures| figures.in_order());
+    others.extend(
+        rows.map(|[iops, bytes, write_iops, write_bytes]| [iops, bytes, write_iops * 10 / 23, write_bytes * 10 / 23]),
+    );
+    for figures in others {
+        let findings = check_figures(figures, "");
+        let outliers: Vec<_> = codes(&findings).into_iter().filter(|(code, _)| code.ends_with("_outlier")).collect();
+        assert!(outliers.is_empty(), "{figures:?}: {findings:?}");
+    }
+}
+
 #[test]
 fn limits_of_a_scheduler_are_not_limits_of_a_disk() {
     let cases = [

@@ -31,6 +31,8 @@ const INTERVALS_MAX: usize = 1000;
 
 /// Keys of a test that describe its conditions.
 const CONDITIONS: [&str; 6] = ["backend", "shards", "seed", "duration_s", "warmup_s", "machine"];
+/// Keys of a test's `place` that describe its conditions: other directories of one disk are no other disk.
+const PLACE_CONDITIONS: [&str; 2] = ["host", "disk"];
 /// Keys of a job that describe its work.
 const JOB_CONDITIONS: [&str; 5] = ["class", "shares", "kind", "request_bytes", "job"];
 
@@ -221,6 +223,10 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
     let mut conditions = Conditions::new();
     for key in CONDITIONS {
         value.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
+    }
+    for key in PLACE_CONDITIONS {
+        let value = value.get("place").and_then(|place| place.get(key));
+        value.into_iter().for_each(|value| flatten(key, value, &mut conditions));
     }
 
     Ok(Run {

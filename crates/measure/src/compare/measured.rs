@@ -18,7 +18,7 @@
 //! 100 000 / 750 = 67 us and 200 + 100 000 / 750 = 333 us.
 
 use plimsoll_figures::percentiles::{self, Buckets, Latencies};
-use plimsoll_figures::stats::{Estimate, difference, half_width, of_runs, of_series, p_of_difference};
+use plimsoll_figures::stats::{Estimate, difference, of_runs, of_series, p_of_difference, ratio_interval};
 use plimsoll_sim::rng::Rng;
 
 use super::input::{Interval, Job};
@@ -117,8 +117,7 @@ fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRu
     }
 
     let difference = difference(&base, &other);
-    let half_width = half_width(&difference);
-    let pct = |part: f64| Some(part / base.value * 100.0).filter(|pct| pct.is_finite());
+    let interval = ratio_interval(&base, &other);
 
     Some(Comparison {
         job: job.to_owned(),
@@ -126,15 +125,20 @@ fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRu
         metric: metric.to_owned(),
         base: base.value,
         other: other.value,
-        change_pct: pct(difference.value),
-        change_low_pct: pct(difference.value - half_width),
-        change_high_pct: pct(difference.value + half_width),
+        change_pct: pct(other.value / base.value),
+        change_low_pct: interval.and_then(|(low, _)| pct(low)),
+        change_high_pct: interval.and_then(|(_, high)| pct(high)),
         p: difference.standard_error.is_finite().then(|| p_of_difference(&difference)),
         p_together: None,
         base_effective_count: Some(base.effective_count),
         other_effective_count: Some(other.effective_count),
         verdict: Verdict::Open,
     })
+}
+
+/// Returns a ratio as a change in per cent; `None` if the base is 0.
+fn pct(ratio: f64) -> Option<f64> {
+    Some((ratio - 1.0) * 100.0).filter(|pct| pct.is_finite())
 }
 
 fn quantile(
@@ -146,7 +150,6 @@ fn quantile(
 ) -> Option<Comparison> {
     let found = percentiles::compare(base, other, share, rng)?;
 
-    let pct = |ratio: f64| Some((ratio - 1.0) * 100.0).filter(|pct| pct.is_finite());
     Some(Comparison {
         job: job.to_owned(),
         side,

@@ -127,6 +127,41 @@ fn test(jobs: &[Value]) -> Value {
 }
 
 #[test]
+fn no_interval_of_a_change_reaches_below_minus_100_per_cent() {
+    let mut rng = Rng::new(11);
+    for (intervals, noise_pct, change) in [(5, 60.0, -0.95), (3, 40.0, -0.8), (20, 90.0, -0.99), (4, 30.0, 40.0)] {
+        for seed in 0..20 {
+            let report = pair(Noise { intervals, noise_pct, rho: 0.5, stalls: 0.02 }, change, seed, &mut rng);
+            for it in &report.comparisons {
+                let ends = [it.change_low_pct, it.change_pct, it.change_high_pct].map(|pct| pct.unwrap_or(0.0));
+                let is_around = ends.is_sorted() || it.metric.starts_with("latency_p");
+                assert!(it.change_low_pct.is_none() || (ends[0] >= -100.0 && is_around), "{it:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn results_of_two_disks_are_told() {
+    let on = |disk: &str, storage: &str| {
+        let mut test = test(&[steady("reads", 1000, 100)]);
+        test["place"] = json!({"host": "db-1", "date": storage, "storage": storage, "disk": disk});
+        test
+    };
+    let warnings = |other: Value| {
+        let base = on("nvme0n1, Model A, 1.9 TB", "/a");
+        let sides = [vec![source("a.json", &base)], vec![source("b.json", &other)]];
+        compare(&sides, &CompareOptions::default()).unwrap().warnings
+    };
+    let found = warnings(on("nvme1n1, Model B, 1.9 TB", "/a"));
+    let expected = "disk differs: nvme0n1, Model A, 1.9 TB (a.json), nvme1n1, Model B, 1.9 TB (b.json)";
+    assert_eq!(found, [expected]);
+    assert!(warnings(on("nvme0n1, Model A, 1.9 TB", "/b")).is_empty());
+    // Older results have no place.
+    assert!(warnings(test(&[steady("reads", 1000, 100)])).is_empty());
+}
+
+#[test]
 fn several_results_against_the_first() {
     let slow_tail = {
         let mut job = steady("reads", 100_001, 100);

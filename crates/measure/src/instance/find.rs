@@ -5,7 +5,8 @@
 //!
 //! **How.** [`find`] reads a card if the name ends in `.json` or is a file; else it looks the name up among the
 //! published cards and the instances of the table of presets. If both have the name, it returns the published card,
-//! completed from the table; the fact [`FROM_PRESET`] lists the added figures. [`find_all`] finds several and gives
+//! completed from the table; the fact [`FROM_PRESET`] lists the added figures, and a warning names those that both have
+//! and that differ, with both sources: `--disk` takes the table's. [`find_all`] finds several and gives
 //! each a label of its own.
 //!
 //! **Limits.** The disk figures of a preset are the best case of all disks together. Cores are known for AWS only: a
@@ -24,6 +25,7 @@
 
 use std::path::Path;
 
+use plimsoll_figures::units::format_count;
 use plimsoll_sim::device::presets::{self, Evidence, Instance};
 use thiserror::Error;
 
@@ -31,6 +33,9 @@ use super::{Card, CardError, Figure, Origin, OriginKind, published};
 
 /// Name of the fact that lists the figures added to a published card from the table of presets.
 pub const FROM_PRESET: &str = "origin.from_preset";
+
+/// Factor, up or down, from which two published figures of one machine are said to differ.
+const DIFFERS: f64 = 1.25;
 
 /// Why there is no card.
 #[derive(Debug, Error)]
@@ -110,13 +115,28 @@ pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
 /// Adds to a published card the figures that only `preset` has.
 fn completed(mut card: Card, preset: Card) -> Card {
     let source = format!("{} ({})", preset.origin.source, preset.origin.date);
-    let mut added = Vec::new();
+    let (mut added, mut different) = (Vec::new(), Vec::new());
     for (key, figure) in preset.figures {
-        if !card.figures.contains_key(&key) {
-            card.missing.remove(&key);
-            card.figures.insert(key.clone(), figure);
-            added.push(key);
+        match card.figures.get(&key) {
+            None => {
+                card.missing.remove(&key);
+                card.figures.insert(key.clone(), figure);
+                added.push(key);
+            }
+            Some(own) if !(1.0 / DIFFERS..=DIFFERS).contains(&(figure.value / own.value)) => {
+                let (own, other) = (format_count(own.value as u64), format_count(figure.value as u64));
+                different.push(format!("{key} {own} (the table: {other})"));
+            }
+            Some(_) => {}
         }
+    }
+    if !different.is_empty() {
+        let Origin { source: own, date, .. } = &card.origin;
+        card.warnings.push(format!(
+            "{}: {} are those of {own} ({date}); the table of presets, which --disk takes, is {source}",
+            card.name,
+            different.join(", ")
+        ));
     }
     if !added.is_empty() {
         card.facts.insert(FROM_PRESET.to_owned(), format!("{}: table of presets: {source}", added.join(", ")));
@@ -230,6 +250,23 @@ mod tests {
         assert!(!both.missing.contains_key("memory.bytes"));
         let from_preset = both.facts.get(FROM_PRESET).unwrap();
         assert!(from_preset.contains("memory.bytes") && !from_preset.contains("disk.read_iops"), "{from_preset}");
+    }
+
+    #[test]
+    fn two_publications_of_one_machine_are_told_apart() {
+        for name in ["i3.16xlarge", "i3.metal", "i3en.24xlarge"] {
+            let card = find(name).unwrap();
+            let row = presets::instances().iter().find(|row| row.name == name).unwrap();
+            let own = card.value("disk.read_iops").unwrap();
+            let differs = !(0.8..=1.25).contains(&(row.total().read_iops as f64 / own));
+            let warning = card.warnings.iter().find(|warning| warning.contains("which --disk takes"));
+            let has = |part: &str| warning.is_some_and(|warning| warning.contains(part));
+            assert_eq!(has(&format_count(row.total().read_iops)), differs, "{name}: {:?}", card.warnings);
+            assert!(!differs || (has(&format_count(own as u64)) && has("2019-05") && has(row.date)), "{warning:?}");
+        }
+        assert!(
+            find("i3.16xlarge").unwrap().warnings.concat().contains("disk.read_iops 1,200,000 (the table: 3,289,600)")
+        );
     }
 
     #[test]

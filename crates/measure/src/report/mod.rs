@@ -27,9 +27,12 @@
 pub(crate) mod buckets;
 mod options;
 mod parts;
+mod place;
 mod text;
 
+use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ClassStats, FS_PER_S, Histogram, WaitReason};
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +42,7 @@ use crate::test::{TestJob, TestOptions, TestResult};
 pub use buckets::Buckets;
 pub use options::JobOptions;
 pub use parts::DirectionReport;
+pub use place::Place;
 
 /// Version of the JSON form. It rises when a key is removed or changes its meaning.
 pub const SCHEMA: u64 = 1;
@@ -228,6 +232,9 @@ pub struct TestReport {
     pub plimsoll: String,
     /// Machine that made the result.
     pub machine: Machine,
+    /// Where and when; `None` in results of older versions, and where nothing was asked for.
+    #[serde(default)]
+    pub place: Option<Place>,
     /// Seed of positions, gaps and data; `None` if unknown.
     pub seed: Option<u64>,
     /// Duration asked for, in seconds; `None` if unknown.
@@ -337,6 +344,7 @@ impl TestReport {
             schema: SCHEMA,
             plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::here(),
+            place: None,
             seed: None,
             duration_s: None,
             warmup_s: None,
@@ -354,16 +362,34 @@ impl TestReport {
         }
     }
 
-    /// Returns the report with the seed, the duration and the warm-up that were asked for.
+    /// Returns the report with the place, and the seed, duration and warm-up that were asked for.
     #[must_use]
     pub fn with_options(self, options: &TestOptions) -> TestReport {
+        let reaches_disk =
+            ![BackendKind::Null, BackendKind::Memory].map(|kind| kind.to_string()).contains(&self.backend);
         TestReport {
+            place: Some(Place::here(options.storage.path(), reaches_disk)),
             seed: Some(options.seed),
             // A run that ends when its jobs have done all their work has no duration.
             duration_s: (options.duration_ns < 1 << 58).then_some(options.duration_ns as f64 / 1e9),
             warmup_s: Some(options.warmup_ns as f64 / 1e9),
             ..self
         }
+    }
+
+    /// Returns in a sentence what was asked for.
+    #[must_use]
+    pub fn asked(&self) -> String {
+        let seconds = |s: f64| format_duration_ns((s.max(0.0) * 1e9) as u64);
+        let parts = [
+            self.duration_s.map(|s| format!("duration {}", seconds(s))),
+            self.warmup_s.filter(|s| *s > 0.0).map(|s| format!("warm-up {}", seconds(s))),
+            self.seed.map(|seed| format!("seed {seed}")),
+            Some(format!("{} written", format_bytes_binary(self.written_bytes))),
+            self.machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}")),
+            self.machine.cpus.map(|cpus| format!("{cpus} CPU(s)")),
+        ];
+        format!("Settings: {}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 
     /// Parses the output of [`TestReport::to_json`], of this version or an older one with the same form.

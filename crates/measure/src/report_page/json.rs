@@ -21,7 +21,7 @@ use super::{Content, EXPECTED, Kind, sim};
 use crate::compare::CompareReport;
 use crate::experiment::pictures;
 use crate::instance::{self, Card};
-use crate::report::TestReport;
+use crate::report::{Place, TestReport};
 use crate::tune::{self, TuneReport};
 
 /// Results without sections here: the keys that identify them, and what to do.
@@ -111,6 +111,9 @@ fn of_test(file: &str, text: &str) -> Result<Content, String> {
         report.shards,
         if report.interrupted { ", interrupted" } else { "" }
     )];
+
+    remarks.extend(report.place.as_ref().map(Place::sentence));
+    remarks.push(report.asked());
 
     let failed = report.jobs.iter().filter(|job| job.errors > 0);
     remarks.extend(failed.map(|job| {

@@ -33,6 +33,9 @@
 //!   1.5 times an equal part of the work, the placement is at fault, else the disk. A saturated straggler with no more
 //!   than its part is degraded, and not a sign of a full group.
 //!
+//! Devices that are alike and belong to no group are compared, too ([`LikeDevices`]): a rotation among them is a remark that
+//! proposes `--group`, never a verdict, since nobody said that they share their work.
+//!
 //! # Limits
 //! A rotation shows after 24 intervals with a hot member and three changes; turns longer than a quarter of the history
 //! show as `uneven`. If each member is as large as the array (mirrors, paths to one disk), an uneven split is a choice
@@ -43,10 +46,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::host::is_partition;
 use super::{Basis, DeviceFacts, Facts, GroupObserved, Judged, Part, Remark, Verdict};
 
 /// Most intervals remembered of a group: an hour at 2 s.
 pub const HISTORY_MAX: usize = 1800;
+
+/// Code of the remark on members that take turns.
+const HOT_SPOT_ROTATION: &str = "hot-spot-rotation";
 
 /// Loss from which an interval is uneven: the busiest member has half as much again as the mean.
 const UNEVEN_LOSS: f64 = 1.0 / 3.0;
@@ -133,6 +140,65 @@ impl Groups {
         }
         observed
     }
+}
+
+/// Beginnings of the names of disks, behind which a number or letters count.
+const DISK_NAMES: [&str; 4] = ["nvme", "sd", "vd", "xvd"];
+
+/// Watches devices that are alike though nobody named them as a group.
+#[derive(Debug, Default)]
+pub(crate) struct LikeDevices(Groups);
+
+impl LikeDevices {
+    /// Compares disks of one model and size, or without facts of one kind of name, that are in none of `groups`. Returns
+    /// a remark for each set whose
+    /// members take turns; that one has more than the others is usual where they have work of their own.
+    pub(crate) fn observe(
+        &mut self,
+        devices: &[Judged],
+        groups: &[GroupObserved],
+        facts: &Facts,
+        duration_s: Option<f64>,
+    ) -> Vec<Remark> {
+        let is_grouped = |name: &str| groups.iter().flat_map(|group| &group.parts).any(|part| part.device == name);
+        let mut sets: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for judged in devices {
+            let name = &judged.interval.device;
+            if let Some(kind) = kind_of_disk(name, facts).filter(|_| !is_grouped(name)) {
+                sets.entry(kind).or_default().push(name.clone());
+            }
+        }
+
+        self.0.named =
+            sets.into_values().filter(|names| names.len() > 1).map(|names| (names.join(","), names)).collect();
+        let observed = self.0.observe(devices, &Facts::new(), duration_s);
+        let proposal = |group: &GroupObserved| {
+            let found = group.remarks.iter().find(|remark| remark.code == HOT_SPOT_ROTATION)?;
+            let (names, count) = (&group.group, group.parts.len());
+            let effective = group
+                .effective_devices
+                .map_or_else(String::new, |effective| format!("; effective {effective:.2} of {count} now"));
+            let message = format!(
+                "{count} like devices ({}): {}{effective}. If they share one work: --group data={names}",
+                names.replace(',', ", "),
+                found.message,
+            );
+            Some(Remark { code: "like-devices", message })
+        };
+        observed.iter().filter_map(proposal).collect()
+    }
+}
+
+/// Returns what a whole disk shares with its like: model and size, else the kind of its name. `None` for what is no disk
+/// of its own.
+fn kind_of_disk(name: &str, facts: &Facts) -> Option<String> {
+    let kind = DISK_NAMES.iter().find(|kind| name.starts_with(**kind))?;
+    let of_name = facts.get(name);
+    if is_partition(name, facts) || of_name.is_some_and(|facts| !facts.members.is_empty()) {
+        return None;
+    }
+    let known = of_name.and_then(|facts| Some(format!("{} {}", facts.model.as_ref()?, facts.size_bytes?)));
+    Some(known.unwrap_or_else(|| (*kind).to_owned()))
 }
 
 /// Returns how many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2. `None` if all are 0.
@@ -482,7 +548,7 @@ impl State {
             percent(least),
             percent(most),
         );
-        Some(Remark { code: "hot-spot-rotation", message })
+        Some(Remark { code: HOT_SPOT_ROTATION, message })
     }
 
     fn uneven(&self) -> Option<Remark> {

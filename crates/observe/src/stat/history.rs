@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_show::page::{Block, Mood, Section, Tile};
 use plimsoll_show::table::Table;
 
@@ -42,6 +42,8 @@ const COLUMNS: [&str; 9] = ["r/s", "w/s", "rkB/s", "wkB/s", "r_await", "w_await"
 
 /// Most devices and groups remembered, each.
 const NAMES_MAX: usize = 4096;
+/// Codes of the remarks on how devices share their work.
+const OF_SHARING: [&str; 4] = ["like-devices", "hot-spot-rotation", "uneven", "straggler"];
 /// Most names that a remark lists beside the first.
 const NAMES_SHOWN: usize = 5;
 
@@ -248,6 +250,34 @@ impl History {
         sections
     }
 
+    /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
+    /// first), and the idle. Empty for fewer than two intervals.
+    #[must_use]
+    pub fn summary(&self) -> Vec<String> {
+        if self.intervals < 2 {
+            return Vec::new();
+        }
+        let line = |(name, track): &(&String, &Track)| {
+            let (worst, why) = track.worst();
+            let why = if worst > Verdict::Ok { format!("; {}: {why}", verdict_words(worst)) } else { String::new() };
+            let effective =
+                track.lowest_effective.map_or_else(String::new, |least| format!(", effective {least:.2} at least"));
+            format!("{name}: {}{effective}{why}", track.times())
+        };
+        let (idle, mut devices): (Vec<_>, Vec<_>) =
+            self.devices.iter().partition(|(_, track)| track.worst().0 == Verdict::Idle);
+        devices.sort_by_key(|(_, track)| std::cmp::Reverse(track.worst().0));
+
+        let mut lines = vec![format!("Summary of {} intervals:", format_count(self.intervals))];
+        lines.extend(self.remarks.sentences(|code| OF_SHARING.contains(&code)));
+        lines.extend(self.groups.iter().collect::<Vec<_>>().iter().chain(&devices).map(line));
+        if !idle.is_empty() {
+            let names: Vec<&str> = idle.iter().map(|(name, _)| name.as_str()).collect();
+            lines.push(format!("idle all the time: {}", names.join(", ")));
+        }
+        lines
+    }
+
     fn devices_summary(&self) -> Table {
         let row = |(device, track): (&String, &Track)| {
             let (worst, why) = track.worst();
@@ -409,7 +439,8 @@ impl Remarks {
         }
     }
 
-    fn section(&self) -> Option<Section> {
+    /// Returns the remarks of some codes as sentences.
+    fn sentences(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let sentence = |(first, message, others): &(String, String, BTreeSet<String>)| {
             let of = if first.is_empty() || message.contains(first) { String::new() } else { format!("{first}: ") };
             let names: Vec<&str> = others.iter().take(NAMES_SHOWN).map(String::as_str).collect();
@@ -420,7 +451,11 @@ impl Remarks {
             let also = if names.is_empty() { String::new() } else { format!(" (also {}{more})", names.join(", ")) };
             format!("{of}{message}{also}")
         };
-        let sentences: Vec<String> = self.0.values().map(sentence).collect();
+        self.0.iter().filter(|(code, _)| is_wanted(code)).map(|(_, remark)| sentence(remark)).collect()
+    }
+
+    fn section(&self) -> Option<Section> {
+        let sentences = self.sentences(|_| true);
         (!sentences.is_empty()).then(|| Section::new("To know when reading this", [Block::Warnings(sentences)]))
     }
 }
@@ -433,6 +468,27 @@ mod tests {
 
     use super::*;
     use crate::stat::output::tests::{judged, observed};
+
+    #[test]
+    fn a_summary_begins_with_what_is_worst() {
+        let mut history = History::default();
+        assert!(history.summary().is_empty());
+        for at in 0..10 {
+            let devices = vec![
+                judged("sda", 0.0, Verdict::Idle),
+                judged("nvme0n1", 100.0, Verdict::Ok),
+                judged("nvme1n1", 100.0, if at < 3 { Verdict::Saturated } else { Verdict::Ok }),
+                judged("loop0", 0.0, Verdict::Idle),
+            ];
+            history.push(Observed { duration_s: Some(1.0), devices, ..observed() });
+        }
+        let lines = history.summary();
+        let begins = ["Summary of 10 intervals:", "nvme1n1: ok 70 %, saturated 30 %; saturated: ", "nvme0n1: ok 100 %"];
+        assert!(begins.iter().all(|begin| lines.iter().any(|line| line.starts_with(begin))), "{lines:?}");
+        let at = |begin: &str| lines.iter().position(|line| line.starts_with(begin));
+        assert!(at("nvme1n1") < at("nvme0n1"), "{lines:?}");
+        assert_eq!(lines.last().map(String::as_str), Some("idle all the time: loop0, sda"));
+    }
 
     #[test]
     fn a_history_sums_up_by_time_and_keeps_no_more_than_it_shows() {

@@ -38,6 +38,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use plimsoll::control::{Client, ClientError, ErrorCode};
+use plimsoll::core::WaitReason;
 use plimsoll::metrics::{ClassMetrics, DiskMetrics, LatencyMetrics, ProgramMetrics};
 use serde::Serialize;
 
@@ -92,8 +93,8 @@ pub struct ClassRow {
     /// model.
     pub consumption: f64,
     pub errors_per_s: f64,
-    /// The reason for which the class waited the longest with work queued, if it waited at all: `fairness`, `tokens`,
-    /// `limit`, `depth`, `backend`.
+    /// The reason for which the class waited the longest with work queued, if it waited at all: `fairness` (only where
+    /// other classes of the disk had requests), `tokens`, `limit`, `depth`, `backend`.
     pub waited_for: Option<String>,
     /// Time waited with work queued, by reason, as a part of the interval, summed over the shards: with several shards
     /// this may be above 1. Reasons that did not occur are left out.
@@ -107,11 +108,19 @@ pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) ->
     let mut rows = Vec::new();
     for disk in &after.disks {
         let Some(old) = before.disks.iter().find(|old| old.disk == disk.disk) else { continue };
+        let first = rows.len();
         for class in disk.classes.iter().filter(|class| is_used(class)) {
             let before = old.classes.iter().find(|old| old.class == class.class);
             if let Some(before) = before.filter(|before| !began_anew(before, class)) {
                 rows.push(row(after, disk, before, class, duration_s));
             }
+        }
+
+        // A class that has the disk for itself waits for no other.
+        let of_disk: &mut [ClassRow] = rows.get_mut(first..).unwrap_or_default();
+        let is_alone = of_disk.iter().filter(|row| row.mean_under_way > 0.0 || row.queued > 0).count() < 2;
+        for row in of_disk.iter_mut().filter(|_| is_alone) {
+            row.waited_for = longest(&row.waited, |reason| reason != WaitReason::Fairness.name());
         }
     }
     rows
@@ -151,7 +160,6 @@ fn row(
     let device = both(moved(|class| &class.read.device), moved(|class| &class.write.device));
     let all_ns = queue.1 as f64 + device.1 as f64;
     let waited = waited(before, after, duration_s);
-    let longest = waited.iter().max_by(|one, other| one.1.total_cmp(other.1));
 
     ClassRow {
         program: program.program.clone(),
@@ -176,9 +184,15 @@ fn row(
         oldest_wait_ms: after.oldest_wait_ns as f64 / 1e6,
         consumption: rate(|class| class.consumed_ns) / 1e9,
         errors_per_s: rate(|class| class.errors),
-        waited_for: longest.map(|(reason, _)| reason.clone()),
+        waited_for: longest(&waited, |_| true),
         waited,
     }
+}
+
+/// Returns the reason that counts and lasted longest.
+fn longest(waited: &BTreeMap<String, f64>, counts: fn(&str) -> bool) -> Option<String> {
+    let counted = waited.iter().filter(|(reason, _)| counts(reason));
+    counted.max_by(|one, other| one.1.total_cmp(other.1)).map(|(reason, _)| reason.clone())
 }
 
 fn waited(before: &ClassMetrics, after: &ClassMetrics, duration_s: f64) -> BTreeMap<String, f64> {
@@ -448,6 +462,28 @@ mod tests {
         assert_eq!((row.queued, row.oldest_wait_ms, row.consumption, row.errors_per_s), (3, 2.0, 0.01, 10.0));
         assert_eq!(row.waited_for.as_deref(), Some("tokens"));
         assert_eq!(row.waited, BTreeMap::from([("fairness".into(), 0.125), ("tokens".into(), 0.5)]));
+    }
+
+    #[test]
+    fn fairness_needs_another_class() {
+        let waited = |name: &str, reads| {
+            let class = class(name, reads, 0);
+            ClassMetrics {
+                waited: vec![plimsoll::metrics::ReasonMetrics { reason: "fairness".into(), waited_ns: reads }],
+                ..class
+            }
+        };
+        let quiet = || ClassMetrics { queued: 0, ..waited("quiet", 10) };
+        let cases = [
+            (vec![waited("a", 10)], vec![waited("a", 90)], [None, None]),
+            (vec![waited("a", 10), quiet()], vec![waited("a", 90), quiet()], [None, None]),
+            (vec![waited("a", 10), waited("b", 10)], vec![waited("a", 90), waited("b", 20)], [Some("fairness"); 2]),
+        ];
+        for (before, after, expected) in cases {
+            let rows = rows(&program(before), &program(after), 1.0);
+            let found = rows.iter().map(|row| row.waited_for.as_deref());
+            assert!(found.zip(expected).all(|(found, expected)| found == expected), "{rows:?}");
+        }
     }
 
     #[test]

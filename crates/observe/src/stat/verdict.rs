@@ -61,13 +61,15 @@ mod class;
 mod remarks;
 mod text;
 
+use std::collections::BTreeSet;
+
 use super::capacity::{Capacity, positive};
 use super::saturation::{self, Saturation};
-use super::{Basis, Columns, DeviceFacts, DeviceInterval, Gap, Verdict};
+use super::{Basis, Columns, DeviceFacts, DeviceInterval, Facts, Gap, Judged, Verdict};
 use class::{Class, Kind};
 use text::{ms, percent, queue, rate, seconds};
 
-pub(super) use remarks::{of_device, of_interval};
+pub(super) use remarks::{FIRST_INTERVAL, invalid_util, of_device, of_interval};
 
 /// Seconds without a completion after which a device with requests under way is hung. Just below the usual interval, so
 /// that one interval suffices; no request to a healthy disk takes that long.
@@ -159,6 +161,30 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
         Case::rest,
     ];
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
+}
+
+/// Takes back that an array is saturated where none of its members is: the layer between holds requests, or the bounds
+/// of a class are wrong for the array.
+pub(super) fn compare_arrays(devices: &mut [Judged], facts: &Facts) {
+    let has_room = |verdict| matches!(verdict, Verdict::Idle | Verdict::Ok | Verdict::BusyButFree);
+    let free: BTreeSet<String> = devices
+        .iter()
+        .filter(|judged| judged.interval.gap.is_none() && has_room(judged.verdict))
+        .map(|judged| judged.interval.device.clone())
+        .collect();
+    for judged in devices.iter_mut().filter(|judged| judged.verdict == Verdict::Saturated) {
+        let members = facts.get(&judged.interval.device).map_or(&[][..], |facts| facts.members.as_slice());
+        let is_model = matches!(judged.capacity_basis, Basis::Model(_));
+        if !is_model && !members.is_empty() && members.iter().all(|member| free.contains(member)) {
+            judged.verdict = Verdict::Unknown;
+            judged.why = format!(
+                "not clear: {}, but none of its members ({}) is full: the layer between may hold requests (its thread, \
+                 a stripe, encryption); --disk with a model of the array settles it",
+                judged.why,
+                members.join(", ")
+            );
+        }
+    }
 }
 
 /// Returns the latency that requests of `size_kib` stay below on a healthy device of this class with little to do, in

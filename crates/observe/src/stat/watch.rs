@@ -34,10 +34,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capacity::{Capacity, Peaks};
-use super::groups::Groups;
+use super::groups::{Groups, LikeDevices};
 use super::saturation::{self, Saturation, Seen};
 use super::verdict::{self, Evidence, HUNG_AFTER_S};
-use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Observed, Verdict};
+use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Observed, Remark, Verdict};
 
 /// Most device names in memory; if there are more, those absent from the interval are dropped.
 pub const DEVICES_MOST: usize = 4096;
@@ -56,10 +56,11 @@ pub struct WatchOptions {
 }
 
 /// Judges the devices of a host, interval after interval, and remembers what later judgements need.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch {
     capacities: BTreeMap<String, Capacity>,
     groups: Groups,
+    like: LikeDevices,
     devices: BTreeMap<String, Memory>,
 }
 
@@ -72,35 +73,48 @@ struct Memory {
     in_flight: Option<u64>,
     is_stuck: bool,
     stuck_s: f64,
+    /// Whether the remark on the first interval was made.
+    has_begun: bool,
 }
 
 impl Watch {
     /// Returns a watch that has seen nothing.
     #[must_use]
     pub fn new(options: WatchOptions) -> Watch {
-        Watch { capacities: options.capacities, groups: Groups::new(options.groups), devices: BTreeMap::new() }
+        Watch { capacities: options.capacities, groups: Groups::new(options.groups), ..Watch::default() }
     }
 
     /// Judges an interval and remembers it. `facts` may lack any device.
     pub fn observe(&mut self, interval: &Interval, facts: &Facts) -> Observed {
         self.forget(interval);
         let judged = interval.devices.iter().map(|device| self.judge(device, interval, facts.get(&device.device)));
-        let devices: Vec<Judged> = judged.collect();
+        let mut devices: Vec<Judged> = judged.collect();
+        verdict::compare_arrays(&mut devices, facts);
+        let groups = match interval.is_since_boot {
+            true => self.groups.observe_means(&devices, facts),
+            false => self.groups.observe(&devices, facts, interval.duration_s),
+        };
+        let mut remarks = verdict::of_interval(interval.is_since_boot, interval.cpu.as_ref(), &devices);
+        if !interval.is_since_boot {
+            remarks.extend(self.like.observe(&devices, &groups, facts, interval.duration_s));
+        }
+
         Observed {
             end_unix_ms: interval.end_unix_ms,
             duration_s: interval.duration_s,
             is_since_boot: interval.is_since_boot,
             cpu: interval.cpu,
-            groups: match interval.is_since_boot {
-                true => self.groups.observe_means(&devices, facts),
-                false => self.groups.observe(&devices, facts, interval.duration_s),
-            },
-            remarks: verdict::of_interval(interval.is_since_boot, interval.cpu.as_ref(), &devices),
+            groups,
+            remarks,
             devices,
         }
     }
 
     fn judge(&mut self, device: &DeviceInterval, interval: &Interval, facts: Option<&DeviceFacts>) -> Judged {
+        let invalid = verdict::invalid_util(device);
+        let mut device = device.clone();
+        device.columns.util_percent = device.columns.util_percent.filter(|_| invalid.is_none());
+        let device = &device;
         let memory = self.devices.entry(device.device.clone()).or_default();
         let in_flight_before = memory.in_flight;
         memory.note(device, interval, facts);
@@ -143,7 +157,13 @@ impl Watch {
             (Basis::HighestSeen, known) => (known, Basis::HighestSeen),
             (basis, _) => (capacity_use, (*basis).clone()),
         };
-        let remarks = verdict::of_device(&Evidence { basis: &capacity_basis, ..evidence }, verdict);
+        let mut remarks = verdict::of_device(&Evidence { basis: &capacity_basis, ..evidence }, verdict);
+        let is_first = |remark: &Remark| remark.code == verdict::FIRST_INTERVAL;
+        if memory.has_begun {
+            remarks.retain(|remark| !is_first(remark));
+        }
+        memory.has_begun |= remarks.iter().any(is_first);
+        remarks.extend(invalid);
         Judged {
             interval: device.clone(),
             capacity_use,
@@ -260,6 +280,111 @@ mod tests {
             assert_eq!(judged.verdict, Verdict::BusyButFree, "{}", judged.why);
         }
         assert_eq!(watch.devices["nvme0n1"].peaks.use_of_full(&reads(9_000.0, 0.1, 100.0)), None);
+    }
+
+    /// Three disks of which one at a time does the work, as `turn` has it.
+    fn of_three(names: [&str; 3], turn: usize) -> Interval {
+        let devices = names.iter().enumerate().map(|(at, name)| DeviceInterval {
+            device: (*name).to_owned(),
+            columns: reads(if at == turn { 40_000.0 } else { 400.0 }, 0.1, 100.0),
+            ..DeviceInterval::default()
+        });
+        Interval { duration_s: Some(1.0), devices: devices.collect(), ..Interval::default() }
+    }
+
+    #[test]
+    fn like_devices_that_take_turns_are_proposed_as_a_group() {
+        let nvme = ["nvme0n1", "nvme1n1", "nvme2n1"];
+        let models = |models: [&str; 3]| -> Facts {
+            let facts = |model: &str| DeviceFacts {
+                model: Some(model.to_owned()),
+                size_bytes: Some(1 << 40),
+                ..DeviceFacts::default()
+            };
+            nvme.iter().zip(models).map(|(name, model)| ((*name).to_owned(), facts(model))).collect()
+        };
+        let named = vec![("data".to_owned(), nvme.map(str::to_owned).to_vec())];
+        // Names, facts, groups, intervals of each turn, expected.
+        let cases = [
+            (nvme, Facts::new(), vec![], 10, true),
+            (["sda", "sdb", "sdc"], Facts::new(), vec![], 10, true),
+            (nvme, models(["A", "A", "A"]), vec![], 10, true),
+            (nvme, models(["A", "B", "C"]), vec![], 10, false),
+            (["dm-0", "dm-1", "dm-2"], Facts::new(), vec![], 10, false),
+            (nvme, Facts::new(), named, 10, false),
+            (nvme, Facts::new(), vec![], 1000, false),
+        ];
+        for (names, facts, groups, each, expected) in cases {
+            let mut watch = Watch::new(WatchOptions { groups: groups.clone(), ..WatchOptions::default() });
+            let mut observed = Observed::default();
+            for at in 0..60 {
+                observed = watch.observe(&of_three(names, at / each % 3), &facts);
+            }
+            let found = observed.remarks.iter().find(|remark| remark.code == "like-devices");
+            assert_eq!(found.is_some(), expected, "{names:?} {each}: {:?}", observed.remarks);
+            let proposal = format!("--group data={}", names.join(","));
+            assert!(found.is_none_or(|remark| remark.message.contains(&proposal)), "{found:?}");
+            assert!(groups.is_empty() == observed.groups.is_empty(), "nobody named a group");
+        }
+    }
+
+    #[test]
+    fn the_remark_on_the_first_interval_is_made_once() {
+        let mut watch = Watch::new(WatchOptions::default());
+        let mut made = Vec::new();
+        for device in ["sdd", "sdd", "sde", "sdd", "sde"] {
+            let judged = see(&mut watch, &interval(device, reads(5_000.0, 0.1, 50.0)));
+            assert_eq!(judged.capacity_basis, Basis::Unknown);
+            made.push(judged.remarks.iter().any(|remark| remark.code == verdict::FIRST_INTERVAL));
+        }
+        assert_eq!(made, [true, false, true, false, false]);
+    }
+
+    #[test]
+    fn an_impossible_util_is_called_invalid_and_decides_nothing() {
+        for util in [250.0, 1.8e11, 1.8446744e19] {
+            let mut watch = Watch::new(WatchOptions::default());
+            let judged = see(&mut watch, &interval("sda", reads(120.0, 0.1, util)));
+            let mut without = interval("sda", reads(120.0, 0.1, util));
+            without.devices[0].columns.util_percent = None;
+            let expected = see(&mut Watch::new(WatchOptions::default()), &without);
+            assert_eq!((judged.verdict, judged.interval.columns.util_percent), (expected.verdict, None), "{util}");
+            let codes: Vec<_> = judged.remarks.iter().map(|remark| remark.code).collect();
+            assert!(codes.contains(&"util-invalid") && !codes.contains(&"util-misleads"), "{codes:?}");
+        }
+        // Whole ticks may make a little more than 100 of a short interval.
+        let judged = see(&mut Watch::new(WatchOptions::default()), &interval("sda", reads(120.0, 0.1, 104.0)));
+        assert!(!judged.remarks.iter().any(|remark| remark.code == "util-invalid"));
+    }
+
+    #[test]
+    fn an_array_is_not_full_whose_members_are_free() {
+        let member = |name: &str, await_ms: f64, queue: f64| DeviceInterval {
+            device: name.to_owned(),
+            columns: Columns { queue: Some(queue), ..reads(queue / await_ms * 1000.0, await_ms, 100.0) },
+            ..DeviceInterval::default()
+        };
+        let facts = |members: &[&str]| -> Facts {
+            let members = members.iter().map(|name| (*name).to_owned()).collect();
+            [("md0".to_owned(), DeviceFacts { members, ..DeviceFacts::default() })].into()
+        };
+        let both = ["nvme0n1", "nvme1n1"];
+        let cases = [
+            (facts(&both), 0.1, Verdict::Unknown),
+            (facts(&["nvme0n1", "nvme9n1"]), 0.1, Verdict::Saturated),
+            (facts(&[]), 0.1, Verdict::Saturated),
+            (facts(&both), 8.0, Verdict::Saturated),
+        ];
+        for (facts, await_ms, expected) in cases {
+            let mut devices = vec![member("md0", 40.0, 64.0)];
+            let queue = if await_ms > 1.0 { 200.0 } else { 1.0 };
+            devices.extend(both.map(|name| member(name, await_ms, queue)));
+            let interval = Interval { duration_s: Some(1.0), devices, ..Interval::default() };
+            let observed = Watch::new(WatchOptions::default()).observe(&interval, &facts);
+            let md0 = &observed.devices[0];
+            assert_eq!(md0.verdict, expected, "{await_ms}: {} {:?}", md0.why, observed.devices[1].why);
+            assert_eq!(md0.why.contains("not clear"), expected == Verdict::Unknown, "{}", md0.why);
+        }
     }
 
     #[test]

@@ -101,10 +101,10 @@ pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceErro
         return read_from(io::stdin().lock(), visit);
     }
     let files = kernel::cpu_files(path);
-    if files.len() > 1 {
-        return kernel::read_blktrace_files(&files, visit);
+    match files.as_slice() {
+        [file] => read_from(File::open(file).map_err(TraceError::Open)?, visit),
+        files => kernel::read_blktrace_files(files, visit),
     }
-    read_from(File::open(path).map_err(TraceError::Open)?, visit)
 }
 
 /// Does as [`read`] does, with an open file, a pipe or memory.

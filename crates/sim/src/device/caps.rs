@@ -49,11 +49,7 @@ impl Cap {
 
     /// Returns when a request that arrives at `at_ns` has passed the cap.
     pub(super) fn admit(&mut self, at_ns: u64, len_bytes: u32) -> u64 {
-        let units = match self.unit {
-            CapUnit::Operations { unit_bytes: 0 } => 1.0,
-            CapUnit::Operations { unit_bytes } => f64::from(len_bytes.div_ceil(unit_bytes).max(1)),
-            CapUnit::Bytes => f64::from(len_bytes),
-        };
+        let units = self.unit.units(len_bytes);
 
         if self.free_ns < at_ns {
             let idle_ns = (at_ns - self.free_ns) as f64 - self.free_part;

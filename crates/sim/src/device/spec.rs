@@ -286,6 +286,27 @@ pub enum CapUnit {
     Bytes,
 }
 
+impl CapUnit {
+    /// Returns the units of a request.
+    #[must_use]
+    pub fn units(self, len_bytes: u32) -> f64 {
+        match self {
+            CapUnit::Operations { unit_bytes: 0 } => 1.0,
+            CapUnit::Operations { unit_bytes } => f64::from(len_bytes.div_ceil(unit_bytes).max(1)),
+            CapUnit::Bytes => f64::from(len_bytes),
+        }
+    }
+
+    /// Returns the unit's name: `operations` or `bytes`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            CapUnit::Operations { .. } => "operations",
+            CapUnit::Bytes => "bytes",
+        }
+    }
+}
+
 /// A cap on operations or bytes a second, with or without credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapSpec {

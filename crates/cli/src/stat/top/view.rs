@@ -5,15 +5,17 @@
 //!
 //! # How it works
 //! [`View::push`] takes an interval and keeps the last [`HISTORY`] of each device; [`View::draw`] lays out the part
-//! that fits.
+//! that fits. The busiest devices of the last [`RECENT`] intervals come first; idle ones share a line. A figure is never
+//! cut: where there is no room, whole columns are left out ([`EXPENDABLE`]), and the line of the idle names them.
 //!
 //! # Limits
 //! Devices that have not been seen for [`HISTORY`] intervals are dropped.
 //!
 //! # Example
 //! ```text
-//! Device       r/s     w/s     read  written await aqu-sz %util     U    S verdict        throughput
-//! nvme0n1   128512       0 526 MB/s    0 B/s  0.24  30.84 100.0   50%   0% ok             ▁▃▅▇████
+//! Device      r/s    w/s     read  written  await aqu-sz %util     U    S verdict       throughput
+//! nvme0n1    128k      0 526 MB/s    0 B/s   0.24  30.84 100.0   50%   0% ok            ▁▃▅▇████
+//! idle: loop0, loop1, sda
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,32 +31,46 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
 use super::super::table;
-use crate::screen::printable;
+use crate::screen::{self, printable};
 
 /// Intervals kept for each device.
 const HISTORY: usize = 240;
 
+/// Most lines of what is left out.
+const FOLDED_LINES: u16 = 3;
+
+/// Intervals that say which device is the busiest: rows that change places each second cannot be read.
+const RECENT: usize = 10;
+
 /// Levels of a cell, from lowest to highest.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Columns of the table and their widths; throughput gets the rest.
-const COLUMNS: [(&str, u16); 11] = [
-    ("Device", 10),
-    ("r/s", 7),
-    ("w/s", 7),
+/// Columns of the table and their least widths; throughput gets the rest.
+const COLUMNS: [(&str, usize); 12] = [
+    ("Device", 8),
+    ("r/s", 6),
+    ("w/s", 6),
     ("read", 9),
     ("written", 9),
-    ("await", 7),
-    ("aqu-sz", 7),
-    ("%util", 6),
-    ("U", 6),
-    ("S", 5),
+    ("await", 6),
+    ("aqu-sz", 6),
+    ("%util", 5),
+    ("U", 4),
+    ("S", 4),
     ("verdict", 13),
+    (THROUGHPUT, 10),
 ];
+
+/// The last column, of blocks.
+const THROUGHPUT: &str = "throughput";
+
+/// Columns that are left out where there is no room, the first first.
+const EXPENDABLE: [&str; 7] = [THROUGHPUT, "%util", "aqu-sz", "await", "written", "read", "S"];
 
 /// A device in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
+    under_way: Option<f64>,
     moved_kib_per_s: Option<f64>,
     capacity_use: Option<f64>,
     saturation: Option<f64>,
@@ -65,9 +81,10 @@ pub(super) struct View {
     host: String,
     every_s: f64,
     observed: Option<Observed>,
-    classes: Vec<String>,
+    classes: Vec<ClassRow>,
     history: BTreeMap<String, VecDeque<Point>>,
-    chosen: TableState,
+    /// The device that the user chose; `None`: the busiest.
+    chosen: Option<String>,
 }
 
 impl View {
@@ -78,7 +95,7 @@ impl View {
             observed: None,
             classes: Vec::new(),
             history: BTreeMap::new(),
-            chosen: TableState::default().with_selected(0),
+            chosen: None,
         }
     }
 
@@ -95,6 +112,7 @@ impl View {
         for (name, points) in &mut self.history {
             let judged = now.get(name.as_str());
             points.push_back(judged.map_or_else(Point::default, |judged| Point {
+                under_way: judged.interval.columns.queue,
                 moved_kib_per_s: judged.interval.columns.moved_kib_per_s(),
                 capacity_use: judged.capacity_use,
                 saturation: judged.saturation,
@@ -105,76 +123,165 @@ impl View {
         }
 
         self.history.retain(|_, points| points.iter().any(|point| point.moved_kib_per_s.is_some()));
-        self.classes = table::classes(classes).lines().map(str::to_owned).collect();
+        self.classes = classes.to_vec();
         self.observed = Some(observed);
     }
 
     /// Moves the choice by `rows` devices.
     pub(super) fn choose(&mut self, rows: isize) {
-        let last = self.observed.as_ref().map_or(0, |observed| observed.devices.len().saturating_sub(1));
-        let at = self.chosen.selected().unwrap_or(0).saturating_add_signed(rows).min(last);
-        self.chosen.select(Some(at));
+        let Some(observed) = &self.observed else { return };
+        let (busy, _) = self.sorted(observed);
+        let at = busy.iter().position(|judged| Some(&judged.interval.device) == self.chosen.as_ref()).unwrap_or(0);
+        let at = at.saturating_add_signed(rows).min(busy.len().saturating_sub(1));
+        self.chosen = busy.get(at).map(|judged| judged.interval.device.clone());
     }
 
-    pub(super) fn draw(&mut self, frame: &mut Frame) {
+    /// Returns the devices that have a row, the busiest first, and the idle ones. The chosen device has a row.
+    fn sorted<'a>(&self, observed: &'a Observed) -> (Vec<&'a Judged>, Vec<&'a Judged>) {
+        let recent = |judged: &Judged, pick: fn(&Point) -> Option<f64>| -> f64 {
+            let points = self.history.get(&judged.interval.device).into_iter().flatten();
+            points.rev().take(RECENT).filter_map(pick).sum()
+        };
+        let is_busy = |judged: &&Judged| {
+            recent(judged, |point| point.under_way) > 0.0
+                || recent(judged, |point| point.moved_kib_per_s) > 0.0
+                || says_no(judged.verdict)
+                || judged.interval.gap.is_some()
+                || Some(&judged.interval.device) == self.chosen.as_ref()
+        };
+        let (mut busy, idle): (Vec<_>, Vec<_>) = observed.devices.iter().partition(is_busy);
+        busy.sort_by(|one, other| {
+            let by = |pick: fn(&Point) -> Option<f64>| recent(other, pick).total_cmp(&recent(one, pick));
+            by(|point| point.under_way).then_with(|| by(|point| point.moved_kib_per_s))
+        });
+        (busy, idle)
+    }
+
+    pub(super) fn draw(&self, frame: &mut Frame) {
         let Some(observed) = &self.observed else {
             let text = format!("{}: the first interval ends in {} s. q: quit", self.host, self.every_s);
             frame.render_widget(Paragraph::new(text), frame.area());
             return;
         };
 
-        let rows = u16::try_from(observed.devices.len()).unwrap_or(u16::MAX).saturating_add(1);
-        let [head, devices, rest] =
-            Layout::vertical([Constraint::Length(1), Constraint::Max(rows), Constraint::Min(6)]).areas(frame.area());
-        frame.render_widget(head_line(&self.host, observed, self.every_s), head);
+        let (busy, idle) = self.sorted(observed);
+        let cells: Vec<Vec<String>> = busy.iter().map(|judged| row(judged)).collect();
+        let (columns, left_out) = columns(&cells, usize::from(frame.area().width));
+        let folded = screen::wrap_within(frame.area().width, &folded(&idle, &left_out));
 
-        let [.., last] = Layout::horizontal(widths()).spacing(1).areas::<12>(devices);
-        let table = Table::new(
-            observed.devices.iter().map(|judged| row(judged, self.history.get(&judged.interval.device), last)),
-            widths(),
-        );
+        let rows = u16::try_from(busy.len()).unwrap_or(u16::MAX).saturating_add(1);
+        let below = (folded.lines().count() as u16).min(FOLDED_LINES);
+        let [head, devices, fold, rest] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Max(rows),
+            Constraint::Length(below),
+            Constraint::Min(6),
+        ])
+        .areas(frame.area());
+        frame.render_widget(head_line(&self.host, observed, self.every_s, head.width), head);
+        frame.render_widget(Paragraph::new(folded), fold);
 
-        let header = COLUMNS.map(|(name, width)| match name {
-            "Device" | "verdict" => name.to_owned(),
-            figure => aligned(figure, width),
+        let widths: Vec<Constraint> = columns.iter().map(|(_, width)| Constraint::Length(*width as u16)).collect();
+        let line = |cells: &dyn Fn(usize) -> String| -> Vec<String> {
+            columns.iter().map(|(at, width)| aligned(*at, &cells(*at), *width)).collect()
+        };
+        let table_rows = busy.iter().zip(&cells).map(|(judged, cells)| {
+            let cell = |at: usize| match cells.get(at) {
+                Some(cell) => cell.clone(),
+                None => self.throughput(judged, columns.last().map_or(0, |(_, width)| *width)),
+            };
+            let is_verdict = |at: usize| COLUMNS.get(at).is_some_and(|(name, _)| *name == "verdict");
+            let styled = line(&cell).into_iter().zip(&columns).map(|(text, (at, _))| {
+                let style = if is_verdict(*at) { style(judged.verdict) } else { Style::new() };
+                Line::from(Span::styled(text, style))
+            });
+            Row::new(styled.collect::<Vec<_>>())
         });
-        let header = header.into_iter().chain(["throughput".to_owned()]);
 
-        let table = table
+        let header = line(&|at| COLUMNS.get(at).map_or_else(String::new, |(name, _)| (*name).to_owned()));
+        let table = Table::new(table_rows, widths)
             .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-        frame.render_stateful_widget(table, devices, &mut self.chosen);
+        let chosen = busy.iter().position(|judged| Some(&judged.interval.device) == self.chosen.as_ref()).unwrap_or(0);
+        frame.render_stateful_widget(table, devices, &mut TableState::default().with_selected(chosen));
 
-        let lines = details(observed, self.chosen.selected(), &self.history, &self.classes, rest);
+        let lines = details(observed, busy.get(chosen).copied(), &self.history, &self.classes, rest);
         frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), rest);
+    }
+
+    fn throughput(&self, judged: &Judged, width: usize) -> String {
+        let points = self.history.get(&judged.interval.device).into_iter().flatten();
+        blocks(&points.map(|point| point.moved_kib_per_s).collect::<Vec<_>>(), width as u16, None)
     }
 }
 
-fn widths() -> [Constraint; 12] {
-    let mut widths = [Constraint::Min(8); 12];
-    widths.iter_mut().zip(COLUMNS).for_each(|(width, (_, letters))| *width = Constraint::Length(letters));
-    widths
+/// Returns the columns that fit, by place and width, and the names of those that are left out. A column is as wide as
+/// its widest figure; throughput takes the rest.
+fn columns(cells: &[Vec<String>], width: usize) -> (Vec<(usize, usize)>, Vec<&'static str>) {
+    let letters = |at: usize| cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+    let mut columns: Vec<(usize, usize)> =
+        COLUMNS.iter().enumerate().map(|(at, (_, least))| (at, letters(at).unwrap_or(0).max(*least))).collect();
+    let needed = |columns: &[(usize, usize)]| columns.iter().map(|(_, width)| width + 1).sum::<usize>() - 1;
+    let name = |at: usize| COLUMNS.get(at).map_or("", |(name, _)| *name);
+
+    let mut left_out = Vec::new();
+    for expendable in EXPENDABLE {
+        if needed(&columns) <= width {
+            break;
+        }
+        columns.retain(|(at, _)| name(*at) != expendable);
+        left_out.push(expendable);
+    }
+
+    let rest = width.saturating_sub(needed(&columns));
+    if let Some((_, last)) = columns.last_mut().filter(|(at, _)| name(*at) == THROUGHPUT) {
+        *last += rest;
+    }
+    (columns, left_out)
 }
 
-/// Aligns a figure at the right of its column.
-fn aligned(text: &str, width: u16) -> String {
-    format!("{text:>width$}", width = usize::from(width))
+/// Returns a line with the names of idle devices, and of the columns that are left out.
+fn folded(idle: &[&Judged], left_out: &[&str]) -> String {
+    let names = idle.iter().map(|judged| printable(&judged.interval.device)).collect::<Vec<_>>().join(", ");
+    let idle = if idle.is_empty() { String::new() } else { format!("idle: {names}") };
+    let columns = if left_out.is_empty() { String::new() } else { format!("(no room for: {})", left_out.join(", ")) };
+    [columns, idle].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-fn head_line(host: &str, observed: &Observed, every_s: f64) -> Line<'static> {
-    let time = observed.end_unix_ms.and_then(|ms| time(ms, "%F %T UTC")).unwrap_or_default();
-    let cpu = observed.cpu.map(|cpu| format!("  cpu {:.0} % busy", 100.0 - cpu.idle - cpu.iowait)).unwrap_or_default();
-    Line::from(format!("{host}  {time}  every {every_s} s{cpu}    up, down: device  q: quit"))
+/// Aligns a figure at the right of its column, words at the left.
+fn aligned(at: usize, text: &str, width: usize) -> String {
+    match COLUMNS.get(at) {
+        Some(("Device" | "verdict" | THROUGHPUT, _)) => text.to_owned(),
+        _ => format!("{text:>width$}"),
+    }
 }
 
-fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'static> {
+/// Returns host, time, CPU and keys, as many whole parts as fit.
+fn head_line(host: &str, observed: &Observed, every_s: f64, width: u16) -> Line<'static> {
+    let time = observed.end_unix_ms.and_then(|ms| time(ms, "%F %T UTC"));
+    let cpu = observed.cpu.map(|cpu| format!("cpu {:.0} % busy", 100.0 - cpu.idle - cpu.iowait));
+    let keys = Some("up, down: device  q: quit".to_owned());
+    let parts = [Some(host.to_owned()), time, Some(format!("every {every_s} s")), cpu, keys];
+    let mut text = String::new();
+    for part in parts.into_iter().flatten() {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if text.is_empty() || text.chars().count() + gap.len() + part.chars().count() <= usize::from(width) {
+            text.extend([gap, &part]);
+        }
+    }
+    Line::from(text)
+}
+
+/// Returns the cells of a device but throughput.
+fn row(judged: &Judged) -> Vec<String> {
     let columns = &judged.interval.columns;
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let iops = |value: Option<f64>| dash(value.map(format_iops_short));
     let moved = |kib: Option<f64>| dash(kib.map(|kib| format_throughput_decimal(kib * 1024.0)));
     let two = |value: Option<f64>| dash(value.map(|value| format!("{value:.2}")));
 
-    let figures = [
+    vec![
+        printable(&judged.interval.device),
         iops(columns.reads_per_s),
         iops(columns.writes_per_s),
         moved(columns.read_kib_per_s),
@@ -184,15 +291,8 @@ fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'s
         dash(columns.util_percent.map(|percent| format!("{percent:.1}"))),
         table::capacity(judged),
         table::percent(judged.saturation),
-    ];
-
-    let mut cells = vec![Line::from(printable(&judged.interval.device))];
-    let width = |at: usize| COLUMNS.get(at + 1).map_or(0, |(_, width)| *width);
-    cells.extend(figures.iter().enumerate().map(|(at, figure)| Line::from(aligned(figure, width(at)))));
-    cells.push(Line::from(Span::styled(table::verdict(judged), style(judged.verdict))));
-    let values = |points: &VecDeque<Point>| points.iter().map(|point| point.moved_kib_per_s).collect::<Vec<_>>();
-    cells.push(Line::from(history.map(|points| blocks(&values(points), area.width, None)).unwrap_or_default()));
-    Row::new(cells)
+        table::verdict(judged).to_owned(),
+    ]
 }
 
 /// Returns the style of a verdict. The word carries the meaning; the colour only helps to find it.
@@ -222,13 +322,13 @@ fn blocks(values: &[Option<f64>], width: u16, most: Option<f64>) -> String {
 /// Returns the chosen device, then groups and classes.
 fn details(
     observed: &Observed,
-    chosen: Option<usize>,
+    chosen: Option<&Judged>,
     history: &BTreeMap<String, VecDeque<Point>>,
-    classes: &[String],
+    classes: &[ClassRow],
     area: Rect,
 ) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
-    if let Some(judged) = chosen.and_then(|at| observed.devices.get(at)) {
+    if let Some(judged) = chosen {
         let name = printable(&judged.interval.device);
         lines.push(Line::from(vec![
             Span::styled(
@@ -251,14 +351,14 @@ fn details(
     if !observed.groups.is_empty() {
         lines.push(Line::default());
     }
-    lines.extend(observed.groups.iter().flat_map(|group| {
-        let text = table::group(group);
-        text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
-    }));
+    // The paragraph wraps at its own width.
+    let groups = observed.groups.iter().map(|group| table::group(group).replace('\n', " "));
+    lines.extend(groups.map(Line::from));
 
     if !classes.is_empty() {
         lines.push(Line::default());
-        lines.extend(classes.iter().map(|line| Line::from(line.clone())));
+        let text = table::classes(classes, area.width.min(screen::WIDTH));
+        lines.extend(text.lines().map(|line| Line::from(line.to_owned())));
     }
     lines
 }
@@ -333,7 +433,74 @@ mod tests {
         assert_eq!(kept("nvme0n1"), [1000.0, 115_500.0, 231_000.0]);
         assert_eq!(kept("nvme1n1"), kept("nvme0n1"));
         view.choose(-9);
-        assert_eq!(view.chosen.selected(), Some(0));
+        assert!(drawn(&mut view, 110, 20).contains("nvme0n1 saturated: "));
+    }
+
+    /// A host as they are: many devices that do nothing, and some that do much.
+    fn crowded() -> View {
+        let mut view = View::new("db-1.example.com", 1.0);
+        for interval in 0..12 {
+            let mut devices = Vec::new();
+            for (name, reads_per_s, queue) in [
+                ("loop0", 0.0, 0.0),
+                ("loop1", 0.0, 0.0),
+                ("nvme0n1", 128_512.0, 30.84),
+                ("nvme10n1", 1_234_567.0, 1024.5),
+                ("sda", 0.0, 0.0),
+                // One quiet interval does not make a device idle, nor change places.
+                ("dm-0", if interval == 11 { 0.0 } else { 999_999.0 }, if interval == 11 { 0.0 } else { 77.25 }),
+            ] {
+                let mut judged = observed(reads_per_s).devices.remove(1);
+                judged.interval.device = name.to_owned();
+                judged.interval.columns.queue = Some(queue);
+                judged.interval.columns.write_kib_per_s = Some(3.0 * reads_per_s);
+                judged.interval.columns.read_await_ms = Some(if reads_per_s > 0.0 { 123.45 } else { 0.0 });
+                judged.verdict = if reads_per_s > 0.0 { Verdict::BusyButFree } else { Verdict::Idle };
+                judged.why = format!("{name} does what it can");
+                devices.push(judged);
+            }
+            view.push(Observed { devices, end_unix_ms: Some(1_780_000_000_000), ..Observed::default() }, &[]);
+        }
+        view
+    }
+
+    #[test]
+    fn no_size_of_terminal_cuts_a_figure() {
+        let small = "\
+db-1.example.com  2026-05-28 20:26:40 UTC  every 1 s  up, down: device  q: quit
+Device      r/s    w/s      read   written  await    U    S verdict
+nvme10n1  1.23M      - 5.06 GB/s 3.79 GB/s 123.45  97%  60% busy-but-free
+dm-0          0      -     0 B/s     0 B/s   0.00  97%  60% idle
+nvme0n1    129k      -  526 MB/s  395 MB/s 123.45  97%  60% busy-but-free
+(no room for: throughput, %util, aqu-sz) idle: loop0, loop1, sda
+";
+        let text = drawn(&mut crowded(), 80, 24);
+        assert!(text.starts_with(small), "{text}");
+        for (width, height) in [(80, 24), (100, 30), (120, 40), (60, 20)] {
+            let text = drawn(&mut crowded(), width, height);
+            let lines: Vec<&str> = text.lines().collect();
+            let names: Vec<&str> = lines[2..5].iter().map(|line| line.split(' ').next().unwrap()).collect();
+            assert_eq!(names, ["nvme10n1", "dm-0", "nvme0n1"], "{text}");
+            let folded = lines[5..7].join(" ");
+            assert!(folded.contains("idle: loop0, loop1, sda"), "{text}");
+            let (header, figures) = (lines[1], lines[2]);
+            for (name, figure) in [
+                ("r/s", "1.23M"),
+                ("U", "97%"),
+                ("verdict", "busy-but-free"),
+                ("read", "5.06 GB/s"),
+                ("written", "3.79 GB/s"),
+                ("await", "123.45"),
+                ("aqu-sz", "1024.50"),
+                ("%util", "100.0"),
+                ("S", "60%"),
+            ] {
+                let is_shown = header.split_whitespace().any(|shown| shown == name);
+                assert_eq!(is_shown, figures.contains(figure), "{name} {width}:\n{text}");
+                assert!(is_shown || folded.contains(name), "{name} {width}:\n{text}");
+            }
+            assert!(text.contains("nvme10n1 busy-but-free: nvme10n1 does what it can"), "{text}");
+        }
     }
 
     #[test]

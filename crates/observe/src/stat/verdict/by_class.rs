@@ -13,7 +13,7 @@
 //! 195 reads a second of 5.1 ms, one at a time on `nvme0n1`: 17 times the usual latency, and a rate below that of any
 //! healthy NVMe disk: degraded.
 
-use super::class::cap_signature;
+use super::class::{NVME, XEN, cap_signature};
 use super::text::{ms, percent, queue, rate, throughput};
 use super::{
     Answer, Basis, Case, Kind, NOT_WAITING, UNDER_WAY_FILLS, UNDER_WAY_MANY, USE_FULL, USE_PART, UTIL_INFLATED_PERCENT,
@@ -169,13 +169,19 @@ impl Case<'_> {
     }
 
     fn below_any_text(&self, await_ms: f64) -> String {
-        format!(
-            "{} with {} each is less than any healthy {} does{}",
-            self.done_text(),
-            ms(await_ms),
-            without_article(self.class.name),
-            self.cap_text()
-        )
+        // A name tells how a disk is connected, not whether it is one of this machine.
+        let is_by_name = self.evidence.facts.is_none_or(|facts| facts.model.is_none());
+        let name = without_article(self.class.name);
+        let (than, may_be) = match self.class.name {
+            name if name == XEN.name => ("most volumes of Xen guests do".to_owned(), true),
+            local if local == NVME.name && is_by_name => (format!("any healthy local {name} does"), true),
+            _ => (format!("any healthy {name} does"), false),
+        };
+        let cap = match self.cap_text() {
+            cap if cap.is_empty() && may_be => "; a volume may be sold with so little, or be out of credits".to_owned(),
+            cap => cap,
+        };
+        format!("{} with {} each is less than {than}{cap}", self.done_text(), ms(await_ms))
     }
 
     /// Formats the known rates of requests and bytes.

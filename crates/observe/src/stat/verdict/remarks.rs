@@ -9,12 +9,13 @@
 //! | code | when |
 //! |---|---|
 //! | `util-misleads` | `%util` of 90 and more, unless on a single spindle |
+//! | `util-invalid` | `%util` that no time can be |
 //! | `tick-bias` | `%util` above the time of all requests together |
 //! | `ops-per-minute` | U of 5 and more by a model: a rate per minute read as one per second, or another disk |
 //! | `network-disk` | the data is behind a network; with the used part of the link |
 //! | `ephemeral` | the data is lost when the instance stops |
 //! | `flush-counted-twice` | flushes with a latency of their own |
-//! | `first-interval` | no model, and nothing yet to compare with |
+//! | `first-interval` | no model, and nothing yet to compare with; once for a device |
 //! | `since-boot` | means since the host started |
 //! | `iowait-is-no-evidence` | `iowait` contradicts the verdicts on the disks |
 //!
@@ -36,6 +37,10 @@ const IOWAIT_HIGH_PERCENT: f64 = 20.0;
 const IOWAIT_LOW_PERCENT: f64 = 5.0;
 /// U from which the rates cannot be those of the modelled device.
 const USE_ABSURD: f64 = 5.0;
+/// `%util` that cannot be: whole ticks make at most twice the length of an interval of one tick.
+const UTIL_INVALID_PERCENT: f64 = 200.0;
+/// Code of the remark that is made once.
+pub(in super::super) const FIRST_INTERVAL: &str = "first-interval";
 /// Mean latency in milliseconds from which requests may be under way without completing in the interval.
 const LONG_MS: f64 = 100.0;
 
@@ -51,7 +56,7 @@ pub(in super::super) fn of_device(evidence: &Evidence<'_>, verdict: Verdict) -> 
         ("network-disk", network_disk(evidence, verdict)),
         ("ephemeral", ephemeral(evidence)),
         ("flush-counted-twice", flush_counted_twice(evidence)),
-        ("first-interval", first_interval(evidence, verdict)),
+        (FIRST_INTERVAL, first_interval(evidence, verdict)),
     ];
     rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
 }
@@ -64,6 +69,17 @@ pub(in super::super) fn of_interval(is_since_boot: bool, cpu: Option<&CpuShares>
     let rules: [(&'static str, Option<String>); 2] =
         [("since-boot", since_boot), ("iowait-is-no-evidence", cpu.and_then(|cpu| iowait(cpu, devices)))];
     rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
+}
+
+/// Returns a remark if `%util` is none; then nothing may be concluded from it.
+pub(in super::super) fn invalid_util(interval: &DeviceInterval) -> Option<Remark> {
+    let util = interval.columns.util_percent.filter(|util| *util > UTIL_INVALID_PERCENT)?;
+    let message = format!(
+        "%util of {} is invalid: it is a part of the time, so that it cannot be above 100; the kernel's counter went \
+         back or was reset, and nothing is concluded from it",
+        if util < 1e6 { format!("{util:.0}") } else { format!("{util:.1e}") }
+    );
+    Some(Remark { code: "util-invalid", message })
 }
 
 fn util_misleads(evidence: &Evidence<'_>) -> Option<String> {

@@ -380,8 +380,10 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
     Verdict { limiter, sentence, remarks }
 }
 
+/// Returns a class that waits most for others to be served. A class alone waits for itself: that is no turn.
 fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
-    classes.iter().find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
+    let is_alone = classes.windows(2).all(|pair| matches!(pair, [one, next] if one.class == next.class));
+    classes.iter().filter(|_| !is_alone).find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
 }
 
 fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {

@@ -118,6 +118,31 @@ fn classes_that_wait_for_turns_or_limits_are_told() {
 }
 
 #[test]
+fn a_class_alone_does_not_wait_for_its_turn() {
+    let fair = Some(WaitReason::Fairness);
+    let at =
+        |time_us: u64, class, request, kind, reason| Event { class, reason, ..event(time_us * 1000, request, kind) };
+    let sent = |class: u16| {
+        let pieces = (0..40).flat_map(move |n| {
+            let request = u64::from(class) * 100 + n;
+            [
+                at(0, class, request, EventKind::Queued, None),
+                at(50 + 7 * n, class, request, EventKind::Dispatched, fair),
+            ]
+        });
+        pieces.collect::<Vec<Event>>()
+    };
+    for (classes, expected) in [(vec![1], Limiter::Turn), (vec![3], Limiter::Turn), (vec![1, 2], Limiter::Fairness)] {
+        let mut events: Vec<Event> = classes.iter().flat_map(|class| sent(*class)).collect();
+        events.sort_by_key(|event| event.time_ns);
+        let verdict = &report(&events).disks[0].verdict;
+        assert_eq!(verdict.limiter, expected, "{classes:?}: {verdict:?}");
+        let says = format!("{} {}", verdict.sentence, verdict.remarks.join(" "));
+        assert_eq!(says.contains("wait for their turn"), classes.len() > 1, "{says}");
+    }
+}
+
+#[test]
 fn work_that_is_never_sent_is_a_standstill_to_the_end() {
     let blocked = Event { reason: Some(WaitReason::Tokens), ..event(1_000, 0, EventKind::Blocked) };
     let other = Event { disk: 0, ..event(500_000, 9, EventKind::Reaped) };

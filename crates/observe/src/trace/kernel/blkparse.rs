@@ -96,8 +96,13 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
     let sector = first.parse().unwrap_or(0);
     let sectors = if second == "+" { third.parse().ok()? } else { 0 };
     let bracket = line.find('[').zip(line.rfind(']')).and_then(|(from, to)| line.get(from + 1..to));
-    let action = action_of(letters, words.next(), words.next());
-    let has_name = !matches!(action, Action::Complete | Action::Other | Action::Remap);
+    let [sign, at_sector, source_sector] = std::array::from_fn(|_| words.next());
+    let action = match letters {
+        // `A R 2112 + 8 <- (8,1) 64`.
+        "A" => Action::Remap(source_sector.filter(|_| sign == Some("<-")).and_then(|sector| sector.parse().ok())),
+        letters => action_of(letters, sign, at_sector),
+    };
+    let has_name = !matches!(action, Action::Complete | Action::Other | Action::Remap(_));
     if has_name && !is_whole_name(line, bracket) {
         return None;
     }
@@ -132,7 +137,6 @@ fn action_of(letters: &str, slash: Option<&str>, at_sector: Option<&str>) -> Act
         "C" => Action::Complete,
         "M" => Action::BackMerge,
         "F" => Action::FrontMerge,
-        "A" => Action::Remap,
         "R" => Action::Requeue,
         "X" if slash == Some("/") => at_sector.and_then(|at| at.parse().ok()).map_or(Action::Other, Action::Split),
         _ => Action::Other,

@@ -121,13 +121,17 @@ impl Head {
     }
 }
 
-/// Returns the files of one trace, one for each CPU: all `NAME.blktrace.N` if `path` is one of them, otherwise `path`.
+/// Returns the files of one trace, one for each CPU: all `NAME.blktrace.N` if `path` is one of them, or is `NAME` and
+/// no file of its own (what `blkparse -i` takes); otherwise `path`.
 #[must_use]
 pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('.'));
-    let Some((stem, _)) = stem.filter(|(stem, cpu)| stem.ends_with(".blktrace") && is_number(cpu)) else {
-        return vec![path.to_owned()];
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let of_cpu = name.rsplit_once('.').filter(|(stem, cpu)| stem.ends_with(".blktrace") && is_number(cpu));
+    let stem = match of_cpu {
+        Some((stem, _)) => stem.to_owned(),
+        None if path.exists() => return vec![path.to_owned()],
+        None => format!("{name}.blktrace"),
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_of_this = |path: &PathBuf| {
@@ -299,7 +303,8 @@ fn action_of(number: u32, more: &[u8]) -> Action {
         8 => Action::Complete,
         12 => Action::Insert,
         13 => more.first_chunk().map_or(Action::Other, |sector| Action::Split(u64::from_be_bytes(*sector))),
-        15 => Action::Remap,
+        // Two device numbers, then the sector.
+        15 => Action::Remap(more.get(8..).and_then(<[u8]>::first_chunk).map(|sector| u64::from_be_bytes(*sector))),
         // S, P, U, UT, B, and kinds of later kernels.
         _ => Action::Other,
     }

@@ -121,6 +121,10 @@ fn files_of_all_cpus_are_one_trace() {
 
     let files = cpu_files(&file("vda.blktrace.10"));
     assert_eq!(files, [file("vda.blktrace.0"), file("vda.blktrace.10")]);
+    // `blkparse -i vda` takes these, too.
+    assert_eq!(cpu_files(&file("vda")), files);
+    assert_eq!(cpu_files(&file("vdb")), [file("vdb.blktrace.0")]);
+    assert_eq!(cpu_files(&file("vdc")), [file("vdc")]);
 
     let mut ends = Vec::new();
     read_blktrace_files(&files, &mut |item| {

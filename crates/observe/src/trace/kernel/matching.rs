@@ -15,6 +15,8 @@
 //!   for any longer: the kernel itself gives up by then.
 //! * One flush of the device serves all waiting flushes; the first has the span, and counts the others.
 //! * A device that never has requests (device mapper, md) completes queued bios.
+//! * A bio may be remapped more than once on one disk: from LVM or dm-crypt to the sectors of a partition, from there to
+//!   those of the disk. It is one bio, which moves.
 //!
 //! **Limits.** [`OPEN_MAX`] requests; beyond that those sent more than 30 s ago end as they are, or else all.
 //!
@@ -136,7 +138,7 @@ impl<'v> Matcher<'v> {
         let sector = if op == Op::Flush { FLUSH_SECTOR } else { event.sector };
         let event = &BlockEvent { sector, op: Some(op), ..*event };
         match event.action {
-            Action::Remap => self.begin(event, op, Since::Remap),
+            Action::Remap(source) => self.remap(event, op, source),
             Action::Queue => self.begin(event, op, Since::Queue),
             Action::Split(at_sector) => self.split(event, op, at_sector),
             Action::GetRequest | Action::Insert => self.enter(event, op),
@@ -193,6 +195,21 @@ impl<'v> Matcher<'v> {
         let key = (event.disk, event.sector, self.number);
         self.open.insert(key, open);
         key
+    }
+
+    /// Begins a bio that is remapped to here. A bio from a device above may be remapped on this disk once more, from the
+    /// sectors of a partition to those of the whole: then it moves.
+    fn remap(&mut self, event: &BlockEvent, op: Op, source: Option<u64>) {
+        let before = source.filter(|source| *source != event.sector).and_then(|sector| {
+            let key = self.find_exact(&BlockEvent { sector, ..*event }, op, State::Bio..=State::Bio)?;
+            self.open.get(&key).is_some_and(|open| open.since == Since::Remap).then_some(key)
+        });
+        match before.and_then(|key| Some((key, self.open.remove(&key)?))) {
+            Some((key, open)) => {
+                self.open.insert((key.0, event.sector, key.2), open);
+            }
+            None => self.begin(event, op, Since::Remap),
+        }
     }
 
     /// Begins a bio that is remapped to here, or queued. A Q after its A is the same bio.

@@ -78,7 +78,8 @@ enum Action {
     BackMerge,
     FrontMerge,
     Split(u64),
-    Remap,
+    /// From this sector, of a partition or a device above; `None` if it is not known.
+    Remap(Option<u64>),
     Requeue,
     /// P, U, UT, S, B, messages, and kinds of later kernels.
     Other,

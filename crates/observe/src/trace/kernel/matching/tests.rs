@@ -53,6 +53,40 @@ type Case = (&'static str, &'static [&'static str], &'static [&'static str], &'s
 
 const CASES: &[Case] = &[
     (
+        "LVM on a partition: two remappings on the disk are one request",
+        &[
+            "1 A W 2056 + 8 <- (253,0) 8",
+            "2 A W 4104 + 8 <- (8,2) 2056",
+            "3 Q W 4104 + 8",
+            "4 G W 4104 + 8",
+            "5 D W 4104 + 8",
+            "6 A W 2064 + 8 <- (253,0) 16",
+            "7 A W 4112 + 8 <- (8,2) 2064",
+            "8 Q W 4112 + 8",
+            "9 G W 4112 + 8",
+            "10 D W 4112 + 8",
+            "20 C W 4104 + 8 [0]",
+            "30 C W 4112 + 8 [0]",
+        ],
+        &["W 4104+8 Q3 D5 C20", "W 4112+8 Q8 D10 C30"],
+        &[],
+    ),
+    (
+        "a bio at the sector from which another is remapped",
+        &[
+            "1 A W 2056 + 8 <- (8,1) 8",
+            "2 Q W 2056 + 8",
+            "3 A W 4104 + 8 <- (8,2) 2056",
+            "4 Q W 4104 + 8",
+            "5 D W 2056 + 8",
+            "6 D W 4104 + 8",
+            "7 C W 2056 + 8 [0]",
+            "8 C W 4104 + 8 [0]",
+        ],
+        &["W 2056+8 Q2 D5 C7", "W 4104+8 Q4 D6 C8"],
+        &[],
+    ),
+    (
         "the whole way",
         &[
             "1 A W 8 + 8 <- (8,1) 0",
