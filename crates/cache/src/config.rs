@@ -91,7 +91,8 @@ pub struct CacheConfig {
     pub memory_bytes: u64,
     /// Most bytes of inserts in flight in each class; an insert beyond is dropped. At least 1 MiB.
     pub in_flight_bytes: u64,
-    /// How long the read of a hit may take before it is reported as a miss; `None`: no limit.
+    /// How long the read of a hit may take before it is reported as a miss; `None`: 10 s, so that no caller waits for
+    /// ever for a disk that hangs.
     pub hit_deadline: Option<Duration>,
     /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,

@@ -162,7 +162,7 @@ impl Engine {
                 let closed = write(&self.gate);
                 disk.part();
                 drop(closed);
-                disk.give_up_waiting();
+                disk.give_up_all_writes();
             }
             if disk.health() == DiskHealth::Failed {
                 self.forget_disk(disk.identity.number).await;

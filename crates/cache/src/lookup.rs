@@ -30,7 +30,7 @@ use crate::entry::Entry;
 use crate::health::is_passing;
 use crate::index::Found;
 use crate::key::KeyHash;
-use crate::race::race;
+use crate::race::{DEADLINE, race};
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
 
@@ -59,7 +59,7 @@ impl Lookup {
 pub struct GetOptions {
     /// The class of the read; `None`: the cache's own (`cache.hit`).
     pub class: Option<Class>,
-    /// How long the read may take before it is a miss; `None`: as configured.
+    /// How long the read may take before it is a miss; `None`: as configured, or 10 s.
     pub deadline: Option<Duration>,
 }
 
@@ -88,17 +88,13 @@ impl Engine {
 
     /// Reads the block of an entry that [`Engine::look`] returned.
     pub(crate) async fn fetch(&self, shard: &Shard, hash: &KeyHash, mut entry: Entry, options: GetOptions) -> Lookup {
-        let deadline = options.deadline.or(self.config.hit_deadline);
+        let deadline = options.deadline.or(self.config.hit_deadline).unwrap_or(DEADLINE);
         let class = options.class.unwrap_or(self.classes.hit);
 
         for _ in 0..ATTEMPTS {
             let read = self.read_entry(shard, hash, &entry, class, IoKind::LookupRead);
-            let end = match deadline {
-                None => read.await,
-                Some(deadline) => match race(read, shard.sleep(deadline)).await {
-                    Some(end) => end,
-                    None => return self.missed(MissReason::Deadline),
-                },
+            let Some(end) = race(read, shard.sleep(deadline)).await else {
+                return self.missed(MissReason::Deadline);
             };
             match end {
                 Ok(block) => {

@@ -39,10 +39,9 @@ use crate::entry::SlabId;
 use crate::error::CacheError;
 use crate::format::{Member, MemberState, Record};
 use crate::label::{self, Prepared};
-use crate::race::{all, race};
+use crate::race::all;
 use crate::random::random_u128;
 use crate::recover::{self, Label, Source};
-use crate::scribe::DEADLINE;
 use crate::stats::DiskHealth;
 use crate::sync::{lock, read, write};
 
@@ -67,11 +66,7 @@ impl Engine {
         let prepared = label::prepare(&self.host, shard, source, slot)?;
 
         if !force {
-            let looked = race(label::check_empty(&self.host, shard, &prepared), shard.sleep(DEADLINE)).await;
-            looked.unwrap_or_else(|| {
-                let (path, error) = (source.path.clone(), io::ErrorKind::TimedOut.into());
-                Err(CacheError::Io { path, what: "cannot read it", error })
-            })?;
+            label::check_empty(&self.host, shard, &prepared).await?;
         }
 
         let geometry = self.identity.geometry;
@@ -267,8 +262,7 @@ impl Engine {
         self.look_again_ns.store(u64::MAX, Relaxed);
         let (engine, own) = (Arc::clone(self), shard.clone());
         let look = async move {
-            // A disk that hangs does not delay the others: its read is given up.
-            let looks = gone.into_iter().map(|member| race(engine.readmit(&own, member), own.sleep(DEADLINE)));
+            let looks = gone.into_iter().map(|member| engine.readmit(&own, member));
             // Errors are ignored: the disk is looked for again.
             all(looks).await.into_iter().for_each(drop);
             engine.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);

@@ -32,8 +32,7 @@ use crate::engine::{Engine, add};
 use crate::entry::{Entry, Extent};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
-use crate::race::{all, race, yield_now};
-use crate::scribe::DEADLINE;
+use crate::race::{all, in_time, yield_now};
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
 
@@ -177,7 +176,7 @@ impl Engine {
     async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
         let class = self.classes.evacuate;
         let stored = self.read_stored(shard, &entry, class, IoKind::EvacuateRead);
-        let buffer = match race(stored, shard.sleep(DEADLINE)).await.unwrap_or(Err(MissReason::Deadline)) {
+        let buffer = match in_time(shard, stored).await.unwrap_or(Err(MissReason::Deadline)) {
             Ok(buffer) => buffer,
             Err(reason) => {
                 if self.is_lost(&entry, reason) {
@@ -213,7 +212,7 @@ impl Engine {
         };
         disk.submit_write(class, IoKind::EvacuateWrite, (change, offset), buffer, done);
         // Do not wait for a write that hangs: other disks go on. If it ends after all, `done` still moves the block.
-        if race(answered, shard.sleep(DEADLINE)).await.is_some_and(|end| end.unwrap_or(false)) {
+        if in_time(shard, answered).await.is_some_and(|end| end.unwrap_or(false)) {
             u64::from(entry.extent.len_bytes)
         } else {
             0

@@ -52,7 +52,7 @@ use crate::index::{Cursor, Verdict};
 use crate::key::KeyHash;
 use crate::label::{self, Prepared};
 use crate::log::{DiskLog, FoundLog};
-use crate::race::yield_now;
+use crate::race::{all, yield_now};
 use crate::random::{random_u64, random_u128};
 use crate::recover::{self, Found, Label, ReplayError, Source};
 use crate::sync::lock;
@@ -232,18 +232,20 @@ async fn read_labels(
         return Err(CacheError::TooManyDisks);
     }
 
+    let mut devices = Vec::new();
     for (at, (slot, source)) in host.disks.clone().zip(sources).enumerate() {
-        let device = match label::prepare(host, shard, source, slot) {
-            Ok(device) => device,
-            Err(error @ CacheError::Io { .. }) => {
-                absent.push(error);
-                continue;
-            }
+        match label::prepare(host, shard, source, slot) {
+            Ok(device) => devices.push(device),
+            Err(error @ CacheError::Io { .. }) => absent.push(error),
             Err(error) => return Err(label::or_twice(error, sources, at)),
-        };
-        let path = source.path.clone();
-        let from = Source { shard, file: &device.file, class: host.classes.checkpoint };
-        let Found { block, slot, damage } = match recover::read_superblock(from).await {
+        }
+    }
+    let source = |device| Source { shard, file: device, class: host.classes.checkpoint };
+    let labels = all(devices.iter().map(|device| recover::read_superblock(source(&device.file)))).await;
+
+    for (device, label) in devices.into_iter().zip(labels) {
+        let path = device.source.path.clone();
+        let Found { block, slot, damage } = match label {
             Ok(Label::Ours(found)) => found,
             Ok(Label::Not(SlotError::Version { found })) => return Err(CacheError::Version { path, found }),
             Ok(Label::Not(SlotError::Foreign)) => {

@@ -450,6 +450,113 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_disk_that_hangs_does_not_hold_up_an_opening() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| insert(cache, 0..300, 1).await);
+    life.close();
+    state(&town, 1, HANGS);
+    let begin_ns = town.world.now_ns();
+    let life = town.open(&quiet());
+    let took_ns = town.world.now_ns() - begin_ns;
+    assert!(took_ns < 11_000_000_000, "{took_ns} ns");
+    life.run(async |cache| {
+        let findings = cache.findings();
+        assert!(findings.len() == 1 && findings[0].contains("disk1"), "{findings:?}");
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Missing);
+        let there = hits(cache, 0..300, 1).await.len();
+        assert!((100..300).contains(&there), "two disks of three: {there}");
+        insert(cache, 300..400, 1).await;
+        cache.checkpoint().await.unwrap();
+    });
+
+    // Nor does creating wait for it.
+    let town = Town::new(2, 48 << 20, 7);
+    state(&town, 1, HANGS);
+    let options = plimsoll_cache::CreateOptions { slab_bytes: SLAB_BYTES, ..Default::default() };
+    let end = town.try_create(&options, &town.disks, u64::MAX).unwrap();
+    assert!(matches!(end, Err(CacheError::Io { what: "cannot read it", .. })), "{end:?}");
+}
+
+#[test]
+fn a_disk_that_hangs_is_known_while_a_checkpoint_waits_for_it() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        state(&town, 1, HANGS);
+        let mut checkpoint = std::pin::pin!(cache.checkpoint());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
+        let begin_ns = shard.now_ns();
+        while shard.now_ns() - begin_ns < 4_000_000_000 {
+            assert!(checkpoint.as_mut().poll(&mut context).is_pending(), "the disk does not hang");
+            for n in (0..600).step_by(7) {
+                cache.get_with(&key(n), options).await.unwrap();
+            }
+            shard.sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Slow);
+    });
+}
+
+/// Whatever waits for a disk that hangs gets an answer, though nobody has set a deadline.
+#[test]
+fn nobody_waits_longer_for_a_disk_that_hangs_than_until_it_is_given_up() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..100, 1).await;
+        state(&town, 1, HANGS);
+        let begin_ns = shard.now_ns();
+
+        // A fetched block is answered before it is written.
+        for n in 1000..1040 {
+            let (asked_ns, fetch_key, value) = (shard.now_ns(), key(n), value_of(n, 8192));
+            let fetched = cache.get_or_fetch(&fetch_key, GetOptions::default(), async |_| Ok::<_, ()>(value.clone()));
+            assert_eq!(fetched.await.unwrap().into_block()[..], value[..]);
+            let again = cache.get_or_fetch(&fetch_key, GetOptions::default(), async |_| Err::<Vec<u8>, _>(()));
+            assert_eq!(again.await.unwrap().into_block()[..], value[..], "it is fetched twice");
+            let took_ns = shard.now_ns() - asked_ns;
+            assert!(took_ns < 100_000_000, "{took_ns} ns");
+        }
+
+        let look = async |n: u32| usize::from(matches!(cache.get(&key(n)).await.unwrap(), Lookup::Miss(_)));
+        let store = async |n: u32| {
+            let end = cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap();
+            usize::from(end != Inserted::Stored)
+        };
+        let mut waiting: Vec<std::pin::Pin<Box<dyn Future<Output = usize>>>> = Vec::new();
+        (0..20).for_each(|n| waiting.push(Box::pin(look(n))));
+        (2000..2040).for_each(|n| waiting.push(Box::pin(store(n))));
+        let mut failed = 0;
+        std::future::poll_fn(|context| {
+            waiting.retain_mut(|one| match one.as_mut().poll(context) {
+                std::task::Poll::Ready(has_failed) => {
+                    failed += has_failed;
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if waiting.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        let took_ns = shard.now_ns() - begin_ns;
+        assert!(failed > 5 && took_ns < 60_000_000_000, "{failed} failed, after {took_ns} ns");
+        assert!(matches!(health(&cache.stats(), 1), DiskHealth::Failed | DiskHealth::Missing));
+
+        // A place that a write still under way may reach is not used again before it has ended.
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10_000).await;
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "{}", cache.stats().disks[1].why);
+        insert(cache, 3000..3300, 1).await;
+        assert_eq!(hits(cache, 3000..3300, 1).await.len(), 300);
+    });
+}
+
+#[test]
 fn metadata_is_not_written_again_to_a_disk_that_takes_none() {
     let town = town(1);
     let life = town.open(&quiet());
