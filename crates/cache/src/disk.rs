@@ -186,6 +186,7 @@ pub(crate) struct CacheDisk {
     /// Operations in flight or waiting that change the disk.
     changes: AtomicU32,
     reads: ReadsUnderWay,
+    hangs: AtomicBool,
     writes: Mutex<Writes>,
     /// Bytes of data waiting or in flight.
     backlog_bytes: AtomicU64,
@@ -215,6 +216,7 @@ impl CacheDisk {
             has_parted: AtomicBool::new(false),
             changes: AtomicU32::new(0),
             reads: ReadsUnderWay::default(),
+            hangs: AtomicBool::new(false),
             writes: Mutex::default(),
             backlog_bytes: AtomicU64::new(0),
             speed: Speed::new(write_bytes_per_s),
@@ -269,6 +271,16 @@ impl CacheDisk {
         self.changes.fetch_add(1, SeqCst);
         let change = Change(Arc::clone(self));
         if self.has_parted() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(change) }
+    }
+
+    /// Records whether the disk hangs.
+    pub(crate) fn set_hanging(&self, hangs: bool) {
+        self.hangs.store(hangs, Relaxed);
+    }
+
+    /// Returns whether operations are in flight of which none has ended for a while.
+    pub(crate) fn hangs(&self) -> bool {
+        self.hangs.load(Relaxed)
     }
 
     /// Returns how many operations have ended, and how many are in flight.

@@ -152,6 +152,7 @@ impl Engine {
     #[cfg(feature = "object_store")]
     pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
         let token = self.index.begin_insert(&hash);
+        self.flights.part(&hash);
         if let Err(reason) = self.begin_if_room(hash, token, value, class, |_| {}) {
             self.refused(&hash, reason);
         }
@@ -233,7 +234,7 @@ impl Engine {
                 return DropReason::NoDisk;
             }
             if is_starved || matches!(why, NoSpace::Full) {
-                self.is_starved.store(true, Relaxed);
+                self.moves.is_starved.store(true, Relaxed);
             }
             self.bell.ring_for_space();
             DropReason::NoSpace

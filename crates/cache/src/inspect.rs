@@ -29,7 +29,7 @@ use crate::host::{Host, HostOptions};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
 use crate::open;
-use crate::race::all;
+use crate::race::{all, in_time};
 use crate::stats::{CacheStats, IoKind, MissReason};
 use crate::sync::lock;
 
@@ -74,7 +74,7 @@ pub struct BlockCounts {
     pub bytes: u64,
     /// Blocks whose bytes are not those written.
     pub checksum_errors: u64,
-    /// Blocks that their disk did not return.
+    /// Blocks that their disk did not return, or not within 10 s; then no other block of that disk is read.
     pub unreadable: u64,
     /// Blocks whose place belongs to another block too.
     pub double_references: u64,
@@ -221,7 +221,12 @@ impl Engine {
     }
 
     async fn check_block(&self, shard: &Shard, hash: &KeyHash, entry: &Entry, sums: &Sums) {
-        let end = self.read_entry(shard, hash, entry, self.classes.evacuate, IoKind::EvacuateRead).await;
+        let read = self.read_entry(shard, hash, entry, self.classes.evacuate, IoKind::LookupRead);
+        let end = in_time(shard, read).await.unwrap_or_else(|| {
+            // The other blocks of this disk are not waited for.
+            self.locate(&entry.extent).inspect(|(disk, _)| disk.set_hanging(true));
+            Err(MissReason::Deadline)
+        });
         sums.blocks.fetch_add(1, Relaxed);
         sums.bytes.fetch_add(u64::from(entry.extent.len_bytes), Relaxed);
         match end {

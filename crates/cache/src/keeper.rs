@@ -23,16 +23,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::Shard;
+use plimsoll::buffer::AlignedBuf;
 
 use crate::bell::Calls;
 use crate::disk::CacheDisk;
 use crate::engine::Engine;
+use crate::format::{SLOT_BYTES, SLOT_OFFSETS};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::race::{DEADLINE, race};
+use crate::stats::IoKind;
 use crate::sync::{lock, write};
 
 /// Longest sleep of the keeper, in nanoseconds: it also looks at disks and space when no task rings.
 const ROUND_NS: u64 = 200_000_000;
+
+/// Rounds without progress after which a disk is probed. Perhaps its operations only wait in the scheduler, because
+/// their classes are limited; the probe's is not.
+const PROBED_AFTER_ROUNDS: u64 = HANGS_AFTER_ROUNDS - 1;
+
+/// Rounds without progress after which a disk hangs: a second, longer than sound devices pause.
+const HANGS_AFTER_ROUNDS: u64 = 1_000_000_000 / ROUND_NS;
+
+/// Rounds between two tests of a disk that hangs.
+const DOUBT_AFTER_ROUNDS: u64 = DEADLINE.as_nanos() as u64 / ROUND_NS;
 
 /// Keeps `engine` in order until the bell rings to stop, then makes a last checkpoint.
 pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
@@ -84,8 +97,13 @@ async fn watch(engine: &Engine, shard: &Shard) {
         shard.sleep(Duration::from_nanos(ROUND_NS)).await;
         engine.compare_disks(shard.now_ns());
         for disk in engine.all_disks() {
-            let standstill = standstills.entry(disk.identity.number).or_default();
-            if standstill.lasts(&disk) {
+            let rounds = standstills.entry(disk.identity.number).or_default().count_round(disk.progress());
+            // In rounds, so that a leap of the clock is none.
+            if rounds == PROBED_AFTER_ROUNDS && disk.takes_reads() {
+                engine.probe(shard, &disk);
+            }
+            disk.set_hanging(rounds >= HANGS_AFTER_ROUNDS);
+            if rounds > 0 && rounds % DOUBT_AFTER_ROUNDS == 0 {
                 engine.doubt(&disk);
             }
         }
@@ -100,24 +118,31 @@ struct Standstill {
 }
 
 impl Standstill {
-    /// Counts a round. Returns whether the disk has stood still for [`DEADLINE`], and then begins anew.
-    fn lasts(&mut self, disk: &CacheDisk) -> bool {
-        let (ended, in_flight) = disk.progress();
-        if in_flight == 0 || ended != self.ended {
+    /// Counts a round, in which `ended` operations in all have ended and `in_flight` are in flight. Returns the rounds
+    /// without progress. Operations that were given up are none: a disk that hangs does so until something ends.
+    fn count_round(&mut self, (ended, in_flight): (u64, u64)) -> u64 {
+        if ended != self.ended {
             *self = Standstill { ended, rounds: 0 };
-        }
-        self.rounds += 1;
-        // In rounds, so that a leap of the clock is none.
-        let is_long = u128::from(self.rounds * ROUND_NS) > DEADLINE.as_nanos();
-        if is_long {
+        } else if in_flight > 0 || self.rounds >= HANGS_AFTER_ROUNDS {
+            self.rounds += 1;
+        } else {
             self.rounds = 0;
         }
-        is_long
+        self.rounds
     }
 }
 
 impl Engine {
-    /// Tests a disk that stands still. If it takes metadata, that is a checkpoint, which waits for it no longer than
+    /// Starts a read of a disk that may hang. Its end shows that the disk answers.
+    fn probe(&self, shard: &Shard, disk: &Arc<CacheDisk>) {
+        // Without memory, the checkpoint of `doubt` shows it.
+        let Ok(buffer) = AlignedBuf::new(SLOT_BYTES) else { return };
+        let (own, disk, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
+        let read = async move { _ = disk.read(&own, class, IoKind::MetadataRead, SLOT_OFFSETS[0], buffer).await };
+        shard.spawn(read).detach();
+    }
+
+    /// Tests a disk that hangs. If it takes metadata, that is a checkpoint, which waits for it no longer than
     /// [`DEADLINE`]; perhaps its operations only wait for others' in the scheduler.
     fn doubt(&self, disk: &CacheDisk) {
         if disk.has_parted() {

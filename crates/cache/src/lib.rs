@@ -40,6 +40,7 @@ mod bell;
 mod block;
 mod cache;
 mod checkpoint;
+mod chores;
 mod config;
 mod crypt;
 mod discard;
@@ -71,6 +72,7 @@ mod pool;
 mod race;
 mod random;
 mod recover;
+mod roster;
 #[cfg(feature = "sim")]
 pub mod scenario;
 mod scribe;

@@ -8,8 +8,10 @@ mod world;
 use std::time::Duration;
 
 use plimsoll::backend::sim::{SimDiskState, SimFaults};
+use plimsoll::core::Rate;
+use plimsoll::{Limits, Qos};
 use plimsoll_cache::stats::{CacheStats, DiskHealth, MissReason};
-use plimsoll_cache::{BlockCache, CacheConfig, CacheError, DiskSource, GetOptions, Inserted, Lookup};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, DiskSource, GetOptions, Inserted, Lookup, SPARE_DISKS};
 use world::{Life, Town, value_of};
 
 const SLAB_BYTES: u32 = 1 << 20;
@@ -357,7 +359,7 @@ fn disks_that_are_not_what_they_should_be_are_refused() {
     assert!(matches!(end, Some(CacheError::Io { .. })), "{end:?}");
     // The refusals have changed nothing.
     assert!(refusal(&none, &[&ours[1], &ours[0]]).is_none());
-    let options = plimsoll_cache::CreateOptions { slab_bytes: SLAB_BYTES, ..Default::default() };
+    let options = plimsoll_cache::CreateOptions { slab_bytes: Some(SLAB_BYTES), ..Default::default() };
     let end = town.try_create(&options, &ours[..1], u64::MAX).unwrap();
     assert!(matches!(end, Err(CacheError::NotEmpty { .. })), "{end:?}");
     assert!(refusal(&none, &[&ours[1], &ours[0]]).is_none());
@@ -409,7 +411,8 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
                         there += 1;
                         longest_ns = longest_ns.max(shard.now_ns() - asked_ns);
                     }
-                    Lookup::Miss(MissReason::Deadline) => late += 1,
+                    // Once it is known that the disk hangs, its blocks are misses at once.
+                    Lookup::Miss(MissReason::Deadline) => late += u32::from(shard.now_ns() > asked_ns),
                     Lookup::Miss(_) => {}
                 }
             }
@@ -473,9 +476,32 @@ fn a_disk_that_hangs_does_not_hold_up_an_opening() {
     // Nor does creating wait for it.
     let town = Town::new(2, 48 << 20, 7);
     state(&town, 1, HANGS);
-    let options = plimsoll_cache::CreateOptions { slab_bytes: SLAB_BYTES, ..Default::default() };
+    let options = plimsoll_cache::CreateOptions { slab_bytes: Some(SLAB_BYTES), ..Default::default() };
     let end = town.try_create(&options, &town.disks, u64::MAX).unwrap();
     assert!(matches!(end, Err(CacheError::Io { what: "cannot read it", .. })), "{end:?}");
+}
+
+#[test]
+fn a_disk_that_hangs_ends_a_check_in_time() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    life.run(async |cache| insert(cache, 0..2000, 1).await);
+    life.close();
+    assert!(town.check(|_, _| {}).is_sound());
+
+    // It hangs as soon as the first blocks have been read.
+    let (world, clock) = (town.world.clone(), town.world.clone());
+    let begin_ns = town.world.now_ns();
+    let ended_ns = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let last_ns = ended_ns.clone();
+    let report = town.check(move |_, _| {
+        world.set_disk_state(1, HANGS).unwrap();
+        last_ns.store(clock.now_ns(), std::sync::atomic::Ordering::Relaxed);
+    });
+    let took_ns = ended_ns.load(std::sync::atomic::Ordering::Relaxed) - begin_ns;
+    assert!((500..1500).contains(&report.blocks.unreadable), "{:?}", report.blocks);
+    assert_eq!((report.blocks.blocks, report.blocks.checksum_errors), (2000, 0));
+    assert!(took_ns < 30_000_000_000, "{took_ns} ns");
 }
 
 #[test]
@@ -498,6 +524,105 @@ fn a_disk_that_hangs_is_known_while_a_checkpoint_waits_for_it() {
             shard.sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(health(&cache.stats(), 1), DiskHealth::Slow);
+    });
+}
+
+/// Four readers without deadlines, each with one read at a time, and one disk of three hangs.
+#[test]
+fn a_disk_that_hangs_costs_a_reader_one_wait() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        state(&town, 1, HANGS);
+        let end_ns = shard.now_ns() + 9_000_000_000;
+        let read = async |first: u32| {
+            let (mut there, mut waited_ns) = (0, 0);
+            for n in (first..).step_by(7) {
+                let asked_ns = shard.now_ns();
+                there += u32::from(matches!(cache.get(&key(n % 600)).await.unwrap(), Lookup::Hit(_)));
+                waited_ns += (shard.now_ns() - asked_ns).saturating_sub(5_000_000);
+                shard.sleep(Duration::from_millis(5)).await;
+                if shard.now_ns() > end_ns {
+                    break;
+                }
+            }
+            (there, waited_ns)
+        };
+        let mut readers: Vec<std::pin::Pin<Box<dyn Future<Output = (u32, u64)>>>> = Vec::new();
+        (0..4).for_each(|first| readers.push(Box::pin(read(first))));
+        let mut ends = Vec::new();
+        std::future::poll_fn(|context| {
+            readers.retain_mut(|reader| match reader.as_mut().poll(context) {
+                std::task::Poll::Ready(end) => {
+                    ends.push(end);
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if readers.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        let is_right = |(there, waited_ns): &(u32, u64)| *there > 300 && *waited_ns < 2_100_000_000;
+        assert!(ends.iter().all(is_right), "{ends:?}");
+
+        let begin_ns = shard.now_ns();
+        insert(cache, 1000..1300, 1).await;
+        assert!(shard.now_ns() - begin_ns < 500_000_000, "an insert went to the disk that hangs");
+    });
+}
+
+/// An insert waits for some seconds in the scheduler, and nothing else is done meanwhile: the disk does not hang.
+#[test]
+fn a_disk_whose_only_work_is_limited_does_not_hang() {
+    let town = town(1);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..10, 1).await;
+        let fill = cache.classes().find("cache.fill").unwrap();
+        let limits = Limits { write_bandwidth: Rate::per_second(50_000), ..Limits::default() };
+        cache.classes().set_qos(fill, Qos { limits, ..Qos::default() }).unwrap();
+        let begin_ns = shard.now_ns();
+        let values: Vec<_> = (0..2).map(|n| value_of(n, 300_000)).collect();
+        let mut inserts: Vec<_> =
+            values.iter().zip([b"a", b"b"]).map(|(value, key)| Box::pin(cache.insert(key, value))).collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        inserts.iter_mut().for_each(|insert| assert!(insert.as_mut().poll(&mut context).is_pending()));
+        for _ in 0..40 {
+            shard.sleep(Duration::from_millis(100)).await;
+            assert!(matches!(cache.get(&key(3)).await.unwrap(), Lookup::Hit(_)));
+            // A read is progress, so none for longer than a disk may stand still.
+            shard.sleep(Duration::from_millis(1350)).await;
+        }
+        for insert in inserts {
+            assert_eq!(insert.await.unwrap(), Inserted::Stored);
+        }
+        assert!(shard.now_ns() - begin_ns > 5_000_000_000, "nothing was limited");
+    });
+}
+
+#[test]
+fn a_disk_that_answers_again_is_read_again() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..300, 1).await;
+        // Its operations take some seconds.
+        state(&town, 1, SimDiskState::Slow { factor: 25_000.0 });
+        let mut at_once = 0;
+        for n in 0..300 {
+            let asked_ns = shard.now_ns();
+            let end = cache.get(&key(n)).await.unwrap();
+            at_once += u32::from(matches!(end, Lookup::Miss(MissReason::Deadline)) && shard.now_ns() == asked_ns);
+        }
+        assert!(at_once > 20, "{at_once}");
+
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10).await;
+        assert_eq!(hits(cache, 0..300, 1).await.len(), 300);
     });
 }
 
@@ -618,6 +743,31 @@ fn a_new_disk_that_hangs_is_refused_in_time() {
             insert(cache, 0..10, 1).await;
         });
     }
+}
+
+#[test]
+fn disks_come_and_go_any_number_of_times() {
+    let town = Town::new(3, 48 << 20, 7);
+    town.create_of(SLAB_BYTES, &town.disks[..2]);
+    let life = town.try_open_of(&quiet(), &town.disks[..2]).unwrap();
+    life.run(async |cache| {
+        for round in 0..=SPARE_DISKS {
+            state(&town, 2, SimDiskState::Gone);
+            let error = cache.add_disk(&town.disks[2], true).await.unwrap_err();
+            assert!(matches!(error, CacheError::Io { .. }), "{error}, round {round}");
+
+            state(&town, 2, SimDiskState::Healthy);
+            cache.add_disk(&town.disks[2], true).await.unwrap();
+            cache.remove_disk(&town.disks[2].path).unwrap();
+            for _ in 0..100 {
+                nap(&life, 1).await;
+                if cache.stats().disks.len() == 2 {
+                    break;
+                }
+            }
+            assert_eq!(cache.stats().disks.len(), 2, "round {round}");
+        }
+    });
 }
 
 #[test]
