@@ -103,7 +103,7 @@ async fn watch(engine: &Engine, shard: &Shard) {
                 engine.probe(shard, &disk);
             }
             disk.set_hanging(rounds >= HANGS_AFTER_ROUNDS);
-            if rounds > 0 && rounds % DOUBT_AFTER_ROUNDS == 0 {
+            if rounds > 0 && rounds.is_multiple_of(DOUBT_AFTER_ROUNDS) {
                 engine.doubt(&disk);
             }
         }

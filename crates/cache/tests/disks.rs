@@ -5,6 +5,8 @@
 
 mod world;
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll::backend::sim::{SimDiskState, SimFaults};
@@ -386,6 +388,25 @@ fn an_encrypted_cache_survives_a_crash_and_opens_with_its_key_only() {
     assert_eq!(life.run(async |cache| hits(cache, 0..300, 1).await.len()), 300);
 }
 
+type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Runs all tasks. Returns their outputs in the order in which they ended.
+async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
+    let mut ends = Vec::new();
+    std::future::poll_fn(|context| {
+        tasks.retain_mut(|task| match task.as_mut().poll(context) {
+            Poll::Ready(end) => {
+                ends.push(end);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ends
+}
+
 /// With this, every operation takes at least 100 s: none completes during the test.
 const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };
 
@@ -422,9 +443,9 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
             let mut insert = std::pin::pin!(cache.insert(&insert_key, &value));
             let mut limit = std::pin::pin!(limit);
             std::future::poll_fn(|context| {
-                if let std::task::Poll::Ready(end) = insert.as_mut().poll(context) {
+                if let Poll::Ready(end) = insert.as_mut().poll(context) {
                     stored += u32::from(end.unwrap() == Inserted::Stored);
-                    return std::task::Poll::Ready(());
+                    return Poll::Ready(());
                 }
                 limit.as_mut().poll(context)
             })
@@ -550,20 +571,9 @@ fn a_disk_that_hangs_costs_a_reader_one_wait() {
             }
             (there, waited_ns)
         };
-        let mut readers: Vec<std::pin::Pin<Box<dyn Future<Output = (u32, u64)>>>> = Vec::new();
-        (0..4).for_each(|first| readers.push(Box::pin(read(first))));
-        let mut ends = Vec::new();
-        std::future::poll_fn(|context| {
-            readers.retain_mut(|reader| match reader.as_mut().poll(context) {
-                std::task::Poll::Ready(end) => {
-                    ends.push(end);
-                    false
-                }
-                std::task::Poll::Pending => true,
-            });
-            if readers.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
+        let readers: Vec<Task<'_, (u32, u64)>> = (0..4).map(|first| Box::pin(read(first)) as _).collect();
+        let ends = join(readers).await;
+        // Each waits once for 2 s; one read of the superblock finds out whether the disk still hangs.
         let is_right = |(there, waited_ns): &(u32, u64)| *there > 300 && *waited_ns < 2_100_000_000;
         assert!(ends.iter().all(is_right), "{ends:?}");
 
@@ -653,21 +663,10 @@ fn nobody_waits_longer_for_a_disk_that_hangs_than_until_it_is_given_up() {
             let end = cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap();
             usize::from(end != Inserted::Stored)
         };
-        let mut waiting: Vec<std::pin::Pin<Box<dyn Future<Output = usize>>>> = Vec::new();
+        let mut waiting: Vec<Task<'_, usize>> = Vec::new();
         (0..20).for_each(|n| waiting.push(Box::pin(look(n))));
         (2000..2040).for_each(|n| waiting.push(Box::pin(store(n))));
-        let mut failed = 0;
-        std::future::poll_fn(|context| {
-            waiting.retain_mut(|one| match one.as_mut().poll(context) {
-                std::task::Poll::Ready(has_failed) => {
-                    failed += has_failed;
-                    false
-                }
-                std::task::Poll::Pending => true,
-            });
-            if waiting.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
+        let failed: usize = join(waiting).await.into_iter().sum();
         let took_ns = shard.now_ns() - begin_ns;
         assert!(failed > 5 && took_ns < 60_000_000_000, "{failed} failed, after {took_ns} ns");
         assert!(matches!(health(&cache.stats(), 1), DiskHealth::Failed | DiskHealth::Missing));
