@@ -35,7 +35,7 @@ use super::wait::block_on;
 /// The result of reading every block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Checked {
-    /// Version of the schema: 1.
+    /// Version of the schema: 2.
     pub schema: u32,
     /// Identity of the cache.
     pub cache_guid: String,
@@ -57,7 +57,7 @@ impl Checked {
         let disks = stats.disks.len() - findings.len();
         findings.extend(report.inspection.findings);
         Checked {
-            schema: 1,
+            schema: 2,
             cache_guid: report.inspection.cache_guid,
             generation: stats.generation,
             disks: disks as u64,
@@ -84,10 +84,10 @@ impl Checked {
     /// Returns the result as CSV: a line of names and a line of values.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let BlockCounts { blocks, bytes, checksum_errors, unreadable, double_references, leaked_bytes } = self.counts;
+        let BlockCounts { blocks, bytes, checksum_errors, unreadable, double_references } = self.counts;
         format!(
-            "blocks,bytes,checksum_errors,unreadable,double_references,leaked_bytes,findings\n\
-             {blocks},{bytes},{checksum_errors},{unreadable},{double_references},{leaked_bytes},{}\n",
+            "blocks,bytes,checksum_errors,unreadable,double_references,findings\n\
+             {blocks},{bytes},{checksum_errors},{unreadable},{double_references},{}\n",
             self.findings.len()
         )
     }

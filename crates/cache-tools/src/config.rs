@@ -18,7 +18,7 @@
 //! | `placement` | `load` | which slab the next block goes to: `seed`, `discriminant`, `load` |
 //! | `memory` | `0` | memory for blocks, besides the disks |
 //! | `in_flight` | `256MiB` | most bytes of inserts in flight in each class; an insert beyond is dropped |
-//! | `hit_deadline` | `none` | a hit that takes longer is a miss |
+//! | `hit_deadline` | `none` (2 s) | a hit that takes longer is a miss |
 //! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
 //! | `move_rate` | `none` | limit of evacuation and rebalancing, bytes a second |
 //! | `index_memory` | `none` | limit of the index |

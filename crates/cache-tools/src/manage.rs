@@ -46,7 +46,7 @@ pub struct CreateFlags {
     pub force: bool,
     /// Size of files that do not exist yet, in bytes.
     pub size_bytes: Option<u64>,
-    /// Size of a slab in bytes; `None`: the largest.
+    /// Size of a slab in bytes; `None`: as the smallest disk suggests.
     pub slab_bytes: Option<u32>,
     /// A file with the key.
     pub key_file: Option<PathBuf>,
@@ -77,9 +77,8 @@ pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<Cac
         file.devices.push(device);
     }
 
-    let mut options =
-        CreateOptions { encryption_key: file.config.encryption_key, force: flags.force, ..CreateOptions::default() };
-    options.slab_bytes = flags.slab_bytes.unwrap_or(options.slab_bytes);
+    let (slab_bytes, encryption_key) = (flags.slab_bytes, file.config.encryption_key);
+    let options = CreateOptions { slab_bytes, encryption_key, force: flags.force };
     block_on(BlockCache::create(&options, &file.sources(path)?, &HostOptions::default()))?;
     file.write(path, false)?;
     made.keep();

@@ -79,7 +79,7 @@ async fn filled(topology: &Topology, runtime: &Runtime, work: Work) -> Result<Ar
     }
     let host =
         || Ok::<_, plimsoll_cache::CacheError>(Host::on(topology, vec![runtime.handle(0)], 0..DISKS)?.without_locks());
-    let options = CreateOptions { slab_bytes: 4 << 20, ..CreateOptions::default() };
+    let options = CreateOptions { slab_bytes: Some(4 << 20), ..CreateOptions::default() };
     BlockCache::create_on(&options, &disks, &host()?).await?;
     let cache = BlockCache::open_on(CacheConfig::default(), &disks, host()?).await?;
     for number in 0..work.blocks {

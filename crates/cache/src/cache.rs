@@ -29,7 +29,7 @@
 //! }
 //! let host = HostOptions::default();
 //! block_on(async {
-//!     let options = CreateOptions { slab_bytes: 1 << 20, ..CreateOptions::default() };
+//!     let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
 //!     BlockCache::create(&options, &disks, &host).await?;
 //!     let cache = BlockCache::open(CacheConfig::default(), &disks, &host).await?;
 //!     cache.insert(b"table/7", b"a block").await?;
@@ -115,6 +115,27 @@ impl BlockCache {
         };
         let engine = on_shard(&host, open).await??;
         Ok(BlockCache { engine, runtime: host.runtime })
+    }
+
+    /// Opens the cache in `directory`; if there is none, creates one of `capacity_bytes`, in a file of that length. The
+    /// shortest way to a cache: on one disk, with shards and a configuration of its own, both as by default. An existing
+    /// cache keeps the capacity that it was created with.
+    ///
+    /// # Errors
+    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made.
+    pub async fn open_or_create(directory: &Path, capacity_bytes: u64) -> Result<BlockCache, CacheError> {
+        let (path, host) = (directory.join("cache"), HostOptions::default());
+        if !path.exists() {
+            // Created under another name: a creation that was cut short leaves no cache.
+            let new = directory.join("cache.new");
+            let at = |error| CacheError::Io { path: new.clone(), what: "cannot make the file", error };
+            make_file(directory, &new, capacity_bytes).map_err(at)?;
+            let options = CreateOptions { force: true, ..CreateOptions::default() };
+            BlockCache::create(&options, &[DiskSource::at(new.clone())], &host).await?;
+            let renamed = std::fs::rename(&new, &path).and_then(|()| std::fs::File::open(directory)?.sync_all());
+            renamed.map_err(at)?;
+        }
+        BlockCache::open(CacheConfig::default(), &[DiskSource::at(path)], &host).await
     }
 
     /// Creates a cache and uses it at once, without reading back what was written: for simulated disks that keep
@@ -305,6 +326,18 @@ impl Drop for BlockCache {
     }
 }
 
+/// Makes a file of `len_bytes`, whose space is reserved where the file system can do that.
+fn make_file(directory: &Path, path: &Path, len_bytes: u64) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    // Not truncated: if another process is creating it too, the file's lock decides.
+    let file = std::fs::File::options().write(true).create(true).truncate(false).open(path)?;
+    file.set_len(len_bytes)?;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        end => Ok(end?),
+    }
+}
+
 fn stopped(error: std::io::Error) -> CacheError {
     CacheError::Stopped(error.to_string())
 }
@@ -350,7 +383,7 @@ impl Engine {
     }
 
     fn disk_stats(&self) -> Vec<DiskStats> {
-        let members = lock(&self.members).clone();
+        let members = self.roster.members();
         let alloc = lock(&self.alloc);
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
         let stats = |member: &crate::format::Member| {

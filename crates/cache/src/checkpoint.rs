@@ -131,7 +131,7 @@ impl Engine {
     ) -> Superblock {
         let number = disk.identity.number;
         let mut ranges = Vec::new();
-        let mut next_slab = self.next_slab.load(Relaxed);
+        let mut next_slab = self.roster.next_slab();
         for range in read(&self.places).iter() {
             next_slab = next_slab.max(range.first.0 + range.count);
             if range.disk == number {
@@ -162,7 +162,7 @@ impl Engine {
 
     /// Returns all members of the cache, for the superblocks.
     fn members(&self) -> Vec<Member> {
-        let mut members = lock(&self.members).clone();
+        let mut members = self.roster.members();
         for member in &mut members {
             member.state = match self.disk(member.disk) {
                 Some(disk) if disk.is_removing() => MemberState::Removing,

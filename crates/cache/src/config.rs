@@ -62,20 +62,15 @@ impl DiskSource {
 pub const SPARE_DISKS: u16 = 8;
 
 /// How a cache is created.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
-    /// A power of two, 1 to 32 MiB. Large slabs write in long runs, small ones suit small disks.
-    pub slab_bytes: u32,
+    /// A power of two, 1 to 32 MiB; `None`: a 1024th of the smallest disk, within these bounds. Large slabs write in long
+    /// runs and take long values, small ones suit small disks.
+    pub slab_bytes: Option<u32>,
     /// The key, if blocks are to be encrypted.
     pub encryption_key: Option<[u8; 32]>,
     /// Overwrite what is on the disks.
     pub force: bool,
-}
-
-impl Default for CreateOptions {
-    fn default() -> CreateOptions {
-        CreateOptions { slab_bytes: crate::entry::MAX_SLAB_BYTES, encryption_key: None, force: false }
-    }
 }
 
 /// How a cache runs. What is fixed at creation is in [`CreateOptions`].
@@ -91,7 +86,8 @@ pub struct CacheConfig {
     pub memory_bytes: u64,
     /// Most bytes of inserts in flight in each class; an insert beyond is dropped. At least 1 MiB.
     pub in_flight_bytes: u64,
-    /// How long the read of a hit may take before it is reported as a miss; `None`: no limit.
+    /// How long the read of a hit may take before it is reported as a miss; `None`: 2 s, so that no caller waits for
+    /// ever for a disk that hangs.
     pub hit_deadline: Option<Duration>,
     /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,

@@ -15,7 +15,6 @@
 //! A checkpoint empties 40 slabs of 32 MiB; 10 are in use again within the second in which the other 30 are discarded.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll::Shard;
 
@@ -29,27 +28,16 @@ impl Engine {
         if !self.config.discard {
             return;
         }
-        lock(&self.discards).extend(slabs);
-        if self.is_discarding.swap(true, Acquire) {
+        if !self.discards.add(slabs) {
             return;
         }
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
-            while let Some(slab) = engine.next_discard() {
+            while let Some(slab) = engine.discards.next(engine.bell.is_stopping()) {
                 engine.discard(&own, slab).await;
             }
         };
         shard.spawn(work).detach();
-    }
-
-    fn next_discard(&self) -> Option<SlabId> {
-        let mut queue = lock(&self.discards);
-        let next = queue.pop_front().filter(|_| !self.bell.is_stopping());
-        if next.is_none() {
-            // Under the queue's lock: a caller that queues more afterwards starts a new task.
-            self.is_discarding.store(false, Release);
-        }
-        next
     }
 
     async fn discard(&self, shard: &Shard, slab: SlabId) {

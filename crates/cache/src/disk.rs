@@ -18,7 +18,7 @@
 //! (256 KiB), then one of 16.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -48,6 +48,7 @@ pub(crate) type WriteDone = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 struct Waiting {
     buffer: AlignedBuf,
+    change: Change,
     done: WriteDone,
 }
 
@@ -66,16 +67,20 @@ struct Writes {
     lanes: Vec<Lane>,
     /// A job that sends runs is on its way to the home shard.
     is_called: bool,
+    /// What to call at the ends of the runs in flight, by their numbers.
+    ends: HashMap<u64, Vec<WriteDone>>,
+    next_run: u64,
 }
 
 /// Contiguous writes that are submitted as one.
 struct Run {
+    number: u64,
     lane: usize,
     class: Class,
     kind: IoKind,
     offset: u64,
     buffers: Vec<AlignedBuf>,
-    done: Vec<WriteDone>,
+    changes: Vec<Change>,
 }
 
 impl Writes {
@@ -95,7 +100,27 @@ impl Writes {
     }
 
     fn next_run(&mut self) -> Option<Run> {
-        self.lanes.iter_mut().enumerate().find_map(|(number, lane)| lane.next_run(number))
+        let (lane, (offset, waiting)) =
+            self.lanes.iter_mut().enumerate().find_map(|(number, lane)| Some((number, lane.next_run()?)))?;
+        let Lane { class, kind, .. } = *self.lanes.get(lane)?;
+        let number = self.next_run;
+        self.next_run += 1;
+        let mut run = Run { number, lane, class, kind, offset, buffers: Vec::new(), changes: Vec::new() };
+        let ends = self.ends.entry(number).or_default();
+        for Waiting { buffer, change, done } in waiting {
+            run.buffers.push(buffer);
+            run.changes.push(change);
+            ends.push(done);
+        }
+        Some(run)
+    }
+
+    /// Takes a run out of its lane. Returns what to call; nothing if the disk parted meanwhile.
+    fn end_run(&mut self, number: u64, lane: usize) -> Vec<WriteDone> {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.in_flight -= 1;
+        }
+        self.ends.remove(&number).unwrap_or_default()
     }
 
     fn may_go(&self) -> bool {
@@ -104,7 +129,8 @@ impl Writes {
 }
 
 impl Lane {
-    fn next_run(&mut self, number: usize) -> Option<Run> {
+    /// Takes the oldest waiting write, and those directly behind it. Returns their offset.
+    fn next_run(&mut self) -> Option<(u64, Vec<Waiting>)> {
         if self.in_flight >= WRITES_IN_FLIGHT {
             return None;
         }
@@ -116,19 +142,18 @@ impl Lane {
         };
 
         let mut run_bytes = first.buffer.len();
-        let (mut buffers, mut done) = (vec![first.buffer], vec![first.done]);
-        while buffers.len() < RUN_PIECES
+        let mut run = vec![first];
+        while run.len() < RUN_PIECES
             && let Entry::Occupied(next) = self.by_offset.entry(offset + run_bytes as u64)
             && run_bytes + next.get().buffer.len() <= RUN_BYTES
         {
             let next = next.remove();
             run_bytes += next.buffer.len();
-            buffers.push(next.buffer);
-            done.push(next.done);
+            run.push(next);
         }
 
         self.in_flight += 1;
-        Some(Run { lane: number, class: self.class, kind: self.kind, offset, buffers, done })
+        Some((offset, run))
     }
 }
 
@@ -161,6 +186,7 @@ pub(crate) struct CacheDisk {
     /// Operations in flight or waiting that change the disk.
     changes: AtomicU32,
     reads: ReadsUnderWay,
+    hangs: AtomicBool,
     writes: Mutex<Writes>,
     /// Bytes of data waiting or in flight.
     backlog_bytes: AtomicU64,
@@ -190,6 +216,7 @@ impl CacheDisk {
             has_parted: AtomicBool::new(false),
             changes: AtomicU32::new(0),
             reads: ReadsUnderWay::default(),
+            hangs: AtomicBool::new(false),
             writes: Mutex::default(),
             backlog_bytes: AtomicU64::new(0),
             speed: Speed::new(write_bytes_per_s),
@@ -244,6 +271,25 @@ impl CacheDisk {
         self.changes.fetch_add(1, SeqCst);
         let change = Change(Arc::clone(self));
         if self.has_parted() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(change) }
+    }
+
+    /// Records whether the disk hangs.
+    pub(crate) fn set_hanging(&self, hangs: bool) {
+        self.hangs.store(hangs, Relaxed);
+    }
+
+    /// Returns whether operations are in flight of which none has ended for a while.
+    pub(crate) fn hangs(&self) -> bool {
+        self.hangs.load(Relaxed)
+    }
+
+    /// Returns how many operations have ended, and how many are in flight.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let sum = |(ended, in_flight): (u64, u64), kind: &IoCounters| {
+            let (more, also) = kind.progress();
+            (ended + more, in_flight + also)
+        };
+        self.io.iter().fold((0, 0), sum)
     }
 
     /// Returns the age of the read in flight for the longest time, and a typical size, since its own is not kept.
@@ -373,7 +419,8 @@ impl CacheDisk {
     }
 
     /// Queues a write of data, to be merged with its neighbours. `done` is called with the result on the home shard.
-    /// If that has no room for another job, `done` is called here and now: hold no lock that it takes.
+    /// If that has no room for another job, `done` is called here and now: hold no lock that it takes. If the disk
+    /// parts, `done` is called with an error, although the write may still be in flight.
     pub(crate) fn submit_write(
         self: &Arc<CacheDisk>,
         class: Class,
@@ -382,14 +429,9 @@ impl CacheDisk {
         buffer: AlignedBuf,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
-        let done = move |end| {
-            done(end);
-            drop(change);
-        };
-
         self.backlog_bytes.fetch_add(buffer.len() as u64, Relaxed);
         let mut writes = lock(&self.writes);
-        writes.push(class, kind, offset, Waiting { buffer, done: Box::new(done) });
+        writes.push(class, kind, offset, Waiting { buffer, change, done: Box::new(done) });
         if writes.is_called || !writes.may_go() {
             return;
         }
@@ -412,30 +454,32 @@ impl CacheDisk {
         writes.is_called = false;
         let mut given_up = Vec::new();
         while let Some(run) = writes.next_run() {
-            if let Some(lane) = writes.lanes.get_mut(run.lane) {
-                lane.in_flight -= 1;
-            }
-            given_up.push(run);
+            let done = writes.end_run(run.number, run.lane);
+            given_up.push((run, done));
         }
         drop(writes);
-        for Run { buffers, done, .. } in given_up {
+        for (Run { buffers, .. }, done) in given_up {
             let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
             self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
             done.into_iter().for_each(|done| done(Err(error.kind().into())));
         }
     }
 
-    /// Fails the waiting writes of a disk that has parted: they would only take room from other disks' writes.
-    pub(crate) fn give_up_waiting(&self) {
-        let waiting: Vec<Waiting> = {
+    /// Fails the writes of a disk that has parted. Those that wait would only take room from other disks' writes; those
+    /// in flight may never end, and their callers wait for them.
+    pub(crate) fn give_up_all_writes(&self) {
+        let (waiting, mut ends): (Vec<Waiting>, Vec<WriteDone>) = {
             let mut writes = lock(&self.writes);
+            let ends = std::mem::take(&mut writes.ends).into_values().flatten().collect();
             let lanes = writes.lanes.iter_mut();
-            lanes.flat_map(|lane| std::mem::take(&mut lane.by_offset).into_values()).collect()
+            (lanes.flat_map(|lane| std::mem::take(&mut lane.by_offset).into_values()).collect(), ends)
         };
-        for Waiting { buffer, done } in waiting {
+        for Waiting { buffer, change, done } in waiting {
             self.backlog_bytes.fetch_sub(buffer.len() as u64, Relaxed);
-            done(Err(io::ErrorKind::NotConnected.into()));
+            drop(change);
+            ends.push(done);
         }
+        ends.into_iter().for_each(|done| done(Err(io::ErrorKind::NotConnected.into())));
     }
 
     /// Submits the runs that may be in flight. Called on the home shard.
@@ -448,7 +492,7 @@ impl CacheDisk {
     }
 
     async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run) {
-        let Run { lane, class, kind, offset, buffers, done } = run;
+        let Run { number, lane, class, kind, offset, buffers, changes } = run;
         let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let began_ns = shard.now_ns();
         let result = self.write_run(shard, class, kind, offset, buffers).await;
@@ -457,11 +501,8 @@ impl CacheDisk {
             self.speed.wrote(began_ns, shard.now_ns(), len_bytes, backlog_bytes);
         }
 
-        if let Some(lane) = lock(&self.writes).lanes.get_mut(lane) {
-            lane.in_flight -= 1;
-        }
-
-        for done in done {
+        let ends = lock(&self.writes).end_run(number, lane);
+        for done in ends {
             done(match &result {
                 Ok(()) => Ok(()),
                 Err(error) => {
@@ -469,6 +510,8 @@ impl CacheDisk {
                 }
             });
         }
+        // Only now: while a change is counted, the disk does not begin a new life.
+        drop(changes);
         self.send_runs(shard);
     }
 }

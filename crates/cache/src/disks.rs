@@ -37,6 +37,19 @@ use crate::race::yield_now;
 use crate::stats::DiskHealth;
 use crate::sync::{lock, read, write};
 
+/// The slabs of one disk: for passes over the index, which look up each entry's without a lock.
+pub(crate) struct DiskSlabs(Vec<SlabRange>);
+
+impl DiskSlabs {
+    pub(crate) fn has(&self, slab: SlabId) -> bool {
+        self.0.iter().any(|range| (range.first.0..range.first.0 + range.count).contains(&slab.0))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Which disks there are, and where blocks and slabs lie.
 impl Engine {
     pub(crate) fn disk(&self, number: u16) -> Option<Arc<CacheDisk>> {
@@ -55,6 +68,11 @@ impl Engine {
         let number = slab.0 - range.first.0;
         let begin = range.offset_bytes + u64::from(number) * u64::from(self.identity.geometry.slab_bytes);
         (number < range.count).then_some((range.disk, begin))
+    }
+
+    /// Returns the slabs that a disk has now.
+    pub(crate) fn slabs_of(&self, disk: u16) -> DiskSlabs {
+        DiskSlabs(read(&self.places).iter().filter(|range| range.disk == disk).copied().collect())
     }
 
     /// Returns the disk of an extent, and the extent's offset on it in bytes.
@@ -85,7 +103,7 @@ impl Engine {
             disk: disk.identity.number,
             write_bytes_per_s: disk.write_bytes_per_s(),
             backlog_bytes: disk.backlog_bytes(),
-            is_writable: disk.takes_writes(),
+            is_writable: disk.takes_writes() && !disk.hangs(),
             is_slow: disk.health() == DiskHealth::Slow,
         };
         read(&self.disks).iter().flatten().map(load).collect()
@@ -103,7 +121,7 @@ impl Engine {
         let home = self.home_of(identity.number);
         let Prepared { file, lock: kept, slot, source, .. } = prepared;
         let write_bytes_per_s = source.write_bytes_per_s;
-        lock(&self.sources).insert(identity.guid, (source, slot));
+        self.roster.set_source(identity.guid, source, slot);
         CacheDisk::new(identity, file, kept, home, log, write_bytes_per_s)
     }
 
@@ -162,7 +180,7 @@ impl Engine {
                 let closed = write(&self.gate);
                 disk.part();
                 drop(closed);
-                disk.give_up_waiting();
+                disk.give_up_all_writes();
             }
             if disk.health() == DiskHealth::Failed {
                 self.forget_disk(disk.identity.number).await;
@@ -172,14 +190,14 @@ impl Engine {
 
     /// Forgets the blocks and slabs of a disk without touching the disk.
     async fn forget_disk(&self, number: u16) {
-        if !read(&self.places).iter().any(|range| range.disk == number) {
+        let slabs = self.slabs_of(number);
+        if slabs.is_empty() {
             return;
         }
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
             self.index.sweep(&mut cursor, PASS_ENTRIES, |_, entry| {
-                let is_there = self.place(entry.extent.slab).is_some_and(|(disk, _)| disk == number);
-                if is_there { Verdict::Drop } else { Verdict::Keep }
+                if slabs.has(entry.extent.slab) { Verdict::Drop } else { Verdict::Keep }
             });
             yield_now().await;
         }

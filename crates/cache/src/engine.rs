@@ -17,8 +17,8 @@
 //! gets "removed" and the new disk's log "put". A checkpoint closes the gate for its cut, so it comes before both or
 //! after both.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use plimsoll::Handle;
@@ -27,18 +27,19 @@ use crate::admission::Admission;
 use crate::alloc::{Allocator, Geometry, SlabRange};
 use crate::bell::Bell;
 use crate::block::Block;
-use crate::config::{CacheConfig, DiskSource};
+use crate::chores::{Chore, Discards, Moves};
+use crate::config::CacheConfig;
 use crate::crypt::{Cipher, OVERHEAD_BYTES};
 use crate::disk::CacheDisk;
-use crate::entry::{MAX_BLOCK_BYTES, SlabId};
+use crate::entry::MAX_BLOCK_BYTES;
 use crate::error::CacheError;
 use crate::flight::Flights;
-use crate::format::Member;
 use crate::host::{CacheClasses, HostParts};
 use crate::index::Index;
 use crate::key::KeyHash;
 use crate::memory::MemoryTier;
 use crate::pool::BufferPool;
+use crate::roster::Roster;
 use crate::stats::{DropReason, MissReason};
 use crate::sync::lock;
 
@@ -130,23 +131,11 @@ pub(crate) struct Engine {
     /// Generation of the last checkpoint attempted.
     pub(crate) attempts: AtomicU64,
     pub(crate) host: HostParts,
-    /// All disks of the cache, absent ones included.
-    pub(crate) members: Mutex<Vec<Member>>,
-    /// Where disks were found, by identity, and their number in the topology.
-    pub(crate) sources: Mutex<HashMap<u128, (DiskSource, u16)>>,
-    /// The first slab number not yet used.
-    pub(crate) next_slab: AtomicU32,
-    pub(crate) next_slot: AtomicU16,
-    pub(crate) look_again_ns: AtomicU64,
-    pub(crate) is_writing_snapshot: AtomicBool,
-    pub(crate) is_moving: AtomicBool,
-    /// An insert found no space although there is free space: it lies in slabs of other block sizes.
-    pub(crate) is_starved: AtomicBool,
-    pub(crate) is_rebalancing: AtomicBool,
+    pub(crate) roster: Roster,
+    pub(crate) snapshots: Chore,
+    pub(crate) moves: Moves,
+    pub(crate) discards: Discards,
     pub(crate) allocations: AtomicU64,
-    /// Empty slabs to be discarded.
-    pub(crate) discards: Mutex<VecDeque<SlabId>>,
-    pub(crate) is_discarding: AtomicBool,
     /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
@@ -169,7 +158,6 @@ impl Engine {
         next_slab: u32,
     ) -> Result<Engine, CacheError> {
         config.check()?;
-        let slots = host.disks.start;
         let cipher = config.encryption_key.as_ref().map(Cipher::new);
 
         Ok(Engine {
@@ -186,18 +174,11 @@ impl Engine {
             counters: Counters::default(),
             generation: AtomicU64::new(generation),
             attempts: AtomicU64::new(generation),
-            members: Mutex::default(),
-            sources: Mutex::default(),
-            next_slab: AtomicU32::new(next_slab),
-            next_slot: AtomicU16::new(slots),
-            look_again_ns: AtomicU64::new(0),
-            is_writing_snapshot: AtomicBool::new(false),
-            is_moving: AtomicBool::new(false),
-            is_starved: AtomicBool::new(false),
-            is_rebalancing: AtomicBool::new(false),
+            roster: Roster::new(next_slab),
+            snapshots: Chore::default(),
+            moves: Moves::default(),
+            discards: Discards::default(),
             allocations: AtomicU64::new(0),
-            discards: Mutex::default(),
-            is_discarding: AtomicBool::new(false),
             corrupt: Corrupt::default(),
             flights: Flights::new(),
             findings: Mutex::default(),

@@ -7,9 +7,11 @@
 //! # How it works
 //! The first reader that misses a key leads a *flight*; readers that miss it meanwhile follow. The leader calls its
 //! `fetch` with its class. When a reader in a class with more shares joins, `fetch` is called once more with that
-//! class, beside the first call, and the first result wins (priority inheritance). The block is inserted, then given
-//! to all. If the key was inserted or removed since the fetch began, the block may be older and is not inserted (a
-//! *lease* decides). If the leader's fetch fails or its future is dropped, one follower takes over and fetches itself.
+//! class, beside the first call, and the first result wins (priority inheritance). The block is given to all, and
+//! inserted: nobody waits for its write, and until that has ended, the flight has the block for new readers. If the
+//! key was inserted or removed since the fetch began, the block may be older: it is not inserted (a *lease* decides),
+//! and readers that come after the change do not join the flight. If the leader's fetch fails or its future is
+//! dropped, one follower takes over and fetches itself.
 //!
 //! # Limits
 //! A leader that is neither polled nor dropped keeps its followers waiting. A promoted fetch may ask the origin twice.
@@ -69,9 +71,11 @@ impl<E: std::fmt::Display> std::fmt::Display for FetchError<E> {
 impl<E: std::fmt::Debug + std::fmt::Display> std::error::Error for FetchError<E> {}
 
 impl BlockCache {
-    /// Returns the block of `key`. If it is not cached, calls `fetch` to get it from the origin, and inserts it.
-    /// `fetch` takes the class in which its result is wanted. If a reader in a class with more shares joins, `fetch`
+    /// Returns the block of `key`. If it is not cached, calls `fetch` to get it from the origin, and begins to insert
+    /// it. `fetch` takes the class in which its result is wanted. If a reader in a class with more shares joins, `fetch`
     /// is called again with that class; see the module `fetch` in the source.
+    ///
+    /// [`BlockCache::get`] finds the block once it is written; this function has it at once.
     ///
     /// # Errors
     /// What `fetch` returned, or that the key is impossible. A block that the cache has no room for is not an error.
@@ -113,10 +117,10 @@ impl BlockCache {
     {
         let lease = self.engine().lease(hash);
         let value = race_on_promotion(leader.urgency(), fetch).await.map_err(FetchError::Origin)?;
-        // A value that cannot be cached (empty, too long, out of date by now) still answers this call.
-        let _ = self.engine().insert_fetched(lease, &value, options.class).await;
         let block = Block::from_vec(value);
-        leader.finish(block.clone());
+        leader.publish(block.clone());
+        // A value that cannot be cached (empty, too long, out of date by now) still answers this call.
+        self.engine().insert_fetched(lease, &block, options.class, move || drop(leader));
         Ok(Fetched::Origin(block))
     }
 

@@ -6,8 +6,10 @@
 //!
 //! # How it works
 //! [`Flights`] has a flight for each key that is being fetched. The first to [`Flights::join`] leads: it fetches the
-//! value and hands it to all others with [`Leader::finish`]. The others follow: a [`Follower`] is a future of the
-//! value. If the leader is dropped before it has finished, the follower that has waited longest becomes the leader.
+//! value and hands it to all others with [`Leader::publish`]. The others follow: a [`Follower`] is a future of the
+//! value. Until the leader is dropped, which is when the block is cached, whoever joins has the value at once. If the
+//! leader is dropped before it has a value, the follower that has waited longest becomes the leader. A change of the
+//! key *parts* its flight ([`Flights::part`]): the value may be older than the change, so nobody else joins.
 //!
 //! Each flight has the class of the highest rank that ever joined it. [`Leader::urgency`] reports changes of that
 //! class. [`race_on_promotion`] starts the fetch once more in the higher class and takes the first result. Dropping
@@ -24,7 +26,7 @@
 //! # Example
 //! A scan (rank 1) joins key K and leads, in class `scan`. A query (rank 9) joins K and follows; the scan's read is
 //! still queued, so `race_on_promotion` reads again in class `query`, which is served first. The scan's task calls
-//! `finish`, both have the block, and the read in class `scan` never reached the disk.
+//! `publish`, both have the block, and the read in class `scan` never reached the disk.
 
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::future::{Future, poll_fn};
@@ -59,7 +61,8 @@ struct Flight<V> {
     pressure: Mutex<Pressure>,
 }
 
-/// The members of a flight. A flight is in the table exactly while it has a leader or followers, and no value.
+/// The members of a flight. A flight that was not parted is in the table exactly while it has a leader, or followers
+/// and no value.
 struct State<V> {
     value: Option<V>,
     /// The follower that leads next, if there is no leader.
@@ -97,7 +100,7 @@ impl<V: Clone + Send> Flights<V> {
             hash_map::Entry::Vacant(vacant) => {
                 let flight = Arc::new(Flight::new(ranked));
                 vacant.insert(flight.clone());
-                Joined::Lead(Leader { place: Place { table: self.table.clone(), hash, flight }, has_ended: false })
+                Joined::Lead(Leader { place: Place { table: self.table.clone(), hash, flight } })
             }
             hash_map::Entry::Occupied(occupied) => {
                 let flight = occupied.get().clone();
@@ -108,6 +111,12 @@ impl<V: Clone + Send> Flights<V> {
                 Joined::Follow(Follower { place: Some(place), number })
             }
         }
+    }
+
+    /// Keeps others from joining the flight of `hash`. Its leader and followers stay.
+    pub(crate) fn part(&self, hash: &KeyHash) {
+        // Dropped after the lock: it may be the last owner.
+        let _flight = lock(shard(&self.table, hash)).remove(hash);
     }
 
     /// Returns the number of flights.
@@ -174,17 +183,18 @@ struct Place<V> {
 }
 
 impl<V> Place<V> {
-    /// Hands the lead to the next follower, or ends the flight if none is left. Calls `leave` first, under the locks;
-    /// if it returns false, does nothing else.
+    /// Hands the lead to the next follower, or ends the flight if none is left or all have the value. Calls `leave`
+    /// first, under the locks; if it returns false, does nothing else.
     fn hand_over(&self, leave: impl FnOnce(&mut State<V>) -> bool) {
         let mut shard = lock(shard(&self.table, &self.hash));
         let mut state = lock(&self.flight.state);
         if !leave(&mut state) {
             return;
         }
-        let heir = state.choose_heir();
+        let heir = if state.value.is_none() { state.choose_heir() } else { None };
         drop(state);
-        if heir.is_none() {
+        let is_in_table = shard.get(&self.hash).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
+        if heir.is_none() && is_in_table {
             shard.remove(&self.hash);
         }
         drop(shard);
@@ -192,26 +202,18 @@ impl<V> Place<V> {
     }
 }
 
-/// The caller that fetches. If dropped without [`Leader::finish`], a follower takes over.
+/// The caller that fetches. If dropped without [`Leader::publish`], a follower takes over.
 pub(crate) struct Leader<V: Clone + Send> {
     place: Place<V>,
-    has_ended: bool,
 }
 
 impl<V: Clone + Send> Leader<V> {
-    /// Ends the flight and gives all followers a clone of `value`. A caller that joins from now on begins another
-    /// flight, so insert the value into the cache before this call.
-    pub(crate) fn finish(mut self, value: V) {
-        self.has_ended = true;
-        let flight = &self.place.flight;
-        let mut shard = lock(shard(&self.place.table, &self.place.hash));
-        shard.remove(&self.place.hash);
-        let mut state = lock(&flight.state);
-        drop(shard);
+    /// Gives a clone of `value` to all followers, and to all that join until the leader is dropped. A caller that joins
+    /// later begins another flight, so drop the leader when the value is in the cache.
+    pub(crate) fn publish(&self, value: V) {
+        let mut state = lock(&self.place.flight.state);
         let wakers: Vec<Waker> = state.followers.values_mut().filter_map(Option::take).collect();
-        if !state.followers.is_empty() {
-            state.value = Some(value);
-        }
+        state.value = Some(value);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -226,9 +228,7 @@ impl<V: Clone + Send> Leader<V> {
 
 impl<V: Clone + Send> Drop for Leader<V> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.place.hand_over(|_| true);
-        }
+        self.place.hand_over(|_| true);
     }
 }
 
@@ -303,7 +303,7 @@ impl<V: Clone + Send> Future for Follower<V> {
             state.heir = None;
             state.followers.remove(&this.number);
             drop(state);
-            return Poll::Ready(Followed::Lead(Leader { place, has_ended: false }));
+            return Poll::Ready(Followed::Lead(Leader { place }));
         }
         state.followers.insert(this.number, Some(context.waker().clone()));
         drop(state);

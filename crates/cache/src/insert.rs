@@ -115,40 +115,45 @@ impl Engine {
         let (answer, answered) = oneshot::channel();
 
         let token = self.index.begin_insert(&hash);
-        match self.begin_insert(hash, token, value, class, permit, answer) {
+        // A fetch that began before would answer later readers with an older value.
+        self.flights.part(&hash);
+        // The caller may have dropped its future.
+        let tell = move |end| _ = answer.send(end);
+        match self.begin_insert(hash, token, value, class, permit, tell) {
             Ok(()) => Ok(answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk))),
             Err(reason) => Ok(self.refused(&hash, reason)),
         }
     }
 
-    /// Stores `value`, which was fetched under `lease`, unless the key has changed meanwhile.
-    pub(crate) async fn insert_fetched(
+    /// Begins to store `value`, which was fetched under `lease`, unless the key has changed meanwhile. `ended` is called
+    /// when the write has ended, or dropped if there is none.
+    pub(crate) fn insert_fetched(
         self: &Arc<Engine>,
         mut lease: Lease,
         value: &[u8],
         class: Option<Class>,
-    ) -> Inserted {
+        ended: impl FnOnce() + Send + 'static,
+    ) {
         let hash = lease.hash;
-        let Some(token) = lease.token.take() else { return self.dropped(DropReason::Superseded) };
-        let (answer, answered) = oneshot::channel();
-        match self.begin_if_room(hash, token, value, class, answer) {
-            Ok(()) => answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk)),
-            Err(reason) => {
-                // Drop the cached value, which is older, unless a newer one came meanwhile.
-                if self.index.abort_insert(&hash, token) {
-                    self.take_out(&hash);
-                }
-                self.dropped(reason)
+        let Some(token) = lease.token.take() else {
+            self.dropped(DropReason::Superseded);
+            return;
+        };
+        if let Err(reason) = self.begin_if_room(hash, token, value, class, |_| ended()) {
+            // Drop the cached value, which is older, unless a newer one came meanwhile.
+            if self.index.abort_insert(&hash, token) {
+                self.take_out(&hash);
             }
+            self.dropped(reason);
         }
     }
 
     /// Begins to store `value`. The caller does not learn the result.
     #[cfg(feature = "object_store")]
     pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
-        let (answer, _) = oneshot::channel();
         let token = self.index.begin_insert(&hash);
-        if let Err(reason) = self.begin_if_room(hash, token, value, class, answer) {
+        self.flights.part(&hash);
+        if let Err(reason) = self.begin_if_room(hash, token, value, class, |_| {}) {
             self.refused(&hash, reason);
         }
     }
@@ -168,14 +173,14 @@ impl Engine {
         token: Token,
         value: &[u8],
         class: Option<Class>,
-        answer: oneshot::Sender<Inserted>,
+        tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
         if value.is_empty() || value.len() > self.max_value_bytes() as usize {
             return Err(DropReason::NoSpace);
         }
         let class = class.unwrap_or(self.classes.fill);
         let permit = self.admission.try_enter(class.index(), value.len() as u64).ok_or(DropReason::InFlight)?;
-        self.begin_insert(hash, token, value, class, permit, answer)
+        self.begin_insert(hash, token, value, class, permit, tell)
     }
 
     fn begin_insert(
@@ -185,7 +190,7 @@ impl Engine {
         value: &[u8],
         class: Class,
         permit: Permit,
-        answer: oneshot::Sender<Inserted>,
+        tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
@@ -205,8 +210,7 @@ impl Engine {
         let done = move |result| {
             let end = engine.end_insert(&hash, token, &written, (extent, checksum), in_memory, result);
             drop(permit);
-            // The caller may have dropped its future.
-            let _ = answer.send(end);
+            tell(end);
         };
         disk.submit_write(class, IoKind::InsertWrite, (change, offset), buffer, done);
         Ok(())
@@ -230,7 +234,7 @@ impl Engine {
                 return DropReason::NoDisk;
             }
             if is_starved || matches!(why, NoSpace::Full) {
-                self.is_starved.store(true, Relaxed);
+                self.moves.is_starved.store(true, Relaxed);
             }
             self.bell.ring_for_space();
             DropReason::NoSpace
@@ -311,6 +315,7 @@ impl Engine {
 
     /// Removes the block of a key, and supersedes inserts of it under way. Returns whether it was cached.
     fn take_out(&self, hash: &KeyHash) -> bool {
+        self.flights.part(hash);
         let gate = read(&self.gate);
         let gone = self.index.remove(hash, |gone| self.note_remove(hash, &gone));
         if let Some(gone) = &gone {

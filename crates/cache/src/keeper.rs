@@ -3,7 +3,8 @@
 //! # Why
 //! Eviction, checkpoints and changes of the disks touch the same state. One task does them one after another, so they
 //! need no protection from each other. Long work (moving blocks, writing snapshots) and work that waits for one disk
-//! (its log, its return) has tasks of its own.
+//! (its log, its return) has tasks of its own. A checkpoint may wait 10 s for a disk that hangs, so the disks are
+//! compared beside it (`watch`).
 //!
 //! # How it works
 //! The keeper sleeps until the next checkpoint is due or a task rings the [`Bell`](crate::bell::Bell): for space, for
@@ -17,21 +18,42 @@
 //! 5 % of 1 TiB is 54 GB. At 2 GB/s of inserts that lasts 27 s, so a checkpoint is made after about 20 s although the
 //! interval is 60 s.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::Shard;
+use plimsoll::buffer::AlignedBuf;
 
 use crate::bell::Calls;
+use crate::disk::CacheDisk;
 use crate::engine::Engine;
+use crate::format::{SLOT_BYTES, SLOT_OFFSETS};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
-use crate::race::race;
+use crate::race::{DEADLINE, race};
+use crate::stats::IoKind;
 use crate::sync::{lock, write};
 
 /// Longest sleep of the keeper, in nanoseconds: it also looks at disks and space when no task rings.
 const ROUND_NS: u64 = 200_000_000;
 
+/// Rounds without progress after which a disk is probed. Perhaps its operations only wait in the scheduler, because
+/// their classes are limited; the probe's is not.
+const PROBED_AFTER_ROUNDS: u64 = HANGS_AFTER_ROUNDS - 1;
+
+/// Rounds without progress after which a disk hangs: a second, longer than sound devices pause.
+const HANGS_AFTER_ROUNDS: u64 = 1_000_000_000 / ROUND_NS;
+
+/// Rounds between two tests of a disk that hangs.
+const DOUBT_AFTER_ROUNDS: u64 = DEADLINE.as_nanos() as u64 / ROUND_NS;
+
 /// Keeps `engine` in order until the bell rings to stop, then makes a last checkpoint.
 pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
+    // The watch has no end of its own.
+    let _: Option<()> = race(watch(&engine, &shard), keep_in_order(&engine, &shard)).await;
+}
+
+async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
     let interval_ns = u64::try_from(engine.config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
     let mut due_ns = shard.now_ns().saturating_add(interval_ns);
     let mut cursor = Cursor::default();
@@ -43,24 +65,24 @@ pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
         if has_log {
             for disk in engine.all_disks().iter().filter(|disk| !disk.has_parted()) {
                 // If the disk does not take it, its scribe records that.
-                drop(engine.start_log(&shard, disk));
+                drop(engine.start_log(shard, disk));
             }
         }
-        engine.look_after_disks(&shard).await;
+        engine.look_after_disks(shard).await;
         engine.evict(&mut cursor).await;
 
         let is_due = shard.now_ns() >= due_ns || is_stopping || !waiters.is_empty();
         if is_due || engine.is_short_of_space(needs_space) {
-            let end = engine.checkpoint(&shard).await.map_err(|error| error.to_string());
+            let end = engine.checkpoint(shard).await.map_err(|error| error.to_string());
             for waiter in waiters {
                 // The caller may have dropped its future.
                 let _ = waiter.send(end.clone());
             }
             due_ns = shard.now_ns().saturating_add(interval_ns);
-            engine.start_snapshot(&shard);
+            engine.start_snapshot(shard);
         }
 
-        engine.start_mover(&shard);
+        engine.start_mover(shard);
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
             return;
@@ -68,10 +90,70 @@ pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
     }
 }
 
+/// Judges the disks, whatever the keeper waits for.
+async fn watch(engine: &Engine, shard: &Shard) {
+    let mut standstills: HashMap<u16, Standstill> = HashMap::new();
+    loop {
+        shard.sleep(Duration::from_nanos(ROUND_NS)).await;
+        engine.compare_disks(shard.now_ns());
+        for disk in engine.all_disks() {
+            let rounds = standstills.entry(disk.identity.number).or_default().count_round(disk.progress());
+            // In rounds, so that a leap of the clock is none.
+            if rounds == PROBED_AFTER_ROUNDS && disk.takes_reads() {
+                engine.probe(shard, &disk);
+            }
+            disk.set_hanging(rounds >= HANGS_AFTER_ROUNDS);
+            if rounds > 0 && rounds.is_multiple_of(DOUBT_AFTER_ROUNDS) {
+                engine.doubt(&disk);
+            }
+        }
+    }
+}
+
+/// How long a disk has had operations in flight of which none has ended.
+#[derive(Default)]
+struct Standstill {
+    ended: u64,
+    rounds: u64,
+}
+
+impl Standstill {
+    /// Counts a round, in which `ended` operations in all have ended and `in_flight` are in flight. Returns the rounds
+    /// without progress. Operations that were given up are none: a disk that hangs does so until something ends.
+    fn count_round(&mut self, (ended, in_flight): (u64, u64)) -> u64 {
+        if ended != self.ended {
+            *self = Standstill { ended, rounds: 0 };
+        } else if in_flight > 0 || self.rounds >= HANGS_AFTER_ROUNDS {
+            self.rounds += 1;
+        } else {
+            self.rounds = 0;
+        }
+        self.rounds
+    }
+}
+
 impl Engine {
+    /// Starts a read of a disk that may hang. Its end shows that the disk answers.
+    fn probe(&self, shard: &Shard, disk: &Arc<CacheDisk>) {
+        // Without memory, the checkpoint of `doubt` shows it.
+        let Ok(buffer) = AlignedBuf::new(SLOT_BYTES) else { return };
+        let (own, disk, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
+        let read = async move { _ = disk.read(&own, class, IoKind::MetadataRead, SLOT_OFFSETS[0], buffer).await };
+        shard.spawn(read).detach();
+    }
+
+    /// Tests a disk that hangs. If it takes metadata, that is a checkpoint, which waits for it no longer than
+    /// [`DEADLINE`]; perhaps its operations only wait for others' in the scheduler.
+    fn doubt(&self, disk: &CacheDisk) {
+        if disk.has_parted() {
+            disk.judge(|health| health.set_failed("it has not answered for 10 s".to_owned()));
+        } else {
+            drop(self.bell.ring_for_checkpoint());
+        }
+    }
+
     /// Acts on the health of the disks.
     async fn look_after_disks(self: &Arc<Engine>, shard: &Shard) {
-        self.compare_disks(shard.now_ns());
         let disks = self.all_disks();
         for disk in &disks {
             lock(&self.alloc).set_writable(disk.identity.number, disk.takes_writes());

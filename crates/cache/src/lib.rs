@@ -25,6 +25,8 @@
 //!   disk is lost.
 //! * A crash may undo inserts and removals that came after the last checkpoint: a key may have the value it had then.
 //!   To make a removal last, call [`BlockCache::checkpoint`] after it.
+//! * A disk that hangs holds nobody up for long: a hit 2 s (or its deadline), an opening 10 s, an insert or a checkpoint
+//!   until the disk is given up, after about 20 s at most. Its blocks are misses meanwhile.
 //! * An insert that does not fit is dropped at once and counted by reason. It waits only if the caller asks for that.
 //!
 //! # Limits
@@ -40,6 +42,7 @@ mod bell;
 mod block;
 mod cache;
 mod checkpoint;
+mod chores;
 mod config;
 mod crypt;
 mod discard;
@@ -71,6 +74,7 @@ mod pool;
 mod race;
 mod random;
 mod recover;
+mod roster;
 #[cfg(feature = "sim")]
 pub mod scenario;
 mod scribe;

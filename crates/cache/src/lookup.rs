@@ -10,6 +10,9 @@
 //! Freed space is written again only after the next checkpoint. If a read takes longer than that, its checksum may
 //! fail; the index is then asked again, and the new place is read.
 //!
+//! A disk on which nothing has ended for a second hangs (`keeper`): its blocks are misses at once, until an operation
+//! ends.
+//!
 //! # Limits
 //! A look-up that begins before an insert of the same key ends may miss. Two keys with one hash are one key (see
 //! `key`).
@@ -59,9 +62,13 @@ impl Lookup {
 pub struct GetOptions {
     /// The class of the read; `None`: the cache's own (`cache.hit`).
     pub class: Option<Class>,
-    /// How long the read may take before it is a miss; `None`: as configured.
+    /// How long the read may take before it is a miss; `None`: as configured, or 2 s.
     pub deadline: Option<Duration>,
 }
+
+/// Longest read of a hit, if none is configured: longer than sound disks need, so short that callers that wait for a disk
+/// that hangs soon get on with their other work.
+const HIT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Reads of a moving block before a look-up reports a miss.
 const ATTEMPTS: u32 = 4;
@@ -88,17 +95,13 @@ impl Engine {
 
     /// Reads the block of an entry that [`Engine::look`] returned.
     pub(crate) async fn fetch(&self, shard: &Shard, hash: &KeyHash, mut entry: Entry, options: GetOptions) -> Lookup {
-        let deadline = options.deadline.or(self.config.hit_deadline);
+        let deadline = options.deadline.or(self.config.hit_deadline).unwrap_or(HIT_DEADLINE);
         let class = options.class.unwrap_or(self.classes.hit);
 
         for _ in 0..ATTEMPTS {
             let read = self.read_entry(shard, hash, &entry, class, IoKind::LookupRead);
-            let end = match deadline {
-                None => read.await,
-                Some(deadline) => match race(read, shard.sleep(deadline)).await {
-                    Some(end) => end,
-                    None => return self.missed(MissReason::Deadline),
-                },
+            let Some(end) = race(read, shard.sleep(deadline)).await else {
+                return self.missed(MissReason::Deadline);
             };
             match end {
                 Ok(block) => {
@@ -168,6 +171,9 @@ impl Engine {
         let Some((disk, offset)) = self.locate(&entry.extent) else { return Err(MissReason::ReadFailed) };
         if !disk.takes_reads() {
             return Err(MissReason::ReadFailed);
+        }
+        if disk.hangs() && kind == IoKind::LookupRead {
+            return Err(MissReason::Deadline);
         }
 
         let padded = entry.extent.padded_bytes(self.identity.geometry.sector_bytes);

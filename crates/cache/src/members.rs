@@ -35,14 +35,12 @@ use crate::alloc::SlabRange;
 use crate::config::DiskSource;
 use crate::disk::{CacheDisk, DiskIdentity};
 use crate::engine::Engine;
-use crate::entry::SlabId;
 use crate::error::CacheError;
 use crate::format::{Member, MemberState, Record};
 use crate::label::{self, Prepared};
-use crate::race::{all, race};
+use crate::race::all;
 use crate::random::random_u128;
 use crate::recover::{self, Label, Source};
-use crate::scribe::DEADLINE;
 use crate::stats::DiskHealth;
 use crate::sync::{lock, read, write};
 
@@ -63,23 +61,35 @@ impl Engine {
         source: &DiskSource,
         force: bool,
     ) -> Result<u16, CacheError> {
-        let slot = self.free_slot().ok_or(CacheError::TooManyDisks)?;
-        let prepared = label::prepare(&self.host, shard, source, slot)?;
+        let slot = self.roster.take_slot().ok_or(CacheError::TooManyDisks)?;
+        let guid = random_u128();
+        let added = self.add_disk_at(shard, source, force, (guid, slot)).await;
+        let number = added.inspect_err(|_| self.roster.give_up(guid, slot))?;
 
+        self.moves.is_rebalancing.store(true, Relaxed);
+        self.index.set_capacity(lock(&self.alloc).capacity_bytes());
+        self.checkpoint_soon().await?;
+        Ok(number)
+    }
+
+    /// Adds a disk as `guid`, with the number `slot` in the topology. Returns its number in the cache.
+    async fn add_disk_at(
+        self: &Arc<Engine>,
+        shard: &Shard,
+        source: &DiskSource,
+        force: bool,
+        (guid, slot): (u128, u16),
+    ) -> Result<u16, CacheError> {
+        let prepared = label::prepare(&self.host, shard, source, slot)?;
         if !force {
-            let looked = race(label::check_empty(&self.host, shard, &prepared), shard.sleep(DEADLINE)).await;
-            looked.unwrap_or_else(|| {
-                let (path, error) = (source.path.clone(), io::ErrorKind::TimedOut.into());
-                Err(CacheError::Io { path, what: "cannot read it", error })
-            })?;
+            label::check_empty(&self.host, shard, &prepared).await?;
         }
 
         let geometry = self.identity.geometry;
         label::check_sectors(&prepared, geometry.sector_bytes)?;
         let slabs = label::slabs_that_fit(&prepared, geometry.slab_bytes)?;
         let number = self.new_disk_number()?;
-        let guid = random_u128();
-        let first = self.new_slabs(slabs)?;
+        let first = self.roster.take_slabs(slabs).ok_or(CacheError::TooManyDisks)?;
 
         self.add_slabs(SlabRange { first, count: slabs, disk: number, offset_bytes: label::SLABS_AT_BYTES });
         // Not writable before it is in use: its free space would keep eviction from running.
@@ -90,27 +100,23 @@ impl Engine {
             Ok(disk) => disk,
             Err(error) => {
                 self.forget_slabs(number);
-                lock(&self.sources).remove(&guid);
+                self.roster.return_slabs(first, slabs);
                 return Err(error);
             }
         };
 
         {
             let _closed = write(&self.gate);
-            lock(&self.members).push(Member { disk: number, guid, state: MemberState::Active });
+            self.roster.add(Member { disk: number, guid, state: MemberState::Active });
             self.set_disk(number, Some(disk));
             lock(&self.alloc).set_writable(number, true);
         }
-
-        self.is_rebalancing.store(true, Relaxed);
-        self.index.set_capacity(lock(&self.alloc).capacity_bytes());
-        self.checkpoint_soon().await?;
         Ok(number)
     }
 
     /// Reserves a disk number that was never used.
     fn new_disk_number(&self) -> Result<u16, CacheError> {
-        let members = lock(&self.members).clone();
+        let members = self.roster.members();
         if members.len() >= MAX_DISKS {
             return Err(CacheError::TooManyDisks);
         }
@@ -119,15 +125,6 @@ impl Engine {
         let number = named.max(disks.len());
         disks.resize(number + 1, None);
         u16::try_from(number).map_err(|_| CacheError::TooManyDisks)
-    }
-
-    /// Reserves `count` slab numbers. Returns the first.
-    ///
-    /// # Errors
-    /// [`CacheError::TooManyDisks`] if fewer are left.
-    fn new_slabs(&self, count: u32) -> Result<SlabId, CacheError> {
-        let end = |first: u32| first.checked_add(count).filter(|end| *end <= SlabId::END);
-        self.next_slab.fetch_update(Relaxed, Relaxed, end).map(SlabId).map_err(|_| CacheError::TooManyDisks)
     }
 
     /// Makes a disk of a device and writes its label. The caller has added its slabs, and removes them if this fails.
@@ -188,7 +185,7 @@ impl Engine {
             return Err(CacheError::TooSmall { path: path.to_owned(), has_bytes, needs_bytes: end + slab_bytes });
         }
 
-        let first = self.new_slabs(count)?;
+        let first = self.roster.take_slabs(count).ok_or(CacheError::TooManyDisks)?;
         self.add_slabs(SlabRange { first, count, disk: number, offset_bytes: end });
         self.index.set_capacity(lock(&self.alloc).capacity_bytes());
         self.checkpoint_soon().await?;
@@ -222,10 +219,9 @@ impl Engine {
     pub(crate) async fn forget_missing(&self, number: u16) -> Result<(), CacheError> {
         {
             let _closed = write(&self.gate);
-            let mut members = lock(&self.members);
             let is_it = |member: &Member| member.disk == number && self.disk(number).is_none();
-            let Some(at) = members.iter().position(is_it) else { return Err(CacheError::NotMissing { number }) };
-            members.remove(at);
+            let missing = self.roster.members().into_iter().find(is_it);
+            self.roster.forget(missing.ok_or(CacheError::NotMissing { number })?.guid);
         }
         self.checkpoint_soon().await.map(drop)
     }
@@ -240,9 +236,9 @@ impl Engine {
                 if lock(&self.alloc).allocated_bytes(number) > 0 || disk.backlog_bytes() > 0 {
                     continue;
                 }
-                lock(&self.members).retain(|member| member.disk != number);
                 self.set_disk(number, None);
                 self.forget_slabs(number);
+                self.roster.forget(disk.identity.guid);
             }
 
             self.index.set_capacity(lock(&self.alloc).capacity_bytes());
@@ -259,19 +255,18 @@ impl Engine {
     /// Starts to look for absent disks, unless a search is under way or ended a moment ago.
     pub(crate) fn start_readmission(self: &Arc<Engine>, shard: &Shard) {
         let is_gone = |member: &Member| self.disk(member.disk).is_none_or(|disk| disk.health() == DiskHealth::Failed);
-        let gone: Vec<Member> = lock(&self.members).iter().filter(|member| is_gone(member)).copied().collect();
-        if gone.is_empty() || shard.now_ns() < self.look_again_ns.load(Relaxed) {
+        let gone: Vec<Member> = self.roster.members().into_iter().filter(is_gone).collect();
+        if gone.is_empty() || shard.now_ns() < self.roster.look_again_ns.load(Relaxed) {
             return;
         }
         // No second search before this one has ended.
-        self.look_again_ns.store(u64::MAX, Relaxed);
+        self.roster.look_again_ns.store(u64::MAX, Relaxed);
         let (engine, own) = (Arc::clone(self), shard.clone());
         let look = async move {
-            // A disk that hangs does not delay the others: its read is given up.
-            let looks = gone.into_iter().map(|member| race(engine.readmit(&own, member), own.sleep(DEADLINE)));
+            let looks = gone.into_iter().map(|member| engine.readmit(&own, member));
             // Errors are ignored: the disk is looked for again.
             all(looks).await.into_iter().for_each(drop);
-            engine.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);
+            engine.roster.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);
         };
         shard.spawn(look).detach();
     }
@@ -280,14 +275,13 @@ impl Engine {
     async fn readmit(self: &Arc<Engine>, shard: &Shard, member: Member) -> Result<(), CacheError> {
         let number = member.disk;
         let known = self.disk(number);
-        let source = lock(&self.sources).get(&member.guid).cloned();
-        let Some((source, slot)) = source else { return Ok(()) };
+        let Some((source, slot)) = self.roster.source(member.guid) else { return Ok(()) };
         if known.as_ref().is_some_and(|disk| disk.is_busy()) {
             return Ok(());
         }
         // It may have failed since the keeper looked. Its blocks must leave the index before its slabs are free again.
         let has_parted = known.is_none_or(|disk| disk.has_parted());
-        if !has_parted || read(&self.places).iter().any(|range| range.disk == number) {
+        if !has_parted || !self.slabs_of(number).is_empty() {
             return Ok(());
         }
 
@@ -303,7 +297,7 @@ impl Engine {
         }
 
         let _closed = write(&self.gate);
-        if !lock(&self.members).iter().any(|known| known.guid == member.guid) {
+        if self.roster.find(member.guid).is_none() {
             // Forgotten meanwhile.
             return Ok(());
         }
@@ -319,10 +313,5 @@ impl Engine {
 
     fn disk_at(&self, path: &Path) -> Option<Arc<CacheDisk>> {
         self.all_disks().into_iter().find(|disk| disk.identity.path == path)
-    }
-
-    fn free_slot(&self) -> Option<u16> {
-        let slot = self.next_slot.fetch_add(1, Relaxed);
-        (slot < self.host.disks.end).then_some(slot)
     }
 }

@@ -20,7 +20,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -32,8 +32,7 @@ use crate::engine::{Engine, add};
 use crate::entry::{Entry, Extent};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
-use crate::race::{all, race, yield_now};
-use crate::scribe::DEADLINE;
+use crate::race::{all, in_time, yield_now};
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
 
@@ -58,17 +57,15 @@ enum Task {
 impl Engine {
     /// Starts to move blocks, if there is reason to and no move is under way.
     pub(crate) fn start_mover(self: &Arc<Engine>, shard: &Shard) {
-        if self.bell.is_stopping() || self.is_moving.load(Relaxed) {
+        if self.bell.is_stopping() {
             return;
         }
+        let Some(run) = self.moves.chore.start() else { return };
         let Some(task) = self.next_task() else { return };
-        if self.is_moving.swap(true, Acquire) {
-            return;
-        }
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
             engine.carry_out(&own, task).await;
-            engine.is_moving.store(false, Release);
+            drop(run);
             engine.bell.ring_for_change();
         };
         shard.spawn(work).detach();
@@ -76,7 +73,7 @@ impl Engine {
 
     fn next_task(&self) -> Option<Task> {
         let mut alloc = lock(&self.alloc);
-        if self.is_starved.swap(false, Relaxed) && alloc.evacuating_bytes() == 0 {
+        if self.moves.is_starved.swap(false, Relaxed) && alloc.evacuating_bytes() == 0 {
             let slabs: u32 = self.all_disks().iter().map(|disk| alloc.slabs(disk.identity.number)).sum();
             alloc.choose_victims(((f64::from(slabs) * EVACUATED_PART) as u32).max(2));
         }
@@ -84,12 +81,12 @@ impl Engine {
             return Some(Task::Evacuate);
         }
         drop(alloc);
-        if !self.is_rebalancing.load(Relaxed) {
+        if !self.moves.is_rebalancing.load(Relaxed) {
             return None;
         }
         let task = self.balance();
         if task.is_none() {
-            self.is_rebalancing.store(false, Relaxed);
+            self.moves.is_rebalancing.store(false, Relaxed);
         }
         task
     }
@@ -143,17 +140,17 @@ impl Engine {
     fn find(&self, cursor: &mut Cursor, task: Task, moved_bytes: u64) -> Vec<(KeyHash, Entry)> {
         let mut lot = Vec::new();
         let mut lot_bytes = moved_bytes;
-        // Copied once: the allocator's lock is not taken for each entry.
-        let evacuating = match task {
-            Task::Evacuate => lock(&self.alloc).evacuating_slabs(),
-            Task::Balance { .. } => HashSet::new(),
+        // Copied once: no lock is taken for each entry.
+        let (evacuating, slabs_of_fullest) = match task {
+            Task::Evacuate => (lock(&self.alloc).evacuating_slabs(), None),
+            Task::Balance { from, .. } => (HashSet::new(), Some(self.slabs_of(from))),
         };
 
         self.index.sweep(cursor, PASS_ENTRIES, |hash, entry| {
             let is_wanted = match task {
                 Task::Evacuate => evacuating.contains(&entry.extent.slab),
-                Task::Balance { from, bytes, .. } => {
-                    lot_bytes < bytes && self.place(entry.extent.slab).is_some_and(|(disk, _)| disk == from)
+                Task::Balance { bytes, .. } => {
+                    lot_bytes < bytes && slabs_of_fullest.as_ref().is_some_and(|slabs| slabs.has(entry.extent.slab))
                 }
             };
             if is_wanted {
@@ -177,7 +174,7 @@ impl Engine {
     async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
         let class = self.classes.evacuate;
         let stored = self.read_stored(shard, &entry, class, IoKind::EvacuateRead);
-        let buffer = match race(stored, shard.sleep(DEADLINE)).await.unwrap_or(Err(MissReason::Deadline)) {
+        let buffer = match in_time(shard, stored).await.unwrap_or(Err(MissReason::Deadline)) {
             Ok(buffer) => buffer,
             Err(reason) => {
                 if self.is_lost(&entry, reason) {
@@ -213,7 +210,7 @@ impl Engine {
         };
         disk.submit_write(class, IoKind::EvacuateWrite, (change, offset), buffer, done);
         // Do not wait for a write that hangs: other disks go on. If it ends after all, `done` still moves the block.
-        if race(answered, shard.sleep(DEADLINE)).await.is_some_and(|end| end.unwrap_or(false)) {
+        if in_time(shard, answered).await.is_some_and(|end| end.unwrap_or(false)) {
             u64::from(entry.extent.len_bytes)
         } else {
             0

@@ -52,7 +52,7 @@ use crate::index::{Cursor, Verdict};
 use crate::key::KeyHash;
 use crate::label::{self, Prepared};
 use crate::log::{DiskLog, FoundLog};
-use crate::race::yield_now;
+use crate::race::{all, yield_now};
 use crate::random::{random_u64, random_u128};
 use crate::recover::{self, Found, Label, ReplayError, Source};
 use crate::sync::lock;
@@ -82,12 +82,13 @@ pub(crate) async fn make(
     key_seed: u64,
     sources: &[DiskSource],
 ) -> Result<Arc<Engine>, CacheError> {
-    let slab_bytes = options.slab_bytes;
-    if !slab_bytes.is_power_of_two() || !(MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&slab_bytes) {
+    let is_slab = |bytes: u32| bytes.is_power_of_two() && (MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&bytes);
+    if options.slab_bytes.is_some_and(|bytes| !is_slab(bytes)) {
         return Err(CacheError::Geometry("slabs are a power of two from 1 to 32 MiB"));
     }
 
     let devices = prepare_all(host, shard, sources)?;
+    let slab_bytes = options.slab_bytes.unwrap_or_else(|| usual_slab_bytes(&devices));
     let sector_bytes = devices.iter().map(|device| device.info.offset_align_bytes).max().unwrap_or(512).max(512);
     let mut counts = Vec::new();
     for device in &devices {
@@ -111,7 +112,7 @@ pub(crate) async fn make(
         engine.add_slabs(SlabRange { first: slab, count, disk, offset_bytes: label::SLABS_AT_BYTES });
         first += count;
         let guid = random_u128();
-        lock(&engine.members).push(Member { disk, guid, state: MemberState::Active });
+        engine.roster.add(Member { disk, guid, state: MemberState::Active });
         let log = engine.new_log(number, guid, &device.source.path)?;
         let identity = DiskIdentity { number, guid, path: device.source.path.clone() };
         disks.push(Arc::new(engine.make_disk(identity, device, log)));
@@ -138,6 +139,13 @@ pub(crate) async fn make(
         }),
         None => Ok(engine),
     }
+}
+
+/// Returns the largest power of two, from 1 to 32 MiB, of which the smallest device has 1024.
+fn usual_slab_bytes(devices: &[Prepared]) -> u32 {
+    let smallest_bytes = devices.iter().map(|device| device.info.len_bytes).min().unwrap_or(0);
+    let part = (smallest_bytes / 1024).clamp(MIN_SLAB_BYTES.into(), MAX_SLAB_BYTES.into());
+    1 << part.ilog2()
 }
 
 fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Prepared>, CacheError> {
@@ -202,7 +210,7 @@ pub(crate) async fn open(
     };
 
     let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
-    *lock(&engine.members) = newest.members.clone();
+    engine.roster.set_members(newest.members.clone());
     let unused = |error: &CacheError| format!("the cache is opened without a disk: {error}");
     *lock(&engine.findings) = absent.iter().map(unused).collect();
     engine.index.set_now(newest.now_tick);
@@ -232,18 +240,20 @@ async fn read_labels(
         return Err(CacheError::TooManyDisks);
     }
 
+    let mut devices = Vec::new();
     for (at, (slot, source)) in host.disks.clone().zip(sources).enumerate() {
-        let device = match label::prepare(host, shard, source, slot) {
-            Ok(device) => device,
-            Err(error @ CacheError::Io { .. }) => {
-                absent.push(error);
-                continue;
-            }
+        match label::prepare(host, shard, source, slot) {
+            Ok(device) => devices.push(device),
+            Err(error @ CacheError::Io { .. }) => absent.push(error),
             Err(error) => return Err(label::or_twice(error, sources, at)),
-        };
-        let path = source.path.clone();
-        let from = Source { shard, file: &device.file, class: host.classes.checkpoint };
-        let Found { block, slot, damage } = match recover::read_superblock(from).await {
+        }
+    }
+    let source = |device| Source { shard, file: device, class: host.classes.checkpoint };
+    let labels = all(devices.iter().map(|device| recover::read_superblock(source(&device.file)))).await;
+
+    for (device, label) in devices.into_iter().zip(labels) {
+        let path = device.source.path.clone();
+        let Found { block, slot, damage } = match label {
             Ok(Label::Ours(found)) => found,
             Ok(Label::Not(SlotError::Version { found })) => return Err(CacheError::Version { path, found }),
             Ok(Label::Not(SlotError::Foreign)) => {
@@ -474,8 +484,7 @@ impl Engine {
         let identity = DiskIdentity { number, guid, path };
         let disk = self.make_disk(identity, device, log);
         disk.label_slot.store(slot, Relaxed);
-        let member = lock(&self.members).iter().find(|member| member.guid == guid).copied();
-        if member.is_some_and(|member| member.state == MemberState::Removing) {
+        if self.roster.find(guid).is_some_and(|member| member.state == MemberState::Removing) {
             disk.judge(|health| health.set_removing(true));
             lock(&self.alloc).set_writable(number, false);
             lock(&self.alloc).evacuate_disk(number);
@@ -511,8 +520,8 @@ impl Engine {
 
     /// Prepares an engine that was loaded for writing.
     fn begin_life(&self, sources: usize) {
-        let used = self.host.disks.start + sources as u16;
-        self.next_slot.store(used, Relaxed);
+        let first = self.host.disks.start + sources as u16;
+        self.roster.set_free_slots(first..self.host.disks.end);
         self.set_reserves();
     }
 }

@@ -1,7 +1,8 @@
-//! Combines futures: the first of two to end, or all of several.
+//! Combines futures: the first of two to end, one and its deadline, or all of several.
 //!
 //! # Why
-//! A hit has a deadline. If it passes, the read's future is dropped, which cancels a read that is still queued.
+//! A hit has a deadline. If it passes, the read's future is dropped, which cancels a read that is still queued. And no
+//! task may wait for ever for a disk that hangs.
 //!
 //! # Limits
 //! `race` polls its first future first: if both are ready, that one wins.
@@ -12,6 +13,29 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
+
+use plimsoll::Shard;
+
+/// Longest wait for one operation of a disk: more than a slow disk needs for 1 MiB, less than the 30 s after which the
+/// kernel gives up a command.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Steps in which a deadline passes. If the whole machine was paused, or its clock has jumped, one step ends at once
+/// and an operation that was done meanwhile has the others to complete.
+const STEPS: u32 = 10;
+
+/// Returns the output of `operation`, or `None` if it takes longer than [`DEADLINE`].
+pub(crate) async fn in_time<T>(shard: &Shard, operation: impl Future<Output = T>) -> Option<T> {
+    race(operation, pass(shard, DEADLINE)).await
+}
+
+/// Sleeps in [`STEPS`] steps.
+async fn pass(shard: &Shard, how_long: Duration) {
+    for _ in 0..STEPS {
+        shard.sleep(how_long / STEPS).await;
+    }
+}
 
 /// Returns the output of `first`, or `None` if `limit` ends before it.
 pub(crate) async fn race<T>(first: impl Future<Output = T>, limit: impl Future<Output = ()>) -> Option<T> {
@@ -57,4 +81,35 @@ pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output 
     })
     .await;
     under_way.into_iter().filter_map(|(_, value)| value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_channel::oneshot;
+    use plimsoll::backend::choose::{BackendKind, probe};
+    use plimsoll::{Classes, DiskSetup, Reactor, Topology};
+
+    use super::*;
+
+    /// The machine stops for twice the deadline, while an operation is under way that is done by then.
+    #[test]
+    fn a_pause_of_the_machine_is_not_a_deadline_that_has_passed() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let (backend, _) = probe(Some(BackendKind::Memory), 16).unwrap();
+        let shard = Shard::new(Reactor::new(0, &topology, backend).unwrap());
+        let deadline = Duration::from_millis(500);
+        let end = shard.block_on(async {
+            let (answer, answered) = oneshot::channel();
+            let own = shard.clone();
+            let operation = async move {
+                own.sleep(deadline / 2).await;
+                let _ = answer.send(());
+            };
+            shard.spawn(operation).detach();
+            shard.spawn(async move { std::thread::sleep(deadline * 2) }).detach();
+            race(answered, pass(&shard, deadline)).await
+        });
+        shard.drop_tasks();
+        assert_eq!(end.unwrap(), Some(Ok(())), "it was given up");
+    }
 }

@@ -12,7 +12,8 @@
 //! was never promised and is not applied; only the numbers of its commits are read, for later ones must be higher.
 //!
 //! # Limits
-//! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory.
+//! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory. A disk that does not answer a
+//! read within 10 s cannot be read.
 //!
 //! # Example
 //! Of three disks two are at generation 8 and one is at 7: 8 is wanted. [`commits`] reads which commits the third
@@ -31,6 +32,7 @@ use crate::format::{
 };
 use crate::key::KeyHash;
 use crate::log::{FoundLog, Snapshot};
+use crate::race::in_time;
 
 /// Bytes read at a time.
 const WINDOW_BYTES: u32 = 2 * MAX_CHUNK_BYTES;
@@ -50,13 +52,15 @@ impl Source<'_> {
     /// Reads `len_bytes` bytes at `offset`.
     ///
     /// # Errors
-    /// The system's error, or that the disk ends too early.
+    /// The system's error, that the disk ends too early, or that it does not answer.
     pub(crate) async fn read(&self, offset: u64, len_bytes: u32) -> io::Result<AlignedBuf> {
         let mut buffer = AlignedBuf::new(len_bytes as usize)?;
         let mut attempt = 1;
         loop {
             let result;
-            (result, buffer) = self.shard.read_at(self.file, self.class, offset, buffer).await;
+            let read = in_time(self.shard, self.shard.read_at(self.file, self.class, offset, buffer)).await;
+            // A disk that hangs does not hold up the others: no second attempt.
+            (result, buffer) = read.ok_or(io::ErrorKind::TimedOut)?;
             match result {
                 Ok(read) if read == len_bytes as usize => return Ok(buffer),
                 // Try again: a whole disk may depend on this read.
@@ -109,6 +113,7 @@ pub(crate) async fn read_superblock(source: Source<'_>) -> io::Result<Label> {
                     why = error;
                 }
             }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
             Err(error) => {
                 damage = Some(error.to_string());
                 failed = Some(error);

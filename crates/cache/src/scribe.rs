@@ -6,9 +6,10 @@
 //!
 //! # How it works
 //! A disk has at most one scribe: a task that writes the chunks of its log as they are sealed, and answers its waiters
-//! when everything sealed until then is written. A write that fails is repeated after 1, 10, 100 and 1000 ms, as long
-//! as the disk takes metadata. The fourth fault in a row makes the disk read-only (`health`), so the last pause is for
-//! faults of the machine, and for disks that write well elsewhere. Writing a chunk or a superblock twice does no harm.
+//! when everything sealed until then is written. A write that fails is repeated after 1, 10 and 100 ms, then every
+//! second until the deadline, as long as the disk takes metadata. The fourth fault in a row makes the disk read-only
+//! (`health`), so the later pauses are for faults of the machine (it has no memory left), which all disks have at once,
+//! and for disks that write well elsewhere. Writing a chunk or a superblock twice does no harm.
 //! After [`DEADLINE`] an operation is abandoned and the disk has failed. The operation may still complete, so a disk
 //! is readmitted only when none is in flight ([`CacheDisk::is_busy`]).
 //!
@@ -32,17 +33,14 @@ use crate::engine::Engine;
 use crate::format::{SLOT_BYTES, SLOT_OFFSETS};
 use crate::health;
 use crate::log::Sealed;
-use crate::race::race;
+use crate::race::{self, DEADLINE};
 use crate::stats::{DiskHealth, IoKind};
 use crate::sync::lock;
 
-/// Longest time for an operation on metadata: more than a slow disk needs for 1 MiB, less than the 30 s after which the
-/// kernel gives up a command.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-
-/// Pauses between the attempts at an operation.
-const PAUSES: [Duration; 4] =
-    [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100), Duration::from_millis(1000)];
+/// Returns the pauses between the attempts at an operation.
+fn pauses() -> impl Iterator<Item = Duration> {
+    [1, 10, 100].into_iter().chain(std::iter::repeat_n(1000, DEADLINE.as_secs() as usize)).map(Duration::from_millis)
+}
 
 impl Engine {
     /// Has the disk's scribe write everything sealed until now. The receiver gets whether it was written. If the
@@ -95,13 +93,13 @@ impl Engine {
         offset: u64,
         bytes: &[u8],
     ) -> io::Result<()> {
-        let mut pauses = PAUSES.into_iter();
+        let mut pauses = pauses();
         loop {
             let end = match copy_of(bytes) {
                 Ok(buffer) => {
                     let (own, to, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
                     let write = async move { to.write(&own, class, IoKind::MetadataWrite, offset, buffer).await };
-                    in_time(shard, write).await
+                    to_its_end(shard, write).await
                 }
                 Err(error) => Err(error),
             };
@@ -128,10 +126,10 @@ impl Engine {
 
     /// Flushes the device's write cache. Returns whether it did.
     pub(crate) async fn flush(&self, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
-        let mut pauses = PAUSES.into_iter();
+        let mut pauses = pauses();
         loop {
             let (own, to, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
-            let end = in_time(shard, async move { to.flush(&own, class).await }).await;
+            let end = to_its_end(shard, async move { to.flush(&own, class).await }).await;
             match end {
                 Err(error) if health::is_passing(&error) => match pauses.next() {
                     Some(pause) => shard.sleep(pause).await,
@@ -162,14 +160,14 @@ fn copy_of(bytes: &[u8]) -> io::Result<AlignedBuf> {
 }
 
 /// Runs `operation`. If it takes too long, returns an error and lets it continue.
-async fn in_time(shard: &Shard, operation: impl Future<Output = io::Result<()>> + 'static) -> io::Result<()> {
+async fn to_its_end(shard: &Shard, operation: impl Future<Output = io::Result<()>> + 'static) -> io::Result<()> {
     let (answer, answered) = oneshot::channel();
     let work = async move {
         // The receiver is gone if the operation took too long.
         let _ = answer.send(operation.await);
     };
     shard.spawn(work).detach();
-    match race(answered, shard.sleep(DEADLINE)).await {
+    match race::in_time(shard, answered).await {
         Some(Ok(end)) => end,
         Some(Err(_)) => Err(io::ErrorKind::Interrupted.into()),
         None => Err(io::ErrorKind::TimedOut.into()),

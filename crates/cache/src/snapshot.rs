@@ -19,11 +19,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll::Shard;
 
 use crate::disk::CacheDisk;
+use crate::disks::DiskSlabs;
 use crate::engine::Engine;
 use crate::entry::SlabId;
 use crate::format::{MAX_RECORD_BYTES, Record, StreamHead};
@@ -38,6 +38,8 @@ const MIN_LOG_BYTES: u64 = 4 << 20;
 /// A disk's snapshot as it is written.
 struct Growing {
     disk: Arc<CacheDisk>,
+    /// Blocks in slabs that come later are all in the log.
+    slabs: DiskSlabs,
     stream: Stream,
     head: StreamHead,
     is_whole: bool,
@@ -59,14 +61,15 @@ impl Engine {
                 log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
             }
         };
-        if self.bell.is_stopping() || !disks.iter().any(is_long) || self.is_writing_snapshot.swap(true, Acquire) {
+        if self.bell.is_stopping() || !disks.iter().any(is_long) {
             return;
         }
 
+        let Some(run) = self.snapshots.start() else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
             engine.write_snapshots(&own).await;
-            engine.is_writing_snapshot.store(false, Release);
+            drop(run);
         };
         shard.spawn(work).detach();
     }
@@ -81,9 +84,7 @@ impl Engine {
         let mut cursor = Cursor::default();
         while !cursor.is_done() && !self.bell.is_stopping() {
             self.index.sweep(&mut cursor, PASS_ENTRIES, |hash, entry| {
-                let place = self.place(entry.extent.slab);
-                let own = |to: &&mut Growing| place.is_some_and(|(disk, _)| disk == to.disk.identity.number);
-                if let Some(to) = growing.iter_mut().find(own) {
+                if let Some(to) = growing.iter_mut().find(|to| to.slabs.has(entry.extent.slab)) {
                     self.put(to, &Record::Put { hash, entry: *entry });
                 }
                 Verdict::Keep
@@ -124,8 +125,8 @@ impl Engine {
         // With the gate closed, the records of one change all lie before the snapshot or all after it.
         let _gate = write(&self.gate);
         let stream = lock(&disk.log).begin_snapshot(&mut || self.metadata_slab(number)).ok()?;
-        let head = stream.head();
-        Some(Growing { disk, stream, head, is_whole: true })
+        let (head, slabs) = (stream.head(), self.slabs_of(number));
+        Some(Growing { disk, slabs, stream, head, is_whole: true })
     }
 
     fn put(&self, to: &mut Growing, record: &Record) {

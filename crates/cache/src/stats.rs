@@ -115,6 +115,12 @@ impl IoCounters {
         self.size_bytes_log2[bucket(bytes)].fetch_add(1, Relaxed);
     }
 
+    /// Returns how many operations have ended, well or not, and how many are in flight.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let ended = self.operations.load(Relaxed) + self.errors.load(Relaxed);
+        (ended, self.in_flight.load(Relaxed))
+    }
+
     /// Returns a copy of the counters.
     #[must_use]
     pub fn look(&self) -> IoStats {

@@ -9,7 +9,7 @@ mod skip;
 
 use std::path::Path;
 
-use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, HostOptions};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, HostOptions, Lookup};
 use tempfile::TempDir;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -30,7 +30,7 @@ fn world() -> Option<TempDir> {
     for disk in &disks {
         std::fs::File::create_new(&disk.path).unwrap().set_len(16 << 20).unwrap();
     }
-    let options = CreateOptions { slab_bytes: 1 << 20, ..CreateOptions::default() };
+    let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
     block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap();
     Some(directory)
 }
@@ -73,4 +73,31 @@ fn an_empty_file_is_no_cache() {
     std::fs::File::create_new(world.path().join("c")).unwrap().set_len(16 << 20).unwrap();
     let error = open(world.path(), &["a", "b", "c"]).err().unwrap();
     assert!(error.to_string().contains("it is empty"), "{error}");
+}
+
+#[test]
+fn a_directory_and_a_capacity_make_a_cache() {
+    let world = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if !skip::has_direct_io(world.path()) {
+        return;
+    }
+    let directory = world.path().join("below");
+    // What a creation left that was cut short is no obstacle.
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("cache.new"), [7; 5000]).unwrap();
+    for life in 0..3_u8 {
+        let cache = block_on(BlockCache::open_or_create(&directory, 24 << 20)).unwrap();
+        let capacity_bytes = cache.stats().disks[0].capacity_bytes;
+        assert!((20 << 20..=24 << 20).contains(&capacity_bytes), "{capacity_bytes}: the slabs suit it");
+        let again = block_on(BlockCache::open_or_create(&directory, 24 << 20)).err().unwrap();
+        assert!(matches!(again, CacheError::Locked { .. }), "{again}");
+        block_on(cache.insert(&[life], &[life; 5000])).unwrap();
+        for old in 0..=life {
+            let Lookup::Hit(block) = block_on(cache.get(&[old])).unwrap() else { panic!("{old} is lost") };
+            assert_eq!(block[..], [old; 5000]);
+        }
+        block_on(cache.close()).unwrap();
+    }
+    let error = block_on(BlockCache::open_or_create(&world.path().join("other"), 1 << 20)).err().unwrap();
+    assert!(matches!(error, CacheError::TooSmall { .. }), "{error}");
 }

@@ -65,6 +65,12 @@ fn disks_come_and_go() {
     run_seeds(Family { name: "states", faults: CRASHES, has_states: true, ..Family::default() }, 6);
 }
 
+#[test]
+fn disks_hang() {
+    let family = Family { name: "hangs", faults: CRASHES, has_states: true, has_hangs: true, ..Family::default() };
+    run_seeds(family, 4);
+}
+
 /// Returns the family of full caches with disks that come and go.
 fn all() -> Family {
     let faults = SimFaults { bit_flip_probability: 0.001, lost_write_probability: 0.0005, ..CRASHES };

@@ -15,7 +15,7 @@ mod skip;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counting::{Counting, MapCache, block_on, patterned};
+use counting::{Counting, Lie, MapCache, block_on, patterned};
 use futures_util::future::join_all;
 use futures_util::stream::StreamExt;
 use object_store::local::LocalFileSystem;
@@ -305,6 +305,73 @@ fn what_the_time_to_live_promises() {
         assert!(matches!(read(&store, GetOptions::new()).await, Err(Error::NotFound { .. })));
         assert_eq!(cache.len(), 0);
     });
+}
+
+#[test]
+fn objects_that_never_change_are_asked_about_once() {
+    block_on(async {
+        let (inner, _, store) = world(4 * BLOCK, CachedStoreBuilder::immutable).await;
+        read(&store, GetOptions::new()).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0));
+        }
+        assert_eq!((inner.heads(), inner.gets()), (1, 1));
+    });
+}
+
+#[test]
+fn what_is_cached_is_served_while_the_store_is_down_if_that_is_wanted() {
+    for stale in [Duration::ZERO, Duration::from_secs(3600)] {
+        block_on(async {
+            let (inner, cache, store) = world(4 * BLOCK, |builder| builder.stale_while_down(stale)).await;
+            let old = read(&store, GetOptions::new()).await.unwrap();
+            inner.set_down(true);
+            inner.reset();
+            for _ in 0..3 {
+                match read(&store, GetOptions::new()).await {
+                    Ok(found) => assert!(!stale.is_zero() && found == old, "{stale:?}"),
+                    Err(error) => assert!(stale.is_zero(), "{error}"),
+                }
+            }
+            // A store that is down is not asked before each read.
+            assert_eq!(inner.heads(), if stale.is_zero() { 3 } else { 1 });
+            assert_eq!(store.stats().stale_reads, if stale.is_zero() { 0 } else { 3 });
+            // A condition is the store's to judge, and what was never read is not known.
+            assert!(read(&store, GetOptions::new().with_if_match(Some("x"))).await.is_err());
+            assert!(store.get(&"b".into()).await.is_err());
+
+            // Up again: the next read after a second sees a change, and an object that is gone is gone.
+            inner.set_down(false);
+            inner.put(&"a".into(), patterned(BLOCK, 1).into()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(BLOCK, 1));
+            store.delete(&"a".into()).await.unwrap();
+            inner.set_down(true);
+            assert!(read(&store, GetOptions::new()).await.is_err());
+            assert_eq!(cache.len(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_store_that_lies_is_not_believed() {
+    for (lie, is_answered) in [
+        (Lie::Size(1000), true),
+        (Lie::Size(-1000), true),
+        (Lie::Tag, true),
+        (Lie::Length(1), false),
+        (Lie::Length(-1), false),
+    ] {
+        block_on(async {
+            let (inner, cache, store) = world(4 * BLOCK, |builder| builder).await;
+            inner.lie(lie);
+            match read(&store, GetOptions::new()).await {
+                Ok(found) => assert!(is_answered && found == patterned(4 * BLOCK, 0), "{lie:?}"),
+                Err(error) => assert!(!is_answered, "{lie:?}: {error}"),
+            }
+            assert_eq!(cache.len(), 0, "{lie:?} is cached");
+        });
+    }
 }
 
 #[test]

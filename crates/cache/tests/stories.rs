@@ -138,8 +138,46 @@ fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
             assert!(given_up.as_mut().poll(&mut context).is_pending());
         }
         cache.get_or_fetch(b"k", GetOptions::default(), async |_| Ok::<_, ()>(new.clone())).await.unwrap();
+        // The answer does not wait for the write, and a reader meanwhile has the block without another fetch.
+        let shared = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>("no")).await;
+        assert_eq!(shared.unwrap().into_block()[..], new[..]);
+        shard.sleep(Duration::from_millis(5)).await;
         let Lookup::Hit(block) = cache.get(b"k").await.unwrap() else { panic!("it was not cached") };
         assert_eq!(block[..], new[..]);
+    });
+}
+
+/// A reader that asks after a change has ended never gets a value whose fetch began before the change.
+#[test]
+fn a_reader_after_a_removal_does_not_share_a_fetch_from_before_it() {
+    let town = Town::new(1, 16 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig::default());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let (old, new) = (value_of(1, 8192), value_of(2, 8192));
+        let fetch = async |value: &Vec<u8>, ms| {
+            shard.sleep(Duration::from_millis(ms)).await;
+            Ok::<_, ()>(value.clone())
+        };
+        for (early_ms, late_ms) in [(5, 20), (20, 5)] {
+            let early = cache.get_or_fetch(b"k", GetOptions::default(), |_| fetch(&old, early_ms));
+            let late = async {
+                shard.sleep(Duration::from_millis(1)).await;
+                cache.remove(b"k").await.unwrap();
+                let late = cache.get_or_fetch(b"k", GetOptions::default(), |_| fetch(&new, late_ms)).await;
+                assert!(late.unwrap().into_block()[..] == new[..], "it was fetched before the removal");
+                // The flight of the later fetch has not ended with the earlier one's.
+                let third = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>(()));
+                assert!(third.await.unwrap().into_block()[..] == new[..]);
+            };
+            let (early, ()) = both(early, late).await;
+            assert_eq!(early.unwrap().into_block()[..], old[..]);
+            shard.sleep(Duration::from_millis(1)).await;
+            let Lookup::Hit(block) = cache.get(b"k").await.unwrap() else { panic!("it was not cached") };
+            assert!(block[..] == new[..], "the older value is cached");
+            cache.remove(b"k").await.unwrap();
+        }
     });
 }
 

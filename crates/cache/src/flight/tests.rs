@@ -57,6 +57,12 @@ fn follow<V: Clone + Send>(flights: &Flights<V>, number: u8, rank: u32) -> Follo
     }
 }
 
+/// Ends a flight as one whose value is in the cache.
+fn finish<V: Clone + Send>(leader: Leader<V>, value: V) {
+    leader.publish(value);
+    drop(leader);
+}
+
 fn value<V: Clone + Send>(poll: Poll<Followed<V>>) -> Option<V> {
     match poll {
         Poll::Ready(Followed::Value(value)) => Some(value),
@@ -81,7 +87,7 @@ fn one_fetches_and_all_have_it() {
     for (follower, bell) in followers.iter_mut().zip(&bells).take(2) {
         assert!(poll_with(bell, Pin::new(follower)).is_pending());
     }
-    leader.finish("block");
+    finish(leader, "block");
     assert_eq!(bells.iter().map(|bell| bell.rings()).collect::<Vec<_>>(), [1, 1, 0], "the third was never polled");
     for follower in &mut followers {
         assert_eq!(value(poll(follower)), Some("block"));
@@ -97,12 +103,42 @@ fn after_the_end_another_flight_begins() {
     let flights = Flights::new();
     let leader = lead(&flights, 1, 1);
     let mut late = follow(&flights, 1, 1);
-    leader.finish(1);
+    finish(leader, 1);
     let second = lead(&flights, 1, 1);
     assert_eq!(value(poll(&mut late)), Some(1), "the old flight's value, not the new one's");
     drop(late);
     assert_eq!(flights.len(), 1, "a follower of the old flight does not end the new one");
-    second.finish(2);
+    finish(second, 2);
+    assert_eq!(flights.len(), 0);
+}
+
+#[test]
+fn until_the_value_is_cached_whoever_joins_has_it() {
+    let flights = Flights::new();
+    let leader = lead(&flights, 1, 1);
+    let gone = follow(&flights, 1, 1);
+    leader.publish(1);
+    drop(gone);
+    assert_eq!(value(poll(&mut follow(&flights, 1, 9))), Some(1));
+    drop(leader);
+    assert_eq!(flights.len(), 0);
+}
+
+#[test]
+fn nobody_joins_a_flight_that_was_parted_and_its_members_stay() {
+    let flights = Flights::new();
+    let old = lead(&flights, 1, 1);
+    let (mut early, mut heir) = (follow(&flights, 1, 1), follow(&flights, 1, 1));
+    flights.part(&key(1));
+    let new = lead(&flights, 1, 1);
+    let mut late = follow(&flights, 1, 1);
+    drop(old);
+    let old = leadership(poll(&mut early)).unwrap();
+    finish(old, 1);
+    assert_eq!(value(poll(&mut heir)), Some(1));
+    assert_eq!(flights.len(), 1, "the end of the old flight is not that of the new one");
+    finish(new, 2);
+    assert_eq!(value(poll(&mut late)), Some(2));
     assert_eq!(flights.len(), 0);
 }
 
@@ -119,7 +155,7 @@ fn a_dropped_leader_hands_over_to_one_follower() {
     let mut third = follow(&flights, 1, 1);
     let heir = leadership(poll(&mut first)).unwrap();
     assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
-    heir.finish(7);
+    finish(heir, 7);
     assert_eq!((value(poll(&mut second)), value(poll(&mut third))), (Some(7), Some(7)));
     assert_eq!(flights.len(), 0);
 }
@@ -161,11 +197,11 @@ fn a_value_lives_no_longer_than_those_who_wait_for_it() {
     let block = Arc::new(5);
     let leader = lead(&flights, 1, 1);
     let follower = follow(&flights, 1, 1);
-    leader.finish(block.clone());
+    finish(leader, block.clone());
     assert_eq!(Arc::strong_count(&block), 2);
     drop(follower);
     assert_eq!(Arc::strong_count(&block), 1);
-    lead(&flights, 1, 1).finish(block.clone());
+    finish(lead(&flights, 1, 1), block.clone());
     assert_eq!(Arc::strong_count(&block), 1, "nobody waited");
 }
 
@@ -240,7 +276,7 @@ fn a_promoted_fetch_runs_twice_and_the_first_to_end_wins() {
         let Poll::Ready(class) = poll_with(&bell, race.as_mut()) else { panic!("{winner} has ended") };
         drop(race);
         assert_eq!(lock(&log).iter().filter(|line| line.starts_with("drop")).count(), 2, "nothing goes on");
-        leader.finish(class);
+        finish(leader, class);
         assert_eq!(value(poll(&mut follower)), Some(ranked(rank_of_winner).class), "{winner}");
     }
 }
@@ -273,7 +309,7 @@ fn threads_that_come_and_go_leave_nothing_behind_and_no_one_waiting() {
     assert_eq!(flights.len(), 0);
 }
 
-/// Joins a flight and then finishes, gives up, waits, or drops it.
+/// Joins a flight and then finishes, gives up, waits, drops, or parts it.
 fn take_part(flights: &Flights<u64>, thread: u64, turn: u64) {
     let joined = flights.join(key((turn % 3) as u8), ranked((thread % 2) as u32));
     let leader = match joined {
@@ -287,9 +323,12 @@ fn take_part(flights: &Flights<u64>, thread: u64, turn: u64) {
             Followed::Lead(leader) => Some(leader),
         },
     };
+    if turn.is_multiple_of(7) {
+        flights.part(&key((turn % 3) as u8));
+    }
     match leader {
         Some(leader) if turn.is_multiple_of(3) => drop(leader),
-        Some(leader) => leader.finish(turn),
+        Some(leader) => finish(leader, turn),
         None => {}
     }
 }

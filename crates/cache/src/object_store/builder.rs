@@ -60,6 +60,22 @@ impl CachedStoreBuilder {
         self
     }
 
+    /// Declares that objects never change, as SSTs and Parquet files do: each object's metadata are asked for once. The
+    /// same as a `meta_ttl` of `Duration::MAX`.
+    #[must_use]
+    pub fn immutable(self) -> CachedStoreBuilder {
+        self.meta_ttl(Duration::MAX)
+    }
+
+    /// Sets how long beyond `meta_ttl` known metadata serve reads while the store does not answer; zero by default: such
+    /// reads fail. Blocks that are not cached still cannot be read, and reads with a condition still fail. A store that
+    /// did not answer is not asked for metadata again for a second, for objects that are known.
+    #[must_use]
+    pub fn stale_while_down(mut self, longest: Duration) -> CachedStoreBuilder {
+        self.options.stale_for = longest;
+        self
+    }
+
     /// Sets the number of objects whose metadata are kept, about 300 bytes each: 65,536 by default, at least 1.
     #[must_use]
     pub fn meta_objects(mut self, objects: usize) -> CachedStoreBuilder {

@@ -92,6 +92,12 @@ impl Known {
         (learned.elapsed() < self.ttl).then_some(object)
     }
 
+    /// Returns the object, if its metadata are at most `beyond` older than the time to live.
+    pub(super) fn stale(&self, location: &Path, beyond: Duration) -> Option<Arc<Object>> {
+        let (object, learned) = self.objects.get(location)?;
+        (learned.elapsed() < self.ttl.saturating_add(beyond)).then_some(object)
+    }
+
     /// Returns the count of invalidations. Read it before asking the store, and pass it to [`Known::learn`] afterwards.
     pub(super) fn epoch(&self, location: &Path) -> u64 {
         *self.stripe(location)

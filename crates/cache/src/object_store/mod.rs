@@ -27,7 +27,8 @@
 //! * By default (`meta_ttl` zero) each read first asks the store for the object's metadata. A read that begins after a
 //!   change has ended sees the change, whoever made it.
 //! * With a `meta_ttl`, metadata are trusted for that time. A change made elsewhere, a deletion too, may go unnoticed
-//!   for as long. Use `Duration::MAX` if objects never change (SSTs, Parquet files).
+//!   for as long. If objects never change (SSTs, Parquet files), say so ([`CachedStoreBuilder::immutable`]).
+//! * With [`CachedStoreBuilder::stale_while_down`], what is cached is also read while the store does not answer.
 //! * A put, multipart upload, copy, rename or delete through this wrapper is seen by every read that begins after it
 //!   has ended, whatever the `meta_ttl`. It also removes the old blocks from the cache, for objects of up to 65,536
 //!   blocks; blocks of larger ones age out.

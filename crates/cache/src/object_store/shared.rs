@@ -1,7 +1,8 @@
 //! The state that all clones of a store and all its answers share: origin, cache, and known metadata.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ::object_store::path::Path;
 use ::object_store::{Error, GetOptions, ObjectStore, Result};
@@ -11,12 +12,16 @@ use super::flying::InFlight;
 use super::known::{Known, Object};
 use super::options::Options;
 use super::stats::Counters;
+use crate::sync::lock;
 
 /// Name of the store in errors.
 pub(super) const NAME: &str = "CachedStore";
 
 /// Most blocks removed from the cache when their object changes; blocks of larger objects age out.
 const MAX_REMOVED_BLOCKS: u64 = 1 << 16;
+
+/// How long a store that did not answer is not asked again about objects that are known.
+const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// The shared state of a store.
 pub(super) struct Core {
@@ -26,12 +31,15 @@ pub(super) struct Core {
     pub(super) in_flight: InFlight,
     pub(super) counters: Counters,
     known: Known,
+    /// When the store last failed to answer.
+    failed_at: Mutex<Option<Instant>>,
 }
 
 impl Core {
     pub(super) fn new(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>, options: Options) -> Core {
         let known = Known::new(options.meta_objects, options.meta_ttl);
-        Core { inner, cache, options, in_flight: InFlight::default(), counters: Counters::default(), known }
+        let (in_flight, counters) = (InFlight::default(), Counters::default());
+        Core { inner, cache, options, in_flight, counters, known, failed_at: Mutex::default() }
     }
 
     /// Forgets an object and removes its blocks. Call it when an operation that may have changed the object has ended.
@@ -48,25 +56,41 @@ impl Core {
         }
     }
 
-    /// Returns the object as it is, or, unless `is_fresh`, as it was at most a time to live ago.
+    /// Returns the object as it is, or, unless `is_fresh`, as it was at most a time to live ago; longer ago if the store
+    /// is down and stale reads are wanted.
     ///
     /// # Errors
     /// The store's: not found, a condition that does not hold, and so on.
     pub(super) async fn object(&self, location: &Path, options: &GetOptions, is_fresh: bool) -> Result<Arc<Object>> {
-        if !is_fresh && let Some(object) = self.known.get(location) {
+        if !is_fresh && let Some(object) = self.known.get(location).or_else(|| self.stale(location)) {
             return Ok(object);
         }
         let epoch = self.known.epoch(location);
         let head = GetOptions { head: true, range: None, ..options.clone() };
         self.counters.meta_requests.fetch_add(1, Relaxed);
-        let answer = self.inner.get_opts(location, head).await;
-        let answer = answer.map_err(|error| self.note_error(location, error))?;
+        let answer = match self.inner.get_opts(location, head).await {
+            Ok(answer) => answer,
+            Err(error @ Error::Generic { .. }) if !is_fresh => {
+                *lock(&self.failed_at) = Some(Instant::now());
+                return self.stale(location).ok_or(error);
+            }
+            Err(error) => return Err(self.note_error(location, error)),
+        };
         let Options { namespace, block_bytes, .. } = &self.options;
         let object = Arc::new(Object::new(namespace, *block_bytes, answer.meta, answer.attributes));
         if let Some(replaced) = self.known.learn(&object, epoch) {
             self.remove_blocks(&replaced);
         }
         Ok(object)
+    }
+
+    /// Returns the object as it was known, if the store did not answer a moment ago and stale reads are wanted.
+    fn stale(&self, location: &Path) -> Option<Arc<Object>> {
+        let is_down = lock(&self.failed_at).is_some_and(|failed_at| failed_at.elapsed() < DOWN_FOR);
+        let object = self.known.stale(location, self.options.stale_for).filter(|_| is_down);
+        let object = object.filter(|_| !self.options.stale_for.is_zero())?;
+        self.counters.stale_reads.fetch_add(1, Relaxed);
+        Some(object)
     }
 
     pub(super) fn note_error(&self, location: &Path, error: Error) -> Error {

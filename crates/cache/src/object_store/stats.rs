@@ -19,6 +19,8 @@ pub struct CachedStoreStats {
     pub meta_requests: u64,
     /// Reads whose object changed meanwhile.
     pub changes: u64,
+    /// Reads by metadata that were too old, because the store did not answer.
+    pub stale_reads: u64,
 }
 
 #[derive(Default)]
@@ -30,6 +32,7 @@ pub(super) struct Counters {
     pub(super) fetched_bytes: AtomicU64,
     pub(super) meta_requests: AtomicU64,
     pub(super) changes: AtomicU64,
+    pub(super) stale_reads: AtomicU64,
 }
 
 impl Counters {
@@ -42,6 +45,7 @@ impl Counters {
             fetched_bytes: self.fetched_bytes.load(Relaxed),
             meta_requests: self.meta_requests.load(Relaxed),
             changes: self.changes.load(Relaxed),
+            stale_reads: self.stale_reads.load(Relaxed),
         }
     }
 }

@@ -23,7 +23,9 @@ use plimsoll_sim::scenario::{Figure, Outcome, ScenarioError, Table, Target};
 
 use crate::engine::Engine;
 use crate::stats::IoKind;
-use crate::{BlockCache, CacheConfig, CreateOptions, DiskSource, GetOptions, Host, InsertOptions, Inserted};
+use crate::{
+    BlockCache, CacheConfig, CreateOptions, DiskSource, GetOptions, Host, InsertOptions, Inserted, MAX_SLAB_BYTES,
+};
 
 /// Block size of all scenarios, in bytes.
 pub(super) const BLOCK_BYTES: u32 = 8192;
@@ -86,7 +88,7 @@ impl Stage {
 
         let host = Host::on(&topology, vec![runtime.handle(0)], 0..topology.disks()).map_err(wrong)?.without_locks();
         let config = CacheConfig { seed, ..config };
-        let options = CreateOptions::default();
+        let options = CreateOptions { slab_bytes: Some(MAX_SLAB_BYTES), ..CreateOptions::default() };
         let make = BlockCache::make_on(&options, config, &sources, host);
         let cache = runtime.block_on(0, make).map_err(wrong)?.map_err(wrong)?;
         Ok(Stage { runtime, cache, hash: seed })

@@ -28,9 +28,14 @@ pub(crate) struct Family {
     pub(crate) is_crowded: bool,
     /// Disks get slow, refuse writes, fail, leave and return.
     pub(crate) has_states: bool,
+    /// Disks hang, too, also at an opening.
+    pub(crate) has_hangs: bool,
     /// A block may be found damaged.
     pub(crate) may_corrupt: bool,
 }
+
+/// With this, an operation takes half a minute or more.
+const HANGS: SimDiskState = SimDiskState::Slow { factor: 300_000.0 };
 
 /// xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016.
 pub(crate) struct Dice(Cell<u64>);
@@ -185,7 +190,12 @@ impl Run {
         }
         for disk in 0..self.town.disks.len() {
             let is_there = disk == ANCHOR || !self.dice.one_in(5);
-            let state = if is_there { SimDiskState::Healthy } else { SimDiskState::Gone };
+            let hangs = self.family.has_hangs && disk != ANCHOR && self.dice.one_in(8);
+            let state = match (is_there, hangs) {
+                (true, false) => SimDiskState::Healthy,
+                (true, true) => HANGS,
+                (false, _) => SimDiskState::Gone,
+            };
             self.town.world.set_disk_state(disk, state).unwrap();
         }
     }
@@ -196,6 +206,7 @@ impl Run {
             shard.sleep(Duration::from_micros(self.dice.below(20_000))).await;
             let disk = 1 + self.dice.below(self.town.disks.len() as u64 - 1) as usize;
             let state = match self.dice.below(6) {
+                _ if self.family.has_hangs && self.dice.one_in(2) => HANGS,
                 0 => SimDiskState::Slow { factor: 50.0 },
                 1 => SimDiskState::ReadOnly,
                 2 => SimDiskState::Failed,

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, Extensions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
@@ -81,6 +81,33 @@ impl Blocks for MapCache {
     }
 }
 
+/// What a store says that is not so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lie {
+    /// The object is this much longer, in metadata.
+    Size(i64),
+    /// Its entity tag is another one in metadata than with data.
+    Tag,
+    /// As many bytes come as were asked for, less these.
+    Length(i64),
+}
+
+impl Lie {
+    fn tell(self, is_head: bool, mut answer: GetResult) -> GetResult {
+        match self {
+            Lie::Size(by) if is_head => answer.meta.size = answer.meta.size.saturating_add_signed(by),
+            Lie::Tag if is_head => answer.meta.e_tag = Some("no such tag".to_owned()),
+            Lie::Length(by) if !is_head => {
+                let len = (answer.range.end - answer.range.start).saturating_add_signed(-by) as usize;
+                let body = futures_util::stream::iter([Ok(Bytes::from(vec![7; len]))]);
+                answer.payload = object_store::GetResultPayload::Stream(body.boxed());
+            }
+            _ => {}
+        }
+        answer
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Counting {
     inner: Arc<dyn ObjectStore>,
@@ -88,6 +115,8 @@ pub(crate) struct Counting {
     gets: AtomicUsize,
     failures: AtomicUsize,
     changes: AtomicUsize,
+    is_down: AtomicBool,
+    lie: Mutex<Option<Lie>>,
     salt: AtomicU8,
     extensions: Mutex<Vec<Extensions>>,
 }
@@ -95,7 +124,18 @@ pub(crate) struct Counting {
 impl Counting {
     pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> Counting {
         let [heads, gets, failures, changes] = std::array::from_fn(|_| AtomicUsize::new(0));
-        Counting { inner, heads, gets, failures, changes, salt: AtomicU8::new(100), extensions: Mutex::default() }
+        let (is_down, lie, salt) = (AtomicBool::new(false), Mutex::default(), AtomicU8::new(100));
+        Counting { inner, heads, gets, failures, changes, is_down, lie, salt, extensions: Mutex::default() }
+    }
+
+    /// Fails every request from now on, or no more.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, SeqCst);
+    }
+
+    /// Lies in every answer from now on.
+    pub(crate) fn lie(&self, lie: Lie) {
+        *self.lie.lock().unwrap() = Some(lie);
     }
 
     pub(crate) fn heads(&self) -> usize {
@@ -159,11 +199,19 @@ impl ObjectStore for Counting {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.extensions.lock().unwrap().push(options.extensions.clone());
-        if options.head {
-            self.heads.fetch_add(1, SeqCst);
-            return self.inner.get_opts(location, options).await;
+        let lie = *self.lie.lock().unwrap();
+        let is_head = options.head;
+        let told = |answer| match lie {
+            Some(lie) => lie.tell(is_head, answer),
+            None => answer,
+        };
+        (if is_head { &self.heads } else { &self.gets }).fetch_add(1, SeqCst);
+        if self.is_down.load(SeqCst) {
+            return Err(Error::Generic { store: "Counting", source: "it is down".into() });
         }
-        self.gets.fetch_add(1, SeqCst);
+        if is_head {
+            return self.inner.get_opts(location, options).await.map(told);
+        }
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -174,7 +222,7 @@ impl ObjectStore for Counting {
             self.salt.fetch_add(1, SeqCst);
             self.inner.put(location, self.changed_to().into()).await?;
         }
-        self.inner.get_opts(location, options).await
+        self.inner.get_opts(location, options).await.map(told)
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

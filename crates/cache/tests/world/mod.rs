@@ -73,6 +73,13 @@ impl Town {
         runtime.block_on(0, plimsoll_cache::inspect_on(&self.disks, None, &host)).unwrap().unwrap()
     }
 
+    /// Reads and verifies every block.
+    pub(crate) fn check(&self, progress: impl FnMut(u64, u64) + Send + 'static) -> plimsoll_cache::CheckReport {
+        let (runtime, topology) = self.runtime();
+        let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
+        runtime.block_on(0, plimsoll_cache::check_on(&self.disks, None, &host, progress)).unwrap().unwrap()
+    }
+
     fn make_files(&self, bytes: u64) {
         let (runtime, topology) = self.runtime();
         for (number, disk) in self.disks.iter().enumerate() {
@@ -130,26 +137,26 @@ impl Town {
 
     /// Makes a cache of all disks, encrypted with a key or not.
     pub(crate) fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>) {
-        let options = CreateOptions { slab_bytes, encryption_key, ..CreateOptions::default() };
+        let options = CreateOptions { slab_bytes: Some(slab_bytes), encryption_key, ..CreateOptions::default() };
         self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
     }
 
     /// Makes a cache of some disks.
     pub(crate) fn create_of(&self, slab_bytes: u32, disks: &[DiskSource]) {
-        let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
+        let options = CreateOptions { slab_bytes: Some(slab_bytes), ..CreateOptions::default() };
         self.try_create(&options, disks, u64::MAX).unwrap().unwrap();
     }
 
     /// Makes a cache whatever is on the disks.
     pub(crate) fn create_by_force(&self, slab_bytes: u32) {
-        let options = CreateOptions { slab_bytes, force: true, ..CreateOptions::default() };
+        let options = CreateOptions { slab_bytes: Some(slab_bytes), force: true, ..CreateOptions::default() };
         self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
     }
 
     /// Makes a cache. The power fails when `landed` operations have landed in the world; `None` if that was before the
     /// end.
     pub(crate) fn create_until(&self, slab_bytes: u32, landed: u64) -> Option<()> {
-        let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
+        let options = CreateOptions { slab_bytes: Some(slab_bytes), ..CreateOptions::default() };
         let end = self.try_create(&options, &self.disks, landed);
         self.world.crash();
         end.map(Result::unwrap)

@@ -30,7 +30,7 @@ pub(super) struct CreateArguments {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
 
-    /// Size of a slab: a power of two, 1MiB to 32MiB [default: 32MiB]
+    /// Size of a slab: a power of two, 1MiB to 32MiB [default: 1/1024 of the smallest disk]
     #[arg(long, value_name = "SIZE", value_parser = parse_slab_bytes)]
     slab_size: Option<u32>,
 

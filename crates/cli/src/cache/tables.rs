@@ -263,7 +263,6 @@ pub(super) fn check(checked: &Checked) -> String {
         ("checksum errors", format_count(checked.counts.checksum_errors)),
         ("blocks that cannot be read", format_count(checked.counts.unreadable)),
         ("places that two blocks have", format_count(checked.counts.double_references)),
-        ("bytes in use by nothing", format_count(checked.counts.leaked_bytes)),
     ];
     let rows = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     let mut text = screen::table(&["FIGURE", "VALUE"], rows);
