@@ -109,7 +109,7 @@ async fn cached(
     let made = std::fs::File::create_new(&path).and_then(|file| file.set_len(cache_bytes));
     let disk = made.and_then(|()| engine.topology.disk_of(home)).map_err(|error| failed(&error))?;
     let (options, disks) =
-        (CreateOptions { slab_bytes: SLAB_BYTES, ..CreateOptions::default() }, [DiskSource::at(path)]);
+        (CreateOptions { slab_bytes: Some(SLAB_BYTES), ..CreateOptions::default() }, [DiskSource::at(path)]);
     let cache = async {
         let host = || Host::on(&engine.topology, vec![engine.runtime.handle(0)], disk..disk + 1);
         BlockCache::create_on(&options, &disks, &host()?).await?;

@@ -129,7 +129,7 @@ fn yaml_of_test() {
 fn tables_fit_100_columns() {
     for backend in ["null", "memory"] {
         let table = test(backend, "table").out;
-        for fragment in ["small", "randwrite", "IOPS", "p99.9"] {
+        for fragment in ["small", "randwri", "IOPS", "p99.9"] {
             assert!(table.contains(fragment), "{table}");
         }
         let (jobs, _) = table.split_once("\n\n").unwrap();

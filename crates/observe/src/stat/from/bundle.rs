@@ -5,12 +5,13 @@
 //! one wants its story, not a list of files to name.
 //!
 //! # How it works
-//! [`directory`] lists the files of a directory and those below it, [`unpack`] the files of a tar or a gzip file, found
+//! [`directory`] lists the files of a directory and those below it, `unpack` the files of a tar or a gzip file, found
 //! by their first bytes, one inside another; both in the order of their names, with numbers by value. The caller reads
 //! what holds figures of disks, and leaves out the rest with a note.
 //!
 //! # Limits
-//! All archives together may unpack to at most [`UNPACKED_BYTES_MAX`], a directory may have [`FILES_MAX`] files. Links are not followed. Only gzip: other compressed files are refused by name.
+//! All archives together may unpack to at most `UNPACKED_BYTES_MAX`, a directory may have `FILES_MAX` files. Links are
+//! not followed. Only gzip: other compressed files are refused by name.
 //!
 //! # Example
 //! `bundle.tar.gz` with `disks-2.stat` and `disks-10.stat`: a gzip file with a tar with two recordings, in this order.
