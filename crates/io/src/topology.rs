@@ -445,7 +445,7 @@ impl Topology {
 
     /// Returns the I/O queues that `shard` coordinates, by disk.
     pub(crate) fn queues_of(&self, shard: u16) -> Vec<Option<DiskQueue>> {
-        (0..self.disks()).map(|disk| self.queue_of(disk, shard, Some(shard))).collect()
+        (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
     }
 
     /// Registers a gate, so that a look at all shards finds it.
@@ -464,8 +464,7 @@ impl Topology {
     }
 
     /// Returns the I/O queue of `disk` that `shard` coordinates, or `None` if another shard coordinates its queue.
-    /// `number`: the shard to wake if another queue leaves room to this one.
-    pub(crate) fn queue_of(&self, disk: u16, shard: u16, number: Option<u16>) -> Option<DiskQueue> {
+    pub(crate) fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {
         if self.coordinator(disk, shard) != shard {
             return None;
         }
@@ -475,7 +474,6 @@ impl Topology {
             max_requests: setup.max_requests,
             wakeup_credit_ns: setup.wakeup_credit_ns,
             group: self.group_of(disk, shard),
-            number,
         };
         Some(DiskQueue::new(IoQueue::new(shared.clone(), config)))
     }
