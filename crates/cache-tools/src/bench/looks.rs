@@ -5,11 +5,11 @@
 //! latency held meanwhile.
 //!
 //! # How it works
-//! The measurement has [`WINDOWS`] equal windows. Each thread counts in its own [`LookUps`], by the time at which a
+//! The measurement has `WINDOWS` equal windows. Each thread counts in its own `LookUps`, by the time at which a
 //! look-up ended; at the end they are merged and become points.
 //!
 //! # Limits
-//! A p99 needs [`HITS_LEAST`] hits in its window. In a measurement that ended early, the window in which it ended is
+//! A p99 needs `HITS_LEAST` hits in its window. In a measurement that ended early, the window in which it ended is
 //! left out.
 //!
 //! # Example
