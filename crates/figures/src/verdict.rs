@@ -18,7 +18,7 @@
 //! throughput is not flat, the slope of ln(throughput) over the last three points decides whether it grows or falls.
 //!
 //! A curve may grow to its last point and have its knee long before: the first point from which on no doubling adds
-//! half of what it doubles ([`KNEE_SLOPE`]). The knee is named beside any verdict.
+//! half of what it doubles (`KNEE_SLOPE`). The knee is named beside any verdict.
 //!
 //! # Limits
 //! Needs two points whose parallelism differs by a factor of two. Latencies must be those of the disk, not of the whole
@@ -132,7 +132,7 @@ pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     verdict
 }
 
-/// Returns the first point from which on no doubling of parallelism adds [`KNEE_SLOPE`] of it, if the curve goes on for
+/// Returns the first point from which on no doubling of parallelism adds `KNEE_SLOPE` of it, if the curve goes on for
 /// a doubling.
 fn knee_of(points: &[CurvePoint]) -> Option<&CurvePoint> {
     let slopes = |at: usize| {
