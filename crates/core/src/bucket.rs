@@ -11,6 +11,9 @@
 //! counts quarter nanoseconds ([`FS_PER_TICK`]): fine enough, since each queue carries the remainder itself, and it
 //! wraps after 146 years.
 //!
+//! Some disks limit operations and bytes apart, as cloud volumes do. Their [`Buckets`] are two, and a dispatch needs
+//! tokens of both: many short and a few long requests then use both limits in full.
+//!
 //! # Limits
 //! The clock must be monotonic. Shards are served in the order of arrival; fairness is decided before.
 //!
@@ -133,11 +136,83 @@ impl TokenBucket {
     }
 }
 
+/// The tokens that a piece takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    /// Of the first bucket.
+    pub(crate) ticks: u64,
+    /// Of the bucket of bytes; 0 if the disk has none.
+    pub(crate) byte_ticks: u64,
+}
+
+/// The buckets of one direction (of both, unless the disk is duplex): one for all device time, or, if operations and
+/// bytes are limited apart, one for each.
+#[derive(Debug, Default)]
+pub(crate) struct Buckets {
+    first: TokenBucket,
+    bytes: TokenBucket,
+}
+
+impl Buckets {
+    /// Takes `tokens` as [`TokenBucket::try_take`] does, from both buckets or from none.
+    pub(crate) fn try_take(&self, now_ns: u64, tokens: Tokens, depth_ns: u64) -> Result<(), u64> {
+        self.first.try_take(now_ns, tokens.ticks, depth_ns)?;
+        if tokens.byte_ticks == 0 {
+            return Ok(());
+        }
+        let taken = self.bytes.try_take(now_ns, tokens.byte_ticks, depth_ns);
+        taken.inspect_err(|_| self.first.refund(tokens.ticks))
+    }
+
+    /// Returns whether [`Buckets::try_take`] would succeed, and if not, when to ask again.
+    pub(crate) fn available(&self, now_ns: u64, tokens: Tokens, depth_ns: u64) -> Result<(), u64> {
+        self.first.available(now_ns, tokens.ticks, depth_ns)?;
+        if tokens.byte_ticks == 0 { Ok(()) } else { self.bytes.available(now_ns, tokens.byte_ticks, depth_ns) }
+    }
+
+    /// Takes `tokens` even if the buckets do not hold them.
+    pub(crate) fn take_anyway(&self, now_ns: u64, tokens: Tokens) {
+        self.first.take_anyway(now_ns, tokens.ticks);
+        if tokens.byte_ticks > 0 {
+            self.bytes.take_anyway(now_ns, tokens.byte_ticks);
+        }
+    }
+
+    /// Gives back the tokens of a request that never reached the device.
+    pub(crate) fn refund(&self, tokens: Tokens) {
+        self.first.refund(tokens.ticks);
+        if tokens.byte_ticks > 0 {
+            self.bytes.refund(tokens.byte_ticks);
+        }
+    }
+
+    /// Returns until when the tokens given out so far will last in the emptier bucket, in ticks.
+    pub(crate) fn tat_ticks(&self) -> u64 {
+        self.first.tat_ticks().max(self.bytes.tat_ticks())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const US: u64 = 1_000;
+
+    #[test]
+    fn tokens_of_two_buckets_are_taken_together_or_not_at_all() {
+        let buckets = Buckets::default();
+        let piece =
+            |us: u64, byte_us: u64| Tokens { ticks: us * US * TICKS_PER_NS, byte_ticks: byte_us * US * TICKS_PER_NS };
+        let (start, depth) = (1_000_000_000, 750 * US);
+        // Operations are left, bytes are not: nothing is taken, and a piece of few bytes passes.
+        assert_eq!(buckets.try_take(start, piece(100, 750), depth), Ok(()));
+        assert_eq!(buckets.try_take(start, piece(100, 50), depth), Err(start + 50 * US));
+        assert_eq!(buckets.try_take(start, piece(650, 0), depth), Ok(()));
+        // Now operations are missing too, for longer than bytes.
+        assert_eq!(buckets.available(start, piece(100, 50), depth), Err(start + 100 * US));
+        buckets.refund(piece(650, 750));
+        assert_eq!(buckets.try_take(start, piece(650, 750), depth), Ok(()));
+    }
 
     #[test]
     fn depth_is_spent_at_once_then_the_rate_holds() {

@@ -114,6 +114,9 @@ pub(crate) struct Limits {
     pub(crate) min_window_ns: u64,
     /// Latency of a small request on the idle disk; 0 if unknown.
     pub(crate) unloaded_latency_ns: u64,
+    /// Most model device time that the tokens allow in a second at a capacity scale of 1, in seconds: 1, or 2 if
+    /// operations and bytes are limited apart.
+    pub(crate) rate_max: f64,
 }
 
 /// Totals of one direction of a duplex disk; on other disks all work is in the first lane.
@@ -554,7 +557,7 @@ impl Controller {
         }
 
         self.turnover = Meter::start(now_ns, totals);
-        if reading.rate > RATE_OVER_TOKENS_MAX * self.scale[0].max(self.scale[1]) {
+        if reading.rate > RATE_OVER_TOKENS_MAX * self.limits.rate_max * self.scale[0].max(self.scale[1]) {
             // The rate exceeds the tokens given out: several queues reported at once.
             return;
         }

@@ -140,6 +140,26 @@ impl CostModel {
         }
     }
 
+    /// Returns whether operations and bytes are limited apart ([`CostForm::Max`]).
+    #[must_use]
+    pub fn has_limits_apart(&self) -> bool {
+        self.form == Some(CostForm::Max) && !self.unlimited
+    }
+
+    /// Returns the device time of a request at the limit of operations and at that of bytes, if these are apart; its
+    /// cost is the larger.
+    pub(crate) fn parts(&self, op: Op, len_bytes: u32) -> Option<[Cost; 2]> {
+        if !self.has_limits_apart() {
+            return None;
+        }
+        let (direction, len_bytes) = accounted_as(op, len_bytes);
+        match (&self.curves, direction) {
+            (Curves::Lines { read, .. }, Direction::Read) => Some(read.parts(len_bytes)),
+            (Curves::Lines { write, .. }, Direction::Write) => Some(write.parts(len_bytes)),
+            _ => None,
+        }
+    }
+
     /// Returns the same cost in Seastar's capacity units, 2^24 per millisecond of device time, rounded down. In the
     /// `seastar` form these are the integers that Seastar itself computes.
     #[must_use]

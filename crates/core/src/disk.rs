@@ -5,7 +5,7 @@
 //! the tokens given out and the work in the device, stands here; all other state belongs to one queue.
 //!
 //! # How it works
-//! * **Tokens**: one bucket (two with `duplex`), `bucket`.
+//! * **Tokens**: one bucket (two with `duplex`; twice as many if operations and bytes are limited apart), `bucket`.
 //! * **Window**: once the device holds this much device time, nothing is added. So the queue forms in the scheduler,
 //!   where it can still be reordered, and not in the device, where it cannot. As soon as the device falls below the
 //!   window, the next request enters even if it exceeds it: a disk never runs dry because the next request is a little
@@ -42,7 +42,7 @@ mod ceilings;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::bucket::{TICKS_PER_NS, TokenBucket, whole_ticks};
+use crate::bucket::{Buckets, TICKS_PER_NS, TokenBucket, Tokens, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::control::{
     BOUND_UNLOADED, ControlConfig, ControlEvent, Controller, LaneTotals, Limits as ControlLimits, Totals,
@@ -142,7 +142,7 @@ pub struct Disk {
     classes: Classes,
     /// Number of disk groups, and the buckets of all but the first: two per group.
     groups: usize,
-    more_buckets: Box<[OwnBucket]>,
+    more_buckets: Box<[OwnBuckets]>,
     flow: Flow,
     /// Holds the time from which on an old request may overtake others again.
     aged: OwnBucket,
@@ -162,7 +162,7 @@ pub struct Disk {
 struct Flow {
     in_flight_ticks: AtomicU64,
     /// The buckets of the first disk group: for both directions, or (duplex) for reads and for writes.
-    buckets: [TokenBucket; 2],
+    buckets: [Buckets; 2],
 }
 
 /// Decisions of the controller other than the window: read by all shards, written rarely.
@@ -296,6 +296,11 @@ struct Sleepers {
 #[derive(Debug, Default)]
 struct OwnBucket(TokenBucket);
 
+/// The buckets of a disk group and direction, on a cache line of their own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct OwnBuckets(Buckets);
+
 /// Raises a time to at least `ns`. Usually another queue has done so already, so reads before it writes.
 fn raise(until: &AtomicU64, ns: u64) {
     if until.load(Ordering::Relaxed) < ns {
@@ -324,7 +329,13 @@ impl Disk {
             None => pieces,
         };
 
-        let limits = ControlLimits { bound_ns, min_window_ns: 0, unloaded_latency_ns: config.unloaded_latency_ns };
+        let limits = ControlLimits {
+            bound_ns,
+            min_window_ns: 0,
+            unloaded_latency_ns: config.unloaded_latency_ns,
+            // Two limits apart, both in full use.
+            rate_max: if config.model.has_limits_apart() { 2.0 } else { 1.0 },
+        };
         let control = ControlConfig { enabled: config.control.enabled && config.window_ns.is_none(), ..config.control };
         let controller = Controller::new(control, limits);
         let begin_ns = if control.enabled { controller.window_ns() } else { bound_ns };
@@ -335,7 +346,7 @@ impl Disk {
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             classes: Classes::new(),
             groups: usize::from(config.groups.max(1)),
-            more_buckets: (2..2 * usize::from(config.groups.max(1))).map(|_| OwnBucket::default()).collect(),
+            more_buckets: (2..2 * usize::from(config.groups.max(1))).map(|_| OwnBuckets::default()).collect(),
             pieces,
             config,
             flow: Flow::default(),
@@ -430,8 +441,8 @@ impl Disk {
     #[must_use]
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };
-        let in_use = (0..2 * self.groups).filter(|at| at % 2 < lanes).map(|at| self.bucket(at));
-        let ahead_ns = in_use.map(|bucket| (bucket.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
+        let in_use = (0..2 * self.groups).filter(|at| at % 2 < lanes).map(|at| self.buckets(at));
+        let ahead_ns = in_use.map(|buckets| (buckets.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
         let goal_ns = i64::try_from(self.effective_goal_ns()).unwrap_or(i64::MAX);
         let left_ns = goal_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
         (!self.is_unlimited()).then_some(left_ns)
@@ -637,8 +648,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another
-    /// group's that is more than half full. Returns the bucket and the ticks taken, or when to ask again.
+    /// Takes `tokens` from the buckets of `lane` in disk group `group`, or from another group's that are more than half
+    /// full. Returns the number of the buckets, or when to ask again.
     /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
     /// suffice.
     pub(crate) fn take_tokens(
@@ -646,37 +657,51 @@ impl Disk {
         now_ns: u64,
         lane: usize,
         group: u16,
-        cost_ticks: u64,
+        tokens: Tokens,
         overdraft_ticks: impl FnOnce() -> u64,
-    ) -> Result<(usize, u64), u64> {
-        let ticks = self.token_ticks(lane, cost_ticks);
+    ) -> Result<usize, u64> {
         let depth_ns = self.effective_goal_ns();
-        let at = self.bucket_of(group, lane);
-        let take = |depth_ns| self.bucket(at).try_take(now_ns, ticks, depth_ns);
+        let at = self.buckets_of(group, lane);
+        let take = |depth_ns| self.buckets(at).try_take(now_ns, tokens, depth_ns);
         match take(depth_ns).or_else(|_| take(depth_ns.saturating_add(overdraft_ticks() / TICKS_PER_NS))) {
-            Ok(()) => Ok((at, ticks)),
+            Ok(()) => Ok(at),
             Err(retry_ns) => {
                 let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
-                let lends = |at: &usize| self.bucket(*at).try_take(now_ns, ticks, depth_ns / 2).is_ok();
-                (1..self.groups).map(other).find(lends).map(|at| (at, ticks)).ok_or(retry_ns)
+                let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
+                (1..self.groups).map(other).find(lends).ok_or(retry_ns)
             }
         }
     }
 
-    pub(crate) fn bucket(&self, at: usize) -> &TokenBucket {
+    pub(crate) fn buckets(&self, at: usize) -> &Buckets {
         self.flow.buckets.get(at).unwrap_or_else(|| &self.more_buckets[at - self.flow.buckets.len()].0)
     }
 
-    /// Returns the index of the bucket of `lane` in disk group `group`.
-    fn bucket_of(&self, group: u16, lane: usize) -> usize {
+    /// Returns the number of the buckets of `lane` in disk group `group`.
+    fn buckets_of(&self, group: u16, lane: usize) -> usize {
         // Most disks have one group, and a division takes as long as the rest of this.
         let group = if self.groups == 1 { 0 } else { usize::from(group) % self.groups };
         group * 2 + lane
     }
 
+    /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
+    /// are limited apart, the lesser of its two parts takes less.
+    pub(crate) fn tokens_of(&self, lane: usize, op: Op, len_bytes: u32, cost_ticks: u64) -> Tokens {
+        let ticks = self.token_ticks(lane, cost_ticks);
+        let Some([operation, bytes]) = self.config.model.parts(op, len_bytes) else {
+            return Tokens { ticks, byte_ticks: 0 };
+        };
+        let lesser = self.token_ticks(lane, whole_ticks(self.cost_in_mix(operation.min(bytes))));
+        if operation < bytes {
+            Tokens { ticks: lesser, byte_ticks: ticks }
+        } else {
+            Tokens { ticks, byte_ticks: lesser }
+        }
+    }
+
     /// Returns the tokens that a cost takes from a bucket: more if the disk is slower than its model, and a multiple if
     /// groups divide the rate.
-    pub(crate) fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
+    fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
         let ticks = cost_ticks.saturating_mul(self.groups as u64);
         let scale = self.scale_of(lane);
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
@@ -713,8 +738,12 @@ impl Disk {
         if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
             return Err(NoRoom::Device);
         }
-        let bucket = self.bucket(self.bucket_of(group, lane));
-        bucket.available(now_ns, self.token_ticks(lane, ticks), self.effective_goal_ns()).map_err(NoRoom::Tokens)
+        // Of two limits the requests may need only one in full: which is not known here, so this asks for both.
+        let ticks = self.token_ticks(lane, ticks);
+        let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
+        let buckets = self.buckets(self.buckets_of(group, lane));
+        let available = buckets.available(now_ns, Tokens { ticks, byte_ticks }, self.effective_goal_ns());
+        available.map_err(NoRoom::Tokens)
     }
 
     /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.

@@ -50,7 +50,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::bucket::whole_ticks;
+use crate::bucket::{Tokens, whole_ticks};
 use crate::classes::{ClassId, QueueError};
 use crate::clock::Clocks;
 use crate::disk::{Disk, Report};
@@ -227,12 +227,12 @@ struct Lane {
     overtime_mean: u64,
 }
 
-/// The window's and the bucket's ticks that a piece took at the last gates; 0 in modes without these gates.
+/// The ticks of the window and the tokens that a piece took at the last gates; 0 in modes without these gates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     ticks: u64,
-    bucket: u16,
-    token_ticks: u64,
+    buckets: u16,
+    tokens: Tokens,
 }
 
 /// The reason that stopped a dispatch, and when to try again (`None`: after the next completion or request).

@@ -17,7 +17,7 @@ fn with(device: &Device, changes: &[(u64, Change)]) -> Device {
 }
 
 fn limits(bound_ns: u64) -> Limits {
-    Limits { bound_ns, min_window_ns: 0, unloaded_latency_ns: 0 }
+    Limits { bound_ns, min_window_ns: 0, unloaded_latency_ns: 0, rate_max: 1.0 }
 }
 
 fn control(device: &Device, scale_max: f64) -> Policy {

@@ -14,6 +14,9 @@
 //! | additive | 0 | 1/I | base + length/B |
 //! | max | 1/I | 0 | max(floor, length/B) |
 //!
+//! With `max`, operations and bytes are two limits apart, each with tokens of its own: requests that together exceed
+//! neither limit pass, although the sum of their costs may be up to twice the disk's time.
+//!
 //! The knee is the linear model of the Linux kernel's `io.cost` controller, with requests below the block as expensive
 //! as one block.
 //!
@@ -39,7 +42,7 @@ pub enum CostForm {
     Knee,
     /// 1/IOPS + L/bandwidth.
     Additive,
-    /// max(1/IOPS, L/bandwidth).
+    /// max(1/IOPS, L/bandwidth), and operations and bytes are limited apart, as those of cloud volumes are.
     Max,
     /// Additive in Seastar's integer arithmetic, with its truncated multipliers.
     Seastar,
@@ -170,6 +173,11 @@ impl Line {
             CostForm::Additive | CostForm::Seastar => Line { floor_fs: 0, base_fs: operation_fs, slope },
             CostForm::Max => Line { floor_fs: operation_fs, base_fs: 0, slope },
         }
+    }
+
+    /// Returns the parts of operations and of bytes in a cost of the form [`CostForm::Max`].
+    pub(super) fn parts(&self, len_bytes: u32) -> [Cost; 2] {
+        [self.floor_fs, transfer_fs(self.slope, len_bytes)].map(Cost::from_fs)
     }
 
     #[inline]

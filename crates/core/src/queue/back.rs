@@ -5,7 +5,7 @@ use std::num::NonZeroI32;
 use super::{
     CANCELLED, Cancel, Dispatch, Failure, Finished, IoQueue, Kind, Mode, Outcome, Progress, Stopped, fair_cost, weight,
 };
-use crate::bucket::ticks_with_carry;
+use crate::bucket::{Tokens, ticks_with_carry};
 use crate::request::Direction;
 use crate::slots::{RequestId, Slot};
 use crate::target::Experience;
@@ -56,19 +56,17 @@ impl IoQueue {
         let len_bytes = piece.len_bytes - moved_bytes;
         let cost = self.disk.cost(piece.op, len_bytes);
 
-        let mut ticks = 0;
+        let (mut ticks, mut tokens) = (0, Tokens::default());
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
             let lane = &mut self.lanes[usize::from(piece.lane)];
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
-            self.disk
-                .bucket(usize::from(piece.bucket))
-                .take_anyway(now_ns, self.disk.token_ticks(usize::from(piece.lane), ticks));
+            tokens = self.disk.tokens_of(usize::from(piece.lane), piece.op, len_bytes, ticks);
+            self.disk.buckets(usize::from(piece.buckets)).take_anyway(now_ns, tokens);
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
             self.count_in_device(ticks);
         }
-        let token_ticks = self.disk.token_ticks(usize::from(piece.lane), ticks);
 
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
@@ -84,7 +82,7 @@ impl IoQueue {
             len_bytes,
             cost,
             ticks,
-            token_ticks,
+            tokens,
             dispatched_ns: now_ns,
             ..piece
         }
@@ -161,7 +159,7 @@ impl IoQueue {
     /// treats the piece as failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
         self.leave_device(&piece);
-        self.disk.bucket(usize::from(piece.bucket)).refund(piece.token_ticks);
+        self.disk.buckets(usize::from(piece.buckets)).refund(piece.tokens);
         let device_ns = now_ns.saturating_sub(piece.dispatched_ns);
         self.settle(now_ns, device_ns, &piece, Outcome::Failed(error))
     }

@@ -6,6 +6,7 @@
 use super::{Dispatch, IoQueue, Mode, Passed, Stop};
 use crate::bucket::{ticks_with_carry, whole_ticks};
 use crate::disk::NoRoom;
+use crate::request::Op;
 use crate::stats::WaitReason;
 use crate::tree::{Pick, ROOT, Turn};
 use crate::units::Cost;
@@ -97,7 +98,7 @@ impl IoQueue {
         let cost =
             if len_bytes == slot.len_bytes { Cost::from_fs(slot.rest_fs) } else { self.disk.cost(op, len_bytes) };
 
-        let Passed { ticks, bucket, token_ticks } = self.pass_gates(now_ns, lane, pick, cost)?;
+        let Passed { ticks, buckets, tokens } = self.pass_gates(now_ns, lane, pick, (op, len_bytes), cost)?;
         self.disk.note_mix(op.direction(), cost);
 
         let piece = Dispatch {
@@ -111,26 +112,41 @@ impl IoQueue {
             user_data: 0,
             cost,
             ticks,
-            bucket,
-            token_ticks,
+            buckets,
+            tokens,
             dispatched_ns: now_ns,
         };
         Ok(self.commit(now_ns, lane, pick, piece))
     }
 
     /// Passes the gates after fairness and limits: depth or window, then tokens.
-    pub(super) fn pass_gates(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
+    fn pass_gates(
+        &mut self,
+        now_ns: u64,
+        lane: usize,
+        pick: Pick,
+        piece: (Op, u32),
+        cost: Cost,
+    ) -> Result<Passed, Stop> {
         match self.config.mode {
             Mode::Drain => Ok(Passed::default()),
             Mode::Depth(depth) if self.in_flight >= depth.max(1) => Err((WaitReason::Depth, None)),
             Mode::Depth(_) => Ok(Passed::default()),
             Mode::Scheduled if cost.is_zero() => Ok(Passed::default()),
-            Mode::Scheduled => self.enter_device(now_ns, lane, pick, cost),
+            Mode::Scheduled => self.enter_device(now_ns, lane, pick, piece, cost),
         }
     }
 
-    /// Takes room in the device, then tokens. Without tokens, gives the room back.
-    pub(super) fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
+    /// Takes room in the device, then tokens, for a piece of this operation and length. Without tokens, gives the room
+    /// back.
+    fn enter_device(
+        &mut self,
+        now_ns: u64,
+        lane: usize,
+        pick: Pick,
+        (op, len_bytes): (Op, u32),
+        cost: Cost,
+    ) -> Result<Passed, Stop> {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         self.queues_at_dispatch = self.lanes[lane].tree.clock(ROOT).queues();
         let alone = self.queues_at_dispatch <= 1;
@@ -149,15 +165,16 @@ impl IoQueue {
         // If this queue is alone, its order decides who gets the next token. Among several, only a deeper bucket does.
         let is_deeper = !alone || pick.turn != Turn::Picked;
         let deeper_ticks = || if is_deeper { self.overdraft_ticks(lane, pick, ticks) } else { 0 };
-        match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
-            Ok((bucket, token_ticks)) => {
+        let tokens = self.disk.tokens_of(lane, op, len_bytes, ticks);
+        match self.disk.take_tokens(now_ns, lane, self.config.group, tokens, deeper_ticks) {
+            Ok(buckets) => {
                 self.found_full = false;
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
                 self.count_in_device(ticks);
                 self.disk.note_piece(ticks);
-                Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
+                Ok(Passed { ticks, buckets: buckets as u16, tokens })
             }
             Err(retry_ns) => {
                 self.disk.leave(ticks);

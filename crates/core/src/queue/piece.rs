@@ -1,5 +1,6 @@
 //! The values that pass between a queue and its caller: pieces to submit, their outcomes, and the requests' progress.
 
+use crate::bucket::Tokens;
 use crate::request::Op;
 use crate::stats::WaitReason;
 use crate::units::Cost;
@@ -19,9 +20,9 @@ pub struct Dispatch {
     pub(super) user_data: u64,
     pub(super) cost: Cost,
     pub(super) ticks: u64,
-    /// The bucket that its tokens came from, and the number of tokens.
-    pub(super) bucket: u16,
-    pub(super) token_ticks: u64,
+    /// The number of the buckets that its tokens came from, and the tokens.
+    pub(super) buckets: u16,
+    pub(super) tokens: Tokens,
     pub(super) dispatched_ns: u64,
 }
 
