@@ -63,7 +63,8 @@ pub(crate) struct DiskForm {
     pub(crate) write_iops: u64,
     pub(crate) read_bandwidth: u64,
     pub(crate) write_bandwidth: u64,
-    pub(crate) seastar: bool,
+    /// Name of the cost form.
+    pub(crate) cost_form: String,
     pub(crate) block_bytes: [u32; 2],
     pub(crate) tables: Option<[Vec<(u32, f64)>; 2]>,
     /// None: infinite, or as good as.
@@ -90,7 +91,7 @@ impl DiskForm {
     }
 
     pub(crate) fn setup(&self) -> DiskSetup {
-        let form = if self.seastar { CostForm::Seastar } else { CostForm::Knee };
+        let form = self.cost_form.parse().unwrap_or(CostForm::Knee);
         let [read_block, write_block] = self.block_bytes.map(|bytes| bytes.max(512));
         let by_figures = || CostModel::from_figures(&self.figures(), form, read_block, write_block);
         let model = match &self.tables {

@@ -11,7 +11,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use plimsoll::DiskMode;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::core::{ControlConfig, CostForm, LatencyGoal};
+use plimsoll::core::{ControlConfig, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
 use plimsoll_files::setup::{DiskChoice, ModelChoice, parse_capacity_scale};
 use plimsoll_files::{disk, io_properties};
@@ -52,9 +52,10 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
     pub(crate) disk: Option<String>,
 
-    /// Cost of a request by --io-properties; or old-defaults: what Seastar did until 2025 where there were no properties
-    #[arg(long, default_value_t = ModelChoice::Form(CostForm::Knee), value_name = "FORM", value_parser = model())]
-    pub(crate) model: ModelChoice,
+    /// Cost form in place of that of --io-properties or --disk [default: theirs, else knee]; or old-defaults: what
+    /// Seastar did until 2025 where there were no properties
+    #[arg(long, value_name = "FORM", value_parser = model())]
+    pub(crate) model: Option<ModelChoice>,
 
     /// What holds requests back
     #[arg(long, value_enum, default_value_t = ModeName::Scheduled)]
@@ -106,7 +107,7 @@ pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
 impl DiskFlags {
     /// Reads the files that the flags name, for so many shards; warnings go to stderr.
     pub(crate) fn choice(&self, shards: u16) -> Result<DiskChoice, Failure> {
-        if self.model == ModelChoice::OldDefaults && (self.io_properties.is_some() || self.disk.is_some()) {
+        if self.model == Some(ModelChoice::OldDefaults) && (self.io_properties.is_some() || self.disk.is_some()) {
             let message =
                 "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and --disk";
             return Err(Failure::Input(message.to_owned()));
@@ -152,7 +153,7 @@ impl DiskFlags {
 
     /// Prints remarks about the choice to stderr.
     pub(crate) fn warn(&self, choice: &DiskChoice, shards: u16) {
-        if self.model == ModelChoice::OldDefaults {
+        if self.model == Some(ModelChoice::OldDefaults) {
             screen::warning(
                 "the disk is scheduled as Seastar did until July 2025 where nothing was configured: at most 8.59 GB/s and \
                  16.8 M operations a second",

@@ -146,9 +146,10 @@ impl CostModel {
         self.form == Some(CostForm::Max) && !self.unlimited
     }
 
-    /// Returns the device time of a request at the limit of operations and at that of bytes, if these are apart; its
+    /// Returns the device time of a request at the limit of operations and at that of bytes, if these are apart. Its
     /// cost is the larger.
-    pub(crate) fn parts(&self, op: Op, len_bytes: u32) -> Option<[Cost; 2]> {
+    #[must_use]
+    pub fn parts(&self, op: Op, len_bytes: u32) -> Option<[Cost; 2]> {
         if !self.has_limits_apart() {
             return None;
         }

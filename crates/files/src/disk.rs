@@ -39,7 +39,7 @@ use plimsoll_sim::fit::Fit;
 use super::device::{self, SizeTable};
 use super::error::{Code, ConfigError, Source};
 use super::fields::{Field, Fields, Schema};
-use super::io_properties::{MAX_FIGURE, mix_exponent, mix_exponent_text, unloaded_latency_ns};
+use super::io_properties::{MAX_FIGURE, cost_form, mix_exponent, mix_exponent_text, unloaded_latency_ns};
 use super::yaml;
 use crate::presets::{ResolveError, resolve};
 
@@ -96,16 +96,20 @@ impl DiskModel {
         }
     }
 
-    /// Returns the model of a preset.
+    /// Returns the model of a preset. A volume limits operations and bytes apart, each for reads and writes together.
     #[must_use]
     pub fn of_preset(preset: &presets::Preset) -> DiskModel {
+        let of_device = DiskModel::of_device(&preset.spec);
+        let is_volume = preset.kind == presets::PresetKind::Volume;
         DiskModel {
             name: Some(preset.name.clone()),
             figures: preset.figures,
-            mix_exponent_p: preset.mix_exponent_p,
+            form: if is_volume { CostForm::Max } else { of_device.form },
+            block_bytes: if is_volume { [BLOCK_BYTES; 2] } else { of_device.block_bytes },
+            mix_exponent_p: if is_volume { 1.0 } else { preset.mix_exponent_p },
             unloaded_latency_ns: preset.unloaded_latency_ns,
             max_io_requests: preset.max_io_requests,
-            ..DiskModel::of_device(&preset.spec)
+            ..of_device
         }
     }
 
@@ -236,7 +240,7 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
     Ok(DiskModel {
         name: fields.optional("name", Field::string)?,
         figures: read_figures(&fields)?,
-        form: fields.or("model", CostForm::Knee, read_form)?,
+        form: fields.or("model", CostForm::Knee, cost_form)?,
         block_bytes: [block("read_block_bytes")?, block("write_block_bytes")?],
         tables: read_tables(&fields)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
@@ -266,11 +270,6 @@ pub(super) fn read_figures(fields: &Fields<'_>) -> Result<FourFigures, ConfigErr
         write_iops: figure("write_iops")?,
         write_bandwidth: figure("write_bandwidth")?,
     })
-}
-
-pub(super) fn read_form(field: &Field<'_>) -> Result<CostForm, ConfigError> {
-    let names = CostForm::ALL.map(CostForm::name);
-    field.text()?.parse().map_err(|_| field.not_one_of("a cost form", &names))
 }
 
 fn read_tables(fields: &Fields<'_>) -> Result<Option<[SizeTable; 2]>, ConfigError> {

@@ -46,8 +46,8 @@ pub struct DiskChoice {
     pub properties: Option<IoProperties>,
     /// The model of the disk that holds the storage; properties override it.
     pub disk: Option<DiskModel>,
-    /// Cost form, or the old defaults, which override properties and a disk.
-    pub model: ModelChoice,
+    /// Cost form in place of that of the properties or disk, or the old defaults in place of both; `None`: their own.
+    pub model: Option<ModelChoice>,
     /// The mode in which requests are held back.
     pub mode: DiskMode,
     /// Latency goal; `None` for the default.
@@ -65,7 +65,7 @@ impl Default for DiskChoice {
         DiskChoice {
             properties: None,
             disk: None,
-            model: ModelChoice::Form(CostForm::Knee),
+            model: None,
             mode: DiskMode::Scheduled,
             latency_goal: None,
             num_io_queues: None,
@@ -100,10 +100,14 @@ impl DiskChoice {
     /// [`NoEntry`] if there are properties, but no entry for this storage.
     pub fn setup(&self, storage: &Path) -> Result<DiskSetup, NoEntry> {
         let mut config = match (self.model, &self.properties, &self.disk) {
-            (ModelChoice::OldDefaults, ..) => old_defaults::disk_config(),
-            (ModelChoice::Form(form), Some(properties), _) => disk_config(entry_for(properties, storage)?, form),
-            (ModelChoice::Form(_), None, Some(disk)) => disk.config(),
-            (ModelChoice::Form(_), None, None) => DiskConfig::default(),
+            (Some(ModelChoice::OldDefaults), ..) => old_defaults::disk_config(),
+            (_, Some(properties), _) => disk_config(entry_for(properties, storage)?, self.form()),
+            (_, None, Some(disk)) => match self.form() {
+                // A table has no form.
+                Some(form) => DiskModel { form, tables: None, ..disk.clone() }.config(),
+                None => disk.config(),
+            },
+            (_, None, None) => DiskConfig::default(),
         };
 
         if let Some(control) = self.control {
@@ -127,10 +131,19 @@ impl DiskChoice {
         self.properties.as_ref().map(|properties| entry_for(properties, storage)).transpose()
     }
 
+    /// Returns the cost form in place of that of the properties or disk, if one was chosen.
+    #[must_use]
+    pub fn form(&self) -> Option<CostForm> {
+        match self.model {
+            Some(ModelChoice::Form(form)) => Some(form),
+            _ => None,
+        }
+    }
+
     /// Returns whether nothing limits the requests to the disk.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
-        let is_known = self.properties.is_some() || self.disk.is_some() || self.model == ModelChoice::OldDefaults;
+        let is_known = self.properties.is_some() || self.disk.is_some() || self.model == Some(ModelChoice::OldDefaults);
         !is_known && self.mode == DiskMode::Scheduled
     }
 }
@@ -189,7 +202,7 @@ mod tests {
         let text = "disks: [{mountpoint: /, read_iops: 100000, write_iops: 100000, read_bandwidth: 1000000000, \
                     write_bandwidth: 1000000000, physical_block_size: 8192}]";
         let entry = &parse("test", text).unwrap().disks[0];
-        let cost_ns = |len| disk_config(entry, CostForm::Knee).model.cost(plimsoll::core::Op::Read, len).as_ns_ceil();
+        let cost_ns = |len| disk_config(entry, None).model.cost(plimsoll::core::Op::Read, len).as_ns_ceil();
         assert_eq!(cost_ns(8192), 10_000);
         assert!((17_190..=18_200).contains(&cost_ns(16384)), "{}", cost_ns(16384));
     }

@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! [`Topology::from_io_properties`] reads the file and makes a [`DiskSetup`] of each entry: the model from its four
-//! figures (form `knee`, IOPS at 4 KiB or the physical block), the optional keys, and the mount points by which
+//! figures (form `knee` unless the file says another, IOPS at 4 KiB or the physical block), the optional keys, and the mount points by which
 //! [`Handle::open`](crate::Handle::open) finds the disk of a path. To read from text: [`parse`], then `DiskSetup::from`
 //! on each of its disks.
 //!
@@ -82,13 +82,14 @@ impl From<&DiskProperties> for DiskSetup {
     /// Returns a scheduled disk with the model of the figures and one I/O queue per shard.
     fn from(properties: &DiskProperties) -> DiskSetup {
         let mountpoints = properties.mountpoints.iter().map(PathBuf::from).collect();
-        DiskSetup { mountpoints, ..DiskSetup::new(disk_config(properties, CostForm::Knee)) }
+        DiskSetup { mountpoints, ..DiskSetup::new(disk_config(properties, None)) }
     }
 }
 
-/// Returns the model of one entry, with costs of the form `form`.
+/// Returns the model of one entry, with costs of the form `form`; `None`: that of the file, or else `knee`.
 #[must_use]
-pub fn disk_config(properties: &DiskProperties, form: CostForm) -> DiskConfig {
+pub fn disk_config(properties: &DiskProperties, form: Option<CostForm>) -> DiskConfig {
+    let form = form.or(properties.form).unwrap_or_default();
     let block_bytes = properties.block_bytes();
     let model = CostModel::from_figures(&figures(properties), form, block_bytes, block_bytes);
     let control = ControlConfig { scale_max: properties.capacity_scale_max, ..ControlConfig::default() };

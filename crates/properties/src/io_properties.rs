@@ -31,6 +31,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use plimsoll_core::CostForm;
 use plimsoll_figures::units::{parse_count, parse_io_properties_figure, quoted};
 
 use super::error::{Code, ConfigError, Diagnostic, Source};
@@ -80,6 +81,9 @@ pub struct DiskProperties {
     /// Default 1: the figures are a ceiling. Ours alone; Seastar ignores it. `tune` writes [`MEASURED_SCALE_MAX`],
     /// because a measurement shows the disk at one moment, and is no ceiling.
     pub capacity_scale_max: f64,
+    /// How the figures make the cost of a request; `None` if the file does not say. Ours alone. `tune` writes `max` for
+    /// a disk that limits operations and bytes apart, as cloud volumes do.
+    pub form: Option<CostForm>,
     /// p of (r/R)^p + (w/W)^p = 1, by which reads and writes share the disk: above 0, infinite if they do not disturb
     /// each other. Default 1. Ours alone.
     pub mix_exponent_p: f64,
@@ -129,6 +133,7 @@ pub const DISK: Schema = Schema {
         "duplex",
         "rate_factor",
         "capacity_scale_max",
+        "model",
         "mix_exponent",
         "unloaded_latency_ns",
         "doubtful",
@@ -213,6 +218,7 @@ pub fn parse_disk<'a>(
         duplex: fields.or("duplex", false, Field::boolean)?,
         rate_factor,
         capacity_scale_max: fields.or("capacity_scale_max", 1.0, parse_scale_max)?,
+        form: fields.optional("model", cost_form)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
         unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, unloaded_latency_ns)?,
         doubtful: parse_doubtful(&fields, warnings)?,
@@ -308,6 +314,15 @@ fn parse_scale_max(field: &Field<'_>) -> Result<f64, ConfigError> {
     Err(error.with_help("write 1 to keep to the figures, or how many times of them the disk may be given, such as 1.5"))
 }
 
+/// Reads a cost form by its name.
+///
+/// # Errors
+/// There is no such form.
+pub fn cost_form(field: &Field<'_>) -> Result<CostForm, ConfigError> {
+    let names = CostForm::ALL.map(CostForm::name);
+    field.text()?.parse().map_err(|_| field.not_one_of("a cost form", &names))
+}
+
 /// Reads a mix exponent: a number above 0, or `infinite`.
 ///
 /// # Errors
@@ -392,6 +407,9 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
     }
     if disk.capacity_scale_max != 1.0 {
         line("capacity_scale_max", disk.capacity_scale_max.to_string());
+    }
+    if let Some(form) = disk.form {
+        line("model", form.to_string());
     }
     if disk.mix_exponent_p != 1.0 {
         line("mix_exponent", mix_exponent_text(disk.mix_exponent_p));

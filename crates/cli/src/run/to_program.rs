@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use plimsoll::core::{ControlConfig, CostForm, LatencyGoal, Rate};
+use plimsoll::core::{ControlConfig, LatencyGoal, Rate};
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 use plimsoll_files::run_rules::{MAX_CLASSES, MAX_RULES, RunRules};
-use plimsoll_files::setup::{DiskChoice, figures};
+use plimsoll_files::setup::{DiskChoice, ModelChoice, figures};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::handover::{
@@ -87,7 +87,12 @@ impl Managed {
 
 /// Returns the disk of `choice` that holds `storage`.
 pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm, Failure> {
+    if choice.model == Some(ModelChoice::OldDefaults) {
+        let message = "--model old-defaults is not for other people's programs: name a form, such as knee";
+        return Err(Failure::Input(message.to_owned()));
+    }
     let figure = |rate: Rate| rate.get().unwrap_or(0);
+    let finite = |p: f64| Some(p).filter(|p| p.is_finite());
     let control = ControlConfig::default();
     let mut form = DiskForm {
         block_bytes: [IOPS_BLOCK_BYTES; 2],
@@ -106,15 +111,18 @@ pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm,
     let figures = match (choice.entry(storage)?, &choice.disk) {
         (Some(entry), _) => {
             form.block_bytes = [entry.block_bytes(); 2];
+            form.cost_form = choice.form().or(entry.form).unwrap_or_default().to_string();
+            form.mix_exponent_p = finite(entry.mix_exponent_p);
             form.duplex = entry.duplex;
+            form.unloaded_latency_ns = entry.unloaded_latency_ns;
             form.scale_max = entry.capacity_scale_max;
             figures(entry)
         }
         (None, Some(disk)) => {
             form.block_bytes = disk.block_bytes;
-            form.tables.clone_from(&disk.tables);
-            form.seastar = disk.form == CostForm::Seastar;
-            form.mix_exponent_p = Some(disk.mix_exponent_p).filter(|p| p.is_finite());
+            form.tables = disk.tables.clone().filter(|_| choice.form().is_none());
+            form.cost_form = choice.form().unwrap_or(disk.form).to_string();
+            form.mix_exponent_p = finite(disk.mix_exponent_p);
             form.duplex = disk.duplex;
             form.unloaded_latency_ns = disk.unloaded_latency_ns;
             form.scale_max = disk.capacity_scale_max;
@@ -247,6 +255,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll::core::CostForm;
     use plimsoll_files::{disk, io_properties, run_rules};
 
     use super::super::handover::{Latency, matches, path_matches};
@@ -259,11 +268,18 @@ mod tests {
         let text = "disks: [{mountpoint: /, read_iops: 90000, read_bandwidth: 1G, write_iops: 40000, write_bandwidth: 500M, \
                     rate_factor: 0.5, duplex: true, physical_block_size: 8192}]";
         let properties = io_properties::parse("io.yaml", text).unwrap();
+        let text = "disks: [{mountpoint: /, read_iops: 3000, read_bandwidth: 1G, write_iops: 3000, write_bandwidth: 500M, \
+                    model: max, mix_exponent: 1.4, unloaded_latency_ns: 600000, capacity_scale_max: 1.5}]";
+        let volume = DiskChoice { properties: Some(io_properties::parse("io.yaml", text).unwrap()), ..choice() };
         let file =
             disk::parse("disk.yaml", "disk: {read_iops: 9k, read_bandwidth: 1G, write_iops: 8k, write_bandwidth: 90M}");
         let table = [
             choice(),
             preset("i4i.2xlarge"),
+            preset("gp3"),
+            volume.clone(),
+            DiskChoice { model: Some(ModelChoice::Form(CostForm::Additive)), ..volume },
+            DiskChoice { model: Some(ModelChoice::Form(CostForm::Additive)), ..preset("i4i.2xlarge") },
             DiskChoice { disk: Some(file.unwrap()), ..choice() },
             DiskChoice { properties: Some(properties), latency_goal: Some(LatencyGoal::Ns(2_000_000)), ..choice() },
             DiskChoice { latency_goal: Some(LatencyGoal::NoSplit), ..preset("i3en.3xlarge") },

@@ -21,7 +21,6 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use plimsoll::core::CostForm;
 use plimsoll::sys::{mounts, sysfs};
 use plimsoll_files::io_properties::{self, IoProperties};
 use plimsoll_observe::stat::capacity::Capacity;
@@ -73,7 +72,7 @@ fn of_properties(properties: &IoProperties, host: Option<Roots<'_>>) -> Result<B
     let mut capacities = BTreeMap::new();
     for entry in &properties.disks {
         let name = entry.mountpoints.join(", ");
-        let capacity = Capacity::of_properties(&name, entry, CostForm::Knee);
+        let capacity = Capacity::of_properties(&name, entry);
         let found: Vec<String> = match host {
             Some(host) => entry.mountpoints.iter().filter_map(|place| disk_of(place, host)).collect(),
             None => entry.mountpoints.iter().filter_map(|p| p.strip_prefix("/dev/")).map(str::to_owned).collect(),

@@ -61,8 +61,16 @@ fn lines(report: &TuneReport) -> Vec<String> {
     lines.extend(knee("read", &report.read_depths));
     lines.extend(knee("write", &report.write_depths));
 
+    if let Some(apart) = &report.limits_apart {
+        lines.push(format!(
+            "operations and bytes are limited apart, as on cloud volumes: rates by size are within {:.0} % of that, and up to \
+             {:.0} % off a single budget (model: max)",
+            apart.error_pct, apart.knee_error_pct
+        ));
+    }
     if let Some(frontier) = &report.frontier {
-        let p = frontier.mix_exponent_p.map_or_else(|| "infinite".to_owned(), |p| format!("{p:.2}"));
+        let measured = report.limits_apart.map_or(frontier.mix_exponent_p, |apart| apart.mix_exponent_p);
+        let p = measured.map_or_else(|| "infinite".to_owned(), |p| format!("{p:.2}"));
         lines.push(format!(
             "reads beside writes: mix exponent {p} (1: each takes from the other in proportion; above 1 less, below 1 more)"
         ));

@@ -4,11 +4,11 @@
 //! Forms differ most for small requests, by a third of the disk and more; side by side the difference is visible.
 //!
 //! # How it works
-//! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If every other request
+//! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If operations and bytes
+//! are limited apart (`max`), the pieces are added up for each limit, and the larger sum counts. If every other request
 //! is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the disk does: 2 T(f)
 //! / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do not disturb each
-//! other (`duplex`) the exponent is infinite. Limits that both share, as those of a network volume, bound the mix: with
-//! 16 000 operations a second for both, it has 16 000.
+//! other (`duplex`) the exponent is infinite.
 //!
 //! # Limits
 //! A request that costs nothing has no rate, so the rate is `None`.
@@ -18,7 +18,6 @@
 //! 200 000.
 
 use plimsoll_core::{CostModel, FS_PER_NS, FS_PER_S, LatencyGoal, MixExponent, Op};
-use plimsoll_sim::device::CapSpec;
 use serde::{Serialize, Serializer};
 
 use crate::four::Four;
@@ -34,13 +33,6 @@ pub const MIXED_WRITE_PART: f64 = 0.5;
 const COUNTED_AT_BYTES: u32 = 4 << 10;
 /// Size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
-
-/// What bounds reads beside writes.
-pub(super) struct Mix<'a> {
-    pub(super) exponent: MixExponent,
-    /// Limits that reads and writes share.
-    pub(super) caps: &'a [CapSpec],
-}
 
 /// One cost form, applied to one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,7 +93,7 @@ impl FormInfo {
         name: &'static str,
         model: &CostModel,
         configured: &Four<Option<u64>>,
-        mix: &Mix<'_>,
+        mix: &MixExponent,
         goal: LatencyGoal,
     ) -> FormInfo {
         let asked_ns = match goal {
@@ -145,24 +137,27 @@ impl FormInfo {
 }
 
 impl SizeInfo {
-    fn new(bytes: u32, model: &CostModel, mix: &Mix<'_>, max_bytes: [Option<u32>; 2]) -> SizeInfo {
-        let (read_fs, read_pieces) = charged(model, Op::Read, bytes, max_bytes[0]);
-        let (write_fs, write_pieces) = charged(model, Op::Write, bytes, max_bytes[1]);
-        let both_fs = read_fs + write_fs;
-        let capacity = if both_fs > 0.0 { mix.exponent.capacity(write_fs / both_fs) } else { 1.0 };
+    fn new(bytes: u32, model: &CostModel, mix: &MixExponent, max_bytes: [Option<u32>; 2]) -> SizeInfo {
+        let read = Charge::of(model, Op::Read, bytes, max_bytes[0]);
+        let write = Charge::of(model, Op::Write, bytes, max_bytes[1]);
+        let mixed_fs = read.parts_fs.into_iter().zip(write.parts_fs).map(|(read_fs, write_fs)| {
+            let both_fs = read_fs + write_fs;
+            let capacity = if both_fs > 0.0 { mix.capacity(write_fs / both_fs) } else { 1.0 };
+            both_fs * MIXED_WRITE_PART / capacity
+        });
+        let mixed_fs = mixed_fs.fold(0.0, f64::max);
 
         let iops = |fs: f64| finite(FS_PER_S as f64 / fs);
         let bytes_per_s = |iops: Option<f64>| iops.map(|iops| iops * f64::from(bytes));
-        let (read_iops, write_iops) = (iops(read_fs), iops(write_fs));
-        let shared = mix.caps.iter().map(|cap| cap.base_per_s / cap.unit.units(bytes));
-        let mixed_iops = finite(shared.fold(FS_PER_S as f64 / (both_fs * MIXED_WRITE_PART / capacity), f64::min));
+        let (read_iops, write_iops) = (iops(read.most_fs()), iops(write.most_fs()));
+        let mixed_iops = iops(mixed_fs);
 
         SizeInfo {
             bytes,
-            read_pieces,
-            write_pieces,
-            read_cost_ns: read_fs / FS_PER_NS as f64,
-            write_cost_ns: write_fs / FS_PER_NS as f64,
+            read_pieces: read.pieces,
+            write_pieces: write.pieces,
+            read_cost_ns: read.cost_fs / FS_PER_NS as f64,
+            write_cost_ns: write.cost_fs / FS_PER_NS as f64,
             read_iops,
             read_bytes_per_s: bytes_per_s(read_iops),
             mixed_iops,
@@ -173,13 +168,37 @@ impl SizeInfo {
     }
 }
 
-/// Returns the femtoseconds of a request in pieces of at most `max_bytes`, and the number of pieces.
-fn charged(model: &CostModel, op: Op, bytes: u32, max_bytes: Option<u32>) -> (f64, u32) {
-    let piece_bytes = max_bytes.unwrap_or(bytes).clamp(1, bytes.max(1));
-    let (whole, rest_bytes) = (bytes / piece_bytes, bytes % piece_bytes);
-    let cost_fs = |bytes: u32| model.cost(op, bytes).as_fs() as f64;
-    let rest_fs = if rest_bytes > 0 { cost_fs(rest_bytes) } else { 0.0 };
-    (f64::from(whole) * cost_fs(piece_bytes) + rest_fs, whole + u32::from(rest_bytes > 0))
+/// The device time of a request in pieces.
+struct Charge {
+    pieces: u32,
+    cost_fs: f64,
+    /// What it takes of operations and of bytes if these are limited apart, otherwise twice its cost.
+    parts_fs: [f64; 2],
+}
+
+impl Charge {
+    /// Returns the charge of a request in pieces of at most `max_bytes`.
+    fn of(model: &CostModel, op: Op, bytes: u32, max_bytes: Option<u32>) -> Charge {
+        let piece_bytes = max_bytes.unwrap_or(bytes).clamp(1, bytes.max(1));
+        let (whole, rest_bytes) = (bytes / piece_bytes, bytes % piece_bytes);
+        let sum = |cost_fs: &dyn Fn(u32) -> f64| {
+            let rest_fs = if rest_bytes > 0 { cost_fs(rest_bytes) } else { 0.0 };
+            f64::from(whole) * cost_fs(piece_bytes) + rest_fs
+        };
+        let part = |limit: usize| {
+            sum(&|bytes| model.parts(op, bytes).map_or(model.cost(op, bytes), |parts| parts[limit]).as_fs() as f64)
+        };
+        Charge {
+            pieces: whole + u32::from(rest_bytes > 0),
+            cost_fs: sum(&|bytes| model.cost(op, bytes).as_fs() as f64),
+            parts_fs: [part(0), part(1)],
+        }
+    }
+
+    /// Returns what the request takes of the limit that it meets first.
+    fn most_fs(&self) -> f64 {
+        self.parts_fs[0].max(self.parts_fs[1])
+    }
 }
 
 /// Explains why the effective goal is not the one asked for.

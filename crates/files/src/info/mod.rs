@@ -33,7 +33,6 @@ mod forms;
 mod ioinfo;
 mod output;
 
-use forms::Mix;
 pub use forms::{FormInfo, MIXED_WRITE_PART, SIZES_BYTES, SizeInfo};
 pub use ioinfo::{CapacityInfo, FairQueueInfo, IoInfo, IoQueueInfo, TokenBucketInfo};
 
@@ -97,7 +96,7 @@ pub struct DiskInfo {
     pub duplex: bool,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; `None` (infinite) if reads and writes do not disturb each other.
     pub mix_exponent: Option<f64>,
-    /// The limits that reads and writes of a disk model share, as those of a network volume; they bound mixed rates.
+    /// The limits of a disk model's volume, which reads and writes share, with their bursts.
     pub shared_limits: Vec<Cap>,
     /// I/O queues that share the disk, at least 1.
     pub io_queues: u16,
@@ -134,11 +133,11 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
             id: position + 1,
             figures: figures(entry),
             duplex: entry.duplex,
-            mix: disk_config(entry, options.form.unwrap_or_default()).mix,
+            mix: disk_config(entry, None).mix,
             caps: &[],
             saturation_bytes: [entry.read_saturation_bytes, entry.write_saturation_bytes],
-            models: by_form(|form| disk_config(entry, form).model),
-            model: options.form.unwrap_or_default().name(),
+            models: by_form(|form| disk_config(entry, Some(form)).model),
+            model: options.form.or(entry.form).unwrap_or_default().name(),
         };
         subject.info(options)
     };
@@ -191,7 +190,6 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn info(self, options: &InfoOptions) -> DiskInfo {
         let mix = if self.duplex { MixExponent::FULL_DUPLEX } else { self.mix };
-        let mix = Mix { exponent: mix, caps: self.caps };
         let configured = Four::of(&self.figures).map(Rate::get);
         let forms = self.models.iter();
         let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
@@ -207,7 +205,7 @@ impl Subject<'_> {
             },
             configured,
             duplex: self.duplex,
-            mix_exponent: Some(mix.exponent.p()).filter(|p| p.is_finite()),
+            mix_exponent: Some(mix.p()).filter(|p| p.is_finite()),
             shared_limits: self.caps.iter().map(Cap::of).collect(),
             io_queues,
             latency_goal_asked_ms: match options.latency_goal {

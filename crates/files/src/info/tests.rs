@@ -201,7 +201,8 @@ fn a_mix_does_not_exceed_what_reads_and_writes_share() {
     ] {
         let model = disk::find(name, std::path::Path::new("")).unwrap();
         let disk = &of_disk_model(&model, name, &InfoOptions::default()).disks[0];
-        assert!(disk.mix_exponent.is_none() && disk.shared_limits.len() == 2, "{name}: {:?}", disk.shared_limits);
+        let own = (disk.mix_exponent, disk.model, disk.shared_limits.len());
+        assert_eq!(own, (Some(1.0), "max", 2), "{name}");
         for size in disk.forms.iter().flat_map(|form| &form.sizes) {
             let (mixed, alone) = (size.mixed_iops.unwrap(), size.read_iops.unwrap().max(size.write_iops.unwrap()));
             assert!(mixed <= iops * 1.001 && mixed * f64::from(size.bytes) <= bytes_per_s * 1.001, "{name} {size:?}");

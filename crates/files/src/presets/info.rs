@@ -19,7 +19,7 @@
 //! # Ok::<(), plimsoll_files::presets::ResolveError>(())
 //! ```
 
-use plimsoll_core::FourFigures;
+use plimsoll_core::{CostForm, FourFigures};
 use plimsoll_figures::units::{csv_field, format_count, format_throughput_decimal};
 use plimsoll_sim::device::CapSpec;
 use plimsoll_sim::device::presets::{Preset, PresetKind};
@@ -254,6 +254,8 @@ fn text_or_empty(value: Option<impl ToString>) -> String {
 #[must_use]
 pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
     let figures = preset.total.map(|figure| figure.clamp(1, io_properties::MAX_FIGURE));
+    // A volume limits operations and bytes apart, each for reads and writes together.
+    let is_volume = preset.kind == PresetKind::Volume.name();
     let disk = DiskProperties {
         mountpoints: vec![mountpoint.to_owned()],
         read_iops: figures.read_iops,
@@ -266,7 +268,8 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
         duplex: false,
         rate_factor: 1.0,
         capacity_scale_max: 1.0,
-        mix_exponent_p: preset.mix_exponent.unwrap_or(f64::INFINITY),
+        form: is_volume.then_some(CostForm::Max),
+        mix_exponent_p: if is_volume { 1.0 } else { preset.mix_exponent.unwrap_or(f64::INFINITY) },
         unloaded_latency_ns: (preset.unloaded_read_us * 1e3) as u64,
         doubtful: Vec::new(),
     };
@@ -279,9 +282,6 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
     }
     if let Some(burst) = preset.burst_text() {
         text += &format!("# the base; not in it: {burst}\n");
-    }
-    if preset.kind == PresetKind::Volume.name() && preset.mix_exponent.is_none() {
-        text += "# reads and writes share these limits; the exponent is that of small reads beside large writes\n";
     }
     text + &io_properties::write(&[disk])
 }

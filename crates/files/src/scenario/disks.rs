@@ -103,7 +103,7 @@ fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), C
 /// Reads the scheduler's belief.
 fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<DiskConfig, ConfigError> {
     let mut config = model.config();
-    let form = fields.optional("model", disk::read_form)?;
+    let form = fields.optional("model", io_properties::cost_form)?;
     let [read_block, write_block] = model.block_bytes;
     if let Some(form) = form {
         config.model = CostModel::from_figures(&model.figures, form, read_block, write_block);
@@ -115,7 +115,7 @@ fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<Di
             return Err(error.with_help("keep one of the two"));
         }
         (Some(field), None) => {
-            let believed = read_properties(fields, &field, form.unwrap_or_default(), base)?;
+            let believed = read_properties(fields, &field, form, base)?;
             let DiskConfig { latency_goal, window_ns, groups, .. } = config;
             config = DiskConfig { latency_goal, window_ns, groups, ..believed };
         }
@@ -141,7 +141,7 @@ fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<Di
 fn read_properties(
     fields: &Fields<'_>,
     field: &Field<'_>,
-    form: plimsoll_core::CostForm,
+    form: Option<plimsoll_core::CostForm>,
     base: &Path,
 ) -> Result<DiskConfig, ConfigError> {
     let properties = io_properties::parse_from_file(&base.join(field.text()?))?;

@@ -111,7 +111,7 @@ mod tests {
         }
         assert!("cubic".parse::<ModelChoice>().unwrap_err().to_string().contains("knee, additive, max or seastar"));
         let choice = DiskChoice { latency_goal: Some(LatencyGoal::Ns(1)), ..DiskChoice::default() };
-        let old = DiskChoice { model: ModelChoice::OldDefaults, ..choice.clone() };
+        let old = DiskChoice { model: Some(ModelChoice::OldDefaults), ..choice.clone() };
         assert!(!old.is_unlimited() && choice.is_unlimited());
         let old = old.setup(Path::new("/")).unwrap();
         assert!(!old.config.model.is_unlimited() && !old.config.control.enabled);

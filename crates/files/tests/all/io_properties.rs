@@ -1,5 +1,6 @@
 //! io-properties files: what is read, what is refused and where, and that a written file is read back.
 
+use plimsoll_core::CostForm;
 use plimsoll_files::io_properties::{DiskProperties, MAX_FIGURE, parse, parse_from_file, write};
 use plimsoll_files::{Code, ConfigError, Severity};
 use proptest::prelude::*;
@@ -33,6 +34,7 @@ fn plain_disk() -> DiskProperties {
         duplex: false,
         rate_factor: 1.0,
         capacity_scale_max: 1.0,
+        form: None,
         mix_exponent_p: 1.0,
         unloaded_latency_ns: 0,
         doubtful: Vec::new(),
@@ -57,6 +59,7 @@ disks:
     duplex: yes
     rate_factor: 0.5
     mix_exponent: infinite
+    model: max
     unloaded_latency_ns: 85000
     doubtful: [write_iops]
 ";
@@ -73,6 +76,7 @@ disks:
         duplex: true,
         rate_factor: 0.5,
         capacity_scale_max: 1.0,
+        form: Some(CostForm::Max),
         mix_exponent_p: f64::INFINITY,
         unloaded_latency_ns: 85_000,
         doubtful: vec!["write_iops".to_owned()],
@@ -82,6 +86,7 @@ disks:
     assert_eq!(codes, [Code::Doubtful]);
     assert_eq!(parse("again.yaml", &write(&properties.disks)).unwrap().disks, [expected]);
     refused(&with("doubtful: [iops]"), Code::InvalidValue, 2, "read_iops, write_iops");
+    refused(&with("model: cubic"), Code::InvalidValue, 2, "`knee`, `additive`, `max`");
 }
 
 #[test]
@@ -362,6 +367,7 @@ fn any_disk() -> impl Strategy<Value = DiskProperties> {
                     duplex,
                     rate_factor,
                     capacity_scale_max: 1.0,
+                    form: None,
                     mix_exponent_p: 1.0,
                     unloaded_latency_ns: 0,
                     doubtful: Vec::new(),

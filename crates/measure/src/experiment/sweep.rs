@@ -195,7 +195,7 @@ fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, Ex
 
 /// Returns what the disk promises to the load. The old default rates only limited, and promise nothing.
 fn promise(situation: &Situation) -> Option<f64> {
-    let disk = situation.disk().ok().filter(|_| situation.choice.model != ModelChoice::OldDefaults)?;
+    let disk = situation.disk().ok().filter(|_| situation.choice.model != Some(ModelChoice::OldDefaults))?;
     promised_bytes_per_s(&situation.options.jobs.jobs, &disk.config.model)
 }
 
@@ -282,7 +282,7 @@ mod tests {
     fn old_defaults_are_a_plateau_that_the_verdict_finds() {
         // The null backend takes anything at once, so any limit seen is above the disk.
         let mut situation = situation(READS);
-        (situation.choice.model, situation.options.duration_ns) = (ModelChoice::OldDefaults, 100_000_000);
+        (situation.choice.model, situation.options.duration_ns) = (Some(ModelChoice::OldDefaults), 100_000_000);
         let axes = [Axis::parse("parallelism=8,16,32").unwrap()];
         let report = run(&situation, &axes, &Control::default(), &mut |_, _| {}).unwrap();
         assert_eq!((report.points.len(), report.verdicts.len(), report.interrupted), (3, 1, false));

@@ -80,9 +80,9 @@ pub use merge::{MergeError, merge};
 pub use options::{Mode, TuneOptions};
 pub use report::{
     Backend, BlockSize, CostFit, DepthCurve, DepthMode, DepthPoint, Device, Figure, Frontier, FrontierPoint, Knee,
-    Leaf, LeftOut, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe, SCHEMA, SequentialCurve,
-    SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, TuneReport, Unit, UnloadedLatency,
-    Warning, WarningCode,
+    Leaf, LeftOut, LimitsApart, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe, SCHEMA,
+    SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, TuneReport, Unit,
+    UnloadedLatency, Warning, WarningCode,
 };
 pub use rig::SimulatedDisk;
 

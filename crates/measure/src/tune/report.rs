@@ -30,8 +30,9 @@ use plimsoll::core::{CostForm, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
 pub use curves::{
-    CostFit, DepthCurve, DepthMode, DepthPoint, Frontier, FrontierPoint, Knee, OperationCost, PhysicalBlock, Probe,
-    SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, UnloadedLatency,
+    CostFit, DepthCurve, DepthMode, DepthPoint, Frontier, FrontierPoint, Knee, LimitsApart, OperationCost,
+    PhysicalBlock, Probe, SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow,
+    SubmissionCost, UnloadedLatency,
 };
 pub use device::{Backend, BlockSize, Device, Leaf, Warning, WarningCode};
 
@@ -92,6 +93,9 @@ pub struct TuneReport {
     pub physical_block: Option<PhysicalBlock>,
     /// Reads and writes at the same time.
     pub frontier: Option<Frontier>,
+    /// `null` if the disk is not known to limit operations and bytes apart.
+    #[serde(default)]
+    pub limits_apart: Option<LimitsApart>,
     /// Rounds of a full measurement.
     pub steady_state: Option<SteadyState>,
     /// Cost of a flush after a write.
@@ -263,6 +267,7 @@ impl TuneReport {
             duplex: false,
             rate_factor: 1.0,
             capacity_scale_max: MEASURED_SCALE_MAX,
+            form: self.limits_apart.map(|_| CostForm::Max),
             mix_exponent_p: self.mix_exponent_p(),
             unloaded_latency_ns: self.unloaded_latency_ns(),
             doubtful: self.doubts().into_iter().map(|doubt| doubt.figure.to_owned()).collect(),
@@ -329,7 +334,9 @@ impl TuneReport {
     /// decimals: a measured exponent has no more significant ones.
     fn mix_exponent_p(&self) -> f64 {
         let exponent = |p: f64| ((p * 100.0).round() / 100.0).max(0.01);
-        self.frontier.as_ref().map_or(1.0, |frontier| frontier.mix_exponent_p.map_or(f64::INFINITY, exponent))
+        let Some(frontier) = &self.frontier else { return 1.0 };
+        let measured = self.limits_apart.map_or(frontier.mix_exponent_p, |apart| apart.mix_exponent_p);
+        measured.map_or(f64::INFINITY, exponent)
     }
 
     fn unloaded_latency_ns(&self) -> u64 {
@@ -366,7 +373,8 @@ impl TuneReport {
 
     /// Returns the disk model with everything that was measured: figures, sizes, mix exponent, latency.
     ///
-    /// The model has tables of sizes if both directions were measured; it has no part for the simulator.
+    /// The model has tables of sizes if both directions were measured and the disk does not limit operations and bytes
+    /// apart (two limits explain all sizes then); it has no part for the simulator.
     ///
     /// # Errors
     /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
@@ -380,9 +388,11 @@ impl TuneReport {
         Ok(DiskModel {
             name: leaf.and_then(|leaf| leaf.model.clone()),
             figures: self.four_figures()?,
-            form: CostForm::Knee,
+            form: if self.limits_apart.is_some() { CostForm::Max } else { CostForm::Knee },
             block_bytes: [self.read_block.bytes, self.write_block.bytes],
-            tables: tables.map(|(read, write): (SizeTable, SizeTable)| [read, write]),
+            tables: tables
+                .filter(|_| self.limits_apart.is_none())
+                .map(|(read, write): (SizeTable, SizeTable)| [read, write]),
             mix_exponent_p: self.mix_exponent_p(),
             duplex: false,
             unloaded_latency_ns: self.unloaded_latency_ns(),

@@ -37,7 +37,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use plimsoll_core::{CostForm, CostModel, Direction, MixExponent, Op};
+use plimsoll_core::{CostModel, Direction, MixExponent, Op};
 use plimsoll_files::ConfigError;
 use plimsoll_files::disk::{self, DiskModel};
 use plimsoll_files::io_properties::DiskProperties;
@@ -101,8 +101,8 @@ impl Capacity {
 
     /// Returns the capacity of an entry of an io-properties file, called `name`. It has no latencies.
     #[must_use]
-    pub fn of_properties(name: &str, properties: &DiskProperties, form: CostForm) -> Capacity {
-        let config = setup::disk_config(properties, form);
+    pub fn of_properties(name: &str, properties: &DiskProperties) -> Capacity {
+        let config = setup::disk_config(properties, None);
         let mix = if properties.duplex { MixExponent::FULL_DUPLEX } else { config.mix };
         Capacity { name: name.to_owned(), model: config.model, mix, idle: Idle::default() }
     }
@@ -132,16 +132,23 @@ impl Capacity {
         }
         let reads = self.busy(Op::Read, columns.reads_per_s, columns.read_size());
         let discards = self.busy(Op::Discard, columns.discards_per_s, Some(0.0));
-        let writes = self.busy(Op::Write, columns.writes_per_s, columns.write_size()) + discards;
-        let both = reads + writes;
-        let write_share = if both > 0.0 { writes / both } else { 0.0 };
-        finite(both / self.mix.capacity(write_share))
+        let writes = self.busy(Op::Write, columns.writes_per_s, columns.write_size());
+        let parts = [0, 1].map(|limit: usize| {
+            let (reads, writes) = (reads[limit], writes[limit] + discards[limit]);
+            let both = reads + writes;
+            let write_share = if both > 0.0 { writes / both } else { 0.0 };
+            both / self.mix.capacity(write_share)
+        });
+        finite(parts[0].max(parts[1]))
     }
 
-    /// Returns the device time that requests take, in seconds a second.
-    fn busy(&self, op: Op, per_s: Option<f64>, size_kib: Option<f64>) -> f64 {
-        let Some(per_s) = positive(per_s) else { return 0.0 };
-        per_s * self.model.cost(op, len_bytes(size_kib.unwrap_or(0.0))).as_secs_f64()
+    /// Returns the device time that requests take, in seconds a second: of operations and of bytes if the model limits
+    /// them apart, otherwise twice the same.
+    fn busy(&self, op: Op, per_s: Option<f64>, size_kib: Option<f64>) -> [f64; 2] {
+        let Some(per_s) = positive(per_s) else { return [0.0; 2] };
+        let len_bytes = len_bytes(size_kib.unwrap_or(0.0));
+        let parts = self.model.parts(op, len_bytes).unwrap_or_else(|| [self.model.cost(op, len_bytes); 2]);
+        parts.map(|cost| per_s * cost.as_secs_f64())
     }
 
     /// Returns the latency of a request of `size_kib` on the idle device, in milliseconds, always above 0; `None` if
@@ -430,7 +437,7 @@ mod tests {
         let half = load(500.0, 4.0, 500.0, 4.0);
         for (duplex, expected) in [(false, 1.0), (true, 0.5)] {
             let entry = io_properties::parse("test", &text(duplex)).unwrap().disks[0].clone();
-            let capacity = Capacity::of_properties("test", &entry, CostForm::Knee);
+            let capacity = Capacity::of_properties("test", &entry);
             let found = capacity.capacity_use(&half).unwrap();
             assert!((found - expected).abs() < 0.01, "{found}");
             assert_eq!(capacity.unloaded_ms(Direction::Read, 4.0), None);

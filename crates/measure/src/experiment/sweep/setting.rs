@@ -183,7 +183,7 @@ impl Setting {
             (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),
             (Key::IoQueues, Value::Whole(queues)) => situation.choice.num_io_queues = u16::try_from(queues).ok(),
             (_, Value::Goal(goal)) => situation.choice.latency_goal = Some(goal),
-            (_, Value::Model(model)) => situation.choice.model = model,
+            (_, Value::Model(model)) => situation.choice.model = Some(model),
             (_, Value::Mode(mode)) => situation.choice.mode = mode,
             (_, Value::Scale(control)) => situation.choice.control = Some(control),
             _ => return self.apply_to_jobs(situation),
@@ -310,7 +310,7 @@ mod tests {
     fn settings_reach_the_run() {
         assert_eq!(set("shards", "3").unwrap().options.shards, 3);
         assert_eq!(set("latency-goal", "1.5").unwrap().choice.latency_goal, Some(LatencyGoal::Ns(1_500_000)));
-        assert_eq!(set("model", "old-defaults").unwrap().choice.model, ModelChoice::OldDefaults);
+        assert_eq!(set("model", "old-defaults").unwrap().choice.model, Some(ModelChoice::OldDefaults));
         assert_eq!(set("mode", "depth:32").unwrap().choice.mode, DiskMode::Depth { max_io_requests: 32 });
         assert_eq!(set("capacity_scale", "off").unwrap().choice.control, Some(ControlConfig::OFF));
     }

@@ -152,6 +152,18 @@ pub struct Frontier {
     pub rmse: f64,
 }
 
+/// Operations and bytes limited apart, as by a cloud volume: rates by size follow max(1/IOPS, length/bandwidth).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitsApart {
+    /// Largest error of that form at any size, in per cent of the measured rate.
+    pub error_pct: f64,
+    /// Largest error of the form `knee`.
+    pub knee_error_pct: f64,
+    /// p in (r/R)^p + (w/W)^p = 1 at the limit in force in each mix of the frontier; `null` if reads and writes do not
+    /// disturb each other, or without a frontier.
+    pub mix_exponent_p: Option<f64>,
+}
+
 /// The result on one ray from the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrontierPoint {

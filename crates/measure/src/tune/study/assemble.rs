@@ -22,6 +22,7 @@ use super::super::depth_mode;
 use super::super::record::{Entry, Phase, Record};
 use super::super::report::SCHEMA;
 use super::super::report::{DepthCurve, DepthMode, Figure, SizePoint, TuneReport, Warning, WarningCode};
+use super::apart;
 use super::phases::{self, FOREIGN_MAX_PCT};
 
 /// Busiest shard in per cent of a CPU, above which a figure rather measures the CPU.
@@ -76,6 +77,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         write_sequential: phases::sequential_curve(record, true),
         physical_block: phases::physical_block(record),
         frontier: phases::frontier_curve(record),
+        limits_apart: None,
         steady_state: phases::steady_state(record),
         flush: None,
         discard: None,
@@ -93,6 +95,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
     let model = figures.map(|f| phases::cost_model(&f, report.read_block.bytes, report.write_block.bytes));
     report.read_sizes = phases::size_curve(record, false, model.as_ref());
     report.write_sizes = phases::size_curve(record, true, model.as_ref());
+    report.limits_apart = apart::limits_apart(&report);
     report.depth_mode = recommended(&report, header.numa_nodes);
     report.iocost_model = iocost_model(&report);
     add_costs(record, &mut report);

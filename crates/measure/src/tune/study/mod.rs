@@ -10,6 +10,7 @@
 //! * [`curves`]: rates by depth, by length, by alignment: the knee, the real block, the length that saturates;
 //! * [`cost`]: the cost of a request by its length;
 //! * [`frontier`]: reads and writes together: the mix exponent;
+//! * [`apart`]: whether operations and bytes have limits of their own;
 //! * [`phases`]: the findings of each phase of a measurement, and [`assemble`] all of them: the report;
 //! * [`outliers`]: runs that do not fit the others.
 //!
@@ -20,6 +21,7 @@
 //! Five rounds of 100, 102, 104, 106 and 108 operations/s are steady: their range is 7.7 % of the mean (20 allowed),
 //! the line through them rises by 7.7 % (10 allowed).
 
+mod apart;
 pub(super) mod assemble;
 pub(crate) mod cost;
 pub(crate) mod curves;

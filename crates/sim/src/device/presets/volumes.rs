@@ -277,18 +277,15 @@ impl Volume {
             behaviour: self.behaviour,
             apart: true,
             spare: 0.0,
-            caps: caps.iter().filter(|cap| cap.credits > 0.0).cloned().collect(),
+            caps: caps.into(),
         };
 
         let mut spec = build.spec();
         let has_burst = operations.has_burst() || bytes.has_burst();
-        if !has_burst {
-            // A limit, not a speed: a lone request is served at once, however low the limit is.
-            let rates = &mut spec.rates;
-            (rates.read_iops, rates.write_iops) = (self.iops_most, self.iops_most);
-            (rates.read_bytes_per_s, rates.write_bytes_per_s) = (self.mib_most * MIB, self.mib_most * MIB);
-            spec.caps = caps.into();
-        }
+        // A limit, not a speed: a lone request is served at once, however low the limit is.
+        let rates = &mut spec.rates;
+        (rates.read_iops, rates.write_iops) = (self.iops_most, self.iops_most);
+        (rates.read_bytes_per_s, rates.write_bytes_per_s) = (self.mib_most * MIB, self.mib_most * MIB);
 
         Preset {
             name: self.name.to_owned(),

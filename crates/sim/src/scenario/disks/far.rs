@@ -9,16 +9,20 @@
 //! compared with that of the volume without a scheduler, or with the promise of the figures at that length if that is
 //! less: tokens are issued by the figures, and each piece of a request pays for itself.
 //!
+//! Then short requests beside long ones, two classes of equal shares. A volume sells operations and bytes apart, and
+//! what counts is how much of the limit that is used most is used. The form `max` has tokens of both; in `knee` one sum
+//! of costs reaches neither.
+//!
 //! # Limits
 //! The knee of four figures promises a gp3 volume of 3000 operations and 250 MB/s just 0.62 of its bandwidth at 128
-//! KiB; `--model max` describes such a volume better, and measuring it describes it best.
+//! KiB. `tune` finds out that a volume has two limits, and writes `model: max`; the presets of volumes have it.
 //!
 //! # Example
 //! 250 MB/s in requests of 128 KiB, each 2 ms in flight: four must be in flight.
 
 use plimsoll_core::{CostForm, CostModel, Disk, DiskConfig, Op};
 
-use super::super::support::{MS, S, disk_of, reads, world_of};
+use super::super::support::{MS, S, class_of, disk_of, reads, share_error_percent, world_of};
 use super::super::{Outcome, ScenarioError, Table, Target};
 use crate::device::presets::{Preset, Provision, volumes};
 use crate::world::{DiskMode, ShardSpec, SimDisk};
@@ -89,19 +93,71 @@ pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
     }
     outcome.tables.push(table);
     outcome.figure("least throughput over the lesser of drained and promised", least, Target::AtLeast(0.90));
+    short_beside_long(seed, &mut outcome)?;
     outcome.remark("With a bound of the latency goal alone, which knew nothing of the latency, the least was 0.21.");
     Ok(outcome)
 }
 
-/// Returns the bandwidth that the figures promise for requests of `len_bytes`: each of their pieces pays for itself.
+/// Runs reads of 4 KiB beside reads and writes of 128 KiB on each volume, with one budget and with two.
+fn short_beside_long(seed: u64, outcome: &mut Outcome) -> Result<(), ScenarioError> {
+    let mut table = Table::new(
+        "4 KiB reads beside 128 KiB, equal shares, 32 outstanding each: parts of what the volume sells",
+        &["volume", "form", "128 KiB", "shards", "operations", "bytes", "share error"],
+    );
+    let (mut least, mut largest_error) = (f64::MAX, 0.0_f64);
+    for preset in ordered()? {
+        let most = |rate: plimsoll_core::Rate| rate.get().map_or(f64::INFINITY, |per_s| per_s as f64);
+        for (form, op, shards) in [CostForm::Knee, CostForm::Max].into_iter().flat_map(|form| {
+            [Op::Read, Op::Write].into_iter().flat_map(move |op| [1, 4].into_iter().map(move |n| (form, op, n)))
+        }) {
+            let model = CostModel::from_figures(&preset.figures, form, 4096, 4096);
+            let disk = SimDisk::new(preset.spec.clone(), DiskConfig { model, ..DiskConfig::default() });
+            let mut long = reads("long", 32 / shards, 128 << 10);
+            long.op = op;
+            let jobs = vec![reads("short", 32 / shards, 4096), long];
+            let mut spec = world_of(seed, disk, &[("short", 100), ("long", 100)], jobs);
+            spec.shards = vec![ShardSpec::default(); shards as usize];
+            (spec.warmup_ns, spec.duration_ns) = (500 * MS, 4 * S);
+
+            let report = outcome.run(&spec)?;
+            let classes = [class_of(&report, "short")?, class_of(&report, "long")?];
+            let operations = classes.iter().map(|class| class.iops).sum::<f64>() / most(preset.figures.read_iops);
+            let bytes =
+                classes.iter().map(|class| class.bytes_per_s).sum::<f64>() / most(preset.figures.read_bandwidth);
+            let error = share_error_percent(&classes.map(|class| class.device_time_ns as f64), &[100, 100]);
+            if form == CostForm::Max {
+                (least, largest_error) = (least.min(operations.max(bytes)), largest_error.max(error));
+            }
+            table.row([
+                preset.name.clone(),
+                form.to_string(),
+                format!("{op:?}"),
+                shards.to_string(),
+                format!("{operations:.2}"),
+                format!("{bytes:.2}"),
+                format!("{error:.2} %"),
+            ]);
+        }
+    }
+    outcome.tables.push(table);
+    outcome.figure("short beside long, two limits: least part of the limit used most", least, Target::AtLeast(0.95));
+    outcome.figure("short beside long, two limits: share error, %", largest_error, Target::AtMost(1.0));
+    Ok(())
+}
+
+/// Returns the bandwidth that the figures promise for requests of `len_bytes`: each of their pieces pays for itself, at
+/// the limit of operations and at that of bytes if these are apart.
 pub(super) fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) -> f64 {
+    let model = &config.model;
     let piece_bytes = Disk::new(config.clone()).piece_max_bytes(op.direction());
-    let whole_s = f64::from(len_bytes / piece_bytes) * config.model.cost(op, piece_bytes).as_secs_f64();
-    let rest_s = match len_bytes % piece_bytes {
-        0 => 0.0,
-        rest_bytes => config.model.cost(op, rest_bytes).as_secs_f64(),
-    };
-    f64::from(len_bytes) / (whole_s + rest_s)
+    let parts_s = [0, 1].map(|limit: usize| {
+        let part_s = |bytes: u32| match bytes {
+            0 => 0.0,
+            _ => model.parts(op, bytes).map_or(model.cost(op, bytes), |parts| parts[limit]).as_secs_f64(),
+        };
+        f64::from(len_bytes / piece_bytes) * part_s(piece_bytes) + part_s(len_bytes % piece_bytes)
+    });
+    f64::from(len_bytes) / parts_s[0].max(parts_s[1])
 }
 
 fn cases() -> impl Iterator<Item = (CostForm, u32, Op, usize)> {
