@@ -116,8 +116,9 @@ impl Rates {
     }
 
     fn cap(&self, unit: CapUnit) -> CapSpec {
-        let (base_per_s, burst_per_s, credits) = (self.base, self.burst, self.credits);
-        CapSpec { unit, base_per_s, burst_per_s, credits }
+        // Without credits of its own, the burst lasts as long as the other limit's.
+        let base_per_s = if self.has_burst() { self.base } else { self.burst };
+        CapSpec { unit, base_per_s, burst_per_s: self.burst, credits: self.credits }
     }
 
     fn has_burst(&self) -> bool {
