@@ -38,6 +38,10 @@
 //!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
+//! * **Beyond the bound.** The bound keeps requests from waiting in the device. If a window at the bound still gains
+//!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example
+//!   until a busy CPU sees completions. The window then grows beyond the bound, as long as that elasticity lasts.
+//!
 //! * **Demand.** Where something else than the window limits the disk, no probe can tell anything. If the work in flight
 //!   keeps the disk busy all the same, by the rule of the bound, then all of it queues in the device: the window comes
 //!   down to 0.75 of it, so that the classes have requests to choose from, and probes tell something again.
@@ -224,8 +228,10 @@ pub(crate) struct Controller {
     uncapped_ns: Option<f64>,
     /// The amount in flight that keeps this disk busy. See [`Controller::set_bound`].
     needed_ns: f64,
-    /// The largest window: the configured one, or the disk's need.
+    /// The largest window while requests wait in the device: the configured one, or the disk's need.
     bound_ns: f64,
+    /// Whether the window may exceed the bound, because at the bound none waits in the device.
+    is_beyond: bool,
     ceiling_ns: f64,
     /// One per direction of a duplex disk; on other disks the first counts.
     scale: [f64; 2],
@@ -282,6 +288,7 @@ impl Controller {
             uncapped_ns: None,
             needed_ns: 0.0,
             bound_ns,
+            is_beyond: false,
             ceiling_ns: bound_ns,
             scale: [scale; 2],
             scale_growth: [SCALE_GROWTH; 2],
@@ -315,7 +322,7 @@ impl Controller {
 
     /// Returns the largest window now, in nanoseconds of model device time.
     pub(crate) fn bound_ns(&self) -> u64 {
-        self.bound_ns as u64
+        self.bound_ns.max(self.window()) as u64
     }
 
     /// Returns whether the window would be larger if every class had more outstanding.
@@ -482,12 +489,16 @@ impl Controller {
         self.bound_ns = configured_ns.max(self.needed_ns);
     }
 
+    /// Returns the largest window that evidence may lead to.
+    fn most_ns(&self) -> f64 {
+        if self.is_beyond { self.bound_ns * BEYOND_MOST } else { self.bound_ns }
+    }
+
     /// Sets the largest window now, and moves the centre within it. Work that keeps the disk busy is admitted however
     /// little a class has outstanding. A class that ends its work has little for a moment: what the search had found is
     /// in force again afterwards.
     fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
-        let cap_ns = totals.outstanding_cap_ns.map_or(self.bound_ns, |cap_ns| cap_ns.max(1) as f64);
-        self.ceiling_ns = cap_ns.max(self.needed_ns).max(self.floor_ns()).min(self.bound_ns);
+        self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
 
         let wished_ns = self.uncapped_ns.map_or(self.centre_ns, |uncapped_ns| uncapped_ns.max(self.centre_ns));
         let centre_ns = wished_ns.min(self.ceiling_ns).max(self.floor_ns().min(self.ceiling_ns));
@@ -503,6 +514,11 @@ impl Controller {
             self.restart(now_ns, totals);
         }
         self.centre_ns = centre_ns;
+    }
+
+    fn ceiling_for(&self, outstanding_cap_ns: Option<u64>) -> f64 {
+        let cap_ns = outstanding_cap_ns.map_or(self.most_ns(), |cap_ns| cap_ns.max(1) as f64);
+        cap_ns.max(self.needed_ns).max(self.floor_ns()).min(self.most_ns())
     }
 
     /// Returns the cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
@@ -710,8 +726,13 @@ impl Controller {
 
         // Orients the difference from low to high, whichever side came first.
         let ln_rate = (first.ln_rate - second.ln_rate) * if ln_ratio > 0.0 { 1.0 } else { -1.0 };
-        if let Some(step) = self.search.pair(ln_rate, ln_ratio.abs(), self.elasticity_goal) {
-            self.move_centre(now_ns, step.ln_change, step.elasticity);
+        let was_beyond = self.is_beyond;
+        let goal = if was_beyond { BEYOND_ELASTICITY } else { self.elasticity_goal };
+        let Some(step) = self.search.pair(ln_rate, ln_ratio.abs(), goal, !was_beyond) else { return };
+        self.move_centre(now_ns, step.ln_change, step.elasticity);
+        if was_beyond && step.elasticity < BEYOND_ELASTICITY / 2.0 {
+            // Most of the work waits in the device now, so the way back is long.
+            self.search.begin_anew(STEP_IS_FAR);
         }
     }
 
@@ -719,6 +740,11 @@ impl Controller {
         let factor = exp(ln_step);
 
         let wished_ns = self.centre_ns * factor;
+        let is_beyond = wished_ns > self.bound_ns && (self.is_beyond || elasticity >= BEYOND_ELASTICITY);
+        if is_beyond != self.is_beyond {
+            self.is_beyond = is_beyond;
+            self.ceiling_ns = self.ceiling_for(self.last.outstanding_cap_ns);
+        }
         let centre_ns = wished_ns.max(self.floor_ns()).min(self.ceiling_ns);
         if centre_ns != wished_ns {
             self.search.stopped();

@@ -660,7 +660,7 @@ impl Disk {
         tokens: Tokens,
         overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<usize, u64> {
-        let depth_ns = self.effective_goal_ns();
+        let depth_ns = self.bucket_depth_ns();
         let at = self.buckets_of(group, lane);
         let take = |depth_ns| self.buckets(at).try_take(now_ns, tokens, depth_ns);
         match take(depth_ns).or_else(|_| take(depth_ns.saturating_add(overdraft_ticks() / TICKS_PER_NS))) {
@@ -682,6 +682,12 @@ impl Disk {
         // Most disks have one group, and a division takes as long as the rest of this.
         let group = if self.groups == 1 { 0 } else { usize::from(group) % self.groups };
         group * 2 + lane
+    }
+
+    /// Returns the depth of the token buckets: the effective goal, or the window if that is more. A shallower bucket would
+    /// hold back a queue that polls less often than the goal is long.
+    fn bucket_depth_ns(&self) -> u64 {
+        self.effective_goal_ns().max(self.window_ns())
     }
 
     /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
@@ -742,7 +748,7 @@ impl Disk {
         let ticks = self.token_ticks(lane, ticks);
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let buckets = self.buckets(self.buckets_of(group, lane));
-        let available = buckets.available(now_ns, Tokens { ticks, byte_ticks }, self.effective_goal_ns());
+        let available = buckets.available(now_ns, Tokens { ticks, byte_ticks }, self.bucket_depth_ns());
         available.map_err(NoRoom::Tokens)
     }
 

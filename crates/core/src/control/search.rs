@@ -94,8 +94,8 @@ impl Search {
     }
 
     /// Takes a pair of probes whose windows differ by `ln_window` and whose rates by `ln_rate`. Returns the next step,
-    /// if there is enough evidence. `goal` is the elasticity sought.
-    pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64) -> Option<Step> {
+    /// if there is enough evidence. `goal` is the elasticity sought. `is_patient`: steps downwards take patience.
+    pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64, is_patient: bool) -> Option<Step> {
         let most = OUTLIER * self.noise;
         let gain = ln_rate - goal * ln_window;
 
@@ -111,7 +111,7 @@ impl Search {
         self.excess += gain.clamp(-most, most);
 
         let upwards = self.excess > 0.0;
-        let is_early = !upwards && !self.is_far() && self.pairs < self.patience;
+        let is_early = is_patient && !upwards && !self.is_far() && self.pairs < self.patience;
         let is_known = self.excess * self.excess > ERRORS_NEEDED * ERRORS_NEEDED * self.pairs * self.noise * self.noise;
         if is_known && !is_early {
             let elasticity = goal + self.excess / self.range;
@@ -162,7 +162,7 @@ mod tests {
 
     /// Takes pairs of these elasticities and returns the steps, 0 where there was none.
     fn steps(search: &mut Search, elasticities: &[f64]) -> Vec<f64> {
-        let step = |elasticity: &f64| search.pair(elasticity * WIDTH, WIDTH, GOAL);
+        let step = |elasticity: &f64| search.pair(elasticity * WIDTH, WIDTH, GOAL, true);
         elasticities.iter().map(step).map(|step| step.map_or(0.0, |step| step.ln_change)).collect()
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let mut at = 0.0;
         for pair in 0..20_000 {
             let elasticity = GOAL - 0.3 * at + noise();
-            at += search.pair(elasticity * WIDTH, WIDTH, GOAL).map_or(0.0, |step| step.ln_change);
+            at += search.pair(elasticity * WIDTH, WIDTH, GOAL, true).map_or(0.0, |step| step.ln_change);
             assert!(
                 pair < 200 || at.abs() < 0.8,
                 "ln(window) is {at:.2} away from where it belongs after {pair} pairs"

@@ -24,6 +24,7 @@ pub(super) enum Change {
     Speed(f64),
     Servers(usize),
     StallNs(u64),
+    FixedNs(u64),
 }
 
 #[derive(Clone, Debug)]
@@ -145,6 +146,7 @@ struct World<'a> {
     busy: Vec<usize>,
     servers: usize,
     speed: f64,
+    fixed_ns: u64,
     weather: (u64, f64),
     stall: (u64, u64),
     policy: Policy,
@@ -176,6 +178,7 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         busy: vec![0; device.queues],
         servers: device.servers,
         speed: device.speed,
+        fixed_ns: device.fixed_ns,
         weather: (0, 1.0),
         stall: (0, 0),
         policy,
@@ -240,6 +243,7 @@ impl World<'_> {
                     self.serve(queue);
                 }
             }
+            Change::FixedNs(fixed_ns) => self.fixed_ns = fixed_ns,
             Change::StallNs(for_ns) => self.stall = (at_ns, at_ns + for_ns),
         }
     }
@@ -263,10 +267,10 @@ impl World<'_> {
             Event::Served { queue, cost_ns, sent_ns } => {
                 self.busy[queue] -= 1;
                 self.serve(queue);
-                if self.device.fixed_ns == 0 {
+                if self.fixed_ns == 0 {
                     self.complete(cost_ns, sent_ns);
                 } else {
-                    self.post(self.now_ns + self.device.fixed_ns, Event::Done { cost_ns, sent_ns });
+                    self.post(self.now_ns + self.fixed_ns, Event::Done { cost_ns, sent_ns });
                 }
             }
             Event::Done { cost_ns, sent_ns } => self.complete(cost_ns, sent_ns),
@@ -337,7 +341,7 @@ impl World<'_> {
 
         let Policy::Control(_, limits) = self.policy else { return false };
         let cost = cost_ns as f64 / controller.capacity_scale()[0];
-        let depth = (limits.bound_ns as f64).max(cost);
+        let depth = (limits.bound_ns.max(controller.window_ns()) as f64).max(cost);
         let start = self.tat_ns.max(self.now_ns as f64);
         if start + cost > self.now_ns as f64 + depth {
             self.totals.lanes[0].token_blocks += 1;

@@ -115,6 +115,10 @@ pub(super) const SCALE_REPORT: f64 = 0.05;
 /// The bound over the recent requests' unloaded latency. Of channels chosen at random, three requests each keep 0.95
 /// busy if all services are alike.
 pub(crate) const BOUND_UNLOADED: f64 = 3.0;
+/// Elasticity from which on the bound does not hold: of independent channels, two thirds are busy then. And the largest window
+/// then, over the bound.
+pub(super) const BEYOND_ELASTICITY: f64 = 0.35;
+pub(super) const BEYOND_MOST: f64 = 64.0;
 /// Relative change of the centre by outstanding work after which measurements begin anew.
 pub(super) const CAP_LEAP: f64 = 0.1;
 /// The largest window over what the classes have outstanding: of the one with the least for its part of the disk, or of
