@@ -3,7 +3,6 @@
 //! disk whose limits are never reached (all shared lines are written) and on an unlimited one (none is).
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that panics has failed")]
-#![allow(clippy::disallowed_methods, reason = "the library must not read clocks and start threads; its benchmark must")]
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
