@@ -4,7 +4,7 @@
 //! libFuzzer needs nightly. A target that nobody has run is no target.
 //!
 //! # How it works
-//! Each text of `corpus/TARGET/` is run as it is. Then, round after round, a text is chosen, changed in one to eight
+//! Each text of `fuzz/corpus/TARGET/` is run as it is. Then, round after round, a text is chosen, changed in one to eight
 //! places (bytes removed, doubled, replaced, words put in, another text spliced in), and run. `PLIMSOLL_FUZZ_ROUNDS` sets
 //! how many rounds each target gets, `PLIMSOLL_FUZZ_SEED` where the numbers start.
 //!
@@ -12,7 +12,7 @@
 //! Nothing guides it: no coverage, no reduction of what fails.
 //!
 //! # Example
-//! `PLIMSOLL_FUZZ_ROUNDS=100000 cargo test --release --lib`
+//! `PLIMSOLL_FUZZ_ROUNDS=100000 cargo test --release -p plimsoll-fuzz-targets --lib`
 
 use std::path::Path;
 
@@ -131,7 +131,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     // The order of a directory is anybody's guess.
@@ -199,15 +199,15 @@ fn stat_reads(text: &str) -> bool {
 
 #[test]
 fn seeds_are_accepted() {
+    use plimsoll_files::rbd;
     use plimsoll_files::scenario::ScenarioFile;
     use plimsoll_files::{csv, disk, fio, io_properties, job_reader, sched_groups};
     use plimsoll_measure::experiment::find_rate::Goal;
-    use plimsoll_files::rbd;
     use plimsoll_measure::experiment::sweep::Axis;
     use plimsoll_measure::instance::{claims, scaling};
     use plimsoll_measure::report::TestReport;
-    use plimsoll_observe::trace::kernel;
     use plimsoll_measure::tune::record::Record;
+    use plimsoll_observe::trace::kernel;
     for (name, accepts) in [
         ("arrivals", (|text| csv::parse_arrivals("seed", text).map(drop)) as fn(&str) -> Result<(), _>),
         ("claims", |text| claims::parse("seed", text, &claims::find_published).map(drop)),

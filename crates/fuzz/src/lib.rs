@@ -5,8 +5,8 @@
 //! a value or an error, never in a panic; and what a writer prints must be read as what was meant.
 //!
 //! # How it works
-//! Each function here takes any text, reads it, and panics when a promise is broken. The programs in `fuzz_targets/` hand
-//! them what libFuzzer thinks up. The test of this crate hands them mutations of the texts in `corpus/`, from a fixed
+//! Each function here takes any text, reads it, and panics when a promise is broken. The programs in `fuzz/fuzz_targets/`
+//! hand them the texts that libFuzzer makes up. The test of this crate hands them mutations of the texts in `fuzz/corpus/`, from a fixed
 //! seed, so that every target runs without nightly too.
 //!
 //! # Limits
@@ -23,27 +23,29 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use plimsoll::sys::{diskstats, mounts};
-use plimsoll_sim::device;
-use plimsoll_measure::compare::{self, CompareOptions, Source};
+use plimsoll_figures::units as figures;
 use plimsoll_files::error::ConfigError;
+use plimsoll_files::rbd;
 use plimsoll_files::scenario::ScenarioFile;
 use plimsoll_files::sched_groups::SchedGroups;
-use plimsoll_files::{csv, disk, fio as fio_files, io_properties as properties, job_reader as job_files, sched_groups as groups};
+use plimsoll_files::{
+    csv, disk, fio as fio_files, io_properties as properties, job_reader as job_files, sched_groups as groups,
+};
+use plimsoll_files::{presets as instances, setup};
+use plimsoll_measure::compare::{self, CompareOptions, Source};
 use plimsoll_measure::experiment::find_rate::{Figure, Goal};
-use plimsoll_files::rbd;
 use plimsoll_measure::experiment::sweep::{Axis, Key, points_of};
 use plimsoll_measure::instance;
 use plimsoll_measure::instance::measure;
 use plimsoll_measure::report::TestReport;
+use plimsoll_measure::tune::record::Record;
+use plimsoll_measure::tune::{analyse, pictures};
 use plimsoll_observe::stat::ReadOptions;
 use plimsoll_observe::stat::from;
 use plimsoll_observe::stat::{Columns, record};
 use plimsoll_observe::trace::span::{Item, Trace};
 use plimsoll_observe::trace::{TraceError, kernel};
-use plimsoll_measure::tune::{analyse, pictures};
-use plimsoll_measure::tune::record::Record;
-use plimsoll_files::{presets as instances, setup};
-use plimsoll_figures::units as figures;
+use plimsoll_sim::device;
 
 /// What messages call the text.
 const NAME: &str = "fuzz";
@@ -51,7 +53,7 @@ const NAME: &str = "fuzz";
 /// A target.
 pub type Target = fn(&str);
 
-/// All targets by name; the seeds of each lie in `corpus/NAME/`.
+/// All targets by name; the seeds of each lie in `fuzz/corpus/NAME/`.
 pub const TARGETS: [(&str, Target); 28] = [
     ("arrivals", arrivals),
     ("blkparse", blkparse),
