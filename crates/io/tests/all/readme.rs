@@ -6,11 +6,11 @@ use std::process::Command;
 use crate::common::TempDir;
 use crate::common::skip::skip;
 
-const EXAMPLE: &str = include_str!("../examples/tokio.rs");
+const EXAMPLE: &str = include_str!("../../examples/tokio.rs");
 
 #[test]
 fn readme_shows_the_example() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let block = readme.split("```rust,no_run\n").nth(1).and_then(|rest| rest.split_once("```"));
     assert_eq!(block.map(|(block, _)| block), Some(EXAMPLE));
     assert!(EXAMPLE.lines().count() <= 30);
