@@ -2,12 +2,12 @@
 //!
 //! # Why
 //! Configuration files, tables and the kernel's own texts come from outside. Whatever stands in them, reading must end in
-//! a value or an error, never in a panic; and what a writer prints must be read as what was meant.
+//! a value or an error, never in a panic; and a file that a writer prints must be read with the same meaning.
 //!
 //! # How it works
-//! Each function here takes any text, reads it, and panics when a promise is broken. The programs in `fuzz/fuzz_targets/`
-//! hand them the texts that libFuzzer makes up. The test of this crate hands them mutations of the texts in `fuzz/corpus/`, from a fixed
-//! seed, so that every target runs without nightly too.
+//! Each function here takes any text, reads it, and panics when a promise is broken. The programs in
+//! `fuzz/fuzz_targets/` hand them the texts that libFuzzer makes up. The test of this crate hands them mutations of the texts in
+//! `fuzz/corpus/`, from a fixed seed, so that every target runs without nightly too.
 //!
 //! # Limits
 //! Texts only: a file that is not UTF-8 is refused before any of these readers sees it.
@@ -47,7 +47,7 @@ use plimsoll_observe::trace::span::{Item, Trace};
 use plimsoll_observe::trace::{TraceError, kernel};
 use plimsoll_sim::device;
 
-/// What messages call the text.
+/// Name of the text in messages.
 const NAME: &str = "fuzz";
 
 /// A target.
@@ -92,7 +92,7 @@ pub fn run(target: Target, bytes: &[u8]) {
     }
 }
 
-/// The value, or `None` after the error has been made to speak.
+/// Returns the value, or `None` after checking that the error has a message.
 fn accepted<T>(result: Result<T, ConfigError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -104,7 +104,7 @@ fn accepted<T>(result: Result<T, ConfigError>) -> Option<T> {
     }
 }
 
-/// What a writer has printed must be read.
+/// Returns the value read from what a writer printed; fails on an error.
 fn read_again<T>(written: &str, result: Result<T, ConfigError>) -> T {
     result.unwrap_or_else(|error| panic!("what was written is refused:\n{written}\n{error}"))
 }
@@ -114,7 +114,7 @@ fn same<T: PartialEq + Debug>(written: &str, first: &T, again: &T) {
     assert!(first == again, "what was written is read as something else:\n{written}\n{first:?}\n{again:?}");
 }
 
-/// `io-properties.yaml`: read, written, read again.
+/// Checks `io-properties.yaml`: reads, writes and reads it again.
 pub fn io_properties(text: &str) {
     let Some(first) = accepted(properties::parse(NAME, text)) else { return };
     let written = properties::write(&first.disks);
@@ -124,8 +124,8 @@ pub fn io_properties(text: &str) {
     assert!(first.warnings.iter().all(|warning| !warning.to_string().is_empty()));
 }
 
-/// `disk.yaml`: read, written, read again. Its writer replaces quotes in a name, so that the second writing is compared
-/// with the first.
+/// Checks `disk.yaml`: reads, writes and reads it again. Its writer replaces quotes in a name, so that the second writing is
+/// compared with the first.
 pub fn disk_file(text: &str) {
     let Some(first) = accepted(disk::parse(NAME, text)) else { return };
     let _ = first.config();
@@ -137,7 +137,7 @@ pub fn disk_file(text: &str) {
     same(&written, &first.name, &again.name);
 }
 
-/// Job files, and the check against a number of shards.
+/// Checks job files, also against a number of shards.
 pub fn jobs(text: &str) {
     let Some(file) = accepted(job_files::parse(NAME, text, &SchedGroups::default())) else { return };
     for shards in [1, 3, u32::MAX] {
@@ -145,7 +145,7 @@ pub fn jobs(text: &str) {
     }
 }
 
-/// Job files of fio: clones have names of their own, each runs on one shard, and no stage is empty.
+/// Checks job files of fio: clones have names of their own, each runs on one shard, and no stage is empty.
 pub fn fio(text: &str) {
     let Some(file) = accepted(fio_files::parse_in(NAME, text, &|name| (name == "SIZE").then(|| "64m".to_owned())))
     else {
@@ -161,7 +161,7 @@ pub fn fio(text: &str) {
     }
 }
 
-/// Files of scheduling groups.
+/// Checks files of scheduling groups.
 pub fn sched_groups(text: &str) {
     let Some(file) = accepted(groups::parse(NAME, text)) else { return };
     for name in file.class_names() {
@@ -169,14 +169,14 @@ pub fn sched_groups(text: &str) {
     }
 }
 
-/// Scenario files. Files that they name are looked for where there are none.
+/// Checks scenario files. The files that they name do not exist.
 pub fn scenario(text: &str) {
     let Some(file) = accepted(ScenarioFile::parse(NAME, text, Path::new("/nonexistent"))) else { return };
     accepted(file.scenario(&[]));
     accepted(file.scenario(&[("shards".to_owned(), "2".to_owned())]));
 }
 
-/// Files of claims: each has a verdict, and a reason where it is not exact.
+/// Checks files of claims: each has a verdict, and a reason where it is not exact.
 pub fn claims(text: &str) {
     let Some(ledger) = accepted(instance::claims::parse(NAME, text, &instance::claims::find_published)) else { return };
     let report = instance::claims::check(&ledger);
@@ -188,7 +188,7 @@ pub fn claims(text: &str) {
     let _ = (instance::claims::to_csv(&reports), instance::claims::page(&reports));
 }
 
-/// Families of machines as CSV: each figure that is left has two points at least, and a sentence.
+/// Checks families of machines as CSV: each figure that is left has at least two points, and a sentence.
 pub fn scaling(text: &str) {
     let Some(input) = accepted(instance::scaling::parse_csv(NAME, text)) else { return };
     let report = instance::scaling::report(input);
@@ -198,21 +198,21 @@ pub fn scaling(text: &str) {
     let _ = (instance::scaling::to_csv(&report), instance::scaling::page(&report));
 }
 
-/// Tables of measured latencies.
+/// Checks tables of measured latencies.
 pub fn surface(text: &str) {
     if let Some(cells) = accepted(csv::parse_surface(NAME, text)) {
         assert!(!cells.is_empty(), "an empty surface was accepted");
     }
 }
 
-/// Recorded arrivals: in order of time, and no transfer without a length.
+/// Checks recorded arrivals: in order of time, and no transfer without a length.
 pub fn arrivals(text: &str) {
     let Some(list) = accepted(csv::parse_arrivals(NAME, text)) else { return };
     assert!(list.is_sorted_by_key(|arrival| arrival.at_ns), "arrivals go back in time");
     assert!(list.iter().all(|arrival| arrival.len_bytes > 0 || !arrival.op.is_transfer()));
 }
 
-/// Figures with units: whatever is accepted is accepted as plain digits too, with the same meaning, and can be printed.
+/// Checks figures with units: an accepted one is accepted as plain digits too, with the same meaning, and can be printed.
 pub fn units(text: &str) {
     let wholes = [
         figures::parse_io_properties_figure,
@@ -253,7 +253,7 @@ fn print_figure(value: u64) {
     assert!(texts.iter().all(|text| !text.is_empty()));
 }
 
-/// Names of presets: what is found has that name, and a simulated disk of that name can be written and read.
+/// Checks names of presets: the preset found has that name, and a simulated disk of that name can be written and read.
 pub fn presets(text: &str) {
     if let Some(instance) = instances::find(text) {
         assert!(instance.name.eq_ignore_ascii_case(text));
@@ -267,7 +267,7 @@ pub fn presets(text: &str) {
     }
 }
 
-/// Texts like `/proc/diskstats`.
+/// Checks texts like `/proc/diskstats`.
 pub fn disk_stats(text: &str) {
     let Ok(devices) = diskstats::parse(text) else { return };
     for (earlier, later) in devices.iter().zip(devices.iter().skip(1)) {
@@ -276,22 +276,22 @@ pub fn disk_stats(text: &str) {
     }
 }
 
-/// Samples of `/proc/diskstats`, with and without times.
+/// Checks samples of `/proc/diskstats`, with and without times.
 pub fn diskstats_samples(text: &str) {
     saved_counters(text);
 }
 
-/// Text of iostat in any layout.
+/// Checks text of iostat in any layout.
 pub fn iostat_text(text: &str) {
     saved_counters(text);
 }
 
-/// JSON of iostat, whole or not.
+/// Checks JSON of iostat, whole or not.
 pub fn iostat_json(text: &str) {
     saved_counters(text);
 }
 
-/// Recordings of `plimsoll stat`: what is damaged is left out.
+/// Checks recordings of `plimsoll stat`: damaged lines are left out.
 pub fn stat_record(text: &str) {
     if let Ok(recording) = record::read(text.as_bytes()) {
         let _ = recording.intervals();
@@ -299,7 +299,7 @@ pub fn stat_record(text: &str) {
     saved_counters(text);
 }
 
-/// What others saved of a host's counters: a figure is finite and not negative, and a device stands once in an interval.
+/// Checks saved counters of a host: a figure is finite and not negative, and a device stands once in an interval.
 fn saved_counters(text: &str) {
     for interval_s in [None, Some(1.0)] {
         let options = ReadOptions { interval_s, ..ReadOptions::default() };
@@ -325,7 +325,7 @@ fn figures_are_sound(columns: &Columns) -> bool {
     sums.into_iter().chain(own).flatten().all(|figure| figure.is_finite() && figure >= 0.0)
 }
 
-/// Texts like `/proc/self/mountinfo`: every mount holds its own mount point.
+/// Checks texts like `/proc/self/mountinfo`: every mount holds its own mount point.
 pub fn mountinfo(text: &str) {
     let mounts = mounts::parse(text);
     for mount in &mounts {
@@ -334,7 +334,7 @@ pub fn mountinfo(text: &str) {
     }
 }
 
-/// Records of measurements: whatever stands in one, it can be analysed and shown.
+/// Checks records of measurements: each that is read can be analysed and shown.
 pub fn tune_record(text: &str) {
     match Record::parse(NAME, text) {
         Ok(record) => {
@@ -346,7 +346,7 @@ pub fn tune_record(text: &str) {
     }
 }
 
-/// What iperf3 prints with `-J`: rates are above 0, and what was received is no more than all.
+/// Checks output of `iperf3 -J`: rates are above 0, and the loss is 0 to 100 %.
 pub fn iperf3(text: &str) {
     match measure::iperf3::Tcp::read(text) {
         Ok(tcp) => assert!(tcp.received_bits_per_s > 0.0 && tcp.received_bits_per_s.is_finite(), "{tcp:?}"),
@@ -365,7 +365,7 @@ pub fn iperf3(text: &str) {
     }
 }
 
-/// The YAML of stress-ng: every rate is a number.
+/// Checks the YAML of stress-ng: every rate is a number.
 pub fn stress_ng(text: &str) {
     match measure::stress_ng::read(text) {
         Ok(report) => {
@@ -375,7 +375,7 @@ pub fn stress_ng(text: &str) {
     }
 }
 
-/// Axes of a sweep, one a line: what is accepted has values, all for the key of its name.
+/// Checks axes of a sweep, one a line: an accepted one has values, all for the key of its name.
 pub fn sweep(text: &str) {
     let mut axes: Vec<Axis> = Vec::new();
     for line in text.lines() {
@@ -395,7 +395,7 @@ pub fn sweep(text: &str) {
     }
 }
 
-/// Goals of the search for a rate: a bound above 0, a percentile inside of the scale.
+/// Checks goals of the search for a rate: a bound above 0, a percentile inside of the scale.
 pub fn find_rate(text: &str) {
     match Goal::parse(text) {
         Ok(goal) => {
@@ -409,12 +409,12 @@ pub fn find_rate(text: &str) {
     }
 }
 
-/// Text that blkparse printed: as many spans as are said, and no time runs backwards.
+/// Checks text of blkparse: as many spans as it announces, and no time runs backwards.
 pub fn blkparse(text: &str) {
     kernel_trace(&mut |visit| kernel::read_blkparse(&mut text.as_bytes(), visit));
 }
 
-/// The binary stream of blktrace, as far as it can be written in bytes of UTF-8; promises as of [`blkparse`].
+/// Checks the binary stream of blktrace, as far as it can be written in bytes of UTF-8; promises as of [`blkparse`].
 pub fn blktrace(text: &str) {
     kernel_trace(&mut |visit| kernel::read_blktrace(&mut text.as_bytes(), visit));
 }
@@ -437,7 +437,7 @@ fn kernel_trace(read: &mut dyn FnMut(&mut dyn FnMut(Item)) -> Result<Trace, Trac
     }
 }
 
-/// Output of `rbd bench`: rates are numbers.
+/// Checks output of `rbd bench`: rates are numbers.
 pub fn rbd_bench(text: &str) {
     match rbd::parse(text) {
         Ok(runs) => {
@@ -449,7 +449,7 @@ pub fn rbd_bench(text: &str) {
     }
 }
 
-/// Results of `test`: read, written, read again.
+/// Checks results of `test`: reads, writes and reads them again.
 pub fn report(text: &str) {
     match TestReport::from_json(text) {
         Ok(report) => {
@@ -463,7 +463,7 @@ pub fn report(text: &str) {
     }
 }
 
-/// Results of plimsoll, of its simulator and of fio, compared with themselves and with one another: a text is one
+/// Compares results of plimsoll, of its simulator and of fio with themselves and with one another: a text is one
 /// result, or several after lines of `%`.
 pub fn compare_results(text: &str) {
     let side = |(at, text): (usize, &str)| vec![Source { path: format!("{NAME}{at}"), text: text.to_owned() }];

@@ -1,12 +1,12 @@
 //! Mutations of the seeds, from a fixed seed: the targets without libFuzzer.
 //!
 //! # Why
-//! libFuzzer needs nightly. A target that nobody has run is no target.
+//! libFuzzer needs nightly. On stable the targets must run, too.
 //!
 //! # How it works
 //! Each text of `fuzz/corpus/TARGET/` is run as it is. Then, round after round, a text is chosen, changed in one to eight
-//! places (bytes removed, doubled, replaced, words put in, another text spliced in), and run. `PLIMSOLL_FUZZ_ROUNDS` sets
-//! how many rounds each target gets, `PLIMSOLL_FUZZ_SEED` where the numbers start.
+//! places (bytes removed, doubled, replaced, words put in, another text spliced in), and run. `PLIMSOLL_FUZZ_ROUNDS` is
+//! the number of rounds of each target, `PLIMSOLL_FUZZ_SEED` the seed of the random numbers.
 //!
 //! # Limits
 //! Nothing guides it: no coverage, no reduction of what fails.
@@ -18,7 +18,7 @@ use std::path::Path;
 
 use crate::{TARGETS, Target, run};
 
-/// Rounds of each target when nothing is said.
+/// Rounds of each target without `PLIMSOLL_FUZZ_ROUNDS`.
 const ROUNDS: u64 = 1_000;
 /// Longest text, in bytes, that is changed further.
 const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -86,7 +86,7 @@ impl Numbers {
         (self.0 % limit.max(1) as u64) as usize
     }
 
-    /// A part of `bytes`, as start and end; mostly short.
+    /// Returns start and end of a part of `len_bytes` bytes, mostly a short one.
     fn part(&mut self, len_bytes: usize) -> (usize, usize) {
         let start = self.below(len_bytes + 1);
         let longest = if self.below(4) == 0 { len_bytes - start } else { (len_bytes - start).min(16) };
@@ -118,7 +118,7 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], numbers: &mut Numbers) {
     bytes.truncate(TEXT_BYTES_MAX);
 }
 
-/// Runs `target`, and says on which input it failed.
+/// Runs `target`; fails with the input that broke it.
 fn check(name: &str, target: Target, bytes: &[u8]) {
     // As text, so that no round is wasted on bytes that are none.
     let text = String::from_utf8_lossy(bytes);
@@ -134,7 +134,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    // The order of a directory is anybody's guess.
+    // A directory has no order.
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).unwrap_or_default()).collect()
 }
