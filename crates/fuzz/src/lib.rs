@@ -411,15 +411,15 @@ pub fn find_rate(text: &str) {
 
 /// Checks text of blkparse: as many spans as it announces, and no time runs backwards.
 pub fn blkparse(text: &str) {
-    kernel_trace(&mut |visit| kernel::read_blkparse(&mut text.as_bytes(), visit));
+    kernel_trace(|visit| kernel::read_blkparse(&mut text.as_bytes(), visit));
 }
 
 /// Checks the binary stream of blktrace, as far as it can be written in bytes of UTF-8; promises as of [`blkparse`].
 pub fn blktrace(text: &str) {
-    kernel_trace(&mut |visit| kernel::read_blktrace(&mut text.as_bytes(), visit));
+    kernel_trace(|visit| kernel::read_blktrace(&mut text.as_bytes(), visit));
 }
 
-fn kernel_trace(read: &mut dyn FnMut(&mut dyn FnMut(Item)) -> Result<Trace, TraceError>) {
+fn kernel_trace(read: impl FnOnce(&mut dyn FnMut(Item)) -> Result<Trace, TraceError>) {
     let mut spans = 0;
     let mut visit = |item| {
         if let Item::Span(span) = item {
