@@ -78,7 +78,7 @@ class Scheduler:
 
 
 def built(command, directory):
-    """Runs cargo in a directory; names and paths of the programs that it built."""
+    """Runs cargo in a directory. Returns the programs that it built: name, path, directory of the crate."""
     try:
         done = subprocess.run(
             [*command, "--message-format", "json"], cwd=directory, stdin=subprocess.DEVNULL,
@@ -89,7 +89,8 @@ def built(command, directory):
     if done.returncode != 0:
         raise Unable(f"{' '.join(command)} failed: see above")
     messages = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
-    return [(message["target"]["name"], message["executable"]) for message in messages if message.get("executable")]
+    return [(message["target"]["name"], message["executable"], Path(message["manifest_path"]).parent.name)
+            for message in messages if message.get("executable")]
 
 
 def build_plimsoll():
@@ -99,7 +100,7 @@ def build_plimsoll():
         programs = built(["cargo", "build", "--release", "--package", "plimsoll-cli"], root)
     except Unable as error:
         raise Unable(f"{error}, or name a binary with --plimsoll") from error
-    for name, path in programs:
+    for name, path, _ in programs:
         if name == "plimsoll":
             return path
     raise Unable("cargo built no binary called plimsoll: name one with --plimsoll")

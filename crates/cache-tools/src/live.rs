@@ -106,9 +106,7 @@ pub enum NoSnapshot {
     #[error("no process has the cache open: there is no {0}")]
     Nobody(String),
     /// The snapshot is too old.
-    #[error(
-        "{path} is {age_s} s old: process {pid}, which had the cache open, was killed or hangs; nobody publishes now"
-    )]
+    #[error("{path} is {age_s} s old: process {pid}, which had the cache open, was killed or hangs")]
     Stale {
         /// The file.
         path: String,

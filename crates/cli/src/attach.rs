@@ -48,7 +48,7 @@ pub(crate) struct AttachArguments {
     #[arg(long = "set", value_name = "CLASS.SETTING=VALUE", requires = "target")]
     settings: Vec<Setting>,
 
-    /// Let something else hold requests back: scheduled, drain (nothing does), or depth:N, requests in flight
+    /// Change the mode: scheduled, drain (requests go as they come), or depth:N (at most N requests in flight)
     #[arg(long, value_name = "MODE", requires = "target", value_parser = attach::parse_mode)]
     mode: Option<Mode>,
 
@@ -209,7 +209,7 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Waits for one interval, or until somebody has asked for the end.
+/// Waits for one interval, or until `stop` is set.
 fn wait(arguments: &AttachArguments, stop: &Stop) {
     let until = Instant::now() + arguments.interval;
     while !stop.is_asked() && Instant::now() < until {

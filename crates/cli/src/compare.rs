@@ -21,7 +21,7 @@ pub(crate) struct CompareArguments {
     #[arg(value_name = "RESULT[,RESULT...]", num_args = 1.., required = true)]
     results: Vec<String>,
 
-    /// Changes of at most so many per cent do not count
+    /// Largest change in per cent that does not count
     #[arg(long, default_value_t = 1.0, value_name = "PERCENT", value_parser = parse_threshold)]
     threshold: f64,
 

@@ -40,7 +40,7 @@ pub(crate) struct DemoArguments {
     #[arg(long, requires = "trace")]
     force: bool,
 
-    /// Say everything that is to be known about the disk's figures
+    /// Print every warning about the disk's figures
     #[arg(short, long)]
     verbose: bool,
 

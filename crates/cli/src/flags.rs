@@ -24,7 +24,7 @@ pub(crate) use format::{BriefFormat, DiskFormat, ReportFormat, TestFormat};
 pub(crate) use names::{TuneBackend, backend, form, model, tune_backend};
 pub(crate) use page::{PageFlags, PictureFlags};
 
-/// Reads the path of an input; `-` is what comes by stdin.
+/// Reads the path of an input; `-` stands for stdin.
 pub(crate) fn input() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| if path.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { path })
 }
@@ -105,7 +105,7 @@ pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
 }
 
 impl DiskFlags {
-    /// Reads the files that the flags name, for so many shards; warnings go to stderr.
+    /// Reads the files that the flags name, for `shards` shards. Prints warnings to stderr.
     pub(crate) fn choice(&self, shards: u16) -> Result<DiskChoice, Failure> {
         if self.model == Some(ModelChoice::OldDefaults) && (self.io_properties.is_some() || self.disk.is_some()) {
             let message =

@@ -34,7 +34,7 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 
-    /// Format of what is printed
+    /// Format of the result on stdout
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
 }

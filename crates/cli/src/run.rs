@@ -54,7 +54,7 @@ const LIBRARY: &str = "libplimsoll_preload.so";
 /// and changes shares while it runs. The report at the end goes to stderr; the exit code is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
-    /// Which calls are of which class: a file, or default, rocksdb, mysql, postgres
+    /// Rules that give calls their classes: a file, or default, rocksdb, mysql, postgres
     #[arg(long, value_name = "FILE|NAME", default_value = "default")]
     rules: String,
 
@@ -70,7 +70,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PATH")]
     dir: Vec<PathBuf>,
 
-    /// How long a piece may take, in ms, or `none` [default: 0.75]
+    /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
     #[arg(long, value_name = "MS", value_parser = parse_goal)]
     latency_goal: Option<LatencyGoal>,
 

@@ -34,7 +34,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9650")]
     listen: String,
 
-    /// Time between looks at the counters
+    /// Time between two readings of the counters
     #[arg(long, value_name = "TIME", default_value = "1s",
           value_parser = time_within(Duration::from_millis(100), Duration::from_secs(3600)))]
     interval: Duration,

@@ -66,7 +66,7 @@ pub(crate) struct StatArguments {
     pictures: PictureFlags,
 }
 
-/// What is shown.
+/// Rows and columns of a report.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What is shown")]
 struct ShowFlags {
@@ -78,7 +78,7 @@ struct ShowFlags {
     #[arg(short = 'x', long)]
     extended: bool,
 
-    /// Without the first report, the means since the host began; of files: the first report is an interval, too
+    /// Without the first report (the means since the host began); with --from its first report is an interval
     #[arg(short = 'y', long)]
     omit_first: bool,
 
@@ -107,7 +107,7 @@ struct ShowFlags {
     top: bool,
 }
 
-/// What disks can do.
+/// Descriptions of the disks.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Capacity")]
 pub(crate) struct CapacityFlags {

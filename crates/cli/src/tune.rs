@@ -75,7 +75,7 @@ pub(crate) struct TuneArguments {
     #[arg(long)]
     destructive: bool,
 
-    /// A minute at most, instead of five
+    /// Take at most a minute, instead of five
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
@@ -83,7 +83,7 @@ pub(crate) struct TuneArguments {
     #[arg(long)]
     full: bool,
 
-    /// With --full: rounds at most [default: 25]
+    /// With --full: most rounds [default: 25]
     #[arg(long, value_name = "N", requires = "full", value_parser = clap::value_parser!(u32).range(5..))]
     rounds: Option<u32>,
 

@@ -319,7 +319,7 @@ fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost, lead: u64
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(plimsoll_loom)))]
 mod tests {
     use super::*;
 

@@ -23,7 +23,7 @@ mod cost;
 mod disk;
 mod heap;
 mod hist;
-#[cfg(all(loom, test))]
+#[cfg(all(plimsoll_loom, test))]
 mod loom_tests;
 pub mod math;
 mod qos;

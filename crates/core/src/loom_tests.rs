@@ -10,7 +10,7 @@
 //! while another thread may read it.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p plimsoll-core --release --lib loom
+//! RUSTFLAGS="--cfg plimsoll_loom" CARGO_TARGET_DIR=target/loom cargo test -p plimsoll-core --release --lib loom
 //! ```
 //!
 //! # Limits

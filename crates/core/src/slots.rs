@@ -157,7 +157,7 @@ impl Slots {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(plimsoll_loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! The atomics that shards share: the standard ones, or loom's in tests that explore interleavings.
 
-#[cfg(not(all(loom, test)))]
+#[cfg(not(all(plimsoll_loom, test)))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
-#[cfg(all(loom, test))]
+#[cfg(all(plimsoll_loom, test))]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};

@@ -61,7 +61,7 @@ pub struct RunRules {
     pub groups: SchedGroups,
     /// The rules; the first match counts.
     pub rules: Vec<RunRule>,
-    /// Rules that do not do what they seem to.
+    /// Warnings about rules whose effect differs from their wording.
     pub warnings: Vec<Diagnostic>,
 }
 

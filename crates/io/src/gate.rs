@@ -20,7 +20,7 @@
 //! work as with any shard. Threads of a class are served in the order of their arrival.
 //!
 //! # Limits
-//! One disk per gate. A gate costs two uncontended locks and two clock readings per call (`benches/gate.rs` measures);
+//! One disk per gate. A gate costs two uncontended locks and two clock readings per call (`crates/benches` measures them);
 //! a thread that has to wait also pays for being woken. In a trace a piece counts as submitted when it is admitted, so
 //! the time in which the thread wakes up is part of the device's time. A gate does not survive `fork`: the child must
 //! not use it.

@@ -622,7 +622,7 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let State::Sent { key, ticket } = &self.state else { return };
         let mut operations = self.shard.0.operations.borrow_mut();
-        // What is dropped here may drop other futures of this shard: not while the table is borrowed.
+        // A waker that is dropped here may drop other futures of this shard: not while the table is borrowed.
         match operations.get_mut(*key) {
             Some(slot @ Operation::Waiting(_)) => {
                 let waiting = std::mem::replace(slot, Operation::Abandoned);

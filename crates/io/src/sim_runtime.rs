@@ -71,7 +71,7 @@ pub enum SimError {
     Deadlock {
         /// Time on the world's clock, in nanoseconds.
         at_ns: u64,
-        /// One text per shard: what it waits for.
+        /// One text per shard: the operations that it waits for.
         shards: Vec<String>,
     },
     /// A shard has work again and again while no time passes: a task wakes itself for ever.

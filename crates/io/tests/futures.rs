@@ -1,7 +1,9 @@
-//! Futures of a shard over every backend, and what becomes of them when they are dropped.
+//! Futures of a shard over every backend, and what becomes of them when they are dropped. A test program of its own: its
+//! allocator knows which buffers exist.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "all/common/mod.rs"]
 mod common;
 #[path = "../../seeds.rs"]
 mod seeds;

@@ -1,8 +1,9 @@
-//! Registered memory is given back to the kernel with its last buffer, on whatever thread that goes. One test: it looks at what
-//! the whole process has pinned.
+//! Registered memory is given back to the kernel with its last buffer, on whatever thread that goes. A test program of its
+//! own: it reads how much memory the whole process has pinned.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::skip::skip;

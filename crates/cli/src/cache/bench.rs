@@ -21,9 +21,9 @@ use crate::{interrupt, screen};
 /// Name of the picture.
 const PICTURE: &str = "cache-bench";
 
-/// Measure a cache: it is filled with blocks of its own, and what it held may be evicted
+/// Measure a cache: fill it with generated blocks, for which blocks that it holds may be evicted
 ///
-/// Blocks are incompressible and a function of their key. What a look-up does not find is inserted. Exit code 1 if a
+/// Blocks are incompressible and a function of their key. A block that a look-up does not find is inserted. Exit code 1 if a
 /// byte or a counter is wrong.
 #[derive(Args, Debug)]
 pub(super) struct BenchArguments {
@@ -34,7 +34,7 @@ pub(super) struct BenchArguments {
     #[arg(long, conflicts_with = "read_pct")]
     write_only: bool,
 
-    /// So many look-ups of 100 operations, the others inserts
+    /// Look-ups in 100 operations; the others are inserts
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
     read_pct: Option<u8>,
 
@@ -42,7 +42,7 @@ pub(super) struct BenchArguments {
     #[arg(long, value_name = "SIZE", default_value = "8k", value_parser = parse_block_bytes)]
     block_size: u32,
 
-    /// How many keys there are [default: each insert has its own; with --read-pct 1000000]
+    /// Number of keys [default: each insert has its own; with --read-pct 1000000]
     #[arg(long, value_name = "N", value_parser = parse_keys)]
     keys: Option<u64>,
 
@@ -78,7 +78,7 @@ pub(super) struct BenchArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Instead of what CACHE.yaml says: which slab the next block goes to (seed, discriminant, load)
+    /// Choice of the slab for the next block, instead of that in CACHE.yaml: seed, discriminant, load
     #[arg(long, value_name = "NAME", value_parser = parse_placement)]
     placement: Option<Placement>,
 

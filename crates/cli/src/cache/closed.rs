@@ -16,7 +16,7 @@ pub(super) struct SlabsArguments {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// How many slabs are how full, too, and how scattered their free space is
+    /// Also count slabs by how full they are, and show how scattered their free space is
     #[arg(short = 'v', long)]
     verbose: bool,
 
@@ -33,7 +33,7 @@ pub(super) fn slabs(arguments: &SlabsArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Read and verify every block of a closed cache, and compare what it knows with what is in use
+/// Read and verify every block of a closed cache, and compare its index with its slabs
 ///
 /// Nothing is written. Exit code 1 if anything is wrong, a missing disk included.
 #[derive(Args, Debug)]

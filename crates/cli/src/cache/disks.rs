@@ -97,7 +97,7 @@ pub(super) struct ExpandArguments {
     #[arg(value_name = "DEVICE_OR_FILE")]
     disk: PathBuf,
 
-    /// Make the file so large first
+    /// Grow the file to this size first
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
 }

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome, as_json_line};
 use crate::flags::{ReportFormat, time_within};
 use crate::{interrupt, screen};
 
-/// Show how the disks of a cache are, and what it has done since it was opened
+/// Show the state of a cache's disks, and its hits, inserts and evictions since it was opened
 #[derive(Args, Debug)]
 pub(super) struct StatusArguments {
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(super) struct IostatArguments {
     #[arg(value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// How many operations are under way, too
+    /// Also show the operations under way
     #[arg(short = 'a', long)]
     active: bool,
 
@@ -123,7 +123,7 @@ pub(super) struct HitsArguments {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// Rows at the most
+    /// Most rows
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rows: u16,
 

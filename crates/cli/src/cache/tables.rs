@@ -249,7 +249,7 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
             cells.extend(row.usage.slabs_by_tenth.iter().map(|count| format_count((*count).into())));
             cells
         };
-        text.push_str("\n\nslabs by how full they are (from so many percent on); PIECES: of free space, on average\n");
+        text.push_str("\n\nslabs by how full they are (lower bound in percent); PIECES: of free space, on average\n");
         let headers = ["DEVICE", "MAX SIZE", "PIECES", "0", "10", "20", "30", "40", "50", "60", "70", "80", "90"];
         text.push_str(&screen::table(&headers, table.rows.iter().map(row).collect()));
     }

@@ -36,7 +36,7 @@ pub(crate) enum TestFormat {
     FioJsonPlus,
 }
 
-/// What commands about disks print, of which Seastar has a YAML form.
+/// Formats of commands about disks, whose results have a YAML form in Seastar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DiskFormat {
     /// For people.

@@ -35,7 +35,7 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "DIR")]
     storage: Option<PathBuf>,
 
-    /// 90 seconds at most, instead of six minutes
+    /// Take at most 90 seconds, instead of six minutes
     #[arg(long)]
     quick: bool,
 

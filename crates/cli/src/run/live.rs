@@ -1,7 +1,7 @@
 //! `--live`: the view of `plimsoll attach` beside a program that runs.
 //!
 //! # Why
-//! Whoever starts a program wants to see its classes at once, not to look up a process in another terminal.
+//! A user who starts a program wants to see its classes at once, not to look up a process in another terminal.
 //!
 //! # How it works
 //! A thread reads from the shared counters which process has the gate, attaches to it, and shows its state at intervals:
@@ -27,7 +27,7 @@ use crate::{attach, screen};
 
 /// Time over which rates and latencies are taken.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which a process to attach to is looked for.
+/// Interval at which the view looks for a process to attach to.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Why there is nothing to show before the first process has the gate, and after one has ended.

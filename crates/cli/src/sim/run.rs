@@ -43,7 +43,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Run with so many seeds, one after the other, and print mean and 95 % interval of each figure
+    /// Run with N seeds, one after the other, and print mean and 95 % interval of each figure
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
 

@@ -87,7 +87,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) duration: Option<Duration>,
 
-    /// How long to run before anything counts [default: that of a fio job file, else 0]
+    /// How long to run before requests count [default: that of a fio job file, else 0]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) warmup: Option<Duration>,
 
@@ -111,7 +111,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(super) max_write: Option<u64>,
 
-    /// Seed of the positions and gaps, or of the blocks that are looked at [default: that of a fio job file, else 1]
+    /// Seed of the positions and gaps, or of the blocks that --examine reads [default: that of a fio job file, else 1]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 
@@ -154,11 +154,11 @@ pub(crate) struct TestArguments {
           requires = "examine", conflicts_with_all = WORKLOAD_FLAGS)]
     pub(super) block_size: Vec<u32>,
 
-    /// End once it is steady: iops, bw or lat within so many per cent of its mean, or with _slope its slope
+    /// End once iops, bw or lat stays within this share of its mean, or with _slope its slope does
     #[arg(long, value_name = "iops:5%", value_parser = parse_steady, help_heading = "Experiments")]
     pub(super) ss: Option<SteadyStop>,
 
-    /// Over how long it must be steady [default: 10 s]
+    /// Time for which it must be steady [default: 10 s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Experiments", requires = "ss")]
     pub(super) ss_window: Option<Duration>,
 
@@ -168,7 +168,7 @@ pub(crate) struct TestArguments {
           conflicts_with_all = ["experiment", "rbd", "examine", "warmup"])]
     pub(super) replay: Option<PathBuf>,
 
-    /// So many times as fast as recorded, or `max`: as fast as it goes [default: 1]
+    /// Speed as a multiple of the recorded one, or `max`: each request as soon as it can be sent [default: 1]
     #[arg(long, value_name = "F|max", value_parser = Speed::parse, help_heading = "Real data", requires = "replay")]
     pub(super) speed: Option<Speed>,
 

@@ -79,7 +79,7 @@ impl<'a> Experiment<'a> {
         })
     }
 
-    /// Runs it, and prints what it found.
+    /// Runs the experiment and prints its report.
     pub(super) fn run(
         &self,
         situation: &Situation,

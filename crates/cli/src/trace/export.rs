@@ -39,7 +39,7 @@ pub(crate) struct ExportArguments {
     #[command(flatten)]
     filter: FilterFlags,
 
-    /// Only what begins earlier than so long after the beginning of the trace
+    /// Only pieces that begin before this time, counted from the beginning of the trace
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<Duration>,
 

@@ -28,11 +28,11 @@ pub(crate) struct ShowArguments {
     #[command(flatten)]
     filter: FilterFlags,
 
-    /// Only what begins earlier than so long after the beginning of the trace
+    /// Only pieces that begin before this time, counted from the beginning of the trace
     #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = time)]
     to: Option<Duration>,
 
-    /// Show at most so many lines
+    /// Show at most N lines
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -44,7 +44,7 @@ pub(super) struct FilterFlags {
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 
-    /// Only what ends so long after the beginning of the trace, or later: 1.5s, 300ms
+    /// Only pieces that end at or after this time, counted from the beginning of the trace: 1.5s, 300ms
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Duration>,
 }

@@ -23,6 +23,7 @@ mod presets;
 mod refused;
 mod report;
 mod results;
+mod run;
 mod serve;
 mod shown;
 mod sim;
@@ -30,7 +31,6 @@ mod sim;
 mod skip;
 mod stat;
 mod stat_docs;
-#[path = "../run/terminal.rs"]
 mod terminal;
 mod trace_limiter;
 mod trace_replay;

@@ -12,7 +12,7 @@
 use super::super::error::{Code, ConfigError};
 use super::super::fields::{Field, Fields, Refused, Schema};
 
-/// Where jobs run, which decides what they may ask for.
+/// Where jobs run; each place allows other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Dialect {
     /// A job on a real disk.

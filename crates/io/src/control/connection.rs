@@ -59,7 +59,7 @@ impl<S: Read + Write> Connection<S> {
         self.is_ending && self.unsent.is_empty()
     }
 
-    /// Receives what has arrived, at most a line's worth.
+    /// Receives the bytes that have arrived, at most a line's worth.
     ///
     /// # Errors
     /// If the connection is broken.

@@ -47,12 +47,6 @@ pub fn process_cpu_s() -> f64 {
     process_cpu_ns() as f64 / 1e9
 }
 
-/// Returns the CPU time of the calling thread so far, in seconds.
-#[must_use]
-pub fn thread_cpu_s() -> f64 {
-    thread_cpu_ns() as f64 / 1e9
-}
-
 /// Returns how often the calling thread has voluntarily given up its processor so far, that is, slept.
 ///
 /// # Errors
@@ -95,6 +89,6 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(sum > 0 && process_cpu_ns() >= 1_000_000);
-        assert!(thread_cpu_s() > 0.0 && process_cpu_s() > 0.0);
+        assert!(process_cpu_s() > 0.0);
     }
 }

@@ -385,7 +385,7 @@ impl<R: Read> Reader<R> {
         self.unix_at_zero_ns
     }
 
-    /// Returns what was lost up to here.
+    /// Returns the losses up to here.
     #[must_use]
     pub fn lost(&self) -> Lost {
         self.lost

@@ -144,7 +144,7 @@ pub enum CardError {
     Figure {
         path: String,
         key: String,
-        /// What is wrong, and what would be right.
+        /// The mistake and its remedy.
         what: String,
     },
 }
@@ -268,7 +268,7 @@ fn printed(character: char) -> char {
     if character.is_control() { '?' } else { character }
 }
 
-/// Returns what is wrong with a figure; `None` if nothing is.
+/// Returns the mistake in a figure, or `None`.
 fn wrong(key: &str, figure: &Figure) -> Option<String> {
     if figures::kind(key).is_none() {
         let meant = figures::closest(key).map_or_else(String::new, |key| format!(": did you mean `{key}`?"));

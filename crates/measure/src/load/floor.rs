@@ -19,7 +19,7 @@ use super::RateMin;
 /// Time at the begin in which any rate will do, as in fio.
 const SETTLE_NS: u64 = 2_000_000_000;
 
-/// A job's least rate, and what it had done at the last comparison.
+/// A job's least rate, and its counts at the last comparison.
 pub(super) struct Floor {
     least: RateMin,
     begin_ns: u64,

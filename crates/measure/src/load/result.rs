@@ -100,7 +100,7 @@ pub struct BlockFault {
     pub found: String,
 }
 
-/// What is wrong with a block.
+/// Why a block read back is not the one written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {

@@ -41,7 +41,7 @@ pub enum ScratchError {
     BadDirectory {
         /// The path.
         path: String,
-        /// What is wrong with the path.
+        /// Why the path cannot be used.
         reason: String,
     },
     /// The file system has too little free space.
@@ -195,7 +195,7 @@ impl Scratch {
     }
 }
 
-/// Opens what is at `path` if it is a regular file, without waiting or following a link.
+/// Opens the regular file at `path`, without waiting or following a link.
 fn open_regular(path: &Path) -> Option<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A flash disk that is fresh has room to write to. One that is full moves old data first, and may write half as fast.
-//! Whoever sizes a disk by its first hour learns that in the third month.
+//! A disk that was sized by its first hour is too slow in the third month.
 //!
 //! # How it works
 //! The scratch data grows by a tenth at a time. At each level the disk is overwritten at random positions of the data,

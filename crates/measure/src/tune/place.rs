@@ -141,7 +141,7 @@ impl Place {
         Ok(place.on(device, roots))
     }
 
-    /// Returns a place of which no more is known.
+    /// Returns a place of which only these facts are known.
     fn bare(directory: PathBuf, mountpoint: String, st_dev: u64, roots: &Roots) -> Place {
         Place {
             directory,

@@ -1,7 +1,7 @@
 //! Two traces of one load: differences beyond chance, the pattern that explains them first.
 //!
-//! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the find of seed 000. Nobody should
-//! have to search two files for that line.
+//! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the find of seed 000. A reader
+//! should not have to search two files for that line.
 //!
 //! **How.** Each side is a [`Side`], one pass over its trace: times of each class and stage as a histogram and as means
 //! of at most 64 intervals, and [`super::gaps`]. [`diff`] tests mean, median and p99 of each as `plimsoll compare` does

@@ -85,7 +85,7 @@ pub struct Law {
     pub without_end: u64,
     /// Pieces whose arrival is not in the trace.
     pub without_begin: u64,
-    /// What is missing, in words; empty if nothing is, or if N and X R agree.
+    /// The missing events in words; empty if there are none, or if N and X R agree.
     pub missing: String,
 }
 

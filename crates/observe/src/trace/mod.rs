@@ -69,12 +69,12 @@ pub enum TraceError {
     /// The file begins as a program's own trace, but cannot be read as one.
     #[error("{0}")]
     Own(#[from] OpenError),
-    /// The file is no trace, or of a form that is not read. The sentence says what was found and what was expected.
+    /// The file is no trace, or of a form that is not read. The sentence names the found and the expected form.
     #[error("{0}")]
     Format(String),
 }
 
-/// Bytes at the beginning of a file in which its format is looked for.
+/// Bytes at the beginning of a file that decide its format.
 const HEAD_BYTES: u64 = 1 << 16;
 
 /// Bytes read at a time.

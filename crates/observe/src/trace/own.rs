@@ -452,7 +452,7 @@ impl Shard {
     }
 }
 
-/// Describes what is missing, one sentence each.
+/// Describes each kind of loss in a sentence.
 fn sentences(lost: Lost, all: &All) -> Vec<String> {
     let Lost { bytes, places, at_end, dropped_events, unknown_events } = lost;
     let damage = match (at_end, places) {

@@ -36,7 +36,7 @@ use crate::screen::{self, printable};
 /// Intervals kept for each device.
 const HISTORY: usize = 240;
 
-/// Most lines of what is left out.
+/// Most lines that name the rows left out.
 const FOLDED_LINES: u16 = 3;
 
 /// Intervals that say which device is the busiest: rows that change places each second cannot be read.

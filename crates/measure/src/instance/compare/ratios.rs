@@ -71,7 +71,7 @@ pub enum Verdict {
     Missing,
 }
 
-/// A ratio and what it proves.
+/// A ratio and whether it proves a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The figure divided by that of the base.

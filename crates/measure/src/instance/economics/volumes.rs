@@ -23,7 +23,7 @@ const MIB: f64 = (1u64 << 20) as f64;
 /// Relative difference below which two rates are equal: a rate in MiB/s need not be a whole number of bytes.
 const ROUNDING: f64 = 1e-9;
 
-/// The most volumes that are tried: nobody has more.
+/// Most volumes that are tried; no instance takes as many.
 const VOLUMES_MAX: u64 = 1 << 20;
 
 /// Size and rates of one volume or of all together: needed, asked for, or given.
@@ -53,7 +53,7 @@ impl Rates {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Volumes {
     pub volumes: f64,
-    /// The size, larger than what is stored if operations or bandwidth need it, and the rates of all of them.
+    /// The size, larger than the stored bytes if operations or bandwidth need it, and the rates of all of them.
     #[serde(flatten)]
     pub all: Rates,
 }
@@ -64,7 +64,7 @@ pub struct Month {
     pub size_month: f64,
     /// Price of the operations beyond those included.
     pub iops_month: f64,
-    /// Price of the bandwidth beyond what is included.
+    /// Price of the bandwidth beyond the included one.
     pub mibps_month: f64,
     pub volumes_month: f64,
 }

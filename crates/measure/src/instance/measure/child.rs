@@ -47,7 +47,7 @@ pub(super) enum Failure {
     /// The program was ended at the time limit.
     #[error("it did not end within {} s", .0.as_secs())]
     Late(Duration),
-    /// The program cannot be started, or what it says cannot be used.
+    /// The program cannot be started, or its output cannot be read.
     #[error("{0}")]
     Other(String),
 }

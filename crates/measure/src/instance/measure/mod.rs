@@ -266,7 +266,7 @@ impl Session<'_> {
             (Group::Submission, Some(disk), _) => {
                 submission::run(card, &sampling(submission::MEASUREMENTS), &disk.directory, observer);
             }
-            // What they need was looked for above.
+            // Their directory or peer is missing, which is noted above.
             (Group::Disk | Group::Submission, None, _) | (Group::Network, _, None) => {}
             (Group::Cpu, ..) => cpu::run(card, &sampling(cpu::MEASUREMENTS), &self.cpus, observer),
             (Group::Memory, ..) => {

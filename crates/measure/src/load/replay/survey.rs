@@ -142,7 +142,7 @@ impl Survey {
     }
 }
 
-/// Reads the trace at `path` as [`plimsoll_observe::trace::read`] does. Returns a copy of what was read as well.
+/// Reads the trace at `path` as [`plimsoll_observe::trace::read`] does. Also returns a copy of the bytes read.
 fn read_and_copy(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<(Trace, File), TraceError> {
     let input = File::open(path).map_err(TraceError::Open)?;
     let copy = tempfile::tempfile().map_err(cannot_copy)?;
@@ -156,7 +156,7 @@ fn cannot_copy(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text + ": set TMPDIR to a directory with room, or name a file")
 }
 
-/// Writes what is read to a copy.
+/// Reader that writes the bytes read to a copy.
 struct Copying<'a> {
     input: File,
     copy: &'a File,

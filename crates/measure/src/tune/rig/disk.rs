@@ -55,7 +55,7 @@ pub(in crate::tune) struct Span {
     pub(in crate::tune) room_bytes: u64,
     /// Bytes from its beginning that have been written.
     pub(in crate::tune) filled_bytes: u64,
-    /// Length of the part that loads work on: all of it, after filling what is filled.
+    /// Length of the part that loads work on: the whole of it, or after filling the filled part.
     pub(in crate::tune) len_bytes: u64,
     /// Beginning of the next sequential load, from the offset.
     pub(in crate::tune) cursor_bytes: u64,

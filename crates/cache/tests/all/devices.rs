@@ -1,0 +1,99 @@
+//! Caches on real files: refusals that only the kernel can make.
+//!
+//! If the build directory is on a file system without direct I/O, the tests are skipped with one line that says so.
+
+use crate::skip;
+use std::path::Path;
+
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, HostOptions, Lookup};
+use tempfile::TempDir;
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn sources(directory: &Path, names: &[&str]) -> Vec<DiskSource> {
+    names.iter().map(|name| DiskSource::at(directory.join(name))).collect()
+}
+
+/// Creates a cache on the files `a` and `b`. If their file system has no direct I/O, prints a line and returns `None`.
+fn world() -> Option<TempDir> {
+    let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if !skip::has_direct_io(directory.path()) {
+        return None;
+    }
+    let disks = sources(directory.path(), &["a", "b"]);
+    for disk in &disks {
+        std::fs::File::create_new(&disk.path).unwrap().set_len(16 << 20).unwrap();
+    }
+    let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
+    block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap();
+    Some(directory)
+}
+
+fn open(directory: &Path, names: &[&str]) -> Result<BlockCache, CacheError> {
+    block_on(BlockCache::open(CacheConfig::default(), &sources(directory, names), &HostOptions::default()))
+}
+
+#[test]
+fn a_disk_by_two_names_is_named_twice() {
+    let Some(world) = world() else { return };
+    std::fs::hard_link(world.path().join("a"), world.path().join("hard")).unwrap();
+    std::os::unix::fs::symlink(world.path().join("a"), world.path().join("soft")).unwrap();
+    for name in ["hard", "soft"] {
+        let error = open(world.path(), &["a", "b", name]).err().unwrap();
+        assert!(matches!(&error, CacheError::Twice { path } if path.ends_with(name)), "{error}");
+        let options = CreateOptions { force: true, ..CreateOptions::default() };
+        let disks = sources(world.path(), &["a", name]);
+        let error = block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap_err();
+        assert!(matches!(&error, CacheError::Twice { path } if path.ends_with(name)), "{error}");
+    }
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
+#[test]
+fn an_open_cache_is_locked() {
+    let Some(world) = world() else { return };
+    let cache = open(world.path(), &["a", "b"]).unwrap();
+    for names in [&["a", "b"][..], &["b"]] {
+        let error = open(world.path(), names).err().unwrap();
+        assert!(matches!(error, CacheError::Locked { .. }), "{error}");
+    }
+    block_on(cache.close()).unwrap();
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
+#[test]
+fn an_empty_file_is_no_cache() {
+    let Some(world) = world() else { return };
+    std::fs::File::create_new(world.path().join("c")).unwrap().set_len(16 << 20).unwrap();
+    let error = open(world.path(), &["a", "b", "c"]).err().unwrap();
+    assert!(error.to_string().contains("it is empty"), "{error}");
+}
+
+#[test]
+fn a_directory_and_a_capacity_make_a_cache() {
+    let world = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if !skip::has_direct_io(world.path()) {
+        return;
+    }
+    let directory = world.path().join("below");
+    // What a creation left that was cut short is no obstacle.
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("cache.new"), [7; 5000]).unwrap();
+    for life in 0..3_u8 {
+        let cache = block_on(BlockCache::open_or_create(&directory, 24 << 20)).unwrap();
+        let capacity_bytes = cache.stats().disks[0].capacity_bytes;
+        assert!((20 << 20..=24 << 20).contains(&capacity_bytes), "{capacity_bytes}: the slabs suit it");
+        let again = block_on(BlockCache::open_or_create(&directory, 24 << 20)).err().unwrap();
+        assert!(matches!(again, CacheError::Locked { .. }), "{again}");
+        block_on(cache.insert(&[life], &[life; 5000])).unwrap();
+        for old in 0..=life {
+            let Lookup::Hit(block) = block_on(cache.get(&[old])).unwrap() else { panic!("{old} is lost") };
+            assert_eq!(block[..], [old; 5000]);
+        }
+        block_on(cache.close()).unwrap();
+    }
+    let error = block_on(BlockCache::open_or_create(&world.path().join("other"), 1 << 20)).err().unwrap();
+    assert!(matches!(error, CacheError::TooSmall { .. }), "{error}");
+}

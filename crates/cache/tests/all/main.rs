@@ -1,0 +1,17 @@
+//! Caches from outside, on simulated disks and real files. One test program, a module for each kind of story.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod crash_points;
+mod damage;
+mod devices;
+mod disks;
+mod model;
+#[cfg(feature = "object_store")]
+mod object_store;
+#[cfg(feature = "sim")]
+mod scenarios;
+#[path = "../../../skip.rs"]
+mod skip;
+mod stories;
+mod world;

@@ -1,0 +1,396 @@
+//! The object store wrapper, from outside: its answers equal the store's, byte for byte, whatever happens in between;
+//! and it sends the store no more requests than necessary.
+
+mod counting;
+mod random;
+mod s3;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counting::{Counting, Lie, MapCache, block_on, patterned};
+use futures_util::future::join_all;
+use futures_util::stream::StreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt};
+use plimsoll::{Class, Classes};
+use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, ReadOp};
+
+const BLOCK: u64 = 16 << 10;
+
+/// Returns a counted store in memory with one object `a` of `len_bytes`, and a wrapper around it.
+async fn world(
+    len_bytes: u64,
+    set_up: impl FnOnce(CachedStoreBuilder) -> CachedStoreBuilder,
+) -> (Arc<Counting>, Arc<MapCache>, CachedStore) {
+    let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
+    inner.put(&"a".into(), patterned(len_bytes, 0).into()).await.unwrap();
+    let cache = Arc::new(MapCache::default());
+    let store = set_up(CachedStore::builder(inner.clone(), cache.clone())).build();
+    (inner, cache, store)
+}
+
+fn with(class: IoClass) -> GetOptions {
+    let mut options = GetOptions::new();
+    options.extensions.insert(class);
+    options
+}
+
+async fn read(store: &CachedStore, options: GetOptions) -> object_store::Result<Vec<u8>> {
+    Ok(store.get_opts(&"a".into(), options).await?.bytes().await?.to_vec())
+}
+
+#[test]
+fn random_reads_equal_those_of_a_local_file_store() {
+    for seed in 1..=4 {
+        let dir = tempfile::tempdir().unwrap();
+        block_on(random::compare(Arc::new(LocalFileSystem::new_with_prefix(dir.path()).unwrap()), seed, 400));
+    }
+}
+
+#[test]
+fn random_reads_equal_those_of_a_store_in_memory() {
+    for seed in 1..=4 {
+        block_on(random::compare(Arc::new(InMemory::new()), seed, 400));
+    }
+}
+
+#[test]
+fn random_reads_equal_those_of_an_s3_server() {
+    let Some(server) = s3::Server::start() else { return };
+    block_on(random::compare(server.store(), 1, 300));
+}
+
+#[test]
+fn neighbouring_blocks_are_one_request_and_hits_none() {
+    block_on(async {
+        let (inner, _, store) = world(1 << 20, |builder| builder).await;
+        for (range, fetches) in [(100..200, 1), (150..16_000, 0), (BLOCK - 1..9 * BLOCK + 1, 1), (0..10 * BLOCK, 0)] {
+            inner.reset();
+            let found = store.get_range(&"a".into(), range.clone()).await.unwrap();
+            assert_eq!(found, patterned(1 << 20, 0)[range.start as usize..range.end as usize]);
+            assert_eq!((inner.heads(), inner.gets()), (1, fetches), "{range:?}");
+        }
+        let stats = store.stats();
+        assert_eq!((stats.fetches, stats.missed_blocks, stats.fetched_bytes), (2, 10, 10 * BLOCK));
+        assert_eq!(stats.hit_blocks, 1 + 1 + 10);
+    });
+}
+
+#[test]
+fn long_reads_are_cut_and_short_gaps_bridged() {
+    block_on(async {
+        // Fetch at most 4 blocks: 10 blocks are 3 requests.
+        let (inner, _, store) = world(10 * BLOCK, |builder| builder.fetch_bytes(4 * BLOCK as u32)).await;
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(10 * BLOCK, 0));
+        assert_eq!(inner.gets(), 3);
+        // Blocks 0, 2 and 9: gaps of 1 and 6.
+        for (gap_blocks, gets) in [(0, 3), (1, 2), (5, 2), (6, 1)] {
+            let (inner, cache, store) = world(10 * BLOCK, |builder| builder.gap_bytes(gap_blocks * BLOCK as u32)).await;
+            let ranges = [0..1, 2 * BLOCK..2 * BLOCK + 7, 9 * BLOCK..10 * BLOCK];
+            assert_eq!(store.get_ranges(&"a".into(), &ranges).await.unwrap()[1].len(), 7);
+            assert_eq!((inner.gets(), cache.len()), (gets, 3), "gap of {gap_blocks}: only what was asked for is kept");
+        }
+    });
+}
+
+#[test]
+fn get_ranges_is_one_read() {
+    block_on(async {
+        let (inner, _, store) = world(1 << 20, |builder| builder).await;
+        let ranges: Vec<_> = (0..50).rev().map(|number| number * 20_000..number * 20_000 + 30_000).collect();
+        let found = store.get_ranges(&"a".into(), &ranges).await.unwrap();
+        let all = patterned(1 << 20, 0);
+        for (range, bytes) in ranges.iter().zip(&found) {
+            assert_eq!(bytes, &all[range.start as usize..range.end as usize]);
+        }
+        assert_eq!((inner.heads(), inner.gets()), (1, 1));
+        assert!(store.get_ranges(&"a".into(), &[]).await.unwrap().is_empty());
+        assert!(store.get_ranges(&"a".into(), &[0..4, (1 << 20)..(1 << 20) + 4]).await.is_err(), "as the store has it");
+    });
+}
+
+#[test]
+fn concurrent_misses_are_one_fetch() {
+    block_on(async {
+        let (inner, _, store) = world(1 << 20, |builder| builder.meta_ttl(Duration::MAX)).await;
+        let reads = join_all((0..20).map(|_| read(&store, GetOptions::new()))).await;
+        assert!(reads.into_iter().all(|bytes| bytes.unwrap() == patterned(1 << 20, 0)));
+        assert_eq!(inner.gets(), 1);
+        let stats = store.stats();
+        assert_eq!((stats.missed_blocks, stats.joined_blocks + stats.hit_blocks), (64, 19 * 64));
+        assert!(stats.joined_blocks > 0);
+        // Overlapping, not equal: each block is fetched once.
+        let (_, _, store) = world(1 << 20, |builder| builder).await;
+        let ranges = (0..20_u64).map(|number| number * 10_000..number * 10_000 + 100_000);
+        let path = Path::from("a");
+        join_all(ranges.map(|range| store.get_range(&path, range)))
+            .await
+            .into_iter()
+            .for_each(|read| drop(read.unwrap()));
+        assert_eq!(store.stats().fetched_bytes, 18 * BLOCK);
+    });
+}
+
+#[test]
+fn a_reader_that_leaves_or_stops_holds_nobody_up() {
+    block_on(async {
+        for is_dropped in [true, false] {
+            let (inner, _, store) = world(10 * BLOCK, |builder| builder).await;
+            let mut first = Box::pin(read(&store, GetOptions::new()));
+            // The first reader begins the fetch and is then no longer polled.
+            while inner.gets() == 0 {
+                assert!(futures_util::poll!(&mut first).is_pending());
+            }
+            let mut second = Box::pin(read(&store, GetOptions::new()));
+            while store.stats().joined_blocks == 0 {
+                assert!(futures_util::poll!(&mut second).is_pending());
+            }
+            let kept = (!is_dropped).then_some(first);
+            assert_eq!(second.await.unwrap(), patterned(10 * BLOCK, 0));
+            assert_eq!(inner.gets(), 1, "still one fetch");
+            if let Some(first) = kept {
+                assert_eq!(first.await.unwrap(), patterned(10 * BLOCK, 0));
+            }
+        }
+        // All readers are dropped: the next one begins anew.
+        let (inner, _, store) = world(BLOCK, |builder| builder).await;
+        let mut only = Box::pin(read(&store, GetOptions::new()));
+        while inner.gets() == 0 {
+            assert!(futures_util::poll!(&mut only).is_pending());
+        }
+        drop(only);
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(BLOCK, 0));
+        assert_eq!(inner.gets(), 2);
+    });
+}
+
+#[test]
+fn a_failed_fetch_fails_its_reader_and_not_the_next() {
+    block_on(async {
+        let (inner, _, store) = world(4 * BLOCK, |builder| builder).await;
+        inner.fail_gets(1);
+        let reads = join_all((0..5).map(|_| read(&store, GetOptions::new()))).await;
+        let failed = reads.iter().filter(|read| matches!(read, Err(Error::Generic { store: "Counting", .. }))).count();
+        assert_eq!(failed, 1, "the store's own error, to one");
+        assert_eq!(reads.into_iter().flatten().filter(|bytes| *bytes == patterned(4 * BLOCK, 0)).count(), 4);
+        assert_eq!(inner.gets(), 2, "the others tried once more, together");
+        inner.fail_gets(100);
+        assert!(
+            join_all((0..5).map(|_| read(&store, GetOptions::new()))).await.iter().all(Result::is_ok),
+            "from the cache"
+        );
+    });
+}
+
+#[test]
+fn a_class_says_whether_hits_are_read_and_misses_kept() {
+    block_on(async {
+        let classes = Classes::new();
+        let scan = classes.add_class("scan", None, 10).unwrap();
+        let (inner, cache, store) = world(4 * BLOCK, |builder| builder).await;
+        read(&store, with(IoClass::scan(Some(scan)))).await.unwrap();
+        assert_eq!((cache.len(), cache.classes()), (0, vec![Some(scan)]), "a scan leaves nothing behind");
+        read(&store, with(IoClass::default())).await.unwrap();
+        assert_eq!((cache.len(), inner.gets()), (4, 2));
+        read(&store, with(IoClass::scan(Some(scan)))).await.unwrap();
+        assert_eq!(inner.gets(), 2, "but it takes what is there");
+        cache.corrupt_all();
+        assert_ne!(
+            read(&store, GetOptions::new()).await.unwrap(),
+            patterned(4 * BLOCK, 0),
+            "the cache answers for its blocks"
+        );
+        let again = IoClass { read_hits: false, ..IoClass::default() };
+        assert_eq!(read(&store, with(again)).await.unwrap(), patterned(4 * BLOCK, 0));
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0), "replaced");
+        // A reader that inserts blocks joins one that does not.
+        let (_, cache, store) = world(4 * BLOCK, |builder| builder).await;
+        let reads = [IoClass::scan(None), IoClass::default()].map(|class| read(&store, with(class)));
+        join_all(reads).await.into_iter().for_each(|read| drop(read.unwrap()));
+        assert_eq!(cache.len(), 4);
+    });
+}
+
+#[test]
+fn a_hook_knows_a_programs_own_tags() {
+    #[derive(Clone)]
+    struct Tag(&'static str);
+    block_on(async {
+        let hook = |extensions: &object_store::Extensions, op: ReadOp, location: &Path| {
+            assert_eq!(location, &Path::from("a"));
+            let is_compaction = extensions.get::<Tag>().is_some_and(|tag| tag.0 == "compaction");
+            if is_compaction || op == ReadOp::GetRanges {
+                IoClass::scan(Some(Class::DEFAULT))
+            } else {
+                IoClass::default()
+            }
+        };
+        let (inner, cache, store) = world(BLOCK, |builder| builder.classify(hook)).await;
+        let mut tagged = GetOptions::new();
+        tagged.extensions.insert(Tag("compaction"));
+        read(&store, tagged).await.unwrap();
+        assert_eq!(inner.tagged::<Tag>(), 2, "head and get alike: the store below sees the tags");
+        store.get_ranges(&"a".into(), &[0..10, 20..30]).await.unwrap();
+        assert_eq!((cache.len(), cache.classes()), (0, vec![Some(Class::DEFAULT)]));
+        read(&store, GetOptions::new()).await.unwrap();
+        assert_eq!(cache.len(), 1);
+    });
+}
+
+#[test]
+fn an_answer_is_never_a_mixture() {
+    block_on(async {
+        // 3 requests' worth; the object changes after the first.
+        let (inner, _, store) = world(12 * BLOCK, |builder| builder.fetch_bytes(4 * BLOCK as u32)).await;
+        let mut answer = store.get(&"a".into()).await.unwrap().into_stream();
+        assert!(answer.next().await.unwrap().is_ok());
+        inner.put(&"a".into(), patterned(12 * BLOCK, 9).into()).await.unwrap();
+        let rest: Vec<_> = answer.collect().await;
+        assert!(rest.iter().any(Result::is_err), "the rest is gone");
+        let changes = store.stats().changes;
+        assert!(changes > 0);
+        // It changes between head and get: the read begins anew.
+        inner.change_before_gets(1);
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), inner.changed_to());
+        assert_eq!(store.stats().changes, changes + 1);
+        // The object changes all the time: the read bypasses the cache, and returns one state of it.
+        inner.change_before_gets(100);
+        let found = read(&store, GetOptions::new()).await.unwrap();
+        assert!((0..=255).any(|salt| found == patterned(found.len() as u64, salt)), "one state or another");
+    });
+}
+
+#[test]
+fn what_the_time_to_live_promises() {
+    block_on(async {
+        let path = Path::from("a");
+        let (inner, cache, store) = world(BLOCK, |builder| builder.meta_ttl(Duration::MAX)).await;
+        let (old, new) = (patterned(BLOCK, 0), patterned(BLOCK + 1, 1));
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), old);
+        inner.reset();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), old);
+        assert_eq!(store.head(&path).await.unwrap().size, BLOCK);
+        assert_eq!((inner.heads(), inner.gets()), (0, 0), "nothing is asked");
+        inner.put(&path, new.clone().into()).await.unwrap();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), old, "a change elsewhere goes unnoticed");
+        let e_tag = inner.head(&path).await.unwrap().e_tag;
+        let conditional = GetOptions::new().with_if_match(e_tag);
+        assert_eq!(read(&store, conditional).await.unwrap(), new, "a condition asks");
+        store.invalidate(&path);
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), new);
+        assert_eq!(cache.len(), 2, "the newest state's blocks, of which one was removed and fetched again");
+        // Writes through the wrapper are always seen.
+        store.put(&path, old.clone().into()).await.unwrap();
+        assert_eq!((read(&store, GetOptions::new()).await.unwrap(), cache.len()), (old.clone(), 1));
+        store.copy(&path, &"b".into()).await.unwrap();
+        store.put(&"b".into(), new.clone().into()).await.unwrap();
+        store.rename(&"b".into(), &path).await.unwrap();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), new);
+        let mut upload = store.put_multipart(&path).await.unwrap();
+        upload.put_part(old.clone().into()).await.unwrap();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), new, "not yet");
+        upload.complete().await.unwrap();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), old);
+        store.delete(&path).await.unwrap();
+        assert!(matches!(read(&store, GetOptions::new()).await, Err(Error::NotFound { .. })));
+        assert_eq!(cache.len(), 0);
+    });
+}
+
+#[test]
+fn objects_that_never_change_are_asked_about_once() {
+    block_on(async {
+        let (inner, _, store) = world(4 * BLOCK, CachedStoreBuilder::immutable).await;
+        read(&store, GetOptions::new()).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0));
+        }
+        assert_eq!((inner.heads(), inner.gets()), (1, 1));
+    });
+}
+
+#[test]
+fn what_is_cached_is_served_while_the_store_is_down_if_that_is_wanted() {
+    for stale in [Duration::ZERO, Duration::from_secs(3600)] {
+        block_on(async {
+            let (inner, cache, store) = world(4 * BLOCK, |builder| builder.stale_while_down(stale)).await;
+            let old = read(&store, GetOptions::new()).await.unwrap();
+            inner.set_down(true);
+            inner.reset();
+            for _ in 0..3 {
+                match read(&store, GetOptions::new()).await {
+                    Ok(found) => assert!(!stale.is_zero() && found == old, "{stale:?}"),
+                    Err(error) => assert!(stale.is_zero(), "{error}"),
+                }
+            }
+            // A store that is down is not asked before each read.
+            assert_eq!(inner.heads(), if stale.is_zero() { 3 } else { 1 });
+            assert_eq!(store.stats().stale_reads, if stale.is_zero() { 0 } else { 3 });
+            // A condition is the store's to judge, and what was never read is not known.
+            assert!(read(&store, GetOptions::new().with_if_match(Some("x"))).await.is_err());
+            assert!(store.get(&"b".into()).await.is_err());
+
+            // Up again: the next read after a second sees a change, and an object that is gone is gone.
+            inner.set_down(false);
+            inner.put(&"a".into(), patterned(BLOCK, 1).into()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(BLOCK, 1));
+            store.delete(&"a".into()).await.unwrap();
+            inner.set_down(true);
+            assert!(read(&store, GetOptions::new()).await.is_err());
+            assert_eq!(cache.len(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_store_that_lies_is_not_believed() {
+    for (lie, is_answered) in [
+        (Lie::Size(1000), true),
+        (Lie::Size(-1000), true),
+        (Lie::Tag, true),
+        (Lie::Length(1), false),
+        (Lie::Length(-1), false),
+    ] {
+        block_on(async {
+            let (inner, cache, store) = world(4 * BLOCK, |builder| builder).await;
+            inner.lie(lie);
+            match read(&store, GetOptions::new()).await {
+                Ok(found) => assert!(is_answered && found == patterned(4 * BLOCK, 0), "{lie:?}"),
+                Err(error) => assert!(!is_answered, "{lie:?}: {error}"),
+            }
+            assert_eq!(cache.len(), 0, "{lie:?} is cached");
+        });
+    }
+}
+
+#[test]
+fn answers_are_streams_and_errors_the_stores_own() {
+    let dir = tempfile::tempdir().unwrap();
+    block_on(async {
+        let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir.path()).unwrap());
+        let store = CachedStore::builder(local.clone(), Arc::new(MapCache::default())).build();
+        store.put(&"a".into(), patterned(100, 0).into()).await.unwrap();
+        let version = GetOptions::new().with_version(Some("7"));
+        for options in [GetOptions::new(), GetOptions::new().with_head(true), version] {
+            let answer = store.get_opts(&"a".into(), options).await.unwrap();
+            assert!(matches!(answer.payload, GetResultPayload::Stream(_)));
+        }
+        let beyond = GetOptions::new().with_range(Some(100..200));
+        let (ours, theirs) = (read(&store, beyond.clone()).await, local.get_opts(&"a".into(), beyond).await);
+        assert_eq!(ours.unwrap_err().to_string(), theirs.unwrap_err().to_string());
+        assert!(store.to_string().starts_with("CachedStore(LocalFileSystem("), "{store}");
+        assert!(format!("{store:?}").contains("meta_requests"));
+    });
+}
+
+#[test]
+fn block_sizes_are_powers_of_two_from_4_to_64_kib() {
+    for (bytes, is_ok) in [(0, false), (2048, false), (4096, true), (5000, false), (65_536, true), (131_072, false)] {
+        let builder = CachedStore::builder(Arc::new(InMemory::new()), Arc::new(MapCache::default()));
+        assert_eq!(builder.block_bytes(bytes).is_ok(), is_ok, "{bytes}");
+    }
+}

@@ -1,0 +1,199 @@
+//! Short stories of whole caches on simulated disks, in virtual time.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::world::{Town, value_of};
+use plimsoll_cache::stats::{DiskHealth, DropReason, MissReason};
+use plimsoll_cache::{CacheConfig, GetOptions, Inserted, Lookup};
+
+#[test]
+fn what_was_checkpointed_survives_a_crash() {
+    let town = Town::new(2, 64 << 20, 1);
+    let config = CacheConfig { checkpoint_interval: Duration::from_secs(3600), ..CacheConfig::default() };
+    town.create(1 << 20);
+    let life = town.open(&config);
+    life.run(async |cache| {
+        for n in 0..200_u32 {
+            assert_eq!(cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap(), Inserted::Stored);
+        }
+        cache.checkpoint().await.unwrap();
+        for n in 200..300_u32 {
+            cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap();
+        }
+        assert!(cache.remove(&7_u32.to_le_bytes()).await.unwrap());
+    });
+    life.crash();
+    let life = town.open(&config);
+    life.run(async |cache| {
+        for n in 0..200_u32 {
+            let Lookup::Hit(block) = cache.get(&n.to_le_bytes()).await.unwrap() else { panic!("{n} is lost") };
+            assert_eq!(&block[..], value_of(n, 8192), "{n}");
+        }
+        assert!(matches!(cache.get(&250_u32.to_le_bytes()).await.unwrap(), Lookup::Miss(MissReason::Absent)));
+    });
+}
+
+#[test]
+fn closing_keeps_everything_and_full_caches_evict() {
+    let town = Town::new(3, 32 << 20, 2);
+    let config = CacheConfig { target_free_blocks_pct: 10.0, ..CacheConfig::default() };
+    town.create(1 << 20);
+    let life = town.open(&config);
+    let shard = life.runtime().shard(0).clone();
+    let stats = life.run(async |cache| {
+        let mut no_space = 0;
+        for n in 0..40_000_u32 {
+            match cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap() {
+                Inserted::Stored => {}
+                Inserted::Dropped(DropReason::NoSpace) => {
+                    no_space += 1;
+                    shard.sleep(Duration::from_millis(1)).await;
+                }
+                Inserted::Dropped(other) => panic!("{other:?}"),
+            }
+        }
+        assert!(no_space < 4_000, "{no_space} of 40,000 found no space");
+        // Time for eviction.
+        shard.sleep(Duration::from_secs(1)).await;
+        cache.stats()
+    });
+    assert!(stats.evictions > 20_000 && stats.blocks > 5_000, "{stats:?}");
+    assert!(stats.disks.iter().all(|disk| disk.health == DiskHealth::Healthy));
+    life.close();
+    let life = town.open(&config);
+    life.run(async |cache| {
+        let again = cache.stats();
+        assert_eq!((again.blocks, again.block_bytes), (stats.blocks, stats.block_bytes));
+        let last = 39_999_u32;
+        let Lookup::Hit(block) = cache.get(&last.to_le_bytes()).await.unwrap() else { panic!("the last is lost") };
+        assert_eq!(&block[..], value_of(last, 8192));
+    });
+}
+
+#[test]
+fn a_value_that_is_dropped_takes_the_older_one_with_it() {
+    let town = Town::new(1, 16 << 20, 5);
+    town.create(1 << 20);
+    let config = CacheConfig { in_flight_bytes: 1 << 20, ..CacheConfig::default() };
+    let life = town.open(&config);
+    life.run(async |cache| {
+        cache.insert(b"k", &value_of(1, 8192)).await.unwrap();
+        // An insert as large as all bytes that may be in flight, begun and not awaited.
+        let large = value_of(2, 1 << 20);
+        let mut large = std::pin::pin!(cache.insert(b"large", &large));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(large.as_mut().poll(&mut context).is_pending());
+        let end = cache.insert(b"k", &value_of(3, 8192)).await.unwrap();
+        assert_eq!(end, Inserted::Dropped(DropReason::InFlight));
+        assert!(matches!(cache.get(b"k").await.unwrap(), Lookup::Miss(MissReason::Absent)));
+        assert_eq!(large.await.unwrap(), Inserted::Stored);
+    });
+}
+
+/// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
+#[test]
+fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
+    let town = Town::new(1, 16 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig { memory_bytes: 1 << 20, ..CacheConfig::default() });
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let (old, new) = (value_of(1, 8192), value_of(2, 8192));
+        for is_removal in [false, true] {
+            let fetch = async |_| {
+                shard.sleep(Duration::from_millis(5)).await;
+                Ok::<_, ()>(old.clone())
+            };
+            let fetched = cache.get_or_fetch(b"k", GetOptions::default(), fetch);
+            let change = async {
+                shard.sleep(Duration::from_millis(1)).await;
+                if is_removal {
+                    cache.remove(b"k").await.unwrap();
+                } else {
+                    assert_eq!(cache.insert(b"k", &new).await.unwrap(), Inserted::Stored);
+                }
+            };
+            let (fetched, ()) = both(fetched, change).await;
+            assert_eq!(fetched.unwrap().into_block()[..], old[..]);
+            match cache.get(b"k").await.unwrap() {
+                Lookup::Hit(block) => assert!(!is_removal && block[..] == new[..], "the older value is back"),
+                Lookup::Miss(_) => assert!(is_removal, "the newer value is lost"),
+            }
+            cache.remove(b"k").await.unwrap();
+        }
+
+        // An undisturbed fetch is cached, also after one that failed and one that was dropped.
+        let failed = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>("no")).await;
+        assert!(failed.is_err());
+        {
+            let mut given_up = std::pin::pin!(cache.get_or_fetch(b"k", GetOptions::default(), async |_| {
+                std::future::pending::<Result<Vec<u8>, ()>>().await
+            }));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(given_up.as_mut().poll(&mut context).is_pending());
+        }
+        cache.get_or_fetch(b"k", GetOptions::default(), async |_| Ok::<_, ()>(new.clone())).await.unwrap();
+        // The answer does not wait for the write, and a reader meanwhile has the block without another fetch.
+        let shared = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>("no")).await;
+        assert_eq!(shared.unwrap().into_block()[..], new[..]);
+        shard.sleep(Duration::from_millis(5)).await;
+        let Lookup::Hit(block) = cache.get(b"k").await.unwrap() else { panic!("it was not cached") };
+        assert_eq!(block[..], new[..]);
+    });
+}
+
+/// A reader that asks after a change has ended never gets a value whose fetch began before the change.
+#[test]
+fn a_reader_after_a_removal_does_not_share_a_fetch_from_before_it() {
+    let town = Town::new(1, 16 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig::default());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let (old, new) = (value_of(1, 8192), value_of(2, 8192));
+        let fetch = async |value: &Vec<u8>, ms| {
+            shard.sleep(Duration::from_millis(ms)).await;
+            Ok::<_, ()>(value.clone())
+        };
+        for (early_ms, late_ms) in [(5, 20), (20, 5)] {
+            let early = cache.get_or_fetch(b"k", GetOptions::default(), |_| fetch(&old, early_ms));
+            let late = async {
+                shard.sleep(Duration::from_millis(1)).await;
+                cache.remove(b"k").await.unwrap();
+                let late = cache.get_or_fetch(b"k", GetOptions::default(), |_| fetch(&new, late_ms)).await;
+                assert!(late.unwrap().into_block()[..] == new[..], "it was fetched before the removal");
+                // The flight of the later fetch has not ended with the earlier one's.
+                let third = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>(()));
+                assert!(third.await.unwrap().into_block()[..] == new[..]);
+            };
+            let (early, ()) = both(early, late).await;
+            assert_eq!(early.unwrap().into_block()[..], old[..]);
+            shard.sleep(Duration::from_millis(1)).await;
+            let Lookup::Hit(block) = cache.get(b"k").await.unwrap() else { panic!("it was not cached") };
+            assert!(block[..] == new[..], "the older value is cached");
+            cache.remove(b"k").await.unwrap();
+        }
+    });
+}
+
+/// Runs two futures together. Returns both outputs.
+async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    let (mut a, mut b) = (None, None);
+    std::future::poll_fn(|context| {
+        if a.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            a = Some(value);
+        }
+        if b.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            b = Some(value);
+        }
+        if a.is_some() && b.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (a.unwrap(), b.unwrap())
+}

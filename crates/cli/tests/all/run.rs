@@ -1,0 +1,581 @@
+//! `plimsoll run`: real programs under the library do what they do without it, nothing hangs, and what is wrong is told before
+//! the program starts.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod live;
+mod programs;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::skip::{has_direct_io, skip};
+
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+/// Far longer than anything here takes: what has not ended by then hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The library lies beside the command. Tests of one package do not build another's, so it is built here.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let beside = Path::new(PLIMSOLL).parent().expect("it is in a directory");
+        let profile = beside.file_name().and_then(|name| name.to_str()).expect("a profile's directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--offline", "-p", "plimsoll-preload", "--manifest-path"]);
+        cargo.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
+        cargo.args(["--profile", if profile == "debug" { "dev" } else { profile }]);
+        cargo.env("CARGO_TARGET_DIR", beside.parent().expect("the target directory"));
+        let status = cargo.status().expect("cargo starts");
+        assert!(status.success(), "the library cannot be built: {status}");
+        beside.join("libplimsoll_preload.so")
+    })
+}
+
+/// A directory for a test, with one of its own for control sockets and locks.
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> World {
+        assert!(library().is_file());
+        let world = World(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+        std::fs::create_dir(world.data()).unwrap();
+        std::fs::create_dir(world.path().join("run")).unwrap();
+        world
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(self.data())
+            .stdin(Stdio::null())
+            .env("XDG_RUNTIME_DIR", self.path().join("run"));
+        command
+    }
+
+    /// `plimsoll run FLAGS -- CMD` in the directory of the data.
+    fn run(&self, flags: &[&str], cmd: &[&str]) -> Output {
+        let arguments: Vec<&str> = [&["run"], flags, &["--"], cmd].concat();
+        ended(self.command(PLIMSOLL, &arguments))
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+/// Waits for the end, with patience.
+fn ended(mut command: Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waits = std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(PATIENCE) else {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        panic!("{command:?} hangs");
+    };
+    drop(waits.join());
+    output.unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        skip(format_args!("no {program} here"));
+    }
+    is_there
+}
+
+/// A disk with small pieces, on which calls wait.
+const DISK: &str = "disk:\n  read_iops: 20000\n  read_bandwidth: 200M\n  write_iops: 10000\n  write_bandwidth: 150M\n";
+
+#[test]
+fn direct_calls_pass_the_gate_and_are_counted_by_their_rules() {
+    let world = World::new();
+    if !has_direct_io(world.path()) || !has("dd") {
+        return;
+    }
+    let disk = world.file("disk.yaml", DISK);
+    let rules = world.file(
+        "rules.yaml",
+        "classes:\n- {name: query, shares: 500}\n- {name: log, shares: 100}\n- {name: named, shares: 9}\nrules:\n\
+         - {thread: nobody, class: named}\n- {path: '*.log', operation: write, class: log}\n\
+         - {thread: dd, operation: [read, write], class: query}\n",
+    );
+    let script =
+        "dd if=/dev/zero of=a.log bs=256k count=40 oflag=direct && dd if=a.log of=b bs=64k iflag=direct oflag=direct";
+    let flags = ["--disk", &disk, "--rules", &rules, "--explain", "--trace", "../run.plt"];
+    let output = world.run(&flags, &["sh", "-c", script]);
+    let told = err(&output);
+    assert!(output.status.success(), "{told}");
+    let line =
+        |begin: &str| told.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {told}"));
+    // 40 of 256 KiB, 160 of 64 KiB each way, and a read that finds the end.
+    assert!(line("log").contains("10 MiB") && line("query").contains("10 MiB"), "{told}");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(line("path `*.log`, write: log"))[4..], ["0", "40", "0", "0"], "{told}");
+    assert_eq!(words(line("thread `dd`, read or write: query"))[6..], ["161", "160", "0", "0"], "{told}");
+    assert_eq!(words(line("thread `nobody`: named"))[3..], ["0", "0", "0", "0"], "{told}");
+    assert!(line("through the gate:").contains("10 MiB of 10 MiB that were read"), "{told}");
+    // Each process that had the gate wrote a trace.
+    let traces = std::fs::read_dir(world.path()).unwrap().map(|entry| entry.unwrap().path());
+    let traces: Vec<PathBuf> = traces.filter(|path| path.to_string_lossy().contains("run.plt")).collect();
+    assert_eq!(traces.len(), 2, "{traces:?}");
+    for trace in traces {
+        let shown = ended(world.command(PLIMSOLL, &["trace", "stages", trace.to_str().unwrap()]));
+        assert!(shown.status.success(), "{}", err(&shown));
+    }
+}
+
+#[test]
+fn exit_codes_are_the_programs() {
+    let world = World::new();
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
+    {
+        assert_eq!(world.run(&[], &["sh", "-c", script]).status.code(), Some(code), "{script}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_before_the_program_starts() {
+    let world = World::new();
+    let rules = world.file("bad.yaml", "classes: [{name: a, shares: 1}]\nrules:\n- {class: b}\n");
+    let far = world.file(
+        "io.yaml",
+        "disks: [{mountpoint: /proc, read_iops: 1, write_iops: 1, read_bandwidth: 1M, write_bandwidth: 1M}]\n",
+    );
+    let text = world.file("text", "no program\n");
+    let table: [(&[&str], &[&str], &[&str]); 8] = [
+        (&["--rules", "rokcsdb"], &["touch", "x"], &["rokcsdb", "default, rocksdb, mysql, postgres"]),
+        (&["--rules", &rules], &["touch", "x"], &["bad.yaml:3", "no class called \"b\""]),
+        (&["--disk", "no-such-disk"], &["touch", "x"], &["no-such-disk"]),
+        (&["--io-properties", &far], &["touch", "x"], &["no disk of the io-properties holds", "/proc"]),
+        (&["--dir", "/nowhere"], &["touch", "x"], &["--dir /nowhere", "No such file"]),
+        (&["--dir", ".", "--dir", "/proc"], &["touch", "x"], &["are not on the same disk"]),
+        (&[], &["no-such-program"], &["there is no program `no-such-program` in PATH"]),
+        (&[], &[&text], &["text", "cannot be executed"]),
+    ];
+    for (flags, cmd, parts) in table {
+        let output = world.run(flags, cmd);
+        let told = err(&output);
+        assert_eq!(output.status.code(), Some(2), "{flags:?} {cmd:?}: {told}");
+        parts.iter().for_each(|part| assert!(told.contains(part), "no {part:?} in {told}"));
+        assert!(!world.data().join("x").exists(), "{flags:?}");
+    }
+}
+
+#[test]
+fn static_programs_are_refused() {
+    let world = World::new();
+    if !has("cc") {
+        return;
+    }
+    let source = world.file("a.c", "int main(void) { return 0; }\n");
+    let program = world.path().join("static").to_str().unwrap().to_owned();
+    if !ended(world.command("cc", &["-static", "-o", &program, &source])).status.success() {
+        return skip("no static C library here");
+    }
+    let output = world.run(&[], &[&program]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("is a static program"), "{}", err(&output));
+}
+
+#[test]
+fn rules_that_match_nothing_are_a_warning() {
+    let world = World::new();
+    let rules = world.file(
+        "rules.yaml",
+        "classes: [{name: a, shares: 1}]\nrules:\n- {path: '/elsewhere/*', class: a}\n- {class: a}\n- {thread: x, class: a}\n",
+    );
+    let output = world.run(&["--rules", &rules], &["true"]);
+    let told = err(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("the rule `path `/elsewhere/*`: a` matches nothing"), "{told}");
+    assert!(told.contains("rules.yaml:5") && told.contains("this rule matches nothing"), "{told}");
+}
+
+#[test]
+fn the_second_run_on_a_disk_is_refused_and_told_who_has_it() {
+    let world = World::new();
+    let mut first = world.command(PLIMSOLL, &["run", "--", "sh", "-c", "echo begun >begun; exec sleep 600"]);
+    let mut first = first.stderr(Stdio::null()).spawn().unwrap();
+    let give_up = Instant::now() + PATIENCE;
+    while !world.data().join("begun").exists() && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let trace = world.file("old.plt", "an older trace");
+    let second = world.run(&["--trace", &trace, "--force"], &["true"]);
+    let told = err(&second);
+    assert_eq!(second.status.code(), Some(3), "{told}");
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "an older trace");
+    assert!(told.contains("another `plimsoll run` has disk") && told.contains("sleep 600"), "{told}");
+    let pid = rustix::process::Pid::from_child(&first);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // The signal was handed on, and the program's end is ours.
+    assert_eq!(first.wait().unwrap().code(), Some(143));
+    assert_eq!(world.run(&[], &["true"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_directory_for_locks_that_is_not_this_users_alone_is_refused() {
+    let world = World::new();
+    let (place, elsewhere) = (world.path().join("run/plimsoll"), world.path().join("elsewhere"));
+    let refused = |part: &str| {
+        let output = world.run(&[], &["touch", "x"]);
+        let told = err(&output);
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(told.contains(part), "no {part:?} in {told}");
+        assert!(!world.data().join("x").exists(), "the program was started");
+    };
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &place).unwrap();
+    refused("is not a directory");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    refused("is open to other users (mode 777)");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count() + std::fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn a_directory_of_the_environment_that_is_not_there_is_told() {
+    let world = World::new();
+    let mut command = world.command(PLIMSOLL, &["run", "--", "touch", "x"]);
+    command.env("XDG_RUNTIME_DIR", world.path().join("gone"));
+    let output = ended(command);
+    let told = err(&output);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    let says = format!("XDG_RUNTIME_DIR names {}, which does not exist; unset it", world.path().join("gone").display());
+    assert!(told.contains(&says), "{told}");
+    assert!(!world.data().join("x").exists(), "the program was started");
+}
+
+#[test]
+fn a_trace_names_each_file_whenever_it_was_opened() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    // All are open before the first call makes the gate, one descriptor becomes another's, and one has no name any more.
+    let script = "import os\nf=[os.open(n,os.O_CREAT|os.O_RDWR|os.O_DSYNC) for n in ('one','two','three','four')]\n\
+                  os.pwrite(f[2],b'x'*3000,0);os.pwrite(f[1],b'x'*2000,0)\n\
+                  os.dup2(f[0],f[1]);os.pwrite(f[1],b'x'*1000,0)\n\
+                  os.unlink('four');os.pwrite(f[3],b'x'*4000,0)";
+    let output = world.run(&["--trace", "../run.plt"], &["python3", "-c", script]);
+    assert!(output.status.success(), "{}", err(&output));
+    let shown = ended(world.command(PLIMSOLL, &["trace", "export", "../run.plt", "--to", "csv"]));
+    assert!(shown.status.success(), "{}", err(&shown));
+    let csv = String::from_utf8(shown.stdout).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
+    let (file, len) = (column("file"), column("len_bytes"));
+    let seen: Vec<_> = rows[1..].iter().map(|row| (row[file].rsplit('/').next().unwrap(), row[len])).collect();
+    assert_eq!(seen, [("three", "3000"), ("two", "2000"), ("one", "1000"), ("four", "4000")], "{csv}");
+}
+
+/// A process that is refused the gate, and counts how often it is asked whether the one that has it lives.
+const REFUSED_IN_C: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static int looks;
+int kill(int pid, int signal) { looks++; return 0; }
+static char block[1 << 20];
+int main(int count, char **arguments) {
+    int file = open(arguments[1], O_RDWR | O_CREAT | O_DSYNC, 0644);
+    pwrite(file, block, 4096, 0);
+    if (!strcmp(arguments[1], "holds")) {
+        close(open("held", O_CREAT | O_RDWR, 0644));
+        while (access("over", F_OK)) usleep(1000);
+        return 0;
+    }
+    for (int n = 0; n < 1000; n++) pwrite(file, block, 512, 0);
+    printf("%d\n", looks);
+    close(open("over", O_CREAT | O_RDWR, 0644));
+    while (access("free", F_OK)) usleep(1000);
+    pwrite(file, block, sizeof block, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_refused_process_seldom_asks_the_system_and_has_the_gate_when_it_is_free() {
+    let world = World::new();
+    if !has("cc") {
+        return;
+    }
+    let source = world.file("a.c", REFUSED_IN_C);
+    let program = world.path().join("refused").to_str().unwrap().to_owned();
+    let built = ended(world.command("cc", &["-w", "-rdynamic", "-o", &program, &source]));
+    if !built.status.success() {
+        return skip(format_args!("cc cannot build it here: {}", err(&built)));
+    }
+    let script = format!(
+        "{program} holds & holder=$!; until [ -e held ]; do sleep 0.01; done; {program} waits & \
+         wait $holder; : >free; wait"
+    );
+    let output = world.run(&[], &["sh", "-c", &script]);
+    let told = err(&output);
+    // The first call looks, and then each 256th.
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n", "{told}");
+    let row = told.lines().find(|line| line.starts_with("default")).unwrap_or_else(|| panic!("{told}"));
+    assert!(row.contains("1 MiB"), "the gate was free, and not taken: {told}");
+}
+
+#[test]
+fn a_second_process_of_a_run_goes_past_and_is_told() {
+    let world = World::new();
+    if !has("dd") || !has("python3") {
+        return;
+    }
+    // Python has the gate, and is there until dd has ended.
+    let script = "seq 99 >in; python3 -c 'import os;f=os.open(\"a\",os.O_CREAT|os.O_RDWR);os.write(f,b\"x\"*9);os.fsync(f)\n\
+                  os.system(\"dd if=in of=c bs=8 conv=fsync 2>/dev/null\")'";
+    let output = world.run(&[], &["sh", "-c", script]);
+    let told = err(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("of processes that came while another of the run had it"), "{told}");
+    assert_eq!(std::fs::read(world.data().join("in")).unwrap(), std::fs::read(world.data().join("c")).unwrap());
+}
+
+/// Threads, forks and signals at once.
+const STORM: &str = r#"
+import mmap, os, signal, sys, threading
+count = [0]
+signal.signal(signal.SIGALRM, lambda *a: count.__setitem__(0, count[0] + 1))
+fd = os.open('a', os.O_RDWR | os.O_CREAT | (os.O_DIRECT if sys.argv[1] == 'direct' else 0))
+block = mmap.mmap(-1, 16384)
+for at in range(64): os.pwrite(fd, block, at * 16384)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+wrong = []
+def work(number):
+    memory = mmap.mmap(-1, 16384)
+    for turn in range(4):
+        if os.preadv(fd, [memory], (number * 5 + turn) % 64 * 16384) != 16384: wrong.append('read')
+        if os.pwrite(fd, memory, (number + turn) % 64 * 16384) != 16384: wrong.append('write')
+    os.fdatasync(fd)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(300)]
+[thread.start() for thread in threads]
+children = []
+for number in range(60):
+    child = os.fork()
+    if child == 0:
+        ok = os.pwrite(fd, mmap.mmap(-1, 16384), number % 64 * 16384) == 16384
+        inner = os.fork()
+        if inner == 0: os._exit(0 if os.pread(os.open('a', os.O_RDONLY), 100, 0) else 1)
+        os._exit(0 if ok and os.waitpid(inner, 0)[1] == 0 else 1)
+    children.append(child)
+for child in children:
+    if os.waitpid(child, 0)[1] != 0: wrong.append('child')
+[thread.join() for thread in threads]
+signal.setitimer(signal.ITIMER_REAL, 0)
+if os.system('true') != 0: wrong.append('exec')
+print(wrong or 'all is well')
+"#;
+
+#[test]
+fn threads_forks_and_signals_at_once_hang_nothing() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let (storm, disk) = (world.file("storm.py", STORM), world.file("disk.yaml", DISK));
+    let kinds = if has_direct_io(world.path()) { &["direct", "buffered"][..] } else { &["buffered"] };
+    for kind in kinds {
+        let output = world.run(&["--disk", &disk], &["python3", &storm, kind]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "all is well\n", "{kind}: {}", err(&output));
+    }
+}
+
+/// What a program in C relies on: errno, checked calls, threads that are cancelled in a call, streams that close descriptors
+/// inside libc, `_Fork`.
+const IN_C: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int file;
+static void *read_for_ever(void *none) {
+    char *buffer = malloc(1 << 18);
+    for (;;) {
+        if (pread(file, buffer, 1 << 18, 0) < 0) abort();
+        if (pwrite(file, buffer, 1 << 14, 0) < 0) abort();
+        pthread_testcancel();
+    }
+    return none;
+}
+int main(void) {
+    char buffer[4096] = {0};
+    file = open("a", O_RDWR | O_CREAT | O_DSYNC, 0644);
+    for (int at = 0; at < 64; at++) if (pwrite(file, buffer, 4096, at * 4096) != 4096) puts("write");
+    errno = 77;
+    if (pread(file, buffer, sizeof buffer, 0) != 4096 || errno != 77) puts("errno is lost");
+    if (pread(file, (void *)1, 4096, 0) != -1 || errno != EFAULT) puts("EFAULT");
+    if (pwrite(open("a", O_RDONLY | O_DSYNC), buffer, 9, 0) != -1 || errno != EBADF) puts("EBADF");
+    if (read(file, buffer, 4096) != 4096 || lseek(file, 0, SEEK_CUR) != 4096) puts("position");
+    struct iovec part = {buffer, 4096};
+    int plain = open("a", O_RDWR);
+    for (int n = 0; n < 2; n++) {
+        int of = n ? plain : file;
+        lseek(of, 4096, SEEK_SET);
+        errno = 0;
+        if (preadv2(of, &part, 1, -2, 0) != -1 || errno != EINVAL) puts("preadv2");
+        errno = 0;
+        if (pwritev2(of, &part, 1, -2, 0) != -1 || errno != EINVAL) puts("pwritev2");
+        if (lseek(of, 0, SEEK_CUR) != 4096) puts("position after preadv2");
+        if (preadv2(of, &part, 1, -1, 0) != 4096 || lseek(of, 0, SEEK_CUR) != 8192) puts("preadv2 where it stands");
+    }
+    // A part of it is in the page cache, where the file system has one that it gives back.
+    struct iovec half[2] = {{malloc(1 << 16), 1 << 16}, {malloc(1 << 16), 1 << 16}};
+    posix_fadvise(plain, 0, 0, POSIX_FADV_RANDOM);
+    for (int n = 0; n < 3; n++) {
+        posix_fadvise(plain, 0, 0, POSIX_FADV_DONTNEED);
+        lseek(plain, 0, SEEK_SET);
+        if (pread(plain, buffer, 4096, 0) != 4096) puts("first page");
+        ssize_t all = n == 0 ? preadv(plain, half, 2, 0) : n == 1 ? readv(plain, half, 2) : preadv2(plain, half, 2, -1, 0);
+        if (all != 1 << 17 || lseek(plain, 0, SEEK_CUR) != (n ? 1 << 17 : 0)) printf("short of the cache: %zd\n", all);
+    }
+    FILE *stream = fdopen(open("a", O_RDONLY), "r");
+    fclose(stream);
+    int pair[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    if (write(pair[1], "ahoy", 4) != 4 || read(pair[0], buffer, 9) != 4) puts("socket");
+    for (int round = 0; round < 10; round++) {
+        pthread_t threads[8];
+        for (int n = 0; n < 8; n++) pthread_create(&threads[n], 0, read_for_ever, 0);
+        usleep(2000);
+        for (int n = 0; n < 8; n++) pthread_cancel(threads[n]);
+        for (int n = 0; n < 8; n++) pthread_join(threads[n], 0);
+    }
+    for (int n = 0; n < 20; n++) {
+        pid_t child = _Fork();
+        if (child == 0) _exit(pread(file, buffer, 100, 0) != 100);
+        int status = 1;
+        if (waitpid(child, &status, 0) != child || status != 0) puts("child");
+    }
+    if (pread(file, buffer, 4096, 0) != 4096) puts("at the end");
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_in_c_notices_nothing() {
+    let world = World::new();
+    if !has("cc") {
+        return;
+    }
+    let (source, disk) = (world.file("a.c", IN_C), world.file("disk.yaml", DISK));
+    let program = world.path().join("in-c").to_str().unwrap().to_owned();
+    let flags = ["-O2", "-w", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2", "-D_FILE_OFFSET_BITS=64", "-pthread"];
+    let built = ended(world.command("cc", &[&flags[..], &["-o", &program, &source]].concat()));
+    if !built.status.success() {
+        return skip(format_args!("cc cannot build it here: {}", err(&built)));
+    }
+    let output = world.run(&["--disk", &disk], &[&program]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{}", err(&output));
+}
+
+#[test]
+fn a_read_that_is_refused_does_not_end_the_looks_into_the_page_cache() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let cached = |between: &str| {
+        let script = format!(
+            "import os\nf=os.open('a',os.O_CREAT|os.O_RDWR)\nos.pwrite(f,b'x'*(1<<20),0)\n{between}os.pread(f,1<<20,0)"
+        );
+        let told = err(&world.run(&[], &["python3", "-c", &script]));
+        assert!(told.contains("through the gate: "), "{told}");
+        told.lines().find(|line| line.starts_with("from the page cache")).map(str::to_owned)
+    };
+    let line = cached("");
+    if line.is_none() {
+        return skip("the file system here cannot be asked what is in the page cache");
+    }
+    // The end is past the last offset that there is: EINVAL.
+    let refused = "try: os.pread(f,100,(1<<63)-10); print('no error')\nexcept OSError: pass\n";
+    assert_eq!(cached(refused), line);
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_its_counters_and_no_gate() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let disk = world.file("disk.yaml", DISK);
+    let script = "for i in 1 2 3; do python3 -c 'import os,threading\nf=os.open(\"a\",os.O_CREAT|os.O_RDWR|os.O_DSYNC)\n\
+                  def w():\n while True: os.pwrite(f,b\"x\"*70000,0)\n\
+                  [threading.Thread(target=w,daemon=True).start() for _ in range(20)]\n\
+                  for _ in range(20): os.pwrite(f,b\"y\"*9,0)\nos.kill(os.getpid(),9)'; done; exit 5";
+    let output = world.run(&["--disk", &disk], &["sh", "-c", script]);
+    let told = err(&output);
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("default")), "{told}");
+    assert!(!told.contains("had it"), "the dead had the gate: {told}");
+}
+
+#[test]
+fn a_limit_holds_a_program_and_attach_lifts_it() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let rules = world.file("rules.yaml", "classes: [{name: slow, shares: 9, limit_iops: 1}]\nrules: [{class: slow}]\n");
+    // It stays until attach has answered, however fast the disk is.
+    let script = "import os,time\nf=os.open('a',os.O_CREAT|os.O_RDWR|os.O_DSYNC)\nopen('pid','w').write(str(os.getpid()))\n\
+                  os.rename('pid','begun')\nfor _ in range(3000): os.pwrite(f,b'x',0)\n\
+                  while not os.path.exists('end'): time.sleep(0.01)";
+    let mut command = world.command(PLIMSOLL, &["run", "--rules", &rules, "--", "python3", "-c", script]);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let give_up = Instant::now() + PATIENCE;
+    let pid = loop {
+        assert!(Instant::now() < give_up, "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+        let Ok(pid) = std::fs::read_to_string(world.data().join("begun")) else { continue };
+        let shown = ended(world.command(PLIMSOLL, &["attach", &pid, "--format", "json"]));
+        if shown.status.success() {
+            assert!(String::from_utf8_lossy(&shown.stdout).contains("\"slow\""), "{shown:?}");
+            break pid;
+        }
+    };
+    // 3000 seconds at this limit.
+    assert!(child.try_wait().unwrap().is_none());
+    let changed = ended(world.command(PLIMSOLL, &["attach", &pid, "--set", "slow.limit_iops=unlimited"]));
+    assert!(changed.status.success(), "{}", err(&changed));
+    std::fs::write(world.data().join("end"), "").unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > give_up {
+            child.kill().unwrap();
+            panic!("the limit was lifted, and it goes on waiting");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,146 @@
+//! Latency targets on a device whose latency grows with the rate of the writes: others give way, come back, and where
+//! nobody is left to give way the device's failure is said aloud.
+
+use crate::common::{KIB, MS, S, usual};
+use crate::reference::shards::Shards;
+use plimsoll_core::{ClassId, DiskConfig, EventKind, LatencyTarget, Op, Qos};
+
+/// So much fits into the device that tokens alone hold the writes back, at the model's rate; the device itself could
+/// do twice that.
+fn far_disk() -> DiskConfig {
+    DiskConfig { unloaded_latency_ns: 8 * MS, window_ns: Some(10 * MS), ..usual() }
+}
+
+fn target(latency_ns: u64) -> Qos {
+    Qos { latency_target: Some(LatencyTarget { latency_ns, quantile: 0.99 }), ..Qos::default() }
+}
+
+fn quantile(sorted: &mut [u64], q: f64) -> u64 {
+    sorted.sort_unstable();
+    sorted[((sorted.len() - 1) as f64 * q) as usize]
+}
+
+/// A light reader beside saturating writes. The device's latency is 100 us and `growth_ns` times the part of its time
+/// that went to writes in the last 20 ms, at most.
+struct Reader {
+    world: Shards,
+    reader: ClassId,
+    reads: usize,
+    writes: usize,
+    growth_ns: f64,
+}
+
+impl Reader {
+    fn new(shards: usize, growth_ns: f64) -> Reader {
+        let mut world = Shards::new(far_disk(), shards);
+        world.slowness = 0.5;
+        let (reader, writer) = (world.class(100), world.class(100));
+        let reads = world.steady(0, reader, Op::Read, &[4 * KIB], 200_000);
+        let writes = world.backlog(shards - 1, writer, Op::Write, &[64 * KIB], 200);
+        Reader { world, reader, reads, writes, growth_ns }
+    }
+
+    fn run(&mut self, for_ns: u64) {
+        let steps = for_ns / (20 * MS);
+        for _ in 0..steps {
+            let before = self.world.loads[self.writes].dispatched_fs;
+            self.world.run_for(20 * MS);
+            let part = (self.world.loads[self.writes].dispatched_fs - before) as f64 / (20e-3 * 1e15);
+            self.world.latency_ns = 100_000 + (part * self.growth_ns) as u64;
+        }
+    }
+
+    /// p99 of the reads and the writes' part of the device, in the next `for_ns`.
+    fn measure(&mut self, for_ns: u64) -> (u64, f64) {
+        self.world.loads[self.reads].latencies_ns.clear();
+        let before = self.world.loads[self.writes].dispatched_fs;
+        self.run(for_ns);
+        let p99_ns = quantile(&mut self.world.loads[self.reads].latencies_ns, 0.99);
+        let part = (self.world.loads[self.writes].dispatched_fs - before) as f64 / 1e15 / (for_ns as f64 / 1e9);
+        (p99_ns, part)
+    }
+
+    fn happened(&self, kind: EventKind) -> bool {
+        self.world.disk.events_since(0).iter().any(|event| event.kind == kind)
+    }
+}
+
+#[test]
+fn others_give_way_until_the_target_is_met_and_keep_what_it_allows() {
+    for shards in [1, 2] {
+        let mut story = Reader::new(shards, 2e6);
+        story.run(S);
+        let (p99_ns, part) = story.measure(S);
+        assert!(p99_ns > 1_500_000 && part > 0.9, "without a target: {p99_ns} ns, {part}");
+
+        story.world.disk.set_qos(story.reader, target(1_200_000)).unwrap();
+        story.world.poll_all();
+        story.run(4 * S);
+        let (p99_ns, part) = story.measure(6 * S);
+        assert!(story.happened(EventKind::OthersGiveWay));
+        // 1.2 ms - 0.1 ms of the idle device leave 1.1 ms of 2 ms to growth: about 0.5.
+        assert!(part > 0.25, "{shards}: writes keep {part}");
+        assert!(p99_ns <= 1_200_000 * 5 / 4, "{shards}: {p99_ns}");
+        let missed = story.world.loads[story.reads].latencies_ns.iter().filter(|ns| **ns > 1_200_000).count();
+        let all = story.world.loads[story.reads].latencies_ns.len();
+        assert!(missed * 20 < all, "{shards}: {missed} of {all} missed");
+    }
+}
+
+#[test]
+fn others_come_back_when_the_device_can_do_it_again_and_when_the_target_goes() {
+    let mut story = Reader::new(2, 4e6);
+    story.world.disk.set_qos(story.reader, target(1_500_000)).unwrap();
+    story.world.poll_all();
+    story.run(4 * S);
+    let (_, low) = story.measure(S);
+    assert!(low < 0.6, "{low}");
+    story.growth_ns = 2e5;
+    story.run(8 * S);
+    let (p99_ns, part) = story.measure(S);
+    assert!(part > 0.9 && p99_ns < 1_500_000, "{part}, {p99_ns}");
+    assert!(story.happened(EventKind::OthersComeBack));
+    story.growth_ns = 4e6;
+    story.run(4 * S);
+    assert!(story.measure(S).1 < 0.6);
+    story.world.disk.set_qos(story.reader, Qos::default()).unwrap();
+    story.world.poll_all();
+    story.run(100 * MS);
+    let (_, part) = story.measure(S);
+    assert!(part > 0.9, "the target has gone: {part}");
+}
+
+#[test]
+fn a_target_below_the_idle_device_is_said_to_be_unreachable() {
+    let mut story = Reader::new(1, 1e6);
+    story.world.disk.set_qos(story.reader, target(50_000)).unwrap();
+    story.world.poll_all();
+    story.run(4 * S);
+    let events = story.world.disk.events_since(0);
+    let said = events.iter().filter(|event| event.kind == EventKind::TargetUnreachable).count();
+    assert_eq!(said, 1, "once, not each window");
+    let (_, part) = story.measure(S);
+    assert!(part > 0.0, "nobody is stopped altogether");
+}
+
+#[test]
+fn the_looser_of_two_targets_gives_way_and_the_tighter_does_not() {
+    let mut world = Shards::new(far_disk(), 2);
+    world.slowness = 0.5;
+    let (tight, loose) = (world.class(100), world.class(100));
+    let tight_reads = world.steady(0, tight, Op::Read, &[4 * KIB], 200_000);
+    let loose_writes = world.backlog(1, loose, Op::Write, &[64 * KIB], 200);
+    world.disk.set_qos(tight, target(1_200_000)).unwrap();
+    world.disk.set_qos(loose, target(500 * MS)).unwrap();
+    for _ in 0..300 {
+        let before = world.loads[loose_writes].dispatched_fs;
+        world.run_for(20 * MS);
+        let part = (world.loads[loose_writes].dispatched_fs - before) as f64 / 2e13;
+        world.latency_ns = 100_000 + (part * 2e6) as u64;
+    }
+    let of = &world.loads[tight_reads];
+    assert!(of.finished + 20 > of.offered, "{} of {}", of.finished, of.offered);
+    let part = world.consumed_s(loose_writes) / 6.0;
+    assert!((0.2..=0.8).contains(&part), "{part}");
+    assert!(world.disk.yielding_share() < 1.0);
+}

@@ -1,0 +1,112 @@
+//! Operations and bytes limited apart, as by a cloud volume: neither limit is exceeded, and one of them is used in full.
+
+use crate::common::{KIB, MS, S, US, queue_of};
+use plimsoll_core::{
+    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, GroupId, Op, Outcome, Progress, QueueConfig, Rate,
+};
+
+const IOPS: u64 = 3_000;
+const BYTES_PER_S: u64 = 250_000_000;
+
+fn volume(form: CostForm) -> DiskConfig {
+    let figures = FourFigures {
+        read_iops: Rate::per_second(IOPS),
+        write_iops: Rate::per_second(IOPS),
+        read_bandwidth: Rate::per_second(BYTES_PER_S),
+        write_bandwidth: Rate::per_second(BYTES_PER_S),
+    };
+    let model = CostModel::from_figures(&figures, form, 4096, 4096);
+    DiskConfig { model, control: ControlConfig::OFF, ..DiskConfig::default() }
+}
+
+/// What becomes of the pieces.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Done,
+    /// Every third is refused, and offered again.
+    Refused,
+    /// Every third moves half of its bytes, and its rest follows.
+    Short,
+}
+
+/// Runs two backlogged classes with requests of these lengths on a device that is always done at once, and returns the
+/// parts of both limits that they used in two seconds: operations, bytes.
+fn used(form: CostForm, lengths_bytes: [u32; 2], shares: [u32; 2], fate: Fate) -> [f64; 2] {
+    let mut queue = queue_of(volume(form), QueueConfig::default());
+    let classes = shares.map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
+    let (mut operations, mut bytes, mut pieces) = (0, 0, 0);
+    let mut now_ns = S;
+
+    while now_ns < 3 * S {
+        for (class, len_bytes) in classes.into_iter().zip(lengths_bytes) {
+            while queue.class_stats(class).unwrap().queued < 8 {
+                queue.enqueue(now_ns, class, Op::Read, len_bytes, 0).unwrap();
+            }
+        }
+        while let Some(piece) = queue.poll_dispatch(now_ns) {
+            pieces += 1;
+            if fate == Fate::Refused && pieces % 3 == 0 {
+                let _ = queue.refuse(now_ns, piece, 11);
+                continue;
+            }
+            let mut piece = piece;
+            loop {
+                operations += 1;
+                let is_short = fate == Fate::Short && pieces % 3 == 0;
+                let moved = if is_short { (piece.len_bytes() / 2).max(1) } else { piece.len_bytes() };
+                bytes += u64::from(moved);
+                pieces += 1;
+                match queue.complete(now_ns, piece, Outcome::Moved(moved)) {
+                    Progress::Continue(rest) => piece = rest,
+                    _ => break,
+                }
+            }
+            if queue.queued() == 0 {
+                break;
+            }
+        }
+        now_ns += 50 * US;
+    }
+    [operations as f64 / (2 * IOPS) as f64, bytes as f64 / (2 * BYTES_PER_S) as f64]
+}
+
+#[test]
+fn neither_limit_is_exceeded_and_one_is_used_in_full() {
+    let (short, long) = (4 * KIB, 128 * KIB);
+    for fate in [Fate::Done, Fate::Refused, Fate::Short] {
+        for (lengths, shares) in
+            [([short; 2], [1, 1]), ([long; 2], [1, 1]), ([short, long], [1, 1]), ([short, long], [1, 10])]
+        {
+            let [operations, bytes] = used(CostForm::Max, lengths, shares, fate);
+            let fullest = operations.max(bytes);
+            // A short piece has paid for all its bytes, and its rest pays again.
+            let least = if fate == Fate::Short { 0.8 } else { 0.99 };
+            assert!((least..1.01).contains(&fullest), "{lengths:?} {shares:?} {fate:?}: {operations} {bytes}");
+        }
+    }
+}
+
+#[test]
+fn a_mix_uses_both_limits_where_one_sum_of_costs_uses_neither() {
+    // With twice the shares, long requests take x of the bytes' time and 0.64 x of the operations', the short ones x / 2
+    // of the operations': x = 0.88.
+    let [operations, bytes] = used(CostForm::Max, [4 * KIB, 128 * KIB], [1, 2], Fate::Done);
+    assert!(operations > 0.99 && bytes > 0.85, "{operations} {bytes}");
+    let [operations, bytes] = used(CostForm::Knee, [4 * KIB, 128 * KIB], [1, 2], Fate::Done);
+    assert!(operations < 0.62 && bytes < 0.45, "{operations} {bytes}");
+}
+
+#[test]
+fn the_bucket_shows_the_emptier_of_two_limits() {
+    let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
+    let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
+    let full_ns = queue.disk().effective_goal_ns() as i64;
+    assert_eq!(queue.disk().tokens_ns(S), Some(full_ns));
+    // 128 KiB take 0.33 ms of the operations and 0.52 ms of the bytes.
+    queue.enqueue(S, class, Op::Read, 128 * KIB, 0).unwrap();
+    let piece = queue.poll_dispatch(S).unwrap();
+    assert_eq!(queue.disk().tokens_ns(S), Some(full_ns - 524_288));
+    let _ = queue.refuse(S, piece, 11);
+    assert_eq!(queue.disk().tokens_ns(S), Some(full_ns));
+    assert_eq!(queue.disk().tokens_ns(S + MS), Some(full_ns));
+}

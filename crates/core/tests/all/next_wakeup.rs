@@ -1,0 +1,137 @@
+//! `next_wakeup` is exact: a poll just before is in vain, a poll at it dispatches, and nobody sleeps for ever.
+
+use crate::seeds;
+use std::sync::Arc;
+
+use crate::common::{KIB, MS, Random, S, US, World, queue_of, usual};
+use plimsoll_core::{Disk, DiskConfig, GroupId, IoQueue, LatencyGoal, Mode, Op, Outcome, QueueConfig};
+
+const LENGTHS: [u32; 4] = [512, 4 * KIB, 64 * KIB, 1024 * KIB];
+
+#[test]
+fn waiting_for_tokens_ends_at_the_wakeup_and_not_before() {
+    for duplex in [false, true] {
+        let mut queue = queue_of(DiskConfig { duplex, ..usual() }, QueueConfig::default());
+        let classes = [10, 30].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
+        let mut random = Random(9);
+        let (mut now_ns, mut waits) = (S, 0);
+        for _ in 0..20_000 {
+            let op = random.one_of(&[Op::Read, Op::Write]);
+            queue.enqueue(now_ns, random.one_of(&classes), op, random.one_of(&LENGTHS), 0).unwrap();
+            while let Some(piece) = queue.poll_dispatch(now_ns) {
+                let len_bytes = piece.len_bytes();
+                let _ = queue.complete(now_ns, piece, Outcome::Moved(len_bytes));
+            }
+            if queue.queued() == 0 {
+                assert_eq!(queue.next_wakeup(), None);
+                continue;
+            }
+            let wakeup_ns = queue.next_wakeup().unwrap();
+            assert!(wakeup_ns > now_ns);
+            assert!(queue.poll_dispatch(wakeup_ns - 1).is_none());
+            assert_eq!(queue.next_wakeup(), Some(wakeup_ns));
+            let piece = queue.poll_dispatch(wakeup_ns).expect("the tokens are there");
+            let len_bytes = piece.len_bytes();
+            let _ = queue.complete(wakeup_ns, piece, Outcome::Moved(len_bytes));
+            now_ns = wakeup_ns;
+            waits += 1;
+        }
+        assert!(waits > 1000);
+    }
+}
+
+#[test]
+fn none_when_only_a_completion_helps() {
+    for mode in [Mode::Scheduled, Mode::Depth(4)] {
+        let mut queue = queue_of(usual(), QueueConfig { mode, ..QueueConfig::default() });
+        let class = queue.disk().add_class(GroupId::ROOT, 10).unwrap();
+        for n in 0..300 {
+            queue.enqueue(S, class, Op::Read, 4 * KIB, n).unwrap();
+        }
+        assert_eq!(queue.next_wakeup(), Some(0), "not polled yet: at once");
+        let mut pieces: Vec<_> = std::iter::from_fn(|| queue.poll_dispatch(S)).collect();
+        // Much later there are tokens, but the device has not given anything back.
+        assert!(queue.poll_dispatch(2 * S).is_none());
+        assert_eq!(queue.next_wakeup(), None);
+        let piece = pieces.pop().unwrap();
+        let _ = queue.complete(2 * S, piece, Outcome::Moved(4 * KIB));
+        assert!(queue.poll_dispatch(2 * S).is_some());
+    }
+}
+
+#[test]
+fn the_direction_that_can_go_on_first_sets_the_wakeup() {
+    // Duplex: writes wait for tokens, reads for the device; and the other way round.
+    for (blocked_by_tokens, blocked_by_device) in [(Op::Read, Op::Write), (Op::Write, Op::Read)] {
+        let latency_goal = LatencyGoal::NoSplit;
+        let disk = DiskConfig { duplex: true, window_ns: Some(MS), latency_goal, ..usual() };
+        let mut queue = queue_of(disk, QueueConfig::default());
+        let class = queue.disk().add_class(GroupId::ROOT, 10).unwrap();
+        // The tokens of one direction are used up by work that is back already.
+        for n in 0..75 {
+            queue.enqueue(S, class, blocked_by_tokens, 4 * KIB, n).unwrap();
+        }
+        while let Some(piece) = queue.poll_dispatch(S) {
+            let _ = queue.complete(S, piece, Outcome::Moved(4 * KIB));
+        }
+        assert_eq!(queue.queued(), 0);
+        // The other direction fills the device but for 350 us, and its next piece needs 363 us.
+        queue.enqueue(S, class, blocked_by_device, 640 * KIB, 0).unwrap();
+        queue.enqueue(S, class, blocked_by_device, 350 * KIB, 0).unwrap();
+        queue.enqueue(S, class, blocked_by_tokens, 4 * KIB, 0).unwrap();
+        let piece = queue.poll_dispatch(S).unwrap();
+        assert_eq!(piece.op(), blocked_by_device);
+        assert!(queue.poll_dispatch(S).is_none());
+        assert_eq!(queue.next_wakeup(), Some(S + 10 * US), "{blocked_by_tokens:?} can go on then");
+        assert_eq!(queue.poll_dispatch(S + 10 * US).map(|piece| piece.op()), Some(blocked_by_tokens));
+    }
+}
+
+#[test]
+fn nothing_is_forgotten_when_only_wakeups_and_completions_poll() {
+    let modes = [Mode::Scheduled, Mode::Depth(1), Mode::Depth(7), Mode::Drain];
+    seeds::each(40, |seed| {
+        for mode in modes {
+            let disk = DiskConfig { duplex: seed % 2 == 1, ..usual() };
+            let mut random = Random(seed);
+            let queue = queue_of(disk, QueueConfig { mode, ..QueueConfig::default() });
+            let mut world = World::new(queue, 1 + random.below(8) as usize, 0.1 + random.below(50) as f64 / 10.0);
+            for _ in 0..5 {
+                let op = random.one_of(&[Op::Read, Op::Write, Op::Flush, Op::Discard]);
+                let load = world.load(1 + random.below(1000) as u32, op, &LENGTHS, 0);
+                world.loads[load].on = false;
+            }
+            let mut sent = 0;
+            for _ in 0..20 {
+                let (load, count) = (random.below(5) as usize, random.below(30));
+                world.send(load, count as usize);
+                sent += count;
+                world.run_until(world.now_ns + random.below(10 * MS));
+            }
+            world.run_until(world.now_ns + 60 * S);
+            assert_eq!(world.loads.iter().map(|load| load.finished).sum::<u64>(), sent, "{mode:?}, seed {seed}");
+            assert_eq!((world.queue.requests(), world.queue.next_wakeup()), (0, None));
+            assert_eq!(world.queue.disk().in_flight_ns(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_queue_looks_again_when_the_work_of_another_fills_the_device() {
+    let disk = Arc::new(Disk::new(usual()));
+    let mut queues = [0, 1].map(|_| IoQueue::new(Arc::clone(&disk), QueueConfig::default()));
+    let class = disk.add_class(GroupId::ROOT, 10).unwrap();
+    for n in 0..300 {
+        queues[0].enqueue(S, class, Op::Read, 4 * KIB, n).unwrap();
+    }
+    let pieces: Vec<_> = std::iter::from_fn(|| queues[0].poll_dispatch(S)).collect();
+    assert!(!pieces.is_empty() && queues[0].queued() > 0);
+    let later_ns = 2 * S;
+    queues[1].enqueue(later_ns, class, Op::Read, 4 * KIB, 0).unwrap();
+    assert!(queues[1].poll_dispatch(later_ns).is_none());
+    assert_eq!(queues[1].next_wakeup(), Some(later_ns + 20 * US));
+    for piece in pieces {
+        let _ = queues[0].complete(later_ns, piece, Outcome::Moved(4 * KIB));
+    }
+    assert!(queues[1].poll_dispatch(later_ns + 20 * US).is_some());
+}

@@ -1,0 +1,200 @@
+//! A backend that breaks down for good: whoever waits for a request hears of it, and no memory goes that it may still use.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::{CREATE, disk, memory, one, within_reason};
+use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
+use plimsoll::backend::{
+    Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+};
+use plimsoll::core::LatencyGoal;
+use plimsoll::{
+    Class, Classes, Data, DiskSetup, Done, Reactor, RefusedReason, Request, RequestError, RequestKind, SharedFile,
+    Topology,
+};
+
+/// A memory backend whose `flush` and `wait` fail from when it is told to, and which then carries nothing out until its drop.
+struct Breaking {
+    inner: MemoryBackend,
+    is_broken: Arc<AtomicBool>,
+}
+
+impl Breaking {
+    fn answer(&self) -> io::Result<()> {
+        if self.is_broken.load(Ordering::Relaxed) { Err(io::Error::from_raw_os_error(libc::EBADF)) } else { Ok(()) }
+    }
+}
+
+// SAFETY: all that touches memory is the inner backend's, which keeps the contract; when it is broken nothing touches it until
+// the inner backend's drop.
+unsafe impl Backend for Breaking {
+    fn name(&self) -> &'static str {
+        "breaking"
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        self.inner.open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        self.inner.attach(file)
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.inner.close(file);
+    }
+
+    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
+        self.inner.file_len(file)
+    }
+
+    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
+        self.inner.set_file_len(file, len_bytes)
+    }
+
+    unsafe fn submit(&mut self, operation: Operation) -> Submit {
+        // SAFETY: passed on from the caller.
+        unsafe { self.inner.submit(operation) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.answer()?;
+        self.inner.flush()
+    }
+
+    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        self.inner.reap(sink)
+    }
+
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        self.answer()?;
+        self.inner.wait(deadline_ns)
+    }
+
+    fn wake_handle(&self) -> WakeHandle {
+        self.inner.wake_handle()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+}
+
+struct World {
+    is_broken: Arc<AtomicBool>,
+    topology: Topology,
+    file: Arc<SharedFile>,
+    coordinator: Reactor,
+    other: Reactor,
+}
+
+/// Shard 0 coordinates for shard 1; its backend takes two operations, and carries them out in `flush`.
+fn world() -> World {
+    let setup = DiskSetup { num_io_queues: Some(1), ..DiskSetup::unlimited() };
+    let topology = Topology::new(2, Classes::new(), vec![setup]).unwrap();
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let inner = MemoryBackend::deferred(&MemoryStore::default(), 2).unwrap();
+    let backend = Breaking { inner, is_broken: Arc::clone(&is_broken) };
+    let coordinator = Reactor::new(0, &topology, Box::new(backend)).unwrap();
+    let other = Reactor::new(1, &topology, memory()).unwrap();
+    let file = topology.file("file".as_ref(), CREATE, 0);
+    World { is_broken, topology, file, coordinator, other }
+}
+
+fn write(file: &Arc<SharedFile>, tag: u64) -> Request {
+    let kind = RequestKind::Write { len_bytes: 512 };
+    Request { file: Arc::clone(file), class: Class::DEFAULT, kind, offset: tag * 512, data: one(512), tag }
+}
+
+fn tags(done: &[Done]) -> Vec<u64> {
+    let mut tags: Vec<u64> = done.iter().map(|end| end.tag).collect();
+    tags.sort_unstable();
+    tags
+}
+
+#[test]
+fn everybody_hears_of_it() {
+    within_reason(|| {
+        let World { is_broken, topology, file, mut coordinator, mut other } = world();
+        for tag in 0..4 {
+            coordinator.submit(write(&file, tag)).unwrap();
+            other.submit(write(&file, 10 + tag)).unwrap();
+        }
+        let mut done = Vec::new();
+        coordinator.reap(&mut done);
+        is_broken.store(true, Ordering::Relaxed);
+        let error = coordinator.park(None).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        coordinator.reap(&mut done);
+        let mut elsewhere = Vec::new();
+        other.reap(&mut elsewhere);
+        assert_eq!((tags(&done), tags(&elsewhere)), (vec![0, 1, 2, 3], vec![10, 11, 12, 13]));
+        assert!(done.iter().chain(&elsewhere).all(|end| end.result == Err(RequestError::failed(libc::EBADF))));
+        let without = done.iter().chain(&elsewhere).filter(|end| matches!(end.data, Data::None)).count();
+        assert_eq!((without, coordinator.in_backend()), (2, 2), "the backend still has the memory of two");
+        // Nothing more is taken.
+        let refused = coordinator.submit(write(&file, 5)).unwrap_err();
+        assert_eq!(refused.reason, RefusedReason::Broken { errno: libc::EBADF });
+        other.submit(write(&file, 15)).unwrap();
+        coordinator.dispatch();
+        assert_eq!(coordinator.flush().unwrap_err().raw_os_error(), Some(libc::EBADF));
+        coordinator.reap(&mut done);
+        elsewhere.clear();
+        other.reap(&mut elsewhere);
+        let broken = RequestError::Refused(RefusedReason::Broken { errno: libc::EBADF });
+        assert_eq!((elsewhere[0].tag, elsewhere[0].result), (15, Err(broken)));
+        assert_eq!((coordinator.under_way(), other.under_way(), done.len()), (0, 0, 4));
+        // The backend's drop carries out what it had; the memory must still be there.
+        drop(coordinator);
+        assert_eq!(topology.disk(0).unwrap().in_flight_ns(), 0);
+    });
+}
+
+/// A reactor that is dropped with a broken backend answers the others, too.
+#[test]
+fn the_last_word_of_a_reactor_that_cannot_wait() {
+    within_reason(|| {
+        let World { is_broken, file, mut coordinator, mut other, .. } = world();
+        for tag in 0..4 {
+            other.submit(write(&file, tag)).unwrap();
+        }
+        coordinator.reap(&mut Vec::new());
+        coordinator.dispatch();
+        is_broken.store(true, Ordering::Relaxed);
+        drop(coordinator);
+        let mut done = Vec::new();
+        other.reap(&mut done);
+        assert_eq!(tags(&done), [0, 1, 2, 3]);
+        assert!(done.iter().all(|end| end.result == Err(RequestError::failed(libc::EPIPE))), "{done:?}");
+    });
+}
+
+/// Requests that wait in the queue for a limit end, too, with their memory.
+#[test]
+fn what_is_only_queued_comes_back_whole() {
+    let topology = Topology::new(1, Classes::new(), vec![disk(1, 1 << 30, LatencyGoal::NoSplit)]).unwrap();
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let inner = MemoryBackend::new(&MemoryStore::default()).unwrap();
+    let mut reactor = Reactor::new(0, &topology, Box::new(Breaking { inner, is_broken })).unwrap();
+    let file = topology.file("file".as_ref(), CREATE, 0);
+    for tag in 0..10 {
+        reactor.submit(write(&file, tag)).unwrap();
+    }
+    assert!(reactor.park(None).is_err());
+    let mut done = Vec::new();
+    reactor.reap(&mut done);
+    assert_eq!(tags(&done), (0..10).collect::<Vec<_>>());
+    assert!(done.iter().all(|end| matches!(&end.data, Data::One(buffer) if buffer.len() == 512)));
+    assert_eq!(done.iter().filter(|end| end.result == Ok(512)).count(), 1, "one was done inside `submit`");
+}

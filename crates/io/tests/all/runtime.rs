@@ -1,0 +1,357 @@
+//! A runtime from outside: handles, wake-ups from other threads, timers, and the end.
+
+use crate::common;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::common::nasty::{Faults, Nasty};
+use crate::common::{CREATE, TempDir, all, block_on, disk, filled, has_pattern, usable_kinds, within_reason};
+use futures_channel::oneshot;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::sim::{SimConfig, SimWorld};
+use plimsoll::buffer::AlignedBuf;
+use plimsoll::core::LatencyGoal;
+use plimsoll::{
+    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, Runtime, Shard, ShardOptions, SharedFile, SimRuntime,
+    StartError, Topology,
+};
+
+const BLOCK: usize = 4096;
+
+fn options(kind: BackendKind) -> ShardOptions {
+    ShardOptions { backend: Some(kind), pin: false, entries: 64 }
+}
+
+fn start(shards: u16, disk: DiskSetup) -> (Runtime, Arc<SharedFile>, Topology) {
+    let topology = Topology::new(shards, Classes::new(), vec![disk]).unwrap();
+    let file = topology.file("file".as_ref(), CREATE, 0);
+    (Runtime::start(&topology, &options(BackendKind::Memory)).unwrap(), file, topology)
+}
+
+#[test]
+fn a_handle_works_from_any_thread_on_every_backend() {
+    for kind in usable_kinds() {
+        within_reason(move || {
+            let dir = TempDir::new("runtime");
+            let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let runtime = Runtime::start(&topology, &options(kind)).unwrap();
+            let file = topology.file(&dir.path().join("file"), CREATE, 0);
+            let threads: Vec<_> = (0..4_u64)
+                .map(|thread| {
+                    let (handle, file) = (runtime.handle(thread as u16), Arc::clone(&file));
+                    std::thread::spawn(move || block_on(write_and_read_back(&handle, &file, thread)))
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            runtime.stop().unwrap();
+        });
+    }
+}
+
+async fn write_and_read_back(handle: &Handle, file: &Arc<SharedFile>, thread: u64) {
+    let at = |n: u64| (thread * 100 + n) * BLOCK as u64;
+    let writes = (0..100).map(|n| handle.write_at(file, Class::DEFAULT, at(n), filled(BLOCK, thread, at(n))));
+    for (written, _) in all(writes).await {
+        assert_eq!(written.unwrap(), BLOCK);
+    }
+    handle.sync(file, Class::DEFAULT, true).await.unwrap();
+    let reads = (0..100).map(|n| handle.read_at(file, Class::DEFAULT, at(n), AlignedBuf::new(BLOCK).unwrap()));
+    for (n, (read, buffer)) in (0..).zip(all(reads).await) {
+        assert!(read.unwrap() == BLOCK && has_pattern(&buffer, thread, at(n)));
+    }
+}
+
+/// A task on the shard and a thread hand a message to and fro: one lost wake-up, and both sleep for ever.
+#[test]
+fn no_wake_up_from_another_thread_is_lost() {
+    for kind in usable_kinds().into_iter().chain([BackendKind::Null]) {
+        within_reason(move || {
+            let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let runtime = Runtime::start(&topology, &options(kind)).unwrap();
+            let handle = runtime.handle(0);
+            let (to_thread, from_shard) = mpsc::channel::<oneshot::Sender<u32>>();
+            let thread = std::thread::spawn(move || {
+                for (n, sender) in (0..).zip(from_shard) {
+                    if n % 3 == 0 {
+                        // Now and then late, so that the shard sleeps.
+                        std::thread::yield_now();
+                    }
+                    let _ = sender.send(n);
+                }
+            });
+            let rounds = 10_000;
+            let sum = block_on(handle.run(move |_| async move {
+                let mut sum = 0_u64;
+                for _ in 0..rounds {
+                    let (sender, receiver) = oneshot::channel();
+                    to_thread.send(sender).unwrap();
+                    sum += u64::from(receiver.await.unwrap());
+                }
+                sum
+            }));
+            assert_eq!(sum.unwrap(), rounds * (rounds - 1) / 2);
+            thread.join().unwrap();
+        });
+    }
+}
+
+/// The same for the future that the shard was given to run, which no executor looks after.
+#[test]
+fn no_wake_up_of_the_main_future_is_lost() {
+    within_reason(|| {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
+        let (to_thread, from_shard) = mpsc::channel::<oneshot::Sender<()>>();
+        let thread = std::thread::spawn(move || from_shard.into_iter().all(|sender| sender.send(()).is_ok()));
+        shard
+            .block_on(async move {
+                for _ in 0..10_000 {
+                    let (sender, receiver) = oneshot::channel();
+                    to_thread.send(sender).unwrap();
+                    receiver.await.unwrap();
+                }
+            })
+            .unwrap();
+        assert!(thread.join().unwrap(), "every answer was waited for");
+    });
+}
+
+#[test]
+fn tasks_are_spawned_awaited_detached_and_dropped() {
+    within_reason(|| {
+        let (runtime, _, _) = start(1, DiskSetup::unlimited());
+        let count = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&count);
+        let handle = runtime.handle(0);
+        let end = handle.run(move |shard| async move {
+            let add = |n: u64| {
+                let (shard, counter) = (shard.clone(), Arc::clone(&counter));
+                async move {
+                    shard.sleep(Duration::from_millis(n % 3)).await;
+                    counter.fetch_add(n, Ordering::SeqCst);
+                    n
+                }
+            };
+            let tasks: Vec<_> = (1..=100).map(|n| shard.spawn(add(n))).collect();
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await;
+            }
+            drop(shard.spawn(add(1_000_000)));
+            shard.spawn(add(7)).detach();
+            shard.sleep(Duration::from_millis(20)).await;
+            sum
+        });
+        assert_eq!(block_on(end).unwrap(), 5050);
+        assert_eq!(count.load(Ordering::SeqCst), 5057);
+        // More ready tasks than are polled in a turn, which wake one another.
+        let end = handle.run(|shard| async move {
+            let tasks: Vec<_> = (0..2000).map(|n| shard.spawn(async move { n })).collect();
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await;
+            }
+            sum
+        });
+        assert_eq!(block_on(end).unwrap(), 2000 * 1999 / 2);
+    });
+}
+
+#[test]
+fn timers_fire_in_order_and_never_early() {
+    within_reason(|| {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
+        let order = std::cell::RefCell::new(Vec::new());
+        let begin = Instant::now();
+        shard
+            .block_on(async {
+                let base_ns = shard.now_ns();
+                let sleep = |ms: u64| {
+                    let (shard, order) = (&shard, &order);
+                    async move {
+                        shard.sleep_until(base_ns + ms * 1_000_000).await;
+                        assert!(shard.now_ns() >= base_ns + ms * 1_000_000);
+                        order.borrow_mut().push(ms);
+                    }
+                };
+                {
+                    // Dropped before its time: it must neither fire nor keep the shard from sleeping on.
+                    let mut short = std::pin::pin!(sleep(1));
+                    assert!(common::poll_once(short.as_mut()).is_pending());
+                }
+                all([30, 10, 20, 0].map(sleep)).await;
+            })
+            .unwrap();
+        assert_eq!(order.into_inner(), [0, 10, 20, 30]);
+        assert!(begin.elapsed() >= Duration::from_millis(29));
+    });
+}
+
+#[test]
+fn a_million_short_lived_timers_leave_nothing_behind() {
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+    let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
+    let info = allocation_counter::measure(|| {
+        for _ in 0..1_000_000 {
+            let mut sleep = std::pin::pin!(shard.sleep(Duration::from_secs(3600)));
+            assert!(common::poll_once(sleep.as_mut()).is_pending());
+        }
+    });
+    assert!(info.bytes_current < 4096, "{} bytes are still there", info.bytes_current);
+}
+
+fn ended(end: &io::Result<usize>) -> bool {
+    matches!(end, Ok(BLOCK)) || end.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Requests wait at 100 a second when the runtime goes: each gets an answer.
+#[test]
+fn stopping_leaves_nobody_waiting() {
+    for is_dropped in [false, true] {
+        within_reason(move || {
+            let slow = DiskSetup { num_io_queues: Some(1), ..disk(100, 1 << 30, LatencyGoal::NoSplit) };
+            let (runtime, file, _topology) = start(2, slow);
+            let (asked, has_asked) = mpsc::channel();
+            let threads: Vec<_> = (0..2)
+                .map(|number| {
+                    let (handle, file, asked) = (runtime.handle(number), Arc::clone(&file), asked.clone());
+                    std::thread::spawn(move || {
+                        let write = |n| handle.write_at(&file, Class::DEFAULT, n * BLOCK as u64, filled(BLOCK, 1, 0));
+                        // The first answer says that the shard is at work.
+                        let first = block_on(write(0)).0;
+                        asked.send(()).unwrap();
+                        let ends = block_on(all((0..200).map(write)));
+                        assert!(ended(&first) && ends.iter().all(|(end, _)| ended(end)), "{ends:?}");
+                        ends.iter().filter(|(end, _)| end.is_err()).count()
+                    })
+                })
+                .collect();
+            has_asked.recv().unwrap();
+            has_asked.recv().unwrap();
+            if is_dropped {
+                drop(runtime);
+            } else {
+                runtime.stop().unwrap();
+            }
+            let unanswered: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            assert!(unanswered > 0, "400 requests at 100 a second were under way");
+        });
+    }
+}
+
+#[test]
+fn a_stopped_shard_says_so() {
+    within_reason(|| {
+        let (runtime, file, _topology) = start(1, DiskSetup::unlimited());
+        let handle = runtime.handle(0);
+        runtime.stop().unwrap();
+        let (end, _) = block_on(handle.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(BLOCK).unwrap()));
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(block_on(handle.run(|_| async {})).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
+fn a_panic_is_the_end_of_its_task_alone() {
+    within_reason(|| {
+        let (runtime, _, _topology) = start(1, DiskSetup::unlimited());
+        let handle = runtime.handle(0);
+        let end: io::Result<()> = block_on(handle.run(|_| async { panic!("as this test wants it") }));
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let end = block_on(handle.run(|_| -> std::future::Ready<()> { panic!("this too") }));
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        block_on(handle.run(|_| async {})).unwrap();
+        handle.spawn(|_| -> std::future::Ready<()> { panic!("and this") }).unwrap();
+        handle.spawn(|_| async { panic!("and that") }).unwrap();
+        block_on(handle.run(|_| async {})).unwrap();
+        runtime.stop().unwrap();
+    });
+}
+
+/// Nothing runs on a simulated shard before it is told to: what is sent waits.
+#[test]
+fn jobs_wait_up_to_a_bound_and_no_further() {
+    let world = SimWorld::new(&SimConfig::default()).unwrap();
+    let config = ReactorConfig { max_requests: 4 };
+    let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
+    let (handle, count) = (runtime.handle(0), Arc::new(AtomicU64::new(0)));
+    for round in 1..=3 {
+        for _ in 0..4 {
+            let count = Arc::clone(&count);
+            let job = move |_| async move {
+                let _ = count.fetch_add(1, Ordering::SeqCst);
+            };
+            handle.spawn(job).unwrap();
+        }
+        let full = handle.spawn(|_| async {}).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(block_on(handle.run(|_| async {})).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let file = topology.file("file".as_ref(), CREATE, 0);
+        let (end, buffer) = block_on(handle.write_at(&file, Class::DEFAULT, 0, filled(BLOCK, 7, 0)));
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(has_pattern(&buffer, 7, 0) && buffer.len() == BLOCK, "what was not taken comes back");
+        let (end, buffers) = block_on(handle.read_vectored(&file, Class::DEFAULT, 0, vec![buffer]));
+        assert_eq!((end.unwrap_err().kind(), buffers.len()), (io::ErrorKind::WouldBlock, 1));
+        assert_eq!(topology.refused_jobs(), 4 * round);
+        runtime.run_for(Duration::from_millis(1)).unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 4 * round);
+    }
+    // Jobs that were never started give their places back.
+    (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
+    drop(runtime);
+    let again = SimRuntime::new(&world, &topology).unwrap();
+    (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
+    drop(again);
+}
+
+#[test]
+fn a_shard_that_stops_by_itself_leaves_nobody_waiting() {
+    within_reason(|| {
+        let (runtime, _, _topology) = start(2, DiskSetup::unlimited());
+        let handle = runtime.handle(1);
+        let waiting = handle.clone();
+        let waits = std::thread::spawn(move || {
+            let end = block_on(waiting.run(|shard| async move { shard.sleep(Duration::MAX).await }));
+            assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        });
+        block_on(handle.run(|shard| async move { shard.stop() })).unwrap();
+        waits.join().unwrap();
+        block_on(runtime.handle(0).run(|_| async {})).unwrap();
+        runtime.stop().unwrap();
+    });
+}
+
+#[test]
+fn a_shard_that_stops_with_operations_in_flight_waits_for_them() {
+    within_reason(|| {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let faults = Faults { late_turns_max: 1000, capacity: 1000, ..Faults::default() };
+        let shard = Shard::new(Reactor::new(0, &topology, Nasty::boxed(faults)).unwrap());
+        let file = topology.file("file".as_ref(), CREATE, 0);
+        for n in 0..100 {
+            let (task, file) = (shard.clone(), Arc::clone(&file));
+            let write = async move { task.write_at(&file, Class::DEFAULT, n, AlignedBuf::new(BLOCK).unwrap()).await };
+            shard.spawn(write).detach();
+        }
+        let stop = shard.clone();
+        shard.spawn(async move { stop.stop() }).detach();
+        shard.run().unwrap();
+        assert_eq!(Arc::strong_count(&file), 1 + shard.reactor().under_way(), "the tasks are gone");
+        drop(shard);
+        assert_eq!(Arc::strong_count(&file), 1);
+    });
+}
+
+#[test]
+fn too_many_pinned_shards_are_refused() {
+    let topology = Topology::new(u16::MAX, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+    let pinned = ShardOptions { backend: Some(BackendKind::Null), ..ShardOptions::default() };
+    assert!(matches!(Runtime::start(&topology, &pinned), Err(StartError::TooManyShards { shards: u16::MAX, .. })));
+}

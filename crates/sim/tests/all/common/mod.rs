@@ -1,0 +1,4 @@
+//! What several stories share: loads on one device, and small worlds.
+
+pub(crate) mod device;
+pub(crate) mod world;
