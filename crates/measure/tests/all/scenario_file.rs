@@ -117,7 +117,7 @@ fn what_makes_no_scenario_is_refused() {
             "1 to",
         ),
         (disk("mode: depth"), Code::MissingKey, "max_io_requests: 128"),
-        (disk("decay_tau: 0"), Code::OutOfRange, "1 ms"),
+        (disk("decay_tau: 0"), Code::OutOfRange, "1.00 ms"),
         (disk("mode: depth, max_io_requests: 0"), Code::OutOfRange, "write 1 to"),
         (disk("max_io_requests: 5"), Code::Ignored, "mode: depth"),
         (disk("capacity_scale: 2:1"), Code::InvalidValue, "MIN:MAX"),
