@@ -6,6 +6,8 @@
 //!
 //! # How it works
 //! [`SlabTable`] holds a row for each device and bucket, and sums. [`SlabTable::summaries`] adds them up by kind.
+//! [`SlabTable::order`] lists the slabs as they are opened: if equally full ones come by number, and numbers by device, one
+//! device gets all writes until its slabs are as full as the others'. [`SlabTable::runs`] shows such stretches.
 //!
 //! # Limits
 //! If the cache is closed or was killed, the state is that of the last checkpoint.
@@ -19,7 +21,7 @@
 //! assert_eq!((row.capacity_pct(), row.bar().as_str()), (25.0, "#####..............."));
 //! ```
 
-use plimsoll_cache::{BucketReport, SlabReport, SlabUse};
+use plimsoll_cache::{BucketReport, Placement, SlabInOrder, SlabReport, SlabUse};
 use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
@@ -77,12 +79,31 @@ pub struct SlabTable {
     pub rows: Vec<SlabRow>,
     /// Sums of the kinds `bitmap`, `extent`, `evacuating` (already counted in these), `metadata`, `free`.
     pub summaries: Vec<SlabRow>,
+    /// Name of the cache's placement, which says how the order is followed.
+    pub placement: String,
+    /// Slabs in the order in which they are opened.
+    pub order: Vec<OrderRow>,
+}
+
+/// A slab in the order of opening.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct OrderRow {
+    /// The device's path.
+    pub device: String,
+    /// Number of the slab.
+    pub slab: u32,
+    /// Length of the longest block, in bytes; 0 of an unused slab.
+    pub max_size_bytes: u32,
+    /// Bytes taken by blocks, padding included.
+    pub allocated_bytes: u64,
+    /// The rest of the slab, in bytes.
+    pub free_bytes: u64,
 }
 
 impl SlabTable {
     /// Returns the table of a report. `paths` are the devices by number.
     #[must_use]
-    pub fn new(report: &SlabReport, paths: &[(u16, String)]) -> SlabTable {
+    pub fn new(report: &SlabReport, paths: &[(u16, String)], placement: Placement) -> SlabTable {
         let path = |disk: u16| {
             let found = paths.iter().find(|(number, _)| *number == disk).map(|(_, path)| path.clone());
             found.unwrap_or_else(|| format!("disk {disk}"))
@@ -112,7 +133,40 @@ impl SlabTable {
         metadata.usage.allocated_bytes = metadata.usage.size_bytes;
         let summaries =
             vec![sum("bitmap"), sum("extent"), whole("evacuating", report.evacuating_slabs), metadata, free];
-        SlabTable { schema: 1, slab_bytes: report.slab_bytes, rows, summaries }
+        let placement = Placement::ALL.iter().find(|(_, known)| *known == placement).map_or("", |(name, _)| name);
+        let in_order = |it: &SlabInOrder| OrderRow {
+            device: path(it.disk),
+            slab: it.slab,
+            max_size_bytes: it.max_size_bytes,
+            allocated_bytes: it.allocated_bytes,
+            free_bytes: u64::from(report.slab_bytes).saturating_sub(it.allocated_bytes),
+        };
+        SlabTable {
+            schema: 1,
+            slab_bytes: report.slab_bytes,
+            rows,
+            summaries,
+            placement: placement.to_owned(),
+            order: report.order.iter().map(in_order).collect(),
+        }
+    }
+
+    /// Returns the order as stretches of slabs that follow one another on one device, for blocks of one size.
+    pub fn runs(&self) -> impl Iterator<Item = &[OrderRow]> {
+        self.order.chunk_by(|one, next| one.device == next.device && one.max_size_bytes == next.max_size_bytes)
+    }
+
+    /// Returns the order as CSV with a line for each slab.
+    #[must_use]
+    pub fn order_csv(&self) -> String {
+        let columns: &[Column<OrderRow>] = &[
+            ("device", |it| it.device.clone()),
+            ("slab", |it| it.slab.to_string()),
+            ("max_size_bytes", |it| it.max_size_bytes.to_string()),
+            ("allocated_bytes", |it| it.allocated_bytes.to_string()),
+            ("free_bytes", |it| it.free_bytes.to_string()),
+        ];
+        csv(&self.order, columns)
     }
 
     /// Returns CSV with a line for each row, then the sums.

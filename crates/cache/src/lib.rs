@@ -83,7 +83,7 @@ mod space;
 pub mod stats;
 mod sync;
 
-pub use alloc::{BucketReport, SlabReport, SlabUse};
+pub use alloc::{BucketReport, SlabInOrder, SlabReport, SlabUse};
 pub use block::Block;
 pub use cache::BlockCache;
 pub use config::{BadConfig, CacheConfig, CreateOptions, DiskSource, Placement, SPARE_DISKS};

@@ -12,9 +12,9 @@ use crate::screen;
 
 /// Compare results: what is better or worse by more than chance explains
 ///
-/// Results of `plimsoll test --format json`, or of `plimsoll sim run --format json`; the first is the base. Throughput,
-/// IOPS and mean latency by Welch's test on the intervals, corrected for their autocorrelation; percentiles by
-/// resampling the histograms. Exit code 1 if anything is worse than in the base.
+/// Results of `plimsoll test --format json` (also of sweeps, matrices and searches for a rate), or of `plimsoll sim run
+/// --format json`; the first is the base. Throughput, IOPS and mean latency by Welch's test on the intervals, corrected for
+/// their autocorrelation; percentiles by resampling the histograms. Exit code 1 if anything is worse than in the base.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArguments {
     /// Results, the base first; several runs of one side separated by commas: A1.json,A2.json B1.json,B2.json
@@ -67,6 +67,9 @@ fn read(side: &str) -> Result<Vec<Source>, Failure> {
 /// Returns the sides, a table for each job, and the winners.
 fn table(report: &CompareReport) -> String {
     let mut text = String::new();
+    for words in report.overall_words() {
+        text.push_str(&format!("{}\n", screen::wrap(&words)));
+    }
     for side in &report.sides {
         text.push_str(&screen::wrap(&side.line()));
         text.push('\n');

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     };
 
     let report = TestReport::of(&result).with_options(&checked.situation.options);
-    let written = outputs.write("test", &[], pictures::table(&report), || pictures::of_report(&report));
+    let written = outputs.write("test", &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
     screen::print(&text(arguments.format, &report, &result, &checked))?;
     written?;
     recorded?;

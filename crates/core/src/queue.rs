@@ -63,7 +63,7 @@ use crate::units::Cost;
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 
-/// Time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
+/// Default time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
 pub const DECAY_TAU_NS: u64 = 100_000_000;
 
 /// Cost of one unit of weight on an unlimited disk, for fairness alone: there a request costs no device time.
@@ -92,6 +92,9 @@ pub struct QueueConfig {
     pub max_requests: u32,
     /// Device time that a class may use before the others when it wakes up; `None`: the effective latency goal.
     pub wakeup_credit_ns: Option<u64>,
+    /// For [`Mode::Depth`]: time constant with which a class's past use of the disk fades, above 0; shares hold over this
+    /// time. 0 counts as 1.
+    pub decay_tau_ns: u64,
     /// The disk group of the queue: the NUMA node of its shard, if the disk has [`DiskConfig::groups`] of them.
     ///
     /// [`DiskConfig::groups`]: crate::DiskConfig::groups
@@ -100,7 +103,13 @@ pub struct QueueConfig {
 
 impl Default for QueueConfig {
     fn default() -> QueueConfig {
-        QueueConfig { mode: Mode::Scheduled, max_requests: 65_536, wakeup_credit_ns: None, group: 0 }
+        QueueConfig {
+            mode: Mode::Scheduled,
+            max_requests: 65_536,
+            wakeup_credit_ns: None,
+            decay_tau_ns: DECAY_TAU_NS,
+            group: 0,
+        }
     }
 }
 
@@ -695,7 +704,7 @@ impl Member {
 /// Returns how the clocks of a queue advance.
 fn fairness(config: &QueueConfig, disk: &Disk) -> Fairness {
     match config.mode {
-        Mode::Depth(_) => Fairness::Decaying { tau_ns: DECAY_TAU_NS },
+        Mode::Depth(_) => Fairness::Decaying { tau_ns: config.decay_tau_ns },
         Mode::Scheduled | Mode::Drain => {
             Fairness::Virtual { credit: Cost::from_ns(config.wakeup_credit_ns.unwrap_or(disk.effective_goal_ns())) }
         }

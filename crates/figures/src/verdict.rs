@@ -24,19 +24,25 @@
 //! Needs two points whose parallelism differs by a factor of two. Latencies must be those of the disk, not of the whole
 //! path, which grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the
 //! verdict is "not clear" or, at worst, that the last points still grow. A single last point that lies below the best
-//! may be chance: throughput falls only if two points in a row do so.
+//! may be chance: throughput falls only if two points in a row do so, or if the intervals of both points say so.
 //!
 //! # Example
 //! From 4 to 16 requests 8188 a second stay 8188, and each takes 0.49 ms in the disk: the limiter is above the disk.
 //! ```
 //! use plimsoll_figures::verdict::{CurvePoint, Kind, verdict};
-//! let point = |parallelism: f64| CurvePoint { parallelism, throughput: 8188.0, latency_ns: 490e3, in_device: 4.0 };
+//! let point = |parallelism: f64| CurvePoint {
+//!     parallelism,
+//!     throughput: 8188.0,
+//!     half_width: None,
+//!     latency_ns: 490e3,
+//!     in_device: 4.0,
+//! };
 //! let found = verdict(&[point(4.0), point(8.0), point(16.0)], None);
 //! assert_eq!(found.kind, Kind::LimitedAbove);
 //! assert!(found.sentence.contains("the limiter sits above the disk"));
 //! ```
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Spread of a plateau's rates, as a part of the largest: 10 %, the noise of short runs.
 pub const FLAT_SPREAD: f64 = 0.10;
@@ -59,6 +65,8 @@ pub struct CurvePoint {
     pub parallelism: f64,
     /// Bytes or requests a second, the same for all points.
     pub throughput: f64,
+    /// Half of the 95 % interval of the throughput; `None` if unknown.
+    pub half_width: Option<f64>,
     /// Mean time in the disk in nanoseconds; 0 if the disk answers at once.
     pub latency_ns: f64,
     /// Mean number of requests in the disk.
@@ -66,7 +74,7 @@ pub struct CurvePoint {
 }
 
 /// The shape of the curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Neither throughput nor latency in the disk grows: the limiter is above the disk.
@@ -84,7 +92,7 @@ pub enum Kind {
 }
 
 /// A verdict with its reasons.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The shape of the curve.
     pub kind: Kind,
@@ -199,6 +207,8 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let is_dip = to.throughput < (1.0 - FLAT_SPREAD) * best.throughput;
     let is_lower = |pair: &[CurvePoint]| matches!(pair, [a, b] if b.throughput < (1.0 - FLAT_SPREAD) * a.throughput);
     let is_falling = end.len() >= 3 && end.windows(2).all(is_lower);
+    let half_width = |point: &CurvePoint| point.half_width.unwrap_or(f64::INFINITY);
+    let is_sure = to.throughput + half_width(to) < (1.0 - FLAT_SPREAD) * (best.throughput - half_width(best));
 
     let mut evidence = vec![format!(
         "throughput from parallelism {:.0} to {:.0}: {} (grows with parallelism to the power of {growth:.2})",
@@ -213,6 +223,9 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     }
 
     let (kind, sentence) = match promised {
+        _ if is_dip && is_sure => {
+            (Kind::Falls, "throughput falls at the highest parallelism, by more than chance: the disk is overloaded")
+        }
         _ if is_dip && !is_falling => {
             return unclear("the last point is below an earlier one: repeat it, or add points beyond it", evidence);
         }
@@ -284,7 +297,13 @@ mod tests {
             // The disk holds all requests that are not held above it.
             let latency_ns = if disk <= cap && free > disk { n / disk * 1e9 } else { base_ns };
             let in_device = throughput * latency_ns / 1e9;
-            CurvePoint { parallelism: n, throughput: throughput * off(), latency_ns: latency_ns * off(), in_device }
+            CurvePoint {
+                parallelism: n,
+                throughput: throughput * off(),
+                latency_ns: latency_ns * off(),
+                in_device,
+                half_width: None,
+            }
         };
         STEPS.iter().map(point).collect()
     }
@@ -322,6 +341,7 @@ mod tests {
                 throughput,
                 latency_ns,
                 in_device: parallelism,
+                half_width: None,
             };
             steps.iter().map(point).collect()
         };
@@ -353,13 +373,25 @@ mod tests {
 
     #[test]
     fn overload_and_too_little_are_said() {
-        let point = |parallelism, throughput| CurvePoint { parallelism, throughput, latency_ns: 1e5, in_device: 1.0 };
+        let point = |parallelism, throughput| CurvePoint {
+            parallelism,
+            throughput,
+            half_width: None,
+            latency_ns: 1e5,
+            in_device: 1.0,
+        };
         let falling = [point(4.0, 1000.0), point(8.0, 700.0), point(16.0, 450.0)];
         assert_eq!(verdict(&falling, None).kind, Kind::Falls);
         // The dip may be chance; the curve neither grows there nor falls for certain.
         for dip in [[1000.0, 2000.0, 1500.0], [500.0, 1000.0, 700.0], [1000.0, 999.0, 600.0]] {
             let points = [4.0, 8.0, 16.0].into_iter().zip(dip).map(|(at, rate)| point(at, rate)).collect::<Vec<_>>();
             assert_eq!(verdict(&points, None).kind, Kind::Unclear, "{dip:?}");
+            // It is no chance if the intervals say so, and chance if they are wide.
+            for (part, kind) in [(0.02, Kind::Falls), (0.2, Kind::Unclear)] {
+                let known = points.iter().map(|p| CurvePoint { half_width: Some(part * p.throughput), ..*p });
+                let found = verdict(&known.collect::<Vec<_>>(), None);
+                assert_eq!(found.kind, kind, "{dip:?} ± {part}: {found:?}");
+            }
             assert_eq!(verdict(&points, Some(1e4)).kind, Kind::Unclear, "{dip:?}");
         }
         assert_eq!(verdict(&[point(4.0, 1000.0), point(8.0, 700.0)], None).kind, Kind::Unclear, "two points");
@@ -377,7 +409,13 @@ mod tests {
         // The scheduler admits at most six; one request already saturates the disk.
         let point = |parallelism: f64| {
             let in_device = parallelism.min(6.0);
-            CurvePoint { parallelism, throughput: 1900.0, latency_ns: in_device / 1900.0 * 1e9, in_device }
+            CurvePoint {
+                parallelism,
+                throughput: 1900.0,
+                half_width: None,
+                latency_ns: in_device / 1900.0 * 1e9,
+                in_device,
+            }
         };
         let found = verdict(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0].map(point), None);
         assert_eq!(found.kind, Kind::Saturated, "{found:?}");
@@ -385,8 +423,13 @@ mod tests {
 
     #[test]
     fn a_disk_that_answers_at_once_is_never_the_limiter() {
-        let point =
-            |parallelism, latency_ns| CurvePoint { parallelism, throughput: 8188.0, latency_ns, in_device: 0.0 };
+        let point = |parallelism, latency_ns| CurvePoint {
+            parallelism,
+            throughput: 8188.0,
+            half_width: None,
+            latency_ns,
+            in_device: 0.0,
+        };
         let found = verdict(&[point(8.0, 0.0), point(16.0, 0.0), point(32.0, 0.3)], None);
         assert_eq!(found.kind, Kind::LimitedAbove, "{found:?}");
     }

@@ -31,7 +31,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, MixExponent, Rate};
+use plimsoll_core::{ControlConfig, CostForm, CostModel, DECAY_TAU_NS, DiskConfig, FourFigures, MixExponent, Rate};
 use plimsoll_figures::units::{parse_io_properties_figure, quoted};
 use plimsoll_sim::device::{DeviceSpec, presets};
 use plimsoll_sim::fit::Fit;
@@ -71,6 +71,8 @@ pub struct DiskModel {
     pub max_io_requests: Option<u32>,
     /// The same: I/O queues over which they are divided. `None`: one for each shard.
     pub num_io_queues: Option<u16>,
+    /// The same: time constant with which a class's past use of the disk fades, in nanoseconds, above 0.
+    pub decay_tau_ns: u64,
     /// The device that the simulator runs, if the file has one.
     pub device: Option<DeviceSpec>,
 }
@@ -138,6 +140,7 @@ impl DiskModel {
             capacity_scale_max: 1.0,
             max_io_requests: None,
             num_io_queues: None,
+            decay_tau_ns: DECAY_TAU_NS,
             device: Some(spec.clone()),
         }
     }
@@ -188,6 +191,7 @@ const DISK: Schema = Schema {
         "capacity_scale_max",
         "max_io_requests",
         "num_io_queues",
+        "decay_tau_ns",
     ],
     refused: &[],
 };
@@ -253,6 +257,8 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
         num_io_queues: fields
             .optional("num_io_queues", |field| field.count(1..=u16::MAX.into()))?
             .and_then(|queues| u16::try_from(queues).ok()),
+        decay_tau_ns: fields
+            .or("decay_tau_ns", DECAY_TAU_NS, |field| field.count(1_000_000..=u32::MAX).map(u64::from))?,
         device,
     })
 }
@@ -327,6 +333,9 @@ pub fn write(model: &DiskModel) -> String {
     let depth = [("max_io_requests", model.max_io_requests), ("num_io_queues", model.num_io_queues.map(u32::from))];
     for (key, value) in depth.into_iter().filter_map(|(key, value)| Some((key, value?))) {
         line(key, value.to_string());
+    }
+    if model.decay_tau_ns != DECAY_TAU_NS {
+        line("decay_tau_ns", model.decay_tau_ns.to_string());
     }
     if let Some(spec) = &model.device {
         text.push_str("device:\n");

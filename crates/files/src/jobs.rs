@@ -107,6 +107,8 @@ pub struct Job {
     /// The job's files by fio's rules, which then count instead of `data_size_bytes` and `offset_bytes`; `None`: a file
     /// of its own on each shard, or the file or device of the run.
     pub files: Option<FileSet>,
+    /// Where the job works; `None`: where the run does.
+    pub storage: Option<JobStorage>,
     /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns: files are written in
     /// full before the run.
     pub extent_size_hint_bytes: Option<u64>,
@@ -114,6 +116,15 @@ pub struct Job {
     pub(super) shards_spans: Vec<Span>,
     /// Where the request size stands in the text.
     pub(super) request_span: Span,
+}
+
+/// A storage of a job's own, which may be on a disk of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStorage {
+    /// A directory, a file or a block device.
+    pub path: PathBuf,
+    /// A preset or a disk file that describes its disk; `None`: as the flags of the run say.
+    pub disk: Option<String>,
 }
 
 /// The requests of a job and their times: the same for a file, the load generator and a search.
@@ -492,6 +503,7 @@ impl Job {
             dsync: false,
             direct: true,
             files: None,
+            storage: None,
             extent_size_hint_bytes: None,
             shards_spans: Vec::new(),
             request_span: 0..0,

@@ -35,8 +35,10 @@ use plimsoll::sys::device::{is_on, name};
 use plimsoll::{DiskMode, DiskSetup};
 use plimsoll_figures::units::{UnitError, quoted};
 
-use crate::disk::DiskModel;
+use crate::disk::{self, DiskModel};
+use crate::error::ConfigError;
 use crate::io_properties::{DiskProperties, IoProperties};
+use crate::jobs::Job;
 pub use old_defaults::ModelChoice;
 
 /// A user's choices for the disk.
@@ -93,7 +95,106 @@ pub struct NoEntry {
     named: String,
 }
 
+/// A disk beside the one of the run.
+#[derive(Clone, Debug)]
+pub struct OtherDisk {
+    /// The storages of jobs on it.
+    pub storages: Vec<PathBuf>,
+    /// How it is scheduled.
+    pub setup: DiskSetup,
+}
+
+/// Why a disk of a job's own cannot be scheduled.
+#[derive(Debug, thiserror::Error)]
+pub enum OtherDiskError {
+    /// The properties have no entry for its storage.
+    #[error("job `{job}`: {error}")]
+    NoEntry {
+        /// The job.
+        job: String,
+        /// What is missing.
+        error: NoEntry,
+    },
+    /// Its model cannot be read.
+    #[error(transparent)]
+    Model(#[from] ConfigError),
+    /// One disk would have two models.
+    #[error("job `{job}`: {storage} is on the same disk as {other}, which has another model: remove `disk` of the job")]
+    TwoModels {
+        /// The job.
+        job: String,
+        /// Its storage.
+        storage: String,
+        /// The other storage.
+        other: String,
+    },
+    /// The run's disk has a model, and this one has none.
+    #[error("job `{job}`: {storage} is on another disk than the one of --disk: say what it is with `disk: NAME`")]
+    NoModel {
+        /// The job.
+        job: String,
+        /// Its storage.
+        storage: String,
+    },
+}
+
 impl DiskChoice {
+    /// Returns the disks of jobs with a storage of their own that is on another device than `storage`. With a backend in
+    /// memory there are no devices, and each path is a disk.
+    ///
+    /// # Errors
+    /// [`OtherDiskError`].
+    pub fn other_disks(
+        &self,
+        storage: &Path,
+        jobs: &[Job],
+        backend: Option<BackendKind>,
+    ) -> Result<Vec<OtherDisk>, OtherDiskError> {
+        let place = |path: &Path| match device_of(path).filter(|_| !is_in_memory(backend)) {
+            Some(device) => Ok(device),
+            None => Err(path.to_owned()),
+        };
+        let mut disks: Vec<(OtherDisk, Option<String>)> = Vec::new();
+        for job in jobs {
+            let Some(own) = &job.storage else { continue };
+            let two_models = |other: &Path| OtherDiskError::TwoModels {
+                job: job.name.clone(),
+                storage: own.path.display().to_string(),
+                other: other.display().to_string(),
+            };
+            if place(&own.path) == place(storage) {
+                if own.disk.is_some() {
+                    return Err(two_models(storage));
+                }
+                continue;
+            }
+            let is_known = |(disk, _): &&mut (OtherDisk, _)| {
+                disk.storages.first().is_some_and(|known| place(known) == place(&own.path))
+            };
+            if let Some((disk, model)) = disks.iter_mut().find(is_known) {
+                if own.disk.is_some() && own.disk != *model {
+                    return Err(two_models(disk.storages.first().unwrap_or(&own.path)));
+                }
+                if !disk.storages.contains(&own.path) {
+                    disk.storages.push(own.path.clone());
+                }
+                continue;
+            }
+
+            if own.disk.is_none() && self.disk.is_some() && self.properties.is_none() {
+                let storage = own.path.display().to_string();
+                return Err(OtherDiskError::NoModel { job: job.name.clone(), storage });
+            }
+            let model = own.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
+            let properties = self.properties.clone().filter(|_| model.is_none());
+            let choice = DiskChoice { disk: model, properties, ..self.clone() };
+            let setup =
+                choice.setup(&own.path).map_err(|error| OtherDiskError::NoEntry { job: job.name.clone(), error })?;
+            disks.push((OtherDisk { storages: vec![own.path.clone()], setup }, own.disk.clone()));
+        }
+        Ok(disks.into_iter().map(|(disk, _)| disk).collect())
+    }
+
     /// Returns the disk that holds `storage`. With properties, `storage` must exist.
     ///
     /// # Errors
@@ -120,7 +221,9 @@ impl DiskChoice {
             config.latency_goal = goal;
         }
 
-        Ok(DiskSetup { mode: self.mode, num_io_queues: self.num_io_queues, ..DiskSetup::new(config) })
+        let setup = DiskSetup { mode: self.mode, num_io_queues: self.num_io_queues, ..DiskSetup::new(config) };
+        let decay_tau_ns = self.disk.as_ref().map_or(setup.decay_tau_ns, |disk| disk.decay_tau_ns);
+        Ok(DiskSetup { decay_tau_ns, ..setup })
     }
 
     /// Returns the properties' entry for the disk that holds `storage`; `None` without properties.

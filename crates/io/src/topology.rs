@@ -58,6 +58,8 @@ pub struct DiskSetup {
     pub max_requests: u32,
     /// Device time that a class may use before the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
+    /// Time constant of [`DiskMode::Depth`]; see [`QueueConfig::decay_tau_ns`].
+    pub decay_tau_ns: u64,
     /// Directories on the disk, or device nodes, by which [`Topology::disk_of`] finds it. If empty, no path leads to
     /// it, unless it is the only disk.
     pub mountpoints: Vec<PathBuf>,
@@ -74,9 +76,9 @@ impl DiskSetup {
     /// Returns a scheduled disk with a model and one I/O queue per shard.
     #[must_use]
     pub fn new(config: DiskConfig) -> DiskSetup {
-        let QueueConfig { max_requests, wakeup_credit_ns, .. } = QueueConfig::default();
+        let QueueConfig { max_requests, wakeup_credit_ns, decay_tau_ns, .. } = QueueConfig::default();
         let (mode, num_io_queues, mountpoints) = (DiskMode::Scheduled, None, Vec::new());
-        DiskSetup { config, mode, num_io_queues, max_requests, wakeup_credit_ns, mountpoints }
+        DiskSetup { config, mode, num_io_queues, max_requests, wakeup_credit_ns, decay_tau_ns, mountpoints }
     }
 }
 
@@ -473,6 +475,7 @@ impl Topology {
             mode: self.queue_mode(disk, shard),
             max_requests: setup.max_requests,
             wakeup_credit_ns: setup.wakeup_credit_ns,
+            decay_tau_ns: setup.decay_tau_ns,
             group: self.group_of(disk, shard),
         };
         Some(DiskQueue::new(IoQueue::new(shared.clone(), config)))

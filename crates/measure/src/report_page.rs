@@ -7,13 +7,17 @@
 //! # How it works
 //! [`read`] recognises a file by its content, and passes it to the functions that make the sections of the writing
 //! command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a part
-//! for each file, below a table of the files and their kinds.
+//! for each file, below a table of the files and their kinds. Several sweeps have a part together, in which their curves
+//! stand in one picture.
 //!
 //! | file | recognised by |
 //! |---|---|
 //! | `tune --format json` | `mountpoint` and `read_block`; a list of such for several disks |
 //! | a record of `tune` | its first line, `"record": "plimsoll tune"` |
 //! | `test --format json` | `jobs` and `by_shard` |
+//! | `test --sweep --format json` | `axes` and `points` |
+//! | `test --find-rate --format json` | `closed_loop_iops` and `trials` |
+//! | `test --matrix --format json` | `rows` and `written_bytes` |
 //! | `compare --format json` | `sides` and `comparisons` |
 //! | `sim run --format json` | `runs` and `seeds` |
 //! | `sim surface --format json` | `cells` |
@@ -23,7 +27,7 @@
 //!
 //! # Limits
 //! Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is refused. JSON of
-//! analyses of traces, of sweeps and other experiments lacks the data of their own pages; a sentence says what to do.
+//! analyses of traces lacks the data of their own pages; a sentence says what to do.
 //!
 //! # Example
 //! ```no_run
@@ -47,6 +51,8 @@ use plimsoll_show::page::{self, Block, Part, Section};
 use plimsoll_show::table::Table;
 use serde::Serialize;
 
+use crate::experiment::pictures::{self, Picture};
+use crate::experiment::sweep::SweepReport;
 use crate::tune;
 use crate::tune::record::Record;
 
@@ -67,6 +73,12 @@ pub enum Kind {
     TuneRecord,
     /// A result of `test`.
     Test,
+    /// A result of `test --sweep`.
+    Sweep,
+    /// A result of `test --find-rate`.
+    Search,
+    /// A result of `test --matrix`.
+    Matrix,
     /// A result of `compare`.
     Compare,
     /// A result of `sim run`.
@@ -89,6 +101,9 @@ impl Kind {
             Kind::Tune => "measurement of a disk",
             Kind::TuneRecord => "record of a measurement",
             Kind::Test => "test",
+            Kind::Sweep => "sweep",
+            Kind::Search => "search for a rate",
+            Kind::Matrix => "four usual loads",
             Kind::Compare => "comparison of tests",
             Kind::Sim => "simulation",
             Kind::Surface => "surface of a simulated disk",
@@ -110,6 +125,8 @@ pub struct Shown {
     pub part: Part,
     /// Sentences on what could not be read.
     pub notes: Vec<String>,
+    /// The result, if it is a sweep: its curves stand beside those of others.
+    sweep: Option<SweepReport>,
 }
 
 /// Why a file cannot be shown.
@@ -140,11 +157,12 @@ struct Content {
     title: String,
     sections: Vec<Section>,
     notes: Vec<String>,
+    sweep: Option<SweepReport>,
 }
 
 impl Content {
     fn new(kind: Kind, title: String, sections: Vec<Section>) -> Content {
-        Content { kind, title, sections, notes: Vec::new() }
+        Content { kind, title, sections, notes: Vec::new(), sweep: None }
     }
 }
 
@@ -164,9 +182,9 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
         _ => of_text(path, &file, rest(input, head, path)?),
     };
 
-    let Content { kind, title, sections, notes } =
+    let Content { kind, title, sections, notes, sweep } =
         found.map_err(|reason| ReadError::Content(with_file(&file, reason)))?;
-    Ok(Shown { file, kind, part: Part { title, sections }, notes })
+    Ok(Shown { file, kind, part: Part { title, sections }, notes, sweep })
 }
 
 /// Reads a file into memory.
@@ -256,7 +274,7 @@ fn is_iostat_json(text: &str) -> bool {
     map.is_some_and(|keys| keys.trim_start().starts_with("\"sysstat\""))
 }
 
-/// Returns the page: a part for each result, below a table of them if there are several.
+/// Returns the page: a part for each result, below a table of them if there are several, and the curves of several sweeps.
 #[must_use]
 pub fn page(title: &str, results: &[Shown]) -> String {
     let with_notes = |result: &Shown| {
@@ -274,6 +292,16 @@ pub fn page(title: &str, results: &[Shown]) -> String {
         let table = Table::new("", ["file", "what it is"], rows);
         let sections = vec![Section::new("What they are", [table.into()])];
         parts.insert(0, Part { title: "Files".to_owned(), sections });
+    }
+    let sweeps: Vec<(&str, &SweepReport)> =
+        results.iter().filter_map(|result| Some((result.file.as_str(), result.sweep.as_ref()?))).collect();
+    if sweeps.len() > 1 {
+        let section = |picture: Picture| {
+            let blocks = vec![Block::Text(picture.words), Block::Picture(picture.charts)];
+            Section { heading: picture.heading.to_owned(), blocks }
+        };
+        let sections = pictures::of_sweeps(&sweeps).into_iter().map(section).collect();
+        parts.insert(1, Part { title: "Sweeps together".to_owned(), sections });
     }
     page::html_of_parts(title, &parts)
 }

@@ -56,15 +56,17 @@ use plimsoll::{Class, ClassError, Classes, DiskSetup, ShardOptions, Topology, To
 use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_files::jobs::{Job, JobClass, JobFile};
 use plimsoll_files::sched_groups::{SchedGroup, SchedGroups};
+use plimsoll_files::setup::OtherDisk;
 
 use self::files::Files;
+pub use self::files::ReusedFiles;
 use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, ScratchError, Watch};
 
 /// Length of the intervals of a result: short enough to show a stall, long enough for requests of a slow disk.
 const INTERVAL_NS: u64 = 100_000_000;
 
 /// The storage that the jobs work on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Storage {
     /// A directory: files are created in it, and removed.
     Directory(PathBuf),
@@ -122,6 +124,8 @@ pub struct TestOptions {
     pub shards: u16,
     /// The disk as it is scheduled.
     pub disk: DiskSetup,
+    /// Disks of jobs that have a storage of their own.
+    pub other_disks: Vec<OtherDisk>,
     /// Backend; `None` selects the best available.
     pub backend: Option<BackendKind>,
     /// Nanoseconds that the jobs run before anything counts.
@@ -132,6 +136,8 @@ pub struct TestOptions {
     pub max_write_bytes: Option<u64>,
     /// Seed of positions, gaps and data.
     pub seed: u64,
+    /// Scratch files of earlier runs, to be used again; `None`: each run has its own.
+    pub reused_files: Option<ReusedFiles>,
 }
 
 impl TestOptions {
@@ -148,12 +154,23 @@ impl TestOptions {
             keep_files: false,
             shards: 1,
             disk: DiskSetup::unlimited(),
+            other_disks: Vec::new(),
             backend: None,
             warmup_ns: 0,
             duration_ns: 10_000_000_000,
             max_write_bytes: None,
             seed: 1,
+            reused_files: None,
         }
+    }
+}
+
+impl TestOptions {
+    /// Returns where a job works, and the number of its disk.
+    fn place_of(&self, job: &Job) -> Result<(Storage, u16), TestError> {
+        let Some(own) = &job.storage else { return Ok((self.storage.clone(), 0)) };
+        let disk = self.other_disks.iter().zip(1..).find(|(disk, _)| disk.storages.contains(&own.path));
+        Ok((Storage::of(&own.path)?, disk.map_or(0, |(_, number)| number)))
     }
 }
 
@@ -345,7 +362,9 @@ pub fn run_watched(
     let classes = Classes::new();
     let jobs = make_classes(options, &classes)?;
     let control = &control.with_write_bound(options.max_write_bytes);
-    let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
+    let others = options.other_disks.iter().map(|disk| disk.setup.clone());
+    let disks = std::iter::once(options.disk.clone()).chain(others).collect();
+    let topology = Topology::new(options.shards, classes, disks)?;
 
     let mut files = Files::check(options)?;
     let numbered = jobs.iter().enumerate();
@@ -377,6 +396,7 @@ pub fn run_watched(
         }
     }
 
+    files.end(options);
     // A job file has at least one job, and so a stage.
     let run = all.ok_or(TestError::Interrupted)?;
     Ok(TestResult {

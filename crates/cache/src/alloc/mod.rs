@@ -41,4 +41,4 @@ mod tests;
 pub(crate) use allocator::Allocator;
 pub(crate) use geometry::{Geometry, NoSpace, SlabRange};
 pub(crate) use placement::DiskLoad;
-pub use report::{BucketReport, SlabReport, SlabUse};
+pub use report::{BucketReport, SlabInOrder, SlabReport, SlabUse};

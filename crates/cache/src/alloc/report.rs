@@ -65,6 +65,27 @@ pub struct SlabReport {
     pub metadata_slabs: u32,
     /// Unused slabs.
     pub free_slabs: u32,
+    /// Slabs in the order in which they are opened: the unused ones, then those of blocks by bucket, the emptiest first,
+    /// and those alike by number; without slabs of metadata and those being emptied. [`Placement::Discriminant`] draws
+    /// lots between those alike instead, [`Placement::Load`] follows the order on each disk by itself.
+    ///
+    /// [`Placement::Discriminant`]: crate::Placement::Discriminant
+    /// [`Placement::Load`]: crate::Placement::Load
+    pub order: Vec<SlabInOrder>,
+}
+
+/// A slab in the order of opening. All slabs have one size, so the emptiest has the most free space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SlabInOrder {
+    /// Length of the bucket's longest block, in bytes; 0 of an unused slab, which suits any bucket.
+    pub max_size_bytes: u32,
+    /// Bytes taken by blocks, padding included.
+    pub allocated_bytes: u64,
+    /// Number of the slab; disks have theirs in ranges.
+    pub slab: u32,
+    /// Number of the disk.
+    pub disk: u16,
 }
 
 impl Allocator {
@@ -146,7 +167,27 @@ impl Allocator {
             report.evacuating_slabs += row.evacuating_slabs;
             report.buckets.push(row);
         }
+        report.order = self.order();
         report
+    }
+
+    fn order(&self) -> Vec<SlabInOrder> {
+        let mut order = Vec::new();
+        for range in &self.ranges {
+            for (slab, number) in range.slabs.iter().zip(range.place.first.0..) {
+                let (max_size_bytes, units) = match slab {
+                    Slab::Free(_) => (0, 0),
+                    Slab::Data(data) if data.place != Place::Evacuating => {
+                        (self.buckets.max_bytes(data.bucket), data.space.counts().allocated)
+                    }
+                    _ => continue,
+                };
+                let allocated_bytes = u64::from(units) * u64::from(UNIT_BYTES);
+                order.push(SlabInOrder { max_size_bytes, allocated_bytes, slab: number, disk: range.place.disk });
+            }
+        }
+        order.sort_by_key(|it| (it.max_size_bytes, it.allocated_bytes, it.slab));
+        order
     }
 
     fn add_to_row(&self, row: &mut BucketReport, data: &Data) {

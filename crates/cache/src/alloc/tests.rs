@@ -227,6 +227,33 @@ fn another_size_needs_an_evacuation() {
 }
 
 #[test]
+fn the_order_of_a_report_is_that_in_which_slabs_are_opened() {
+    // Begun slabs of both disks, as full as chance would have it; the seed's order knows no lots.
+    let (mut allocator, loads) = cache(MIB, Placement::Seed, &[6, 6]);
+    let mut blocks: Vec<Extent> = (0..150).map(|_| allocator.allocate(65_536, &loads).unwrap()).collect();
+    for extent in blocks.extract_if(.., |extent| extent.offset_units.is_multiple_of(48) || extent.slab.0 % 3 == 0) {
+        allocator.free(&extent);
+    }
+    for _ in 0..3 {
+        checkpoint(&mut allocator);
+    }
+    let order = allocator.report().order;
+    let fullness: Vec<(u32, u64)> = order.iter().map(|it| (it.max_size_bytes, it.allocated_bytes)).collect();
+    assert!(fullness.is_sorted() && order.len() == 12, "{order:?}");
+    let mut opened: Vec<u32> = Vec::new();
+    while let Ok(extent) = allocator.allocate(65_536, &loads) {
+        if opened.last() != Some(&extent.slab.0) {
+            opened.push(extent.slab.0);
+        }
+    }
+    // The slab that is open already comes first, wherever it stands.
+    let open = opened.remove(0);
+    let expected: Vec<u32> = order.iter().map(|it| it.slab).filter(|slab| *slab != open).collect();
+    let has_room = |slab: &&u32| opened.contains(*slab);
+    assert_eq!(opened, expected.iter().filter(has_room).copied().collect::<Vec<_>>(), "{order:?}");
+}
+
+#[test]
 fn what_is_moved_fills_what_is_begun_on_any_disk() {
     let (mut allocator, loads) = cache(MIB, Placement::Load, &[4, 4]);
     allocator.allocate(8192, &loads[1..]).unwrap();

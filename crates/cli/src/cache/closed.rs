@@ -1,8 +1,8 @@
 //! `cache slabs`, `cache check`: inspect the disks of a closed cache.
 
 use clap::Args;
-use plimsoll_cache_tools::check;
 use plimsoll_cache_tools::slabs::SlabTable;
+use plimsoll_cache_tools::{check, config};
 use plimsoll_figures::units::format_count;
 
 use super::progress::Progress;
@@ -20,6 +20,10 @@ pub(super) struct SlabsArguments {
     #[arg(short = 'v', long)]
     verbose: bool,
 
+    /// In which order slabs are opened, instead: the emptiest first
+    #[arg(long, conflicts_with = "verbose")]
+    order: bool,
+
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
@@ -28,8 +32,14 @@ pub(super) struct SlabsArguments {
 pub(super) fn slabs(arguments: &SlabsArguments) -> Result<Outcome, Failure> {
     let inspection = check::inspect(&arguments.file.cache)?;
     let paths: Vec<_> = inspection.stats.disks.iter().map(|disk| (disk.number, disk.path.clone())).collect();
-    let table = SlabTable::new(&inspection.slabs, &paths);
-    arguments.format.print(|| tables::slabs(&table, arguments.verbose), &table, || table.to_csv())?;
+    let placement = config::parse_from_file(&arguments.file.cache)?.config.placement;
+    let table = SlabTable::new(&inspection.slabs, &paths, placement);
+    match arguments.order {
+        true => arguments.format.print(|| tables::slab_order(&table), &table, || table.order_csv())?,
+        false => {
+            arguments.format.print(|| tables::slabs(&table, arguments.verbose), &table, || table.to_csv())?;
+        }
+    }
     Ok(Outcome::Done)
 }
 

@@ -256,6 +256,37 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
     text
 }
 
+/// Returns the order in which slabs are opened, a row for each stretch of slabs on one disk.
+pub(super) fn slab_order(table: &SlabTable) -> String {
+    let mut at = 1;
+    let rows = table.runs().filter_map(|run| {
+        let (first, last) = run.first().zip(run.last())?;
+        let both = |low: String, high: String| if low == high { low } else { format!("{low} to {high}") };
+        let size = match first.max_size_bytes {
+            0 => "any (unused)".to_owned(),
+            bytes => format_bytes_binary(bytes.into()),
+        };
+        let from = at;
+        at += run.len();
+        Some(vec![
+            both(format_count(from as u64), format_count(at as u64 - 1)),
+            size,
+            last_letters(&first.device, 14),
+            both(first.slab.to_string(), last.slab.to_string()),
+            both(format_bytes_binary(first.allocated_bytes), format_bytes_binary(last.allocated_bytes)),
+            both(format_bytes_binary(first.free_bytes), format_bytes_binary(last.free_bytes)),
+        ])
+    });
+    let headers = ["NTH", "MAX SIZE", "DEVICE", "SLABS", "ALLOC", "FREE"];
+    let text = screen::table(&headers, rows.collect());
+    let how = match table.placement.as_str() {
+        "seed" => "placement seed: slabs are opened in this order, whichever device they are on.",
+        "discriminant" => "placement discriminant: equally full slabs are opened by lot.",
+        _ => "placement load: a disk is chosen by its load first, then its slabs in this order.",
+    };
+    format!("{text}\n\n{}", screen::wrap(how))
+}
+
 pub(super) fn check(checked: &Checked) -> String {
     let figures = [
         ("blocks read", format_count(checked.counts.blocks)),
@@ -280,6 +311,7 @@ pub(super) fn check(checked: &Checked) -> String {
 #[cfg(test)]
 mod tests {
     use plimsoll_cache_tools::hits::HitRow;
+    use plimsoll_cache_tools::slabs::OrderRow;
 
     use plimsoll_cache::SlabUse;
     use plimsoll_cache::stats::DiskStats;
@@ -337,6 +369,28 @@ mod tests {
         let text = slabs(&table, true);
         assert!(widest(&text) <= 100 && text.contains(&"#".repeat(20)), "{text}");
         assert!(!slabs(&SlabTable::default(), true).contains("DEVICE"));
+        let at = |device: &str, slab: u32, allocated_bytes: u64| OrderRow {
+            device: device.to_owned(),
+            slab,
+            allocated_bytes,
+            free_bytes: (16 << 20) - allocated_bytes,
+            max_size_bytes: if allocated_bytes > 0 { 8192 } else { 0 },
+        };
+        // The published case: all slabs alike, and numbers by device.
+        let rows = (0..100).map(|slab| at("d0", slab, 0)).chain((100..150).map(|slab| at("d1", slab, 0)));
+        let order: Vec<OrderRow> = rows.chain([at("d1", 200, 8192), at("d0", 201, 1 << 20)]).collect();
+        let text = slab_order(&SlabTable { order, placement: "seed".to_owned(), ..SlabTable::default() });
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let found = |words: &str| lines.iter().any(|line| line.join(" ") == words);
+        for words in [
+            "1 to 100 any (unused) d0 0 to 99 0 B 16 MiB",
+            "101 to 150 any (unused) d1 100 to 149 0 B 16 MiB",
+            "151 8 KiB d1 200 8 KiB 15.99 MiB",
+            "152 8 KiB d0 201 1 MiB 15 MiB",
+        ] {
+            assert!(found(words), "{words}: {text}");
+        }
+        assert!(widest(&text) <= 100 && text.contains("placement seed"), "{text}");
         let sound = check(&Checked { disks: 3, ..Checked::default() });
         assert!(sound.ends_with("3 disks: sound"), "{sound}");
         let findings = vec!["y ".repeat(200)];

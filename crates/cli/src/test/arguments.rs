@@ -264,6 +264,10 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         None => error.into(),
     })?;
 
+    let backend = arguments.shards.backend.or_else(|| fio.as_ref()?.backend);
+    let other_disks =
+        choice.other_disks(storage.path(), &jobs.jobs, backend).map_err(|error| Failure::Input(error.to_string()))?;
+
     if arguments.duration == Some(Duration::ZERO) {
         return Err(Failure::Input("--duration 0: give the time to measure, such as 10 or 500ms".into()));
     }
@@ -281,11 +285,13 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         keep_files: arguments.keep_files,
         shards,
         disk,
-        backend: arguments.shards.backend.or_else(|| fio.as_ref()?.backend),
+        other_disks,
+        backend,
         warmup_ns: arguments.warmup.map(nanos).or_else(|| Some(fio.as_ref()?.ramp_ns)).unwrap_or(0),
         duration_ns,
         max_write_bytes: arguments.max_write,
         seed: arguments.seed.or_else(|| fio.as_ref()?.seed).unwrap_or(1),
+        reused_files: None,
     };
 
     let watch = Watch {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_iops, format_throughput_decimal};
 use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use plimsoll_files::rbd::{self, RbdRun};
 use plimsoll_measure::experiment::dual::{self, DualReport, Iostat};
@@ -10,8 +10,10 @@ use plimsoll_measure::experiment::find_rate::{self, Goal, RateReport, SearchOpti
 use plimsoll_measure::experiment::matrix::{self, MatrixReport};
 use plimsoll_measure::experiment::pictures::{self, Picture};
 use plimsoll_measure::experiment::sweep::{self, Axis, SweepReport};
+use plimsoll_measure::experiment::words::{self, Said, us};
 use plimsoll_measure::experiment::{ExperimentError, Point, Situation};
 use plimsoll_measure::load::Control;
+use plimsoll_measure::report::Circumstances;
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
@@ -39,11 +41,9 @@ impl From<ExperimentError> for Failure {
 /// A result in every form that a user may ask for.
 struct Shown {
     title: String,
-    table: Table,
-    /// Text below the table, a paragraph each.
-    /// The verdict, shown above the table.
-    answer: Vec<String>,
-    remarks: Vec<String>,
+    said: Said,
+    /// Where and how it was made, for the page.
+    made: Option<Circumstances>,
     /// Another table at the end, with its caption.
     beside: Option<Table>,
     csv: Table,
@@ -93,7 +93,7 @@ impl<'a> Experiment<'a> {
             Experiment::Sweep(axes) => sweep::run(situation, axes, control, on_step).map(|report| of_sweep(&report)),
             Experiment::FindRate(goal) => {
                 let options = SearchOptions::default();
-                find_rate::run(situation, goal, &options, control, on_step).map(|report| of_search(&report, goal))
+                find_rate::run(situation, goal, &options, control, on_step).map(|report| of_search(&report))
             }
             Experiment::Matrix { data_bytes } => {
                 matrix::run(situation, *data_bytes, control, on_step).map(|report| of_matrix(&report))
@@ -129,8 +129,9 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
 
 fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
-    let said = [shown.answer.as_slice(), &shown.remarks].concat();
-    let written = outputs.write(&shown.title, &said, shown.table.clone(), || shown.pictures.clone());
+    let made = shown.made.iter().flat_map(Circumstances::sentences).collect::<Vec<_>>();
+    let remarks = [shown.said.answer.clone(), made, shown.said.remarks.clone()].concat();
+    let written = outputs.write(&shown.title, &remarks, shown.said.table.clone(), || shown.pictures.clone());
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
         TestFormat::Table => table(shown),
@@ -153,12 +154,12 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
 
 fn table(shown: &Shown) -> String {
     let mut text = String::new();
-    for answer in &shown.answer {
+    for answer in &shown.said.answer {
         text.push_str(&screen::wrap(answer));
         text.push_str("\n\n");
     }
-    text.push_str(&screen::show(&shown.table));
-    for remark in &shown.remarks {
+    text.push_str(&screen::show(&shown.said.table));
+    for remark in &shown.said.remarks {
         text.push_str("\n\n");
         text.push_str(&screen::wrap(remark));
     }
@@ -174,32 +175,9 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-fn us(us: f64) -> String {
-    format_duration_ns((us * 1e3) as u64)
-}
-
 fn percent(part: Option<f64>) -> String {
     part.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part))
 }
-
-/// Columns of a point in every experiment.
-const POINT_HEADERS: [&str; 7] = ["rate", "IOPS", "mean", "p99", "in disk", "disk mean", "N/XR"];
-
-fn point_cells(point: &Point) -> Vec<String> {
-    vec![
-        format_throughput_decimal(point.throughput_bytes_per_s),
-        format_iops(point.iops),
-        us(point.latency.average_us),
-        us(point.latency.p99_us),
-        format!("{:.2}", point.in_device),
-        us(point.device_latency_mean_us),
-        point.little_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-    ]
-}
-
-const POINT_WORDS: &str = "\
-rate, IOPS, mean and p99: of requests, from when they were due to their end. in disk, disk mean: pieces in the device, and \
-their time in it. N/XR: their number over rate times time, 1 by Little's law.";
 
 /// Columns of a point for programs.
 const POINT_CSV: [&str; 9] = [
@@ -229,25 +207,10 @@ fn point_csv(point: &Point) -> Vec<String> {
 }
 
 fn of_sweep(report: &SweepReport) -> Shown {
-    let axes = || report.axes.iter().map(String::as_str);
-    let values = |point: &Point| point.settings.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
-    let rows = |cells: fn(&Point) -> Vec<String>| {
-        report.points.iter().map(|point| [values(point), cells(point)].concat()).collect::<Vec<_>>()
+    let axes = report.axes.iter().map(|axis| format!("set_{axis}"));
+    let row = |point: &Point| {
+        point.settings.iter().map(|(_, value)| value.clone()).chain(point_csv(point)).collect::<Vec<_>>()
     };
-    let (mut answer, mut remarks) = (Vec::new(), Vec::new());
-    for found in &report.verdicts {
-        let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
-        answer.push(format!("Verdict{of}: {}.", found.verdict.sentence));
-        if !found.verdict.evidence.is_empty() {
-            remarks.push(format!("Evidence{of}: {}.", found.verdict.evidence.join("; ")));
-        }
-    }
-    if report.verdicts.is_empty() {
-        answer.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
-    }
-
-    remarks.push(POINT_WORDS.to_owned());
     let mut json = serde_json::to_value(report).unwrap_or_default();
     // The ratio follows from the point; programs should not have to compute it.
     let points = json.get_mut("points").and_then(Value::as_array_mut);
@@ -259,15 +222,10 @@ fn of_sweep(report: &SweepReport) -> Shown {
 
     Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
-        table: Table::new("", axes().chain(POINT_HEADERS), rows(point_cells)),
-        answer,
-        remarks,
+        said: words::of_sweep(report),
+        made: report.made.clone(),
         beside: None,
-        csv: Table::new(
-            "",
-            axes().map(|axis| format!("set_{axis}")).chain(POINT_CSV.map(str::to_owned)),
-            rows(point_csv),
-        ),
+        csv: Table::new("", axes.chain(POINT_CSV.map(str::to_owned)), report.points.iter().map(row)),
         json,
         pictures: pictures::of_sweep(report),
         written_bytes: report.written_bytes,
@@ -277,61 +235,15 @@ fn of_sweep(report: &SweepReport) -> Shown {
     }
 }
 
-fn of_search(report: &RateReport, goal: &Goal) -> Shown {
-    let row = |trial: &find_rate::Trial| {
-        let within = if trial.passed { "yes" } else { "no" };
-        let latency = format_duration_ns(trial.latency_ns as u64);
-        [format_iops(trial.rate), format_iops(trial.achieved), latency, within.to_owned()]
-    };
+fn of_search(report: &RateReport) -> Shown {
     let number = |trial: &find_rate::Trial| {
         [fixed(trial.rate, 3), fixed(trial.achieved, 3), fixed(trial.latency_ns, 0), trial.passed.to_string()]
     };
-
     let found = &report.found;
-    let passed = found.trials.iter().filter(|trial| trial.passed).map(|trial| trial.rate).reduce(f64::max);
-    let said = match (found.rate, found.failed_rate) {
-        _ if report.interrupted => match passed {
-            Some(rate) => format!(
-                "No answer: interrupted after {} runs; {} IOPS kept {} so far.",
-                found.trials.len(),
-                format_iops(rate),
-                goal.text
-            ),
-            None => {
-                format!("No answer: interrupted after {} runs; none has kept {} so far.", found.trials.len(), goal.text)
-            }
-        },
-        (None, _) => format!(
-            "No rate from {} IOPS on keeps {} of job `{}`; lower ones make too few requests to tell: raise --duration.",
-            format_iops(report.rate_min),
-            goal.text,
-            report.job
-        ),
-        (Some(rate), None) => {
-            format!("{} IOPS and more keep {}: no rate was found that does not.", format_iops(rate), goal.text)
-        }
-        (Some(rate), Some(failed)) => format!(
-            "Highest rate of job `{}` that keeps {}: {} IOPS{}; {} IOPS do not.",
-            report.job,
-            goal.text,
-            format_iops(rate),
-            if found.confirmed { "" } else { " (not confirmed)" },
-            format_iops(failed)
-        ),
-    };
-
-    let sure = if found.confirmed {
-        "Both ends were repeated, and the majority of the runs decided."
-    } else {
-        "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
-    };
-    let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
-
     Shown {
-        title: format!("highest rate of {} with {}", report.job, goal.text),
-        table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
-        answer: vec![said],
-        remarks: vec![format!("{sure} {closed}")],
+        title: format!("highest rate of {} with {}", report.job, report.goal),
+        said: words::of_search(report),
+        made: Some(report.made.clone()),
         beside: None,
         csv: Table::new("", ["rate", "achieved", "latency_ns", "passed"], found.trials.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
@@ -344,28 +256,13 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
 }
 
 fn of_matrix(report: &MatrixReport) -> Shown {
-    let row = |row: &matrix::MatrixRow| {
-        let gb_per_s = format!("{:.3}", row.point.throughput_bytes_per_s / 1e9);
-        let mut cells = vec![row.name.to_owned(), row.point.parallelism.to_string(), gb_per_s];
-        cells.extend(point_cells(&row.point).into_iter().skip(1));
-        cells
-    };
     let number = |row: &matrix::MatrixRow| {
-        [vec![row.kind.to_owned(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
+        [vec![row.kind.clone(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
     };
-
-    let headers = ["", "depth", "GB/s"].into_iter().chain(POINT_HEADERS.into_iter().skip(1));
-    let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
-               requests under way, more would only take memory.";
-
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
-        table: Table::new("", headers, report.rows.iter().map(row)),
-        answer: Vec::new(),
-        remarks: vec![
-            format!("{} shard(s), {} written. {fio}", report.shards, format_bytes_binary(report.written_bytes)),
-            POINT_WORDS.to_owned(),
-        ],
+        said: words::of_matrix(report),
+        made: report.made.clone(),
         beside: None,
         csv: Table::new("", ["type", "request_bytes"].into_iter().chain(POINT_CSV), report.rows.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
@@ -427,9 +324,8 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
     Shown {
         title: "once, and twice at once".to_owned(),
-        table: Table::new("", headers, rows),
-        answer,
-        remarks,
+        said: Said { answer, table: Table::new("", headers, rows), remarks },
+        made: report.made.clone(),
         beside,
         csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), numbers),
         json,

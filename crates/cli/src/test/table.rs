@@ -78,9 +78,9 @@ pub(super) fn table(report: &TestReport) -> String {
         format_iops(iops),
         format_throughput_decimal(total),
         report.elapsed_s,
-        report.shards,
-        report.backend,
-        report.backend_reason
+        report.made.shards,
+        report.made.backend,
+        report.made.backend_reason
     ));
     text.push_str("depth: mean number of pieces of the class in the device");
     text.push_str(if headers.contains(&"splits") { "; splits: requests sent in several pieces\n" } else { "\n" });

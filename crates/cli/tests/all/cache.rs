@@ -89,7 +89,18 @@ fn a_closed_cache_is_looked_at() {
     let slabs = json(&run(world.path(), &["slabs", "c.yaml", "--format", "json"]));
     let allocated = slabs["rows"].as_array().unwrap().iter().map(|row| row["allocated_bytes"].as_u64().unwrap());
     assert!(allocated.sum::<u64>() >= checked["bytes"].as_u64().unwrap(), "{slabs}");
-    for arguments in [&["slabs", "-v", "c.yaml"][..], &["check", "c.yaml"], &["status", "c.yaml"]] {
+    let order = slabs["order"].as_array().unwrap();
+    let figure = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap();
+    assert!(
+        order.iter().all(|it| figure(it, "allocated_bytes") + figure(it, "free_bytes") == figure(&slabs, "slab_bytes"))
+    );
+    let keys: Vec<_> = order.iter().map(|it| (figure(it, "max_size_bytes"), figure(it, "allocated_bytes"))).collect();
+    assert!(keys.is_sorted() && keys.iter().any(|key| key.1 > 0) && slabs["placement"] == "load", "{slabs}");
+    let csv = run(world.path(), &["slabs", "c.yaml", "--order", "--format", "csv"]);
+    assert_eq!(text(&csv.stdout).lines().count(), order.len() + 1);
+    for arguments in
+        [&["slabs", "-v", "c.yaml"][..], &["slabs", "--order", "c.yaml"], &["check", "c.yaml"], &["status", "c.yaml"]]
+    {
         let table = run(world.path(), arguments);
         assert_eq!(table.status.code(), Some(0), "{}", text(&table.stderr));
         assert!(text(&table.stdout).lines().all(|line| line.chars().count() <= 100), "{}", text(&table.stdout));

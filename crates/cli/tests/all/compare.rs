@@ -85,7 +85,7 @@ fn what_is_refused() {
         (&["a.json", "missing.json"], &["missing.json: cannot be read"]),
         (&["a.json", "a.json,,again.json"], &["by one comma"]),
         (&["a.json", "cut.json"], &["cut.json:2", "plimsoll test --format json"]),
-        (&["a.json", "other.json"], &["no job in common", "writes"]),
+        (&["a.json", "other.json"], &["no job or point in common", "writes"]),
         (&["a.json", "storm.json"], &["of a simulation"]),
         (&["a.json", "slow.json", "--threshold=-1"], &["threshold"]),
     ];

@@ -87,6 +87,48 @@ fn old_defaults_bound_what_has_no_disk() {
 }
 
 #[test]
+fn results_of_experiments_are_compared_and_shown_together() {
+    let world = World::new(&[("large.yaml", LARGE)]);
+    let keep = |name: &str, arguments: &[&str]| {
+        let report = json(&world, arguments);
+        std::fs::write(world.path().join(name), report.to_string()).unwrap();
+        report
+    };
+    let sweep = ["large.yaml", "--sweep", "parallelism=1,2"];
+    let old = keep("old.json", &[&sweep[..], &["--model", "old-defaults"]].concat());
+    keep("new.json", &sweep);
+    keep("matrix.json", &["--matrix"]);
+    keep("rate.json", &["large.yaml", "--find-rate", "lat_mean=1s"]);
+    for key in ["machine", "place", "seed", "duration_s", "backend", "shards", "plimsoll"] {
+        assert!(old[key] != Value::Null, "{key} of {old}");
+    }
+    assert!(old["points"][0]["rounds"][0]["intervals"].is_array());
+
+    let ended = world.run(&["compare", "old.json", "new.json"]);
+    assert!(matches!(ended.code, Some(0 | 1)), "{ended:#?}");
+    for part in ["Overall, A and B: ", "parallelism=1", "parallelism=2", "throughput"] {
+        assert!(ended.out.contains(part), "{part}: {}", ended.out);
+    }
+    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    for name in ["matrix.json", "rate.json"] {
+        let ended = done(world.run(&["compare", name, name]));
+        assert!(ended.out.contains("A and B: no evidence that either is better"), "{}", ended.out);
+    }
+    world.run(&["compare", "old.json", "rate.json"]).assert_refused(2, &["a search for a rate", "results of one kind"]);
+
+    let ended = done(world.run(&["report", "old.json", "new.json", "matrix.json", "rate.json", "-o", "all.html"]));
+    assert!(["sweep", "four usual loads", "search for a rate"].iter().all(|kind| ended.out.contains(kind)));
+    let page = std::fs::read_to_string(world.path().join("all.html")).unwrap();
+    for part in ["Sweeps together", "Queue in the device", "queue / latency, old.json", "in the device, mean, new.json"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(
+        page.contains("Settings: plimsoll ") && page.contains("Highest rate of job") | page.contains("and more keep")
+    );
+}
+
+#[test]
 fn pictures_and_a_page_are_written() {
     let world = World::new(&[("reads.yaml", READS)]);
     std::fs::create_dir(world.path().join("out")).unwrap();
@@ -96,6 +138,7 @@ fn pictures_and_a_page_are_written() {
     assert!(svg.starts_with("<svg") && svg.contains("in the device, mean"), "{svg}");
     let page = std::fs::read_to_string(world.path().join("page.html")).unwrap();
     assert!(page.contains("Against parallelism") && page.contains("rate"));
+    assert!(page.contains("duration 300 ms") && page.contains("seed 1"), "settings");
     run(&world, &[&["reads.yaml"], &outputs[..]].concat()).assert_refused(2, &["page.html exists", "--force"]);
     done(run(&world, &[&["reads.yaml", "--force"], &outputs[..]].concat()));
     assert!(std::fs::read_to_string(world.path().join("out/time.svg")).unwrap().contains("Latency over time"));
@@ -194,4 +237,68 @@ fn what_makes_no_sense_is_refused() {
         run(&world, &arguments).assert_refused(2, parts);
     }
     assert!(world.contents() == before);
+}
+
+#[test]
+fn jobs_run_on_disks_of_their_own() {
+    let disk = |iops: u64| {
+        format!(
+            "disk: {{name: slow, read_iops: {iops}, write_iops: {iops}, read_bandwidth: 1000000000, \
+             write_bandwidth: 1000000000}}\n"
+        )
+    };
+    let jobs = |log: &str| {
+        format!(
+            "- {{name: queries, type: randread, shards: all, data_size: 1MB, \
+             shard_info: {{parallelism: 4, reqsize: 4kB, shares: 100}}}}\n\
+             - {{name: commitlog, type: append, shards: all, data_size: 8MB, {log}, \
+             shard_info: {{parallelism: 1, reqsize: 4kB, shares: 100}}}}\n"
+        )
+    };
+    let world = World::new(&[
+        ("two.yaml", &jobs("storage: log, disk: slow.yaml")),
+        ("same.yaml", &jobs("storage: data, disk: slow.yaml")),
+        ("unnamed.yaml", &jobs("storage: log")),
+        ("gone.yaml", &jobs("storage: nowhere")),
+        ("alone.yaml", &jobs("disk: slow.yaml")),
+        ("slow.yaml", &disk(1000)),
+        ("fast.yaml", &disk(500_000)),
+    ]);
+    for name in ["data", "log"] {
+        std::fs::create_dir(world.path().join(name)).unwrap();
+    }
+    // On nothing each path is a disk: the log has one of 1000 requests a second, the queries one without a limit.
+    let run_on = |file: &str, more: &[&str]| {
+        let arguments = [&[file, "--storage", "data", "--duration", "500ms"], more].concat();
+        run(&world, &arguments)
+    };
+    let report: Value = serde_json::from_str(&done(run_on("two.yaml", &["--format", "json"])).out).unwrap();
+    let job = |at: usize| &report["jobs"][at];
+    let iops = |at: usize| job(at)["iops"].as_f64().unwrap();
+    assert!((1.0..1100.0).contains(&iops(1)), "the log's disk bounds it: {report}");
+    assert!(job(1)["io_queue"]["waited_tokens_s"].as_f64() > Some(0.0), "{report}");
+    assert_eq!(job(0)["io_queue"]["waited_tokens_s"], 0.0, "the other disk has no limit");
+    assert_eq!((&job(0)["job"]["storage"], &job(1)["job"]["storage"]), (&Value::Null, &"log".into()));
+
+    for (file, more, fragments) in [
+        ("same.yaml", &[][..], &["job `commitlog`: data is on the same disk as data", "remove `disk`"][..]),
+        ("unnamed.yaml", &["--disk", "fast.yaml"], &["log is on another disk than the one of --disk", "`disk: NAME`"]),
+        ("alone.yaml", &[], &["`disk` without `storage`", "--disk"]),
+        ("gone.yaml", &[], &["nowhere", "No such file"]),
+    ] {
+        run_on(file, more).assert_refused(2, fragments);
+    }
+
+    // On real files each job's are in its own directory, here on one device, so on one disk.
+    let real =
+        ["test", "unnamed.yaml", "--storage", "data", "--duration", "100ms", "--backend", "pool", "--keep-files"];
+    done(world.run(&real));
+    let names = |directory: &str| {
+        let entries = std::fs::read_dir(world.path().join(directory)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names("data"), names("log")),
+        (vec!["plimsoll-test-0-queries-0".into()], vec!["plimsoll-test-1-commitlog-0".into()])
+    );
 }

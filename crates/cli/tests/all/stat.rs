@@ -209,6 +209,31 @@ fn verdicts_of_saved_texts_decide_the_exit_code() {
 }
 
 #[test]
+fn its_own_output_is_read() {
+    let world = World::new(&[("full.txt", SATURATED), ("iostat.json", IOSTAT_JSON)]);
+    let keep = |name: &str, arguments: &[&str]| {
+        let text = world.run(&[&["stat", "--from", "full.txt", "iostat.json"], arguments].concat()).out;
+        std::fs::write(world.path().join(name), text).unwrap();
+    };
+    keep("own.txt", &["-t", "--intervals"]);
+    keep("own.json", &["--format", "json"]);
+    keep("own.csv", &["--format", "csv"]);
+    let devices = |name: &str, more: &[&str]| {
+        let read = json(&world.run(&[&["stat", "--from", name, "--format", "json"], more].concat()).out);
+        let of = |it: &Value| (it["disk_device"].clone(), it["r/s"].clone(), it["w/s"].clone(), it["aqu-sz"].clone());
+        statistics(&read)
+            .iter()
+            .map(|it| it["disk"].as_array().unwrap().iter().map(of).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let shown = devices("own.json", &[]);
+    assert!(!shown.is_empty());
+    assert_eq!(devices("own.txt", &[]), shown);
+    let refused = world.run(&["stat", "--from", "own.csv"]);
+    refused.assert_refused(2, &["CSV of `plimsoll stat`", "--format json"]);
+}
+
+#[test]
 fn two_intervals_are_compared() {
     let world = World::new(&[("free.txt", UTIL_100), ("both.json", IOSTAT_JSON)]);
     let ended = world.run(&["stat", "--compare", "both.json:1", "both.json:2", "--device", "sda", "--format", "json"]);

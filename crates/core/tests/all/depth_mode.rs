@@ -35,6 +35,32 @@ fn four_classes_on_one_ssd_as_published() {
 }
 
 #[test]
+fn past_use_fades_with_the_time_constant() {
+    // One class had the disk for 300 ms, at 1000 requests a second; then another of the same shares comes. Until both are
+    // even, all that comes goes to the newcomer: for a time that grows with the constant, and no longer than the past.
+    let alone_at_first = |decay_tau_ns| {
+        let config = QueueConfig { mode: Mode::Depth(1), decay_tau_ns, ..QueueConfig::default() };
+        let disk = DiskConfig { model: model(1000, 1_000_000_000), ..DiskConfig::default() };
+        let mut world = World::new(queue_of(disk, config), 1, 1.0);
+        world.load(10, Op::Read, &[4 * KIB], 20);
+        world.run_until(300 * MS);
+        world.load(10, Op::Read, &[4 * KIB], 20);
+        let before = world.loads[0].dispatched_bytes;
+        let mut at_ms = 300;
+        // The request that was in the device already may be followed by one that was polled with it.
+        while world.loads[0].dispatched_bytes <= before + 8 * KIB as u64 && at_ms < 2000 {
+            at_ms += 1;
+            world.run_until(at_ms * MS);
+        }
+        at_ms - 300
+    };
+    let waits = [10 * MS, 100 * MS, 1000 * MS].map(alone_at_first);
+    assert!(waits.is_sorted_by(|short, long| 2 * short < *long), "{waits:?}");
+    // ln 2 time constants, where the past is long: e^(-t / tau) falls to a half.
+    assert!((4..=12).contains(&waits[0]) && waits[2] <= 320, "{waits:?}");
+}
+
+#[test]
 fn a_depth_divided_over_queues() {
     for (max_io_requests, queues, expected) in
         [(120, 12, vec![10; 12]), (30, 6, vec![5; 6]), (8, 12, vec![1; 12]), (10, 4, vec![3, 3, 2, 2]), (7, 0, vec![7])]

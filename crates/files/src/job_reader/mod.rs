@@ -17,13 +17,13 @@ mod schema;
 mod shard_info;
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_figures::units::{parse_io_tester_size_bytes, quoted};
 
 use super::error::{Code, ConfigError, Diagnostic, Source, Span};
 use super::fields::{Field, Fields};
-use super::jobs::{Job, JobFile, JobKind, MAX_FILES, MAX_SHARD_ID, MAX_STAGE, Shape, ShardSet};
+use super::jobs::{Job, JobFile, JobKind, JobStorage, MAX_FILES, MAX_SHARD_ID, MAX_STAGE, Shape, ShardSet};
 use super::sched_groups::SchedGroups;
 use super::yaml;
 pub(super) use schema::{Dialect, SIMULATED_JOB};
@@ -139,8 +139,27 @@ fn read_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>)
     shard_info::read(&info, &mut job, warnings)?;
     options::read(&fields, &mut job, dialect, warnings)?;
     job.data_size_bytes = read_data_size(&fields, kind, warnings)?;
-    job.stage = fields.or("stage", 0, |field| field.count(0..=MAX_STAGE))?;
+    if dialect == Dialect::Real {
+        job.stage = fields.or("stage", 0, |field| field.count(0..=MAX_STAGE))?;
+        job.storage = read_storage(&fields)?;
+    }
     Ok(job)
+}
+
+/// Reads where a job works, if that is not where the others do.
+fn read_storage(fields: &Fields<'_>) -> Result<Option<JobStorage>, ConfigError> {
+    let disk = fields.get("disk");
+    match (fields.get("storage"), disk) {
+        (Some(storage), disk) => {
+            let disk = disk.map(|field| field.text().map(str::to_owned)).transpose()?;
+            Ok(Some(JobStorage { path: PathBuf::from(storage.text()?), disk }))
+        }
+        (None, Some(disk)) => {
+            let error = disk.error(Code::Ignored, "`disk` without `storage` has no effect");
+            Err(error.with_help("add `storage: PATH`, or give the disk of the run with --disk"))
+        }
+        (None, None) => Ok(None),
+    }
 }
 
 fn read_name(fields: &Fields<'_>) -> Result<String, ConfigError> {

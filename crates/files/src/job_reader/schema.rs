@@ -49,7 +49,19 @@ pub(super) const MISSPELT_PARALLELISM: &str = "parallelim";
 
 const JOB: Schema = Schema {
     what: "a job",
-    known: &["name", "type", "shards", "data_size", "files_count", "rwmixread", "stage", "shard_info", "options"],
+    known: &[
+        "name",
+        "type",
+        "shards",
+        "data_size",
+        "files_count",
+        "rwmixread",
+        "stage",
+        "storage",
+        "disk",
+        "shard_info",
+        "options",
+    ],
     refused: &[],
 };
 

@@ -24,7 +24,7 @@ use super::super::{device, io_properties};
 use crate::io_properties::mix_exponent;
 use crate::setup::{disk_config, parse_capacity_scale};
 
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "disk",
     "device",
     "io_properties",
@@ -42,6 +42,7 @@ pub(super) const KEYS: [&str; 17] = [
     "unloaded_latency",
     "max_requests",
     "wakeup_credit",
+    "decay_tau",
 ];
 
 const DISK: Schema = Schema { what: "a disk", known: &KEYS, refused: &[] };
@@ -67,6 +68,7 @@ pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(Str
     let shards = u32::try_from(shards).unwrap_or(u32::MAX);
     disk.num_io_queues = fields.optional("num_io_queues", |field| Ok(field.count(1..=shards)? as u16))?;
     disk.max_requests = fields.or("max_requests", disk.max_requests, |field| field.count(1..=1 << 24))?;
+    disk.decay_tau_ns = fields.or("decay_tau", model.decay_tau_ns, |field| field.time_ns(1_000_000))?;
     disk.wakeup_credit_ns = fields.optional("wakeup_credit", |field| field.time_ns(0))?;
     Ok((name, disk))
 }

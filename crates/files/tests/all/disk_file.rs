@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plimsoll_core::Op;
+use plimsoll_files::setup::DiskChoice;
 use plimsoll_files::{Code, disk};
 use plimsoll_sim::device::presets;
 use plimsoll_sim::fit::{Cell, fit};
@@ -93,9 +94,13 @@ fn a_disk_says_its_depth() {
     let of = |name: &str| disk::find(name, Path::new("")).unwrap().max_io_requests;
     assert_eq!((of("850-pro"), of("i4i.2xlarge")), (Some(30), None));
     let four = "disk: {read_iops: 1k, read_bandwidth: 1M, write_iops: 1k, write_bandwidth: 1M";
-    let model = disk::parse("d", &format!("{four}, max_io_requests: 30, num_io_queues: 6}}")).unwrap();
+    let text = format!("{four}, max_io_requests: 30, num_io_queues: 6, decay_tau_ns: 20000000}}");
+    let model = disk::parse("d", &text).unwrap();
+    let choice = DiskChoice { disk: Some(model.clone()), ..DiskChoice::default() };
+    assert_eq!(choice.setup(Path::new(".")).unwrap().decay_tau_ns, 20_000_000);
+    assert_eq!(disk::parse("again", &disk::write(&model)).unwrap().decay_tau_ns, 20_000_000);
     assert_eq!((model.max_io_requests, model.num_io_queues), (Some(30), Some(6)));
-    for bad in ["max_io_requests: 0", "num_io_queues: 65536"] {
+    for bad in ["max_io_requests: 0", "num_io_queues: 65536", "decay_tau_ns: 999999"] {
         assert_eq!(disk::parse("d", &format!("{four}, {bad}}}")).unwrap_err().code(), Code::OutOfRange, "{bad}");
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Com
 fn find<'a>(group: &'a Group, name: &str) -> Option<&'a Scenario> {
     let mut scenarios = group.runs.iter().flat_map(|run| match &run.content {
         Content::Sim(scenarios) => scenarios.as_slice(),
-        Content::Test(_) => &[],
+        Content::Test(_) | Content::Search(_) => &[],
     });
     scenarios.find(|scenario| scenario.name == name)
 }

@@ -5,11 +5,12 @@
 //! keys keep their meaning.
 //!
 //! # How it works
-//! A file is a result of `test --format json` (a map with `jobs`) or of `sim run --format json` (a map with `runs`).
-//! Other descriptions of a test or a job are flattened to names and values; a warning names those that differ.
+//! What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a search for a
+//! rate, `runs` of `sim run`. A point of a sweep or a row of a matrix is compared as a job is, and named by its settings.
+//! Other descriptions of a result or a job are flattened to names and values; a warning names those that differ.
 //!
 //! # Limits
-//! Newer schemas are refused, and so is a test without intervals.
+//! Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
 //!
 //! # Example
 //! The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
@@ -21,7 +22,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::CompareError;
-use crate::report;
+use crate::experiment::find_rate::RateReport;
+use crate::experiment::matrix::MatrixReport;
+use crate::experiment::sweep::SweepReport;
+use crate::experiment::{Point, Round};
+use crate::report::{self, Circumstances};
 
 /// Newest readable schema of a simulation's result.
 const SIM_SCHEMA: u64 = 1;
@@ -50,20 +55,27 @@ pub(super) struct Run {
     pub is_interrupted: bool,
     /// Conditions of the run.
     pub conditions: Conditions,
+    /// Verdicts on the curves of a sweep.
+    pub curves: Vec<String>,
     /// Figures of the run.
     pub content: Content,
 }
 
 impl Run {
-    /// Returns whether the result is of a simulation.
-    pub(super) fn is_sim(&self) -> bool {
-        matches!(self.content, Content::Sim(_))
+    /// Returns what the result is, in words.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.content {
+            Content::Test(_) => "a test",
+            Content::Search(_) => "a search for a rate",
+            Content::Sim(_) => "a simulation",
+        }
     }
 
-    /// Returns the names of the jobs or scenarios.
+    /// Returns the names of the jobs, points, searches or scenarios.
     pub(super) fn names(&self) -> Vec<&str> {
         match &self.content {
             Content::Test(jobs) => jobs.iter().map(|job| job.name.as_str()).collect(),
+            Content::Search(search) => vec![search.name.as_str()],
             Content::Sim(scenarios) => scenarios.iter().map(|scenario| scenario.name.as_str()).collect(),
         }
     }
@@ -72,7 +84,7 @@ impl Run {
     pub(super) fn job(&self, name: &str) -> Option<&Job> {
         match &self.content {
             Content::Test(jobs) => jobs.iter().find(|job| job.name == name),
-            Content::Sim(_) => None,
+            Content::Search(_) | Content::Sim(_) => None,
         }
     }
 }
@@ -80,8 +92,10 @@ impl Run {
 /// The figures of a result.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Measurements.
+    /// Measurements: the jobs of a test, the points of a sweep, the rows of a matrix.
     Test(Vec<Job>),
+    /// The highest rate that keeps a bound.
+    Search(Search),
     /// Exact figures of simulations.
     Sim(Vec<Scenario>),
 }
@@ -92,9 +106,26 @@ pub(super) struct Job {
     pub name: String,
     pub conditions: Conditions,
     pub errors: u64,
+    /// Runs of the job in one result, at least one.
+    pub rounds: Vec<Series>,
+}
+
+/// One run of a job.
+#[derive(Debug)]
+pub(super) struct Series {
     pub intervals: Vec<Interval>,
     /// Upper end of each bucket in nanoseconds, and its requests.
     pub histogram: Vec<(u64, u64)>,
+}
+
+/// A search for a rate: the highest that passed, and the lowest above it that failed.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// Job and goal.
+    pub name: String,
+    pub rate: Option<f64>,
+    pub failed_rate: Option<f64>,
+    pub is_confirmed: bool,
 }
 
 /// A part of the measured window.
@@ -190,8 +221,14 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
     } else if has("runs") {
         check_schema(path, &value, SIM_SCHEMA)?;
         Ok(sim(path, serde_json::from_str(text).map_err(unreadable)?))
+    } else if has("points") {
+        sweep(path, &value, serde_json::from_str(text).map_err(unreadable)?)
+    } else if has("rows") {
+        matrix(path, &value, serde_json::from_str(text).map_err(unreadable)?)
+    } else if has("trials") {
+        Ok(search(path, &value, serde_json::from_str(text).map_err(unreadable)?))
     } else {
-        let reason = "it has neither `jobs` nor `runs`, a list".to_owned();
+        let reason = "it has none of the lists `jobs`, `points`, `rows`, `trials` and `runs`".to_owned();
         Err(CompareError::NotAResult { path: path.to_owned(), line: 1, reason })
     }
 }
@@ -217,9 +254,22 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
         for key in JOB_CONDITIONS {
             entry.others.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
         }
-        jobs.push(Job { name: entry.name, conditions, errors: entry.errors, intervals, histogram: entry.histogram });
+        let rounds = vec![Series { intervals, histogram: entry.histogram }];
+        jobs.push(Job { name: entry.name, conditions, errors: entry.errors, rounds });
     }
 
+    Ok(Run {
+        path: path.to_owned(),
+        version: file.plimsoll,
+        is_interrupted: file.interrupted,
+        conditions: conditions_of(value),
+        curves: Vec::new(),
+        content: Content::Test(jobs),
+    })
+}
+
+/// Returns the conditions of a test or an experiment.
+fn conditions_of(value: &Value) -> Conditions {
     let mut conditions = Conditions::new();
     for key in CONDITIONS {
         value.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
@@ -228,14 +278,77 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
         let value = value.get("place").and_then(|place| place.get(key));
         value.into_iter().for_each(|value| flatten(key, value, &mut conditions));
     }
+    conditions
+}
 
+fn sweep(path: &str, value: &Value, report: SweepReport) -> Result<Run, CompareError> {
+    let words = |settings: &[(String, String)]| {
+        settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let curve = |found: &crate::experiment::sweep::CurveVerdict| {
+        [words(&found.settings), found.verdict.sentence.clone()].into_iter().filter(|part| !part.is_empty())
+    };
+    let curves = report.verdicts.iter().map(|found| curve(found).collect::<Vec<_>>().join(": ")).collect();
+    let points = report.points.into_iter().map(|point| (words(&point.settings), point));
+    let run = experiment(path, value, report.made, report.interrupted, points)?;
+    Ok(Run { curves, ..run })
+}
+
+fn matrix(path: &str, value: &Value, report: MatrixReport) -> Result<Run, CompareError> {
+    let rows = report.rows.into_iter().map(|row| (row.name, row.point));
+    experiment(path, value, report.made, report.interrupted, rows)
+}
+
+fn experiment(
+    path: &str,
+    value: &Value,
+    made: Option<Circumstances>,
+    is_interrupted: bool,
+    points: impl Iterator<Item = (String, Point)>,
+) -> Result<Run, CompareError> {
+    let job = |(name, point): (String, Point)| {
+        let series = |round: Round| {
+            let of = |it: &report::IntervalReport| Interval {
+                length_s: it.length_s,
+                requests: it.requests,
+                bytes: it.bytes,
+                latency_mean_us: Some(it.latency_mean_us),
+            };
+            let intervals: Vec<Interval> = round.intervals.iter().map(of).collect();
+            Series { intervals: whole_intervals(&intervals), histogram: round.histogram.into() }
+        };
+        let rounds: Vec<Series> = point.rounds.into_iter().map(series).collect();
+        if rounds.is_empty() || rounds.iter().any(|round| round.intervals.is_empty()) {
+            return Err(CompareError::NoIntervals { path: path.to_owned(), job: name });
+        }
+        Ok(Job { name, conditions: Conditions::new(), errors: point.errors, rounds })
+    };
     Ok(Run {
         path: path.to_owned(),
-        version: file.plimsoll,
-        is_interrupted: file.interrupted,
-        conditions,
-        content: Content::Test(jobs),
+        version: made.map(|made| made.plimsoll).unwrap_or_default(),
+        is_interrupted,
+        conditions: conditions_of(value),
+        curves: Vec::new(),
+        content: Content::Test(points.map(job).collect::<Result<_, _>>()?),
     })
+}
+
+fn search(path: &str, value: &Value, report: RateReport) -> Run {
+    let RateReport { made, job, goal, found, interrupted, .. } = report;
+    let search = Search {
+        name: format!("{job} with {goal}"),
+        rate: found.rate,
+        failed_rate: found.failed_rate,
+        is_confirmed: found.confirmed,
+    };
+    Run {
+        path: path.to_owned(),
+        version: made.plimsoll,
+        is_interrupted: interrupted,
+        conditions: conditions_of(value),
+        curves: Vec::new(),
+        content: Content::Search(search),
+    }
 }
 
 /// Returns the intervals that are longer than half the longest; others were cut short. Merges neighbours if there are
@@ -289,6 +402,7 @@ fn sim(path: &str, file: SimFile) -> Run {
         version: file.plimsoll,
         is_interrupted: file.interrupted,
         conditions: Conditions::new(),
+        curves: Vec::new(),
         content: Content::Sim(file.runs.into_iter().map(scenario).collect()),
     }
 }

@@ -21,7 +21,7 @@ use plimsoll_figures::percentiles::{self, Buckets, Latencies};
 use plimsoll_figures::stats::{Estimate, difference, of_runs, of_series, p_of_difference, ratio_interval};
 use plimsoll_sim::rng::Rng;
 
-use super::input::{Interval, Job};
+use super::input::{Interval, Job, Series};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
 
 /// Names and fractions of the compared quantiles.
@@ -65,15 +65,19 @@ struct JobRuns<'a> {
 }
 
 impl JobRuns<'_> {
+    fn rounds(&self) -> impl Iterator<Item = &Series> {
+        self.runs.iter().flat_map(|run| &run.rounds)
+    }
+
     fn estimate(&self, samples: Samples) -> Option<Estimate> {
-        let runs: Option<Vec<Estimate>> = self.runs.iter().map(|run| of_series(&samples(&run.intervals))).collect();
+        let runs: Option<Vec<Estimate>> = self.rounds().map(|round| of_series(&samples(&round.intervals))).collect();
         of_runs(&runs?)
     }
 
     fn latencies(&self) -> Option<Latencies> {
         let mean = self.estimate(latency).filter(|mean| mean.value > 0.0)?;
-        let all = Buckets::of(self.runs.iter().flat_map(|run| &run.histogram).copied());
-        let runs = self.runs.iter().map(|run| Buckets::of(run.histogram.iter().copied())).collect();
+        let all = Buckets::of(self.rounds().flat_map(|round| &round.histogram).copied());
+        let runs = self.rounds().map(|round| Buckets::of(round.histogram.iter().copied())).collect();
         Some(Latencies { all, runs, mean })
     }
 }

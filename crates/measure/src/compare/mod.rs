@@ -11,7 +11,9 @@
 //! samples as the intervals are worth (`stats`); percentiles come from the histograms, by resampling (`percentiles`).
 //! The p values of all comparisons are adjusted together by Hochberg's method. *Better* or *worse* requires a p below
 //! [`ALPHA`] and a change above the threshold; *same* requires the whole 95 % interval within the threshold; all else
-//! is *open*. Figures of simulations are exact (`exact`): any difference is real.
+//! is *open*. Figures of simulations are exact (`exact`): any difference is real. A point of a sweep and a row of a matrix
+//! are compared as jobs are, its rounds as runs; of a search for a rate, its ends (`searches`). [`Overall`] says what all
+//! jobs or points say together.
 //!
 //! # Limits
 //! * Differences between runs (another place on the disk, another moment of the cloud) show only over several runs of a
@@ -44,13 +46,14 @@ mod exact;
 mod input;
 mod measured;
 mod output;
+mod searches;
 mod words;
 
 use plimsoll_figures::stats::{self, ALPHA};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use input::Run;
+use input::{Content, Run};
 pub use words::CELL_HEADERS;
 
 /// Version of the JSON form.
@@ -99,8 +102,8 @@ pub enum CompareError {
     },
     /// A file is not JSON, or not a result.
     #[error(
-        "{path}:{line}: not a result that can be compared: {reason}; expected what `plimsoll test --format json` or \
-         `plimsoll sim run --format json` prints"
+        "{path}:{line}: not a result that can be compared: {reason}; expected what `plimsoll test --format json` (also with \
+         --sweep, --matrix or --find-rate) or `plimsoll sim run --format json` prints"
     )]
     NotAResult {
         /// The file.
@@ -139,13 +142,17 @@ pub enum CompareError {
         /// The job.
         job: String,
     },
-    /// A test is compared with a simulation.
-    #[error("{test} is the result of a test, {sim} of a simulation: compare results of one kind")]
+    /// Results of different kinds are compared.
+    #[error("{one} is the result of {one_kind}, {other} of {other_kind}: compare results of one kind")]
     Kinds {
-        /// The test's file.
-        test: String,
-        /// The simulation's file.
-        sim: String,
+        /// The file of one kind.
+        one: String,
+        /// What it is.
+        one_kind: &'static str,
+        /// The file of another kind.
+        other: String,
+        /// What that is.
+        other_kind: &'static str,
     },
     /// Two sides have no job in common.
     #[error(
@@ -153,7 +160,7 @@ pub enum CompareError {
          {other_names}: run the same ones on both sides"
     )]
     NothingInCommon {
-        /// Kind of the compared things: job, or scenario with a seed.
+        /// Kind of the compared things: job or point, or scenario with a seed.
         what: &'static str,
         /// The base's files.
         base: String,
@@ -237,6 +244,9 @@ pub struct Side {
     pub files: Vec<String>,
     /// Versions of the program that made the files.
     pub versions: Vec<String>,
+    /// Verdicts on the curves of its sweeps, without repetitions.
+    #[serde(default)]
+    pub curves: Vec<String>,
 }
 
 /// The verdict on a job as a whole, against another side.
@@ -248,6 +258,21 @@ pub struct JobVerdict {
     pub side: char,
     /// Letter of the side that is better in some figure and worse in none; `None` without evidence.
     pub winner: Option<char>,
+}
+
+/// The verdict on all jobs or points together, against another side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overall {
+    /// Letter of the other side.
+    pub side: char,
+    /// Letter of the side that is better in some job and worse in none; `None` without evidence.
+    pub winner: Option<char>,
+    /// Jobs in which the other side is better.
+    pub better: usize,
+    /// Jobs in which the base is better.
+    pub worse: usize,
+    /// Jobs without a winner.
+    pub open: usize,
 }
 
 /// The result of a comparison.
@@ -271,6 +296,9 @@ pub struct CompareReport {
     pub comparisons: Vec<Comparison>,
     /// Verdicts by job in the base's order, then by side.
     pub jobs: Vec<JobVerdict>,
+    /// Verdicts on all jobs together, by side.
+    #[serde(default)]
+    pub overall: Vec<Overall>,
     /// Whether any figure is worse than the base's.
     pub regression: bool,
 }
@@ -309,14 +337,16 @@ pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<Compar
     check_kinds(&groups)?;
     check_common(&groups)?;
 
-    let is_sim = groups.iter().flat_map(|group| &group.runs).any(Run::is_sim);
-    let comparisons = if is_sim {
-        exact::comparisons(&groups, options)
-    } else {
-        let mut comparisons = measured::comparisons(&groups, options);
-        judge(&mut comparisons, options);
-        comparisons
+    let comparisons = match groups.first().and_then(|group| group.runs.first()).map(|run| &run.content) {
+        Some(Content::Sim(_)) => exact::comparisons(&groups, options),
+        Some(Content::Search(_)) => searches::comparisons(&groups, options),
+        _ => {
+            let mut comparisons = measured::comparisons(&groups, options);
+            judge(&mut comparisons, options);
+            comparisons
+        }
     };
+    let jobs = job_verdicts(&comparisons);
 
     Ok(CompareReport {
         schema: SCHEMA,
@@ -326,7 +356,8 @@ pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<Compar
         seed: options.seed,
         sides: groups.iter().map(side).collect(),
         warnings: conditions::warnings(&groups),
-        jobs: job_verdicts(&comparisons),
+        overall: groups.iter().skip(1).map(|group| overall(group.side, &jobs)).collect(),
+        jobs,
         regression: comparisons.iter().any(|comparison| comparison.verdict == Verdict::Worse),
         comparisons,
     })
@@ -335,23 +366,36 @@ pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<Compar
 fn side(group: &Group) -> Side {
     let mut versions: Vec<String> = group.runs.iter().map(|run| run.version.clone()).collect();
     versions.dedup();
-    Side { side: group.side, files: group.runs.iter().map(|run| run.path.clone()).collect(), versions }
+    let mut curves: Vec<String> = Vec::new();
+    for curve in group.runs.iter().flat_map(|run| &run.curves) {
+        if !curves.contains(curve) {
+            curves.push(curve.clone());
+        }
+    }
+    Side { side: group.side, files: group.runs.iter().map(|run| run.path.clone()).collect(), versions, curves }
 }
 
 fn check_kinds(groups: &[Group]) -> Result<(), CompareError> {
-    let find = |is_sim: bool| {
-        let mut runs = groups.iter().flat_map(|group| &group.runs);
-        runs.find(|run| run.is_sim() == is_sim).map(|run| run.path.clone())
-    };
-    match (find(false), find(true)) {
-        (Some(test), Some(sim)) => Err(CompareError::Kinds { test, sim }),
-        _ => Ok(()),
+    let mut runs = groups.iter().flat_map(|group| &group.runs);
+    let Some(first) = runs.next() else { return Ok(()) };
+    match runs.find(|run| run.kind() != first.kind()) {
+        Some(run) => Err(CompareError::Kinds {
+            one: first.path.clone(),
+            one_kind: first.kind(),
+            other: run.path.clone(),
+            other_kind: run.kind(),
+        }),
+        None => Ok(()),
     }
+}
+
+fn is_sim(group: &Group) -> bool {
+    group.runs.iter().any(|run| matches!(run.content, Content::Sim(_)))
 }
 
 /// Returns the jobs that every run of a side has, or the scenarios that any run of a side has.
 fn names(group: &Group) -> Vec<&str> {
-    let is_sim = group.runs.iter().any(Run::is_sim);
+    let is_sim = is_sim(group);
     let mut names: Vec<&str> = Vec::new();
     for name in group.runs.iter().flat_map(Run::names) {
         if !names.contains(&name) && (is_sim || group.runs.iter().all(|run| run.names().contains(&name))) {
@@ -367,10 +411,9 @@ fn check_common(groups: &[Group]) -> Result<(), CompareError> {
     for other in others {
         let other_names = names(other);
         if !other_names.iter().any(|name| base_names.contains(name)) {
-            let is_sim = base.runs.iter().any(Run::is_sim);
             let list = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(CompareError::NothingInCommon {
-                what: if is_sim { "scenario with a seed" } else { "job" },
+                what: if is_sim(base) { "scenario with a seed" } else { "job or point" },
                 base: base.files(),
                 other: other.files(),
                 base_names: list(&base_names),
@@ -425,6 +468,17 @@ fn job_verdicts(comparisons: &[Comparison]) -> Vec<JobVerdict> {
         verdicts.push(JobVerdict { job: job.clone(), side: *side, winner });
     }
     verdicts
+}
+
+fn overall(side: char, jobs: &[JobVerdict]) -> Overall {
+    let count = |winner: Option<char>| jobs.iter().filter(|job| job.side == side && job.winner == winner).count();
+    let (better, worse, open) = (count(Some(side)), count(Some('A')), count(None));
+    let winner = match (better, worse) {
+        (1.., 0) => Some(side),
+        (0, 1..) => Some('A'),
+        _ => None,
+    };
+    Overall { side, winner, better, worse, open }
 }
 
 #[cfg(test)]

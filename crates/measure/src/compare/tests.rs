@@ -242,10 +242,16 @@ fn what_cannot_be_compared_says_why() {
     let text = |text: &str| vec![Source { path: "b.json".to_owned(), text: text.to_owned() }];
     let sim = r#"{"schema": 1, "runs": [{"name": "x", "seed": 1, "figures": []}]}"#;
     let no_mean = r#"{"schema": 1, "jobs": [{"name": "reads", "intervals": [{"length_s": 1, "requests": -5}]}]}"#;
-    let cases: [(Vec<Source>, &[&str]); 9] = [
+    let cases: [(Vec<Source>, &[&str]); 10] = [
         (text(""), &["b.json:1:", "EOF", "plimsoll test --format json"]),
         (text("[1,\n oops]"), &["b.json:", "expected"]),
-        (text("{}"), &["neither `jobs` nor `runs`"]),
+        (text("{}"), &["none of the lists `jobs`, `points`, `rows`, `trials` and `runs`"]),
+        (
+            text(
+                r#"{"axes": [], "points": [{"parallelism": 1}], "verdicts": [], "interrupted": false, "written_bytes": 0}"#,
+            ),
+            &["at least one interval"],
+        ),
         (text(r#"{"jobs": []}"#), &["key `schema`: is missing", "run it again with `--format json`"]),
         (
             text(r#"{"schema": 9, "jobs": []}"#),
@@ -267,7 +273,10 @@ fn what_cannot_be_compared_says_why() {
     }
     let other = vec![source("b.json", &test(&[steady("scans", 1000, 100)]))];
     let error = compare(&[good(), other], &CompareOptions::default()).unwrap_err().to_string();
-    assert!(error.starts_with("b.json has no job in common with a.json") && error.contains("scans"), "{error}");
+    assert!(
+        error.starts_with("b.json has no job or point in common with a.json") && error.contains("scans"),
+        "{error}"
+    );
     assert!(matches!(compare(&[good()], &CompareOptions::default()), Err(CompareError::Sides { count: 1 })));
     assert!(matches!(
         compare(&[good(), Vec::new()], &CompareOptions::default()),
@@ -310,4 +319,110 @@ fn figures_of_simulations_are_exact() {
         assert_eq!(report.regression, expect.contains(&Verdict::Worse));
         assert_eq!(report.comparisons[0].job, "storm seed=3 shards=4");
     }
+}
+
+/// Returns a point of a sweep at `parallelism` with about `iops` requests of 1 MiB in each of three rounds.
+fn point(parallelism: u64, iops: u64) -> Value {
+    let round = |seed: u64| {
+        let mut rng = Rng::new(seed * 1000 + parallelism);
+        let interval = |_: usize| {
+            let requests = iops + rng.below(1 + iops / 100);
+            json!({"length_s": 1, "requests": requests, "bytes": requests << 20,
+                "latency_mean_us": parallelism as f64 * 1e6 / requests as f64, "latency_max_us": 0})
+        };
+        let intervals: Vec<Value> = (0..20).map(interval).collect();
+        json!({"iops": iops, "throughput_bytes_per_s": iops << 20, "in_device": parallelism,
+            "device_latency_mean_us": 490.0, "intervals": intervals, "histogram": [[490_000, 20 * iops]]})
+    };
+    json!({"settings": [["parallelism", parallelism.to_string()]], "parallelism": parallelism,
+        "rounds": [round(1), round(2), round(3)]})
+}
+
+fn sweep(backend: &str, points: &[Value], sentence: &str) -> Value {
+    let verdict = json!({"settings": [["reqsize", "1M"]], "kind": "unclear", "sentence": sentence, "knee": null,
+        "evidence": []});
+    json!({"plimsoll": "0.1.0", "backend": backend, "shards": 1, "axes": ["parallelism"], "points": points,
+        "verdicts": [verdict], "interrupted": false, "written_bytes": 0})
+}
+
+#[test]
+fn curves_are_compared_point_by_point() {
+    // The published curves of two builds: the old one holds four requests in the disk, whatever is offered.
+    let curve = |rates: [u64; 5]| [1, 2, 4, 8, 16].into_iter().zip(rates).map(|(n, iops)| point(n, iops)).collect();
+    let (old, new): (Vec<Value>, Vec<Value>) =
+        (curve([2040, 4080, 8188, 8188, 8188]), curve([2040, 4080, 8188, 11_900, 13_617]));
+    let old = sweep("uring", &old, "the limiter sits above the disk");
+    let new = sweep("aio", &new, "saturated");
+    let report =
+        compare(&[vec![source("old.json", &old)], vec![source("new.json", &new)]], &CompareOptions::default()).unwrap();
+    let winners: Vec<_> = report.jobs.iter().map(|job| (job.job.as_str(), job.winner)).collect();
+    let at = |n| format!("parallelism={n}");
+    let expect = [(at(1), None), (at(2), None), (at(4), None), (at(8), Some('B')), (at(16), Some('B'))];
+    assert_eq!(winners, expect.each_ref().map(|(name, winner)| (name.as_str(), *winner)), "{report:#?}");
+    assert_eq!(report.overall, [Overall { side: 'B', winner: Some('B'), better: 2, worse: 0, open: 3 }]);
+    assert_eq!(
+        report.overall_words(),
+        ["Overall, A and B: B is better (of 5, B is better in 2, A in 0, no evidence in 3)"]
+    );
+    assert!(!report.regression && report.warnings == ["backend differs: uring (old.json), aio (new.json)"]);
+    assert!(report.sides[0].line().ends_with("; reqsize=1M: the limiter sits above the disk"));
+    let at_16 = report.comparisons.iter().find(|it| it.job == at(16) && it.metric == "iops").unwrap();
+    let ends = [at_16.change_low_pct, Some(66.3), at_16.change_high_pct].map(Option::unwrap);
+    assert!(ends.is_sorted() && ends[2] - ends[0] < 3.0, "{ends:?}");
+}
+
+#[test]
+fn rows_of_matrices_are_compared() {
+    let matrix = |iops| {
+        let mut row = point(256, iops);
+        row["name"] = json!("1 MiB seq read");
+        (row["kind"], row["request_bytes"]) = (json!("seqread"), json!(1 << 20));
+        json!({"plimsoll": "0.1.0", "rows": [row], "interrupted": false, "written_bytes": 0})
+    };
+    let sides = [vec![source("a.json", &matrix(8000))], vec![source("b.json", &matrix(7000))]];
+    let report = compare(&sides, &CompareOptions::default()).unwrap();
+    assert_eq!(
+        (report.jobs[0].job.as_str(), report.jobs[0].winner, report.regression),
+        ("1 MiB seq read", Some('A'), true)
+    );
+}
+
+#[test]
+fn the_ends_of_searches_are_intervals() {
+    let search = |rate: Option<f64>, failed_rate: Option<f64>, confirmed: bool| {
+        json!({"plimsoll": "0.1.0", "machine": {"cpus": 2, "kernel": null}, "seed": 1, "duration_s": 1.0, "warmup_s": 0.0,
+            "backend": "uring", "backend_reason": "", "shards": 1, "job": "reads", "goal": "p99=2ms",
+            "bound_ns": 2_000_000, "closed_loop_iops": 5000.0, "rate_min": 1.0, "rate": rate,
+            "failed_rate": failed_rate, "confirmed": confirmed, "trials": [], "interrupted": false,
+            "written_bytes": 0})
+    };
+    let base = search(Some(1000.0), Some(1015.0), true);
+    let cases = [
+        (search(Some(1100.0), Some(1120.0), true), Verdict::Better),
+        (search(Some(900.0), Some(918.0), true), Verdict::Worse),
+        (search(Some(1010.0), Some(1030.0), true), Verdict::Open),
+        (search(Some(1100.0), Some(1120.0), false), Verdict::Open),
+        (search(Some(1100.0), None, true), Verdict::Open),
+    ];
+    for (other, expect) in cases {
+        let sides = [vec![source("a.json", &base)], vec![source("b.json", &other)]];
+        let report = compare(&sides, &CompareOptions::default()).unwrap();
+        let [rate] = &report.comparisons[..] else { panic!("{report:#?}") };
+        assert_eq!((rate.job.as_str(), rate.verdict), ("reads with p99=2ms", expect), "{other}");
+    }
+    // Several searches of a side: the lowest that passed, and the highest that failed.
+    let sides = [
+        vec![source("a.json", &base), source("a2.json", &search(Some(1050.0), Some(1060.0), true))],
+        vec![source("b.json", &search(Some(1065.0), Some(1080.0), true))],
+    ];
+    let report = compare(&sides, &CompareOptions { threshold_pct: 0.1, seed: 1 }).unwrap();
+    let rate = &report.comparisons[0];
+    assert_eq!((rate.base, rate.verdict), (1000.0, Verdict::Better));
+    assert!((rate.change_low_pct.unwrap() - 100.0 * (1065.0 / 1060.0 - 1.0)).abs() < 1e-9, "{rate:?}");
+    // A search that found nothing has no rate.
+    let sides = [vec![source("a.json", &base)], vec![source("b.json", &search(None, Some(10.0), false))]];
+    assert!(compare(&sides, &CompareOptions::default()).unwrap().comparisons.is_empty());
+    let reads = test(&[steady("reads", 1000, 100)]);
+    let error = compare(&[vec![source("a.json", &base)], vec![source("b.json", &reads)]], &CompareOptions::default());
+    assert!(error.unwrap_err().to_string().contains("a.json is the result of a search for a rate, b.json of a test"));
 }

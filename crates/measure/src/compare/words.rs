@@ -17,7 +17,7 @@ use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::table::Table;
 
-use super::{CompareReport, Comparison, JobVerdict, SCHEMA, Side, Verdict};
+use super::{CompareReport, Comparison, JobVerdict, Overall, SCHEMA, Side, Verdict};
 
 /// Longest name of a figure in a table.
 const METRIC_WIDTH: usize = 36;
@@ -62,9 +62,36 @@ impl CompareReport {
         }
     }
 
+    /// Returns in words what several jobs or points say together, for each side but the base; nothing of a single one.
+    #[must_use]
+    pub fn overall_words(&self) -> Vec<String> {
+        let several = self.overall.iter().filter(|overall| overall.better + overall.worse + overall.open > 1);
+        several
+            .map(|Overall { side, winner, better, worse, open }| {
+                let all = better + worse + open;
+                let conclusion = match winner {
+                    Some(winner) => format!("{winner} is better"),
+                    None if *better > 0 => format!("{side} is better in some, A in others"),
+                    None => "no evidence that either is better".to_owned(),
+                };
+                format!(
+                    "Overall, A and {side}: {conclusion} (of {all}, {side} is better in {better}, A in {worse}, no evidence \
+                     in {open})"
+                )
+            })
+            .collect()
+    }
+
     /// Returns the meaning of p and the verdicts.
     #[must_use]
     pub fn rule(&self) -> String {
+        if self.comparisons.iter().all(|comparison| comparison.metric == "rate") {
+            return format!(
+                "The interval: from what passed and what failed on both sides. better, worse: all of it beyond {} %. same: \
+                 all of it within {0} %. open: no evidence.",
+                self.threshold_pct
+            );
+        }
         if self.comparisons.iter().all(|comparison| comparison.p.is_none()) {
             return "These figures are exact, or too few to test.".to_owned();
         }
@@ -80,7 +107,9 @@ impl CompareReport {
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let sides = self.sides.iter().map(|side| Block::Text(side.line()));
-        let blocks = sides.chain([Block::Warnings(self.warnings.clone()), Block::Text(self.rule())]).collect();
+        let overall = self.overall_words().into_iter().map(|words| Block::Text(format!("{words}.")));
+        let rule = [Block::Warnings(self.warnings.clone()), Block::Text(self.rule())];
+        let blocks = overall.chain(sides).chain(rule).collect();
         let mut sections = vec![Section { heading: "What is compared".to_owned(), blocks }];
         for job in self.job_names() {
             let of_job = self.comparisons.iter().filter(|comparison| comparison.job == job);
@@ -95,7 +124,7 @@ impl CompareReport {
 }
 
 impl Side {
-    /// Returns the side's letter, files and versions in a line.
+    /// Returns the side's letter, files, versions and what its curves say.
     #[must_use]
     pub fn line(&self) -> String {
         let role = if self.side == 'A' { " (base)" } else { "" };
@@ -103,7 +132,8 @@ impl Side {
             versions if versions.is_empty() => String::new(),
             versions => format!(", plimsoll {versions}"),
         };
-        format!("{}{role}: {}{versions}", self.side, self.files.join(", "))
+        let curves: String = self.curves.iter().map(|curve| format!("; {curve}")).collect();
+        format!("{}{role}: {}{versions}{curves}", self.side, self.files.join(", "))
     }
 }
 
@@ -114,7 +144,8 @@ impl Comparison {
         let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = self;
 
         let interval = match (self.change_low_pct, self.change_high_pct) {
-            _ if p.is_none() => String::new(),
+            // Figures without p are exact, but for the ends of a search.
+            (Some(low), Some(high)) if p.is_none() && low == high => String::new(),
             (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
             _ => String::new(),
         };
@@ -159,6 +190,7 @@ fn metric_name(metric: &str) -> String {
     let name = match metric {
         "throughput_bytes_per_s" => "throughput",
         "iops" => "IOPS",
+        "rate" => "highest rate",
         "latency_mean_us" => "latency mean",
         "latency_p50_us" => "latency p50",
         "latency_p95_us" => "latency p95",
@@ -172,7 +204,7 @@ fn metric_name(metric: &str) -> String {
 fn figure(metric: &str, value: f64) -> String {
     match metric {
         "throughput_bytes_per_s" => format_throughput_decimal(value),
-        "iops" => format_iops(value),
+        "iops" | "rate" => format_iops(value),
         _ if metric.starts_with("latency_") && metric.ends_with("_us") => format_duration_ns((value * 1e3) as u64),
         _ if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) => format!("{value:.3e}"),
         _ => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),

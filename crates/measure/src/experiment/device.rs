@@ -61,6 +61,9 @@ impl Device {
         if is_in_memory(situation.options.backend) {
             return Err("this backend reaches no device".to_owned());
         }
+        if situation.options.jobs.jobs.iter().any(|job| job.storage.is_some()) {
+            return Err("jobs have storages of their own".to_owned());
+        }
         let path = situation.options.storage.path();
         let number = device_of(path).ok_or_else(|| format!("{} has no device number", path.display()))?;
         let (major, minor) = major_minor(number);

@@ -33,7 +33,7 @@ use super::device::Device;
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
-use crate::report::Latency;
+use crate::report::{Circumstances, Latency};
 
 /// Shares of the second of two jobs, if the first has none of its own.
 const SHARES: u32 = 100;
@@ -45,8 +45,9 @@ const BUSY_PCT: f64 = 90.0;
 /// The result of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualReport {
-    /// Version of the program that made the report.
-    pub plimsoll: &'static str,
+    /// Where and how it was made; `None` if no run was complete.
+    #[serde(flatten)]
+    pub made: Option<Circumstances>,
     /// The kernel's name of the device; `None` without counters.
     pub device: Option<String>,
     /// The reason if there are no counters.
@@ -136,10 +137,11 @@ pub fn grew(before: f64, then: f64) -> f64 {
 /// # Errors
 /// [`ExperimentError`]. A stop of `control` is no error: the report then has the runs so far.
 pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Result<DualReport, ExperimentError> {
+    let situation = &situation.reusing_files();
     let twice = twice(situation);
     let device = Device::of(situation);
     let mut report = DualReport {
-        plimsoll: env!("CARGO_PKG_VERSION"),
+        made: None,
         device: device.as_ref().ok().map(|device| device.name.clone()),
         no_counters: device.as_ref().err().cloned(),
         runs: Vec::new(),
@@ -158,6 +160,7 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
             Ok((result, _)) if result.interrupted => report.interrupted = true,
             counted => {
                 let (result, counted) = counted?;
+                report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
                 let job = |job: &crate::test::TestJob| {
                     let total = result.run.total(&job.job.name);
                     DualJob {

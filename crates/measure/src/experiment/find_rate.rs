@@ -40,11 +40,12 @@
 use plimsoll::core::Histogram;
 use plimsoll_figures::units::parse_duration_ns;
 use plimsoll_files::jobs::{Job, JobKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::sweep::setting_rate;
 use super::{ExperimentError, OnStep, Situation, is_end};
 use crate::load::Control;
+use crate::report::Circumstances;
 
 /// Part of the requests asked for that must be made for a rate to pass.
 pub const ACHIEVED_MIN: f64 = 0.99;
@@ -144,7 +145,7 @@ impl Default for SearchOptions {
 }
 
 /// A rate that was tried.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Requests a second asked for.
     pub rate: f64,
@@ -157,7 +158,7 @@ pub struct Trial {
 }
 
 /// The result of a search.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// The highest rate that passed; `None` if none did.
     pub rate: Option<f64>,
@@ -273,10 +274,11 @@ where
 }
 
 /// The result of `--find-rate`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateReport {
-    /// Version of the program that made the report.
-    pub plimsoll: &'static str,
+    /// Where and how it was made.
+    #[serde(flatten)]
+    pub made: Circumstances,
     /// Name of the job.
     pub job: String,
     /// The goal as the user wrote it: `p99=2ms`.
@@ -307,6 +309,7 @@ pub fn run(
     control: &Control,
     on_step: OnStep<'_>,
 ) -> Result<RateReport, ExperimentError> {
+    let situation = &situation.reusing_files();
     let name = job_of(&situation.options.jobs.jobs, goal)?;
     let closed = with_job(situation, &name, &|job| {
         (job.requests_per_s_per_fiber, job.requests_per_s_per_shard, job.batch) = (None, None, 1);
@@ -319,7 +322,7 @@ pub fn run(
     let options = SearchOptions { rate_min: options.rate_min.max(goal.requests_min() / duration_s), ..*options };
 
     let mut report = RateReport {
-        plimsoll: env!("CARGO_PKG_VERSION"),
+        made: Circumstances::of_run(&result.run).with_options(&situation.options),
         job: name.clone(),
         goal: goal.text.clone(),
         bound_ns: goal.bound_ns,

@@ -24,11 +24,12 @@
 use plimsoll_files::job_reader;
 use plimsoll_files::jobs::JobFile;
 use plimsoll_files::setup::is_in_memory;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::load::{Control, Scratch};
-use crate::test::{Storage, TestError};
+use crate::report::Circumstances;
+use crate::test::{Storage, TestError, TestOptions};
 
 /// Most memory for the requests of one row, in bytes.
 pub const BUFFERS_MAX_BYTES: u64 = 256 << 20;
@@ -66,11 +67,11 @@ pub fn depth_of(row: &Row) -> u64 {
 }
 
 /// The result of all rows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixReport {
-    /// Version of the program that made the report.
-    pub plimsoll: &'static str,
-    pub shards: u16,
+    /// Where and how it was made; `None` if no row was run.
+    #[serde(flatten)]
+    pub made: Option<Circumstances>,
     /// Rows in the order of the runs.
     pub rows: Vec<MatrixRow>,
     /// Whether the matrix ended before its last row: by the user, or because no more may be written.
@@ -80,12 +81,12 @@ pub struct MatrixReport {
 }
 
 /// The result of a row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixRow {
     /// Name for people: `4 KiB random read`.
-    pub name: &'static str,
+    pub name: String,
     /// `type` of a job file.
-    pub kind: &'static str,
+    pub kind: String,
     /// Length of a request in bytes.
     pub request_bytes: u64,
     /// Figures of the row.
@@ -105,15 +106,10 @@ pub fn run(
     on_step: OnStep<'_>,
 ) -> Result<MatrixReport, ExperimentError> {
     let mut situation = situation.clone();
-    let mut report = MatrixReport {
-        plimsoll: env!("CARGO_PKG_VERSION"),
-        shards: situation.options.shards,
-        rows: Vec::new(),
-        interrupted: false,
-        written_bytes: 0,
-    };
+    let mut report = MatrixReport { made: None, rows: Vec::new(), interrupted: false, written_bytes: 0 };
 
     let data_bytes = data_bytes.max(DATA_MIN_BYTES) & !(DATA_MIN_BYTES - 1);
+    let storage = situation.options.storage.clone();
     let _scratch = one_file(&mut situation, data_bytes, control, on_step)?;
 
     for (at, row) in ROWS.iter().enumerate() {
@@ -123,9 +119,12 @@ pub fn run(
             Err(error) if is_end(&error) && at > 0 => report.interrupted = true,
             Ok(result) if result.interrupted => report.interrupted = true,
             result => {
-                let point = Point::of(&situation, &result?, Vec::new());
-                let Row { name, kind, request_bytes } = *row;
-                report.rows.push(MatrixRow { name, kind, request_bytes, point });
+                let result = result?;
+                let place = TestOptions { storage: storage.clone(), ..situation.options.clone() };
+                report.made = Some(Circumstances::of_run(&result.run).with_options(&place));
+                let point = Point::of(&situation, &result, Vec::new());
+                let (name, kind) = (row.name.to_owned(), row.kind.to_owned());
+                report.rows.push(MatrixRow { name, kind, request_bytes: row.request_bytes, point });
             }
         }
 
@@ -192,7 +191,7 @@ mod tests {
     #[test]
     fn four_rows_on_nothing() {
         let report = run(&situation(ANY), 1, &Control::default(), &mut |_, _| {}).unwrap();
-        let names: Vec<&str> = report.rows.iter().map(|row| row.name).collect();
+        let names: Vec<&str> = report.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ROWS.map(|row| row.name));
         assert!(report.rows.iter().all(|row| row.point.errors == 0));
         assert_eq!((report.rows[0].point.parallelism, report.rows[3].point.parallelism), (256, 4096));

@@ -14,10 +14,11 @@
 //! * [`matrix`]: large sequential and small random requests, both directions;
 //! * [`dual`]: the same load once and twice at once, beside the kernel's counters; `plimsoll_files::rbd` reads another
 //!   tool's runs;
-//! * [`pictures`]: all of it as charts.
+//! * [`words`] and [`pictures`]: all of it as texts, tables and charts.
 //!
 //! # Limits
-//! In a directory every run creates its files again; all of them count against `max_write_bytes` together.
+//! In a directory the runs use the same files, filled once, unless a job removes, grows, discards or verifies its own: then
+//! every run creates them again. All bytes count against `max_write_bytes` together.
 //!
 //! # Example
 //! ```
@@ -53,15 +54,16 @@ pub mod matrix;
 pub mod pictures;
 pub mod point;
 pub mod sweep;
+pub mod words;
 
 use plimsoll::DiskSetup;
 use plimsoll_files::ConfigError;
-use plimsoll_files::setup::{DiskChoice, NoEntry};
+use plimsoll_files::setup::{DiskChoice, NoEntry, OtherDiskError};
 
 use crate::load::{Control, ScratchError};
-use crate::test::{TestError, TestOptions, TestResult};
+use crate::test::{ReusedFiles, TestError, TestOptions, TestResult};
 use device::{Counted, Device};
-pub use point::{Point, Wait};
+pub use point::{Point, Round, Wait};
 
 /// The complete description of one run.
 #[derive(Clone, Debug)]
@@ -85,6 +87,9 @@ pub enum ExperimentError {
     /// The properties have no entry for the storage.
     #[error(transparent)]
     NoEntry(#[from] NoEntry),
+    /// A disk of a job's own cannot be scheduled.
+    #[error(transparent)]
+    OtherDisk(#[from] OtherDiskError),
     /// A scratch file of the experiment failed.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
@@ -113,10 +118,19 @@ impl Situation {
         self.choice.setup(self.options.storage.path())
     }
 
+    /// Returns the situation with scratch files that its runs use one after another.
+    fn reusing_files(&self) -> Situation {
+        let mut situation = self.clone();
+        situation.options.reused_files = Some(ReusedFiles::default());
+        situation
+    }
+
     /// Runs the situation once. Bytes written under `control` since its creation count against the bound.
     fn run(&self, control: &Control, on_step: OnStep<'_>) -> Result<TestResult, ExperimentError> {
         let mut options = self.options.clone();
         options.disk = self.disk()?;
+        let (storage, jobs) = (options.storage.path(), &options.jobs.jobs);
+        options.other_disks = self.choice.other_disks(storage, jobs, options.backend)?;
         options.jobs.validate(u32::from(options.shards))?;
         options.max_write_bytes =
             options.max_write_bytes.map(|most| most.saturating_sub(control.traffic.written_bytes()));

@@ -6,8 +6,8 @@
 //!
 //! # How it works
 //! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
-//! queue in the device. [`of_report`] draws each job over time, [`of_search`] the rates that were tried. [`page()`]
-//! puts named pictures and texts into one HTML page.
+//! queue in the device, and whether all three agree; [`of_sweeps`] draws several in one picture. [`of_report`] draws each job
+//! over time, [`of_search`] the rates that were tried. [`page()`] puts named pictures and texts into one HTML page.
 //!
 //! # Limits
 //! A sweep draws its points over parallelism, even if another setting was swept.
@@ -17,7 +17,7 @@
 //! use plimsoll_measure::experiment::pictures::of_sweep;
 //! use plimsoll_measure::experiment::sweep::SweepReport;
 //! let empty = SweepReport {
-//!     plimsoll: "1",
+//!     made: None,
 //!     axes: Vec::new(),
 //!     points: Vec::new(),
 //!     verdicts: Vec::new(),
@@ -52,16 +52,33 @@ pub struct Picture {
 /// Draws throughput, latency and queue of a sweep; nothing if it has no points.
 #[must_use]
 pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
-    if report.points.is_empty() {
+    let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
+    let words = verdicts.collect::<Vec<_>>().join(". ");
+    of_curves(&curves("", report), words)
+}
+
+/// Draws several sweeps, each with its name, in one picture; nothing if they have no points.
+#[must_use]
+pub fn of_sweeps(reports: &[(&str, &SweepReport)]) -> Vec<Picture> {
+    let curves: Vec<Curve> = reports.iter().flat_map(|(name, report)| curves(name, report)).collect();
+    let words = "The curves of all sweeps. Where the queue over the latency is the rate of the pieces, all three were \
+                 measured well (Little's law).";
+    of_curves(&curves, words.to_owned())
+}
+
+/// A curve: its name, and its points.
+type Curve<'a> = (String, Vec<&'a Run>);
+
+fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
+    if curves.iter().all(|(_, points)| points.is_empty()) {
         return Vec::new();
     }
-    let curves = curves(report);
     let line = |name: String, points: Vec<(f64, f64)>, dashed: bool| -> [Layer; 2] {
         let dots = points.iter().map(|(x, y)| Point::new(*x, *y)).collect();
         [Layer::Line { name: name.clone(), points, dashed }, Layer::Points { name, points: dots }]
     };
     let layers = |what: &str, dashed: bool, value: fn(&Run) -> f64| -> Vec<Layer> {
-        let of = |(name, points): &(String, Vec<&Run>)| {
+        let of = |(name, points): &Curve| {
             let name = [what, name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
             line(name, points.iter().map(|run| (run.parallelism as f64, value(run))).collect(), dashed)
         };
@@ -74,6 +91,10 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
         layers("requests, 99 of 100", false, |run| run.latency.p99_us * 1e3),
         layers("in the device, mean", true, |run| run.device_latency_mean_us * 1e3),
     ];
+    let little = [
+        layers("pieces", false, |run| run.pieces_per_s),
+        layers("queue / latency", true, |run| run.in_device / (run.device_latency_mean_us / 1e6).max(1e-9)),
+    ];
     let chart =
         |title: &str, y: Axis, layers: Vec<Layer>| Chart { title: title.to_owned(), x: load(), y, layers, note: None };
 
@@ -85,20 +106,19 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
         ),
         chart("Latency", Axis::log10("latency", Unit::Nanoseconds), latencies.concat()),
         chart("Queue in the device", Axis::linear("pieces", Unit::None), layers("", false, |run| run.in_device)),
+        chart("Little's law in the device", Axis::linear("pieces a second", Unit::PerSecond), little.concat()),
     ];
-
-    let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
-    let words = verdicts.collect::<Vec<_>>().join(". ");
     vec![Picture { name: "sweep", heading: "Against parallelism", words, charts }]
 }
 
-/// Groups the points that differ only in their load, with a name for their common settings.
-fn curves(report: &SweepReport) -> Vec<(String, Vec<&Run>)> {
-    let mut curves: Vec<(String, Vec<&Run>)> = Vec::new();
+/// Groups the points that differ only in their load, with a name of `of` and their common settings.
+fn curves<'a>(of: &str, report: &'a SweepReport) -> Vec<Curve<'a>> {
+    let mut curves: Vec<Curve> = Vec::new();
     for run in &report.points {
         let is_load = |key: &str| matches!(key.rsplit('.').next(), Some("parallelism" | "iodepth" | "shards" | "smp"));
         let common = run.settings.iter().filter(|(key, _)| !is_load(key)).map(|(key, value)| format!("{key}={value}"));
-        let name = common.collect::<Vec<_>>().join(" ");
+        let parts = (!of.is_empty()).then(|| of.to_owned()).into_iter().chain(common);
+        let name = parts.collect::<Vec<_>>().join(" ");
         match curves.iter_mut().find(|(of, _)| *of == name) {
             Some((_, points)) => points.push(run),
             None => curves.push((name, vec![run])),
@@ -243,6 +263,8 @@ mod tests {
 
     use super::*;
     use crate::experiment::find_rate::{Found, Trial};
+    use crate::load::RunResult;
+    use crate::report::Circumstances;
 
     fn report() -> SweepReport {
         let point = |parallelism: u64, reqsize: &str| Run {
@@ -255,7 +277,7 @@ mod tests {
         };
         let points = [1, 2, 4].into_iter().flat_map(|n| [point(n, "4k"), point(n, "<1M>")]).collect();
         SweepReport {
-            plimsoll: "1",
+            made: None,
             axes: vec!["parallelism".into(), "reqsize".into()],
             points,
             verdicts: Vec::new(),
@@ -267,12 +289,23 @@ mod tests {
     #[test]
     fn a_sweep_has_a_line_for_each_curve() {
         let pictures = of_sweep(&report());
-        let [throughput, latency, queue] = &pictures[0].charts[..] else { panic!("three charts") };
-        assert_eq!((throughput.layers.len(), latency.layers.len(), queue.layers.len()), (4, 12, 4));
+        let layers: Vec<usize> = pictures[0].charts.iter().map(|chart| chart.layers.len()).collect();
+        assert_eq!(layers, [4, 12, 4, 8]);
         let svg = plot::svg("a sweep", &pictures[0].charts);
         assert!(svg.contains("reqsize=&lt;1M&gt;") && !svg.contains("NaN"));
         let page = page("sweep", &["said".into()], Table::default(), &pictures);
         assert!(page.contains("Against parallelism") && page.contains("said"));
+    }
+
+    #[test]
+    fn two_sweeps_stand_in_one_picture() {
+        let report = report();
+        let pictures = of_sweeps(&[("old.json", &report), ("new.json", &report)]);
+        let svg = plot::svg("both", &pictures[0].charts);
+        for name in ["old.json reqsize=4k", "new.json reqsize=4k", "queue / latency, new.json reqsize=4k"] {
+            assert!(svg.contains(name), "{name}: {svg}");
+        }
+        assert!(of_sweeps(&[]).is_empty());
     }
 
     #[test]
@@ -281,7 +314,7 @@ mod tests {
         let trials = vec![trial(100.0, true), trial(200.0, false)];
         let found = Found { rate: Some(100.0), failed_rate: Some(200.0), confirmed: true, trials };
         let mut report = RateReport {
-            plimsoll: "1",
+            made: Circumstances::of_run(&RunResult::default()),
             job: "reads".into(),
             goal: "p99=2ms".into(),
             bound_ns: 2_000_000,

@@ -1,10 +1,12 @@
-//! The result of one run of an experiment: all jobs together, in a few figures.
+//! The result of one setting of an experiment: all jobs together, in a few figures.
 //!
 //! # Why
 //! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
 //!
 //! # How it works
-//! Requests and bytes are summed over jobs and shards, latencies merged. The state of the device is known per class;
+//! A point is made of one run or several, its rounds ([`Sums`]). Requests and bytes are summed over jobs and shards,
+//! latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the larger of
+//! what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known per class;
 //! jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the mean
 //! number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient of
 //! both sides: 1 if all three were measured well.
@@ -22,19 +24,23 @@
 //! ```
 
 use plimsoll::core::{CostModel, Histogram, Op, WaitReason};
+use plimsoll_figures::series::student_t;
+use plimsoll_figures::stats::{Estimate, of_runs, of_series};
 use plimsoll_figures::verdict::CurvePoint;
 use plimsoll_files::jobs::{Job, JobKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Situation;
-use crate::report::Latency;
+use crate::load::JobResult;
+use crate::report::{Buckets, IntervalReport, Latency};
 use crate::test::TestResult;
 
 /// Mean number of pieces in the device below which they cannot be told from none.
 const IN_DEVICE_MIN: f64 = 0.01;
 
-/// The result of one run. Durations of requests are in microseconds, as in every result.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// The result of one setting. Durations of requests are in microseconds, as in every result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Point {
     /// Settings of the run: key and value.
     pub settings: Vec<(String, String)>,
@@ -44,6 +50,8 @@ pub struct Point {
     pub iops: f64,
     /// Bytes a second.
     pub throughput_bytes_per_s: f64,
+    /// Half of its 95 % interval; `None` if it is unknown, because the runs were too short.
+    pub throughput_half_width_bytes_per_s: Option<f64>,
     /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
     /// Mean number of pieces in the device.
@@ -57,19 +65,38 @@ pub struct Point {
     /// Part of the disk's capacity that was used, by the model; `None` if the disk is unlimited.
     pub capacity_used: Option<f64>,
     /// Part of the bytes that the device moved and the run did not ask for, in percent; `None` if the kernel does not
-    /// count.
+    /// count. Of several rounds that of the worst.
     pub foreign_pct: Option<f64>,
     /// Requests that failed or were short, and blocks with wrong content.
     pub errors: u64,
-    /// Measured window in seconds.
+    /// Measured window of all rounds in seconds.
     pub elapsed_s: f64,
+    /// The runs behind the point, in their order.
+    pub rounds: Vec<Round>,
+}
+
+/// One run of a point: what judges the point, and what other results are compared with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub throughput_bytes_per_s: f64,
+    /// Mean number of pieces in the device.
+    pub in_device: f64,
+    /// Mean time of a piece in the device.
+    pub device_latency_mean_us: f64,
+    /// All jobs together, over time.
+    pub intervals: Vec<IntervalReport>,
+    /// Latencies of all requests.
+    pub histogram: Buckets,
 }
 
 /// A reason that delayed requests.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
     /// `fairness`, `tokens`, `limit`, `depth` or `backend`.
-    pub reason: &'static str,
+    pub reason: String,
     /// Part of the time in which a class had work but dispatched nothing for this reason; the mean of the I/O queues.
     pub part: f64,
 }
@@ -78,49 +105,9 @@ impl Point {
     /// Computes the point of a run of `situation`.
     #[must_use]
     pub fn of(situation: &Situation, result: &TestResult, settings: Vec<(String, String)>) -> Point {
-        let mut point = Point { settings, parallelism: fibers(situation), ..Point::default() };
-
-        let shards = result.run.shards.len().max(1) as f64;
-        let elapsed_ns = result.run.shards.iter().map(|s| s.elapsed_ns).max().unwrap_or(0);
-        let (mut latency, mut device) = (Histogram::new(), Histogram::new());
-        let mut waited_ns = [0u64; WaitReason::ALL.len()];
-        let (mut dispatched, mut consumed_s) = (0u64, 0.0);
-        let mut seen: Vec<&str> = Vec::new();
-
-        for job in &result.jobs {
-            let total = result.run.total(&job.job.name);
-            point.iops += total.iops();
-            point.throughput_bytes_per_s += total.bytes_per_s();
-            point.errors += total.errors + total.fault_count;
-            latency.merge(&total.latency);
-            if seen.contains(&job.class.as_str()) {
-                continue;
-            }
-            seen.push(&job.class);
-            point.in_device += total.device_depth_mean;
-            let Some(class) = &total.class else { continue };
-            device.merge(&class.device);
-            dispatched += class.stats.dispatched;
-            consumed_s += class.stats.consumed_fs as f64 / plimsoll::core::FS_PER_S as f64;
-            for (sum, reason) in waited_ns.iter_mut().zip(WaitReason::ALL) {
-                *sum += class.stats.waited_for_ns(reason);
-            }
-        }
-
-        point.elapsed_s = elapsed_ns as f64 / 1e9;
-        point.latency = Latency::of(&latency);
-        point.device_latency_mean_us = device.mean() / 1e3;
-
-        if elapsed_ns > 0 {
-            point.pieces_per_s = dispatched as f64 / point.elapsed_s;
-            let is_limited = situation.disk().is_ok_and(|disk| !disk.config.model.is_unlimited());
-            point.capacity_used = is_limited.then_some(consumed_s / point.elapsed_s);
-            let longest = waited_ns.iter().zip(WaitReason::ALL).max_by_key(|(ns, _)| **ns);
-            let part = |ns: u64| ns as f64 / elapsed_ns as f64 / shards / seen.len().max(1) as f64;
-            point.wait = longest.map(|(ns, reason)| Wait { reason: reason.name(), part: part(*ns) });
-            point.wait = point.wait.filter(|wait| wait.part >= 0.01);
-        }
-        point
+        let mut sums = Sums::default();
+        sums.add(result, None);
+        sums.point(situation, settings)
     }
 
     /// Returns the pieces in the device over their rate times latency: 1 by Little's law. `None` if almost nothing is
@@ -136,12 +123,148 @@ impl Point {
     pub(crate) fn on_curve(&self) -> CurvePoint {
         CurvePoint {
             parallelism: self.parallelism as f64,
-            // If no bytes move (flushes), requests are the throughput.
-            throughput: if self.throughput_bytes_per_s > 0.0 { self.throughput_bytes_per_s } else { self.iops },
+            throughput: throughput(self.throughput_bytes_per_s, self.iops),
+            half_width: self.throughput_half_width_bytes_per_s.filter(|_| self.throughput_bytes_per_s > 0.0),
             latency_ns: self.device_latency_mean_us * 1e3,
             in_device: self.in_device,
         }
     }
+
+    /// Returns the point without the round `left_out`.
+    #[must_use]
+    pub(crate) fn on_curve_without(&self, left_out: usize) -> CurvePoint {
+        let rounds = || self.rounds.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, round)| round);
+        let mean = |value: fn(&Round) -> f64| rounds().map(value).sum::<f64>() / rounds().count().max(1) as f64;
+        CurvePoint {
+            parallelism: self.parallelism as f64,
+            throughput: mean(|round| throughput(round.throughput_bytes_per_s, round.iops)),
+            half_width: half_width(rounds()).filter(|_| self.throughput_bytes_per_s > 0.0),
+            latency_ns: mean(|round| round.device_latency_mean_us * 1e3),
+            in_device: mean(|round| round.in_device),
+        }
+    }
+
+    /// Returns half of the 95 % interval of the throughput as a part of it; `None` if it is unknown.
+    #[must_use]
+    pub(crate) fn half_width_part(&self) -> Option<f64> {
+        let half_width = self.throughput_half_width_bytes_per_s?;
+        (self.throughput_bytes_per_s > 0.0).then(|| half_width / self.throughput_bytes_per_s)
+    }
+}
+
+/// Returns what a curve is of. If no bytes move (flushes), requests are the throughput.
+fn throughput(bytes_per_s: f64, iops: f64) -> f64 {
+    if bytes_per_s > 0.0 { bytes_per_s } else { iops }
+}
+
+/// The runs of one setting, added up.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    rounds: Vec<Round>,
+    latency: Histogram,
+    device: Histogram,
+    waited_ns: [u64; WaitReason::ALL.len()],
+    dispatched: u64,
+    consumed_s: f64,
+    elapsed_ns: u64,
+    /// Shards and classes of a run.
+    shards: usize,
+    classes: usize,
+    foreign_pct: Option<f64>,
+    errors: u64,
+}
+
+impl Sums {
+    /// Adds a run, and the part of the device's bytes that it did not ask for.
+    pub(super) fn add(&mut self, result: &TestResult, foreign_pct: Option<f64>) {
+        let mut round = Round::default();
+        let (mut all, mut device) = (JobResult::default(), Histogram::new());
+        let mut seen: Vec<&str> = Vec::new();
+
+        for job in &result.jobs {
+            let total = result.run.total(&job.job.name);
+            round.iops += total.iops();
+            round.throughput_bytes_per_s += total.bytes_per_s();
+            all.merge(&total);
+            if seen.contains(&job.class.as_str()) {
+                continue;
+            }
+            seen.push(&job.class);
+            round.in_device += total.device_depth_mean;
+            let Some(class) = &total.class else { continue };
+            device.merge(&class.device);
+            self.dispatched += class.stats.dispatched;
+            self.consumed_s += class.stats.consumed_fs as f64 / plimsoll::core::FS_PER_S as f64;
+            for (sum, reason) in self.waited_ns.iter_mut().zip(WaitReason::ALL) {
+                *sum += class.stats.waited_for_ns(reason);
+            }
+        }
+
+        round.device_latency_mean_us = device.mean() / 1e3;
+        round.intervals = all.intervals.iter().map(IntervalReport::of).collect();
+        round.histogram = Buckets::of(&all.latency);
+        self.latency.merge(&all.latency);
+        self.device.merge(&device);
+        self.errors += all.errors + all.fault_count;
+        self.elapsed_ns += result.run.shards.iter().map(|shard| shard.elapsed_ns).max().unwrap_or(0);
+        (self.shards, self.classes) = (result.run.shards.len(), seen.len());
+        self.foreign_pct = self.foreign_pct.into_iter().chain(foreign_pct).reduce(f64::max);
+        self.rounds.push(round);
+    }
+
+    /// Returns sums of rounds that are known, for tests.
+    #[cfg(test)]
+    pub(super) fn of_rounds(rounds: Vec<Round>, foreign_pct: f64) -> Sums {
+        Sums { rounds, foreign_pct: Some(foreign_pct), ..Sums::default() }
+    }
+
+    /// Returns the point of the runs.
+    pub(super) fn point(self, situation: &Situation, settings: Vec<(String, String)>) -> Point {
+        let rounds = self.rounds.len().max(1) as f64;
+        let mean = |value: fn(&Round) -> f64| self.rounds.iter().map(value).sum::<f64>() / rounds;
+        let mut point = Point {
+            settings,
+            parallelism: fibers(situation),
+            iops: mean(|round| round.iops),
+            throughput_bytes_per_s: mean(|round| round.throughput_bytes_per_s),
+            throughput_half_width_bytes_per_s: half_width(self.rounds.iter()),
+            latency: Latency::of(&self.latency),
+            in_device: mean(|round| round.in_device),
+            device_latency_mean_us: self.device.mean() / 1e3,
+            foreign_pct: self.foreign_pct,
+            errors: self.errors,
+            elapsed_s: self.elapsed_ns as f64 / 1e9,
+            ..Point::default()
+        };
+
+        if self.elapsed_ns > 0 {
+            point.pieces_per_s = self.dispatched as f64 / point.elapsed_s;
+            let is_limited = situation.disk().is_ok_and(|disk| !disk.config.model.is_unlimited());
+            point.capacity_used = is_limited.then_some(self.consumed_s / point.elapsed_s);
+            let longest = self.waited_ns.iter().zip(WaitReason::ALL).max_by_key(|(ns, _)| **ns);
+            let queues = (self.shards.max(1) * self.classes.max(1)) as f64;
+            let part = |ns: u64| ns as f64 / self.elapsed_ns as f64 / queues;
+            point.wait = longest.map(|(ns, reason)| Wait { reason: reason.name().to_owned(), part: part(*ns) });
+            point.wait = point.wait.filter(|wait| wait.part >= 0.01);
+        }
+
+        point.rounds = self.rounds;
+        point
+    }
+}
+
+/// Returns half of the 95 % interval of the throughput over the rounds; `None` if it is unknown.
+fn half_width<'a>(rounds: impl Iterator<Item = &'a Round>) -> Option<f64> {
+    let of_round = |round: &Round| {
+        let longest_s = round.intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
+        // The last interval may have been cut short.
+        let whole = round.intervals.iter().filter(|interval| interval.length_s > longest_s / 2.0);
+        let rates: Vec<f64> = whole.map(|interval| interval.bytes as f64 / interval.length_s).collect();
+        of_series(&rates)
+    };
+    let rounds: Option<Vec<Estimate>> = rounds.map(of_round).collect();
+    let all = of_runs(&rounds?)?;
+    Some(student_t(all.freedom) * all.standard_error).filter(|half_width| half_width.is_finite())
 }
 
 /// Returns the fibers of all jobs on all shards.

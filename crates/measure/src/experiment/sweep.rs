@@ -6,10 +6,18 @@
 //!
 //! # How it works
 //! An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of all
-//! axes, the last changing fastest. Points that differ only in parallelism (or else in the number of shards) make a
-//! curve, which [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device.
+//! axes, the last changing fastest. The duration of a point is divided into at most [`ROUNDS_MAX`] rounds, and each round
+//! runs all points, so that a disk that changes meanwhile changes under all of them alike, and its change shows in the
+//! intervals.
+//!
+//! Points that differ only in parallelism (or else in the number of shards) make a curve, which
+//! [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device. The verdict stands if no point is
+//! vaguer than [`VAGUE_PCT`], other programs moved at most [`FOREIGN_DOUBT_PCT`] of the bytes, and leaving out any one
+//! round does not change it; else it is unclear, and says why.
 //!
 //! # Limits
+//! Runs that end when their jobs have done their work, and those too short for two rounds, have one round.
+//!
 //! At most [`POINTS_MAX`] points. Without an axis of parallelism or shards there is no verdict.
 //!
 //! # Example
@@ -24,18 +32,26 @@ mod setting;
 
 use plimsoll_figures::verdict::{Kind, Verdict, verdict};
 use plimsoll_files::setup::ModelChoice;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::device::Device;
-use super::point::promised_bytes_per_s;
+use super::point::{Sums, promised_bytes_per_s};
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
+use crate::report::Circumstances;
+use crate::tune::VAGUE_PCT;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
 
 /// Most points of one sweep.
 pub const POINTS_MAX: usize = 1000;
+/// Most rounds of a sweep: as many as `tune` takes of a figure.
+pub const ROUNDS_MAX: u64 = 5;
+/// Shortest round, in nanoseconds: one interval of a result.
+const ROUND_MIN_NS: u64 = 100_000_000;
+/// Duration from which on a run ends when its jobs have done their work.
+const WITHOUT_END_NS: u64 = 1 << 58;
 /// Most values of one axis.
 const VALUES_MAX: usize = 256;
 
@@ -100,24 +116,25 @@ pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
 }
 
 /// The result of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SweepReport {
-    /// Version of the program that made the report.
-    pub plimsoll: &'static str,
+    /// Where and how it was made; `None` if no point was run.
+    #[serde(flatten)]
+    pub made: Option<Circumstances>,
     /// Names of the axes.
     pub axes: Vec<String>,
-    /// Points in the order of the runs.
+    /// Points in the order of their settings.
     pub points: Vec<Point>,
     /// Verdicts, one for each curve over parallelism (or shards).
     pub verdicts: Vec<CurveVerdict>,
-    /// Whether the sweep ended before its last point: by the user, or because no more may be written.
+    /// Whether the sweep ended before its last run: by the user, or because no more may be written.
     pub interrupted: bool,
     /// Bytes written, files included.
     pub written_bytes: u64,
 }
 
 /// The verdict of one curve.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveVerdict {
     /// Settings that all its points share: key and value.
     pub settings: Vec<(String, String)>,
@@ -137,45 +154,65 @@ pub fn run(
     on_step: OnStep<'_>,
 ) -> Result<SweepReport, ExperimentError> {
     let plan = points_of(axes).map_err(ExperimentError::Asked)?;
-    let situations = plan.iter().map(|settings| changed(situation, settings)).collect::<Result<Vec<_>, _>>()?;
+    let mut base = situation.reusing_files();
+    let rounds = match base.options.duration_ns {
+        WITHOUT_END_NS.. => 1,
+        duration_ns => (duration_ns / ROUND_MIN_NS).clamp(1, ROUNDS_MAX),
+    };
+    base.options.duration_ns /= rounds;
+    let situations = plan.iter().map(|settings| changed(&base, settings)).collect::<Result<Vec<_>, _>>()?;
 
     let mut report = SweepReport {
-        plimsoll: env!("CARGO_PKG_VERSION"),
+        made: None,
         axes: axes.iter().map(|axis| axis.name.clone()).collect(),
         points: Vec::new(),
         verdicts: Vec::new(),
         interrupted: false,
         written_bytes: 0,
     };
-    let mut promises = Vec::new();
-    for (at, (settings, situation)) in plan.iter().zip(&situations).enumerate() {
-        let named: Vec<(String, String)> =
-            axes.iter().zip(settings).map(|(axis, setting)| (axis.name.clone(), setting.text.clone())).collect();
-        let words: Vec<String> = named.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let head = format!("{}/{} {}", at + 1, plan.len(), words.join(" "));
-        let device = Device::of(situation).ok();
-        let counted = situation.run_counted(device.as_ref(), control, &mut |what, expected_ns| {
+    let settings_of = |settings: &[&Setting]| -> Vec<(String, String)> {
+        axes.iter().zip(settings).map(|(axis, setting)| (axis.name.clone(), setting.text.clone())).collect()
+    };
+
+    let mut sums: Vec<Sums> = Vec::new();
+    let runs = (0..rounds).flat_map(|round| (0..plan.len()).map(move |at| (round, at)));
+    for (round, at) in runs {
+        let (Some(settings), Some(run)) = (plan.get(at), situations.get(at)) else { break };
+        let words: Vec<String> = settings_of(settings).iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let nth = round as usize * plan.len() + at + 1;
+        let head = format!("{nth}/{} {}", rounds as usize * plan.len(), words.join(" "));
+        let device = Device::of(run).ok();
+        let counted = run.run_counted(device.as_ref(), control, &mut |what, expected_ns| {
             on_step(&format!("{head}: {what}"), expected_ns);
         });
 
         match counted {
-            Err(error) if is_end(&error) && !report.points.is_empty() => report.interrupted = true,
-            // A point that was cut short cannot be compared with complete ones.
+            Err(error) if is_end(&error) && !sums.is_empty() => report.interrupted = true,
+            // A run that was cut short cannot be compared with complete ones.
             Ok((result, _)) if result.interrupted => report.interrupted = true,
             counted => {
                 let (result, counted) = counted?;
-                let mut point = Point::of(situation, &result, named);
-                point.foreign_pct = counted.and_then(|counted| counted.foreign_pct);
-                report.points.push(point);
+                if report.made.is_none() {
+                    report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
+                }
+                if sums.len() <= at {
+                    sums.push(Sums::default());
+                }
+                let foreign_pct = counted.and_then(|counted| counted.foreign_pct);
+                if let Some(sums) = sums.get_mut(at) {
+                    sums.add(&result, foreign_pct);
+                }
             }
         }
 
         if report.interrupted {
             break;
         }
-        promises.push(promise(situation));
     }
 
+    let points = sums.into_iter().zip(situations.iter().zip(&plan));
+    report.points = points.map(|(sums, (run, settings))| sums.point(run, settings_of(settings))).collect();
+    let promises: Vec<Option<f64>> = situations.iter().map(promise).collect();
     report.verdicts = verdicts(axes, &report.points, &promises);
     report.written_bytes = control.traffic.written_bytes();
     Ok(report)
@@ -231,23 +268,62 @@ impl Curve<'_> {
     fn judged(self) -> CurveVerdict {
         let points: Vec<_> = self.points.iter().map(|point| point.on_curve()).collect();
         let mut verdict = verdict(&points, self.promised);
-        let foreign_pct = self.points.iter().filter_map(|point| point.foreign_pct).fold(0.0, f64::max);
-        if foreign_pct > FOREIGN_DOUBT_PCT {
+        if let Some(doubt) = self.doubt(verdict.kind) {
             verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
             verdict.kind = Kind::Unclear;
-            verdict.sentence = format!(
-                "not clear: up to {foreign_pct:.0} % of what the device moved at a point was other programs'; repeat it \
-                 when the disk is quiet"
-            );
+            verdict.sentence = format!("not clear: {doubt}");
         }
+
+        let widest = self.points.iter().filter_map(|point| point.half_width_part()).reduce(f64::max);
+        if let (Some(part), Some(rounds)) = (widest, self.points.iter().map(|point| point.rounds.len()).max()) {
+            let pct = 100.0 * part;
+            verdict
+                .evidence
+                .push(format!("each throughput is known to ± {pct:.1} % or better, from {rounds} round(s)"));
+        }
+
         let heaviest = self.points.iter().max_by_key(|point| point.parallelism);
-        if let Some(wait) = heaviest.and_then(|point| point.wait) {
-            let (reason, pct) = (wait.reason, 100.0 * wait.part.min(1.0));
+        if let Some(wait) = heaviest.and_then(|point| point.wait.as_ref()) {
+            let (reason, pct) = (&wait.reason, 100.0 * wait.part.min(1.0));
             verdict
                 .evidence
                 .push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
         }
         CurveVerdict { settings: self.settings, verdict }
+    }
+
+    /// Returns why a verdict of `kind` cannot stand, and what would settle it.
+    fn doubt(&self, kind: Kind) -> Option<String> {
+        let foreign_pct = self.points.iter().filter_map(|point| point.foreign_pct).fold(0.0, f64::max);
+        if foreign_pct > FOREIGN_DOUBT_PCT {
+            return Some(format!(
+                "up to {foreign_pct:.0} % of what the device moved at a point was other programs'; repeat it when the disk \
+                 is quiet"
+            ));
+        }
+        if kind == Kind::Unclear {
+            return None;
+        }
+
+        let vague = |point: &&&Point| point.half_width_part().is_some_and(|part| 100.0 * part > VAGUE_PCT);
+        if let Some(point) = self.points.iter().find(vague) {
+            return Some(format!(
+                "the throughput at parallelism {} is known to ± {:.0} % only; raise --duration",
+                point.parallelism,
+                100.0 * point.half_width_part().unwrap_or_default()
+            ));
+        }
+
+        let rounds = self.points.iter().map(|point| point.rounds.len()).min().unwrap_or(0);
+        let differs = |left_out: &usize| {
+            let points: Vec<_> = self.points.iter().map(|point| point.on_curve_without(*left_out)).collect();
+            verdict(&points, self.promised).kind != kind
+        };
+        let against = (0..rounds).filter(|_| rounds > 1).find(differs)?;
+        Some(format!(
+            "without the runs of round {} of {rounds} the points would say something else; raise --duration",
+            against + 1
+        ))
     }
 }
 
@@ -319,6 +395,7 @@ mod tests {
         CurvePoint {
             parallelism: f64::from(parallelism),
             throughput: disk.iops,
+            half_width: None,
             latency_ns: class.device.mean(),
             in_device: disk.mean_in_device,
         }
@@ -358,5 +435,79 @@ mod tests {
             };
             assert!(refused.contains(part), "{axis}: {refused}");
         }
+    }
+
+    /// Returns the verdict on a curve of the rates at parallelism 1, 2, 4, ..., each measured in rounds that lie off by
+    /// these parts.
+    fn judged(rates: &[f64], rounds: &[&[f64]], foreign_pct: f64) -> Verdict {
+        let point = |(at, rate): (usize, &f64)| {
+            let round = |off: &f64| crate::experiment::Round {
+                throughput_bytes_per_s: rate * (1.0 + off),
+                device_latency_mean_us: 100.0 * f64::from(1 << at).max(4.0),
+                in_device: 4.0,
+                intervals: vec![
+                    crate::report::IntervalReport {
+                        length_s: 0.1,
+                        bytes: (rate * (1.0 + off) / 10.0) as u64,
+                        ..Default::default()
+                    };
+                    2
+                ],
+                ..Default::default()
+            };
+            let offs = rounds.get(at).or(rounds.last()).copied().unwrap_or(&[0.0]);
+            let sums = Sums::of_rounds(offs.iter().map(round).collect(), foreign_pct);
+            let point = sums.point(&situation(READS), Vec::new());
+            let device_latency_mean_us = point.rounds[0].device_latency_mean_us;
+            Point { parallelism: 1 << at, device_latency_mean_us, ..point }
+        };
+        let points: Vec<Point> = rates.iter().enumerate().map(point).collect();
+        Curve { settings: Vec::new(), points: points.iter().collect(), promised: None }.judged().verdict
+    }
+
+    #[test]
+    fn a_verdict_follows_from_the_intervals_of_its_points() {
+        const FULL: [f64; 6] = [10e6, 20e6, 40e6, 40e6, 40e6, 40e6];
+        const DIP: [f64; 5] = [10e6, 20e6, 40e6, 40e6, 30e6];
+        const LITTLE: [f64; 5] = [0.01, -0.01, 0.0, 0.01, -0.01];
+        const MUCH: [f64; 5] = [0.5, -0.4, 0.3, -0.5, 0.1];
+        let cases: [(&[f64], &[&[f64]], f64, Kind, &str); 5] = [
+            (&FULL, &[&LITTLE], 0.0, Kind::Saturated, "saturated"),
+            (&FULL, &[&LITTLE], 40.0, Kind::Unclear, "40 % of what the device moved"),
+            (&FULL, &[&MUCH], 0.0, Kind::Unclear, "% only; raise --duration"),
+            // A dip that five rounds agree on is no chance; one that a single round makes is.
+            (&DIP, &[&LITTLE], 0.0, Kind::Falls, "by more than chance"),
+            (
+                &FULL,
+                &[&LITTLE, &LITTLE, &LITTLE, &LITTLE, &LITTLE, &[0.0, -0.7, 0.0, 0.0, 0.0]],
+                0.0,
+                Kind::Unclear,
+                "not clear",
+            ),
+        ];
+        for (rates, rounds, foreign_pct, kind, part) in cases {
+            let found = judged(rates, rounds, foreign_pct);
+            assert!(found.kind == kind && found.sentence.contains(part), "{rates:?} {rounds:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn rounds_share_the_duration_and_the_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let ours = "[{name: r, type: randread, shards: all, data_size: 1MB, \
+                     shard_info: {parallelism: 1, reqsize: 4kB}}]";
+        let mut real = situation(ours);
+        real.options.storage = crate::test::Storage::Directory(directory.path().to_owned());
+        (real.options.backend, real.options.duration_ns) = (None, 500_000_000);
+        let axes = [Axis::parse("parallelism=1,2").unwrap()];
+        let mut runs = 0;
+        let count = &mut |what: &str, _: Option<u64>| runs += u32::from(what.contains("running"));
+        let report = run(&real, &axes, &Control::default(), count).unwrap();
+        assert_eq!((runs, report.written_bytes), (10, 1 << 20), "filled once, used ten times");
+        assert!(report.points.iter().all(|point| point.rounds.len() == 5 && (0.4..5.0).contains(&point.elapsed_s)));
+        assert_eq!(report.made.as_ref().unwrap().duration_s, Some(0.5));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<SweepReport>(&json).unwrap().points.len(), 2);
     }
 }

@@ -96,7 +96,7 @@ fn process_text(process: Option<u32>) -> String {
 pub struct Scratch {
     directory: PathBuf,
     /// The files, each locked while it is in use: a file without a lock is left over from a program that has ended.
-    files: Vec<(PathBuf, std::fs::File)>,
+    files: Vec<(PathBuf, File)>,
     keep: bool,
 }
 
@@ -124,12 +124,30 @@ impl Scratch {
         self.keep = true;
     }
 
-    /// Creates an empty file named `name`, which must not exist.
+    /// Returns whether the file `name` was made here and has `len_bytes`.
+    pub(crate) fn has(&self, name: &str, len_bytes: u64) -> bool {
+        self.find(name).is_some_and(|file| has_length(file, len_bytes))
+    }
+
+    /// Returns whether the file `name` was made here.
+    pub(crate) fn has_made(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    fn find(&self, name: &str) -> Option<&File> {
+        let path = self.directory.join(name);
+        self.files.iter().find(|(made, _)| *made == path).map(|(_, file)| file)
+    }
+
+    /// Creates an empty file named `name`, which must not exist, unless it was made here: then it is left as it is.
     ///
     /// # Errors
     /// [`ScratchError::Create`], or [`ScratchError::InUse`] if another process has it.
     pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
         let path = self.directory.join(name);
+        if self.has_made(name) {
+            return Ok(path);
+        }
         let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = created.map_err(|error| not_created(&path, error))?;
         // If the file system has no locks, `reclaim` cannot lock the file either, so it does not mistake it for a
@@ -175,7 +193,8 @@ impl Scratch {
         std::fs::remove_file(&path).map_err(failed)
     }
 
-    /// Fills `files` (path, length in bytes) with data that does not compress, by direct I/O, without scheduling.
+    /// Fills those of `files` (path, length in bytes) that do not have their length yet with data that does not compress,
+    /// by direct I/O, without scheduling.
     ///
     /// # Errors
     /// [`ScratchError::Fill`]. A stop of `control` is no error, but leaves files only partly filled.
@@ -185,7 +204,9 @@ impl Scratch {
         backend: Option<BackendKind>,
         control: &Control,
     ) -> Result<(), ScratchError> {
-        for (path, len_bytes) in files {
+        let is_full =
+            |path: &Path, len_bytes| self.files.iter().any(|(made, file)| made == path && has_length(file, len_bytes));
+        for (path, len_bytes) in files.iter().filter(|(path, len_bytes)| !is_full(path, *len_bytes)) {
             fill_one(path, *len_bytes, backend, control)?;
             if control.stop.is_asked() {
                 break;
@@ -193,6 +214,10 @@ impl Scratch {
         }
         Ok(())
     }
+}
+
+fn has_length(file: &File, len_bytes: u64) -> bool {
+    file.metadata().is_ok_and(|meta| meta.len() == len_bytes)
 }
 
 /// Opens the regular file at `path`, without waiting or following a link.

@@ -30,7 +30,6 @@ mod parts;
 mod place;
 mod text;
 
-use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ClassStats, FS_PER_S, Histogram, WaitReason};
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
 use serde::de::IgnoredAny;
@@ -42,7 +41,7 @@ use crate::test::{TestJob, TestOptions, TestResult};
 pub use buckets::Buckets;
 pub use options::JobOptions;
 pub use parts::DirectionReport;
-pub use place::Place;
+pub use place::{Circumstances, Place};
 
 /// Version of the JSON form. It rises when a key is removed or changes its meaning.
 pub const SCHEMA: u64 = 1;
@@ -202,6 +201,19 @@ pub struct IntervalReport {
     pub latency_max_us: f64,
 }
 
+impl IntervalReport {
+    /// Returns the interval in the units of a report.
+    pub(crate) fn of(interval: &Interval) -> IntervalReport {
+        IntervalReport {
+            length_s: interval.length_ns as f64 / 1e9,
+            requests: interval.requests,
+            bytes: interval.bytes,
+            latency_mean_us: interval.latency_sum_ns as f64 / interval.requests.max(1) as f64 / 1e3,
+            latency_max_us: interval.latency_max_ns as f64 / 1e3,
+        }
+    }
+}
+
 /// Properties of a machine that matter for a comparison; nothing that names the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -228,25 +240,9 @@ impl Machine {
 pub struct TestReport {
     /// Version of this form: [`SCHEMA`].
     pub schema: u64,
-    /// Version of the program that made the result.
-    pub plimsoll: String,
-    /// Machine that made the result.
-    pub machine: Machine,
-    /// Where and when; `None` in results of older versions, and where nothing was asked for.
-    #[serde(default)]
-    pub place: Option<Place>,
-    /// Seed of positions, gaps and data; `None` if unknown.
-    pub seed: Option<u64>,
-    /// Duration asked for, in seconds; `None` if unknown.
-    pub duration_s: Option<f64>,
-    /// Warm-up asked for, in seconds; `None` if unknown.
-    pub warmup_s: Option<f64>,
-    /// Backend that served the I/O.
-    pub backend: String,
-    /// Reason for the choice of the backend.
-    pub backend_reason: String,
-    /// Number of shards.
-    pub shards: usize,
+    /// Where and how it was made.
+    #[serde(flatten)]
+    pub made: Circumstances,
     /// Length of the measured window, in seconds.
     pub elapsed_s: f64,
     /// Whether the run was stopped early.
@@ -332,7 +328,7 @@ impl TestReport {
 
     /// Returns the report of a run of these loads, without written bytes or an early end.
     pub(crate) fn of_run(run: &RunResult, loads: &[Load]) -> TestReport {
-        let RunResult { shards, backend, steady } = run;
+        let RunResult { shards, steady, .. } = run;
         let jobs = loads.iter().map(|load| job_report(load, &run.total(&load.name), None)).collect();
         let find = |name: &str| loads.iter().find(|load| load.name == name);
         let by_shard = shards.iter().flat_map(|shard| {
@@ -342,15 +338,7 @@ impl TestReport {
 
         TestReport {
             schema: SCHEMA,
-            plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
-            machine: Machine::here(),
-            place: None,
-            seed: None,
-            duration_s: None,
-            warmup_s: None,
-            backend: backend.as_ref().map_or_else(String::new, |b| b.kind.to_string()),
-            backend_reason: backend.as_ref().map_or_else(String::new, |b| b.reason.clone()),
-            shards: shards.len(),
+            made: Circumstances::of_run(run),
             elapsed_s: shards.iter().map(|s| s.elapsed_ns).max().unwrap_or(0) as f64 / 1e9,
             interrupted: false,
             written_bytes: 0,
@@ -365,31 +353,24 @@ impl TestReport {
     /// Returns the report with the place, and the seed, duration and warm-up that were asked for.
     #[must_use]
     pub fn with_options(self, options: &TestOptions) -> TestReport {
-        let reaches_disk =
-            ![BackendKind::Null, BackendKind::Memory].map(|kind| kind.to_string()).contains(&self.backend);
-        TestReport {
-            place: Some(Place::here(options.storage.path(), reaches_disk)),
-            seed: Some(options.seed),
-            // A run that ends when its jobs have done all their work has no duration.
-            duration_s: (options.duration_ns < 1 << 58).then_some(options.duration_ns as f64 / 1e9),
-            warmup_s: Some(options.warmup_ns as f64 / 1e9),
-            ..self
-        }
+        TestReport { made: self.made.with_options(options), ..self }
     }
 
-    /// Returns in a sentence what was asked for.
+    /// Returns where and how it was made, and failed requests, a sentence each.
     #[must_use]
-    pub fn asked(&self) -> String {
-        let seconds = |s: f64| format_duration_ns((s.max(0.0) * 1e9) as u64);
-        let parts = [
-            self.duration_s.map(|s| format!("duration {}", seconds(s))),
-            self.warmup_s.filter(|s| *s > 0.0).map(|s| format!("warm-up {}", seconds(s))),
-            self.seed.map(|seed| format!("seed {seed}")),
-            Some(format!("{} written", format_bytes_binary(self.written_bytes))),
-            self.machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}")),
-            self.machine.cpus.map(|cpus| format!("{cpus} CPU(s)")),
-        ];
-        format!("Settings: {}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.made.sentences();
+        remarks.push(format!(
+            "{} measured, {} written{}.",
+            format_duration_ns((self.elapsed_s.max(0.0) * 1e9) as u64),
+            format_bytes_binary(self.written_bytes),
+            if self.interrupted { ", interrupted" } else { "" }
+        ));
+        remarks.extend(self.jobs.iter().filter(|job| job.errors > 0).map(|job| {
+            let first = job.first_error.as_deref().unwrap_or("unknown");
+            format!("Job {}: {} requests failed, the first: {first}.", job.name, job.errors)
+        }));
+        remarks
     }
 
     /// Parses the output of [`TestReport::to_json`], of this version or an older one with the same form.
@@ -459,7 +440,7 @@ fn job_report(load: &Load, result: &JobResult, shard: Option<u16>) -> JobReport 
         },
         io_queue: result.class.as_ref().map(|c| class_report(&c.stats, &c.queue, &c.device)),
         histogram: Buckets::of(&result.latency),
-        intervals: result.intervals.iter().map(interval_report).collect(),
+        intervals: result.intervals.iter().map(IntervalReport::of).collect(),
         faults: result.faults.clone(),
         fault_count: result.fault_count,
         reads: directions.map(|both| of(&both.reads)),
@@ -467,16 +448,6 @@ fn job_report(load: &Load, result: &JobResult, shard: Option<u16>) -> JobReport 
         flushes: has_flushed.then(|| of(&result.flushes)),
         overdue: result.overdue,
         overdue_oldest_us: result.overdue_oldest_ns as f64 / 1e3,
-    }
-}
-
-fn interval_report(interval: &Interval) -> IntervalReport {
-    IntervalReport {
-        length_s: interval.length_ns as f64 / 1e9,
-        requests: interval.requests,
-        bytes: interval.bytes,
-        latency_mean_us: interval.latency_sum_ns as f64 / interval.requests.max(1) as f64 / 1e3,
-        latency_max_us: interval.latency_max_ns as f64 / 1e3,
     }
 }
 

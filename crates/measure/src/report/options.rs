@@ -34,6 +34,9 @@ pub struct JobOptions {
     pub data_size_bytes: Option<u64>,
     /// First byte of the region in a named file or device.
     pub offset_bytes: u64,
+    /// Storage of the job's own; `None`: that of the run.
+    #[serde(default)]
+    pub storage: Option<String>,
     /// Requests (or batches) under way on each shard.
     pub parallelism: u32,
     /// Length of a request in bytes; with `sizes` the longest.
@@ -105,6 +108,7 @@ impl JobOptions {
             },
             data_size_bytes: job.data_size_bytes,
             offset_bytes: job.offset_bytes,
+            storage: job.storage.as_ref().map(|storage| storage.path.display().to_string()),
             parallelism: job.parallelism,
             request_bytes: job.request_bytes.into(),
             sizes: job.sizes.iter().map(|size| (size.bytes, size.percent)).collect(),

@@ -1,10 +1,11 @@
-//! Where and when a test ran.
+//! Where, when and how a test ran.
 //!
 //! # Why
-//! A result that is found again after a year, or beside another, must say of which disk it is.
+//! A result that is found again after a year, or beside another, must say of which disk it is, and what was asked for.
 //!
 //! # How it works
-//! [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it.
+//! [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it. [`Circumstances`] are
+//! the head of each result: of one run, and of an experiment of many.
 //!
 //! # Limits
 //! Storage without a block device (memory, a network, an overlay) has no disk. Of an array the model is that of the
@@ -17,19 +18,99 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll::backend::choose::BackendKind;
 use plimsoll::sys::device::device_of;
 use plimsoll::sys::sysfs::{self, major_minor};
-use plimsoll_figures::units::format_bytes_decimal;
+use plimsoll_figures::units::{format_bytes_decimal, format_duration_ns};
 use plimsoll_observe::stat::host::Host;
 use plimsoll_observe::stat::output::time;
 use serde::{Deserialize, Serialize};
+
+use super::Machine;
+use crate::load::RunResult;
+use crate::test::TestOptions;
+
+/// The circumstances of a result: where and how it was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Circumstances {
+    /// Version of the program that made the result.
+    pub plimsoll: String,
+    /// Machine that made the result.
+    pub machine: Machine,
+    /// Where and when; `None` in results of older versions, and where nothing was asked for.
+    #[serde(default)]
+    pub place: Option<Place>,
+    /// Seed of positions, gaps and data; `None` if unknown.
+    pub seed: Option<u64>,
+    /// Duration asked for, in seconds; `None` if unknown.
+    pub duration_s: Option<f64>,
+    /// Warm-up asked for, in seconds; `None` if unknown.
+    pub warmup_s: Option<f64>,
+    /// Backend that served the I/O.
+    pub backend: String,
+    /// Reason for the choice of the backend.
+    pub backend_reason: String,
+    /// Number of shards.
+    pub shards: usize,
+}
+
+impl Circumstances {
+    /// Returns the circumstances of a run on this machine, without what was asked for.
+    pub(crate) fn of_run(run: &RunResult) -> Circumstances {
+        let (backend, backend_reason) =
+            run.backend.as_ref().map_or_else(Default::default, |b| (b.kind.to_string(), b.reason.clone()));
+        Circumstances {
+            plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine::here(),
+            place: None,
+            seed: None,
+            duration_s: None,
+            warmup_s: None,
+            backend,
+            backend_reason,
+            shards: run.shards.len(),
+        }
+    }
+
+    /// Returns them with the place, and the seed, duration and warm-up that were asked for.
+    pub(crate) fn with_options(self, options: &TestOptions) -> Circumstances {
+        let reaches_disk =
+            ![BackendKind::Null, BackendKind::Memory].map(|kind| kind.to_string()).contains(&self.backend);
+        Circumstances {
+            place: Some(Place::here(options.storage.path(), reaches_disk)),
+            seed: Some(options.seed),
+            // A run that ends when its jobs have done all their work has no duration.
+            duration_s: (options.duration_ns < 1 << 58).then_some(options.duration_ns as f64 / 1e9),
+            warmup_s: Some(options.warmup_ns as f64 / 1e9),
+            ..self
+        }
+    }
+
+    /// Returns the place, and what was asked for, a sentence each.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let seconds = |s: f64| format_duration_ns((s.max(0.0) * 1e9) as u64);
+        let parts = [
+            Some(format!("plimsoll {}", self.plimsoll)),
+            Some(format!("{} shard(s)", self.shards)),
+            Some(format!("backend {}", self.backend)),
+            self.duration_s.map(|s| format!("duration {}", seconds(s))),
+            self.warmup_s.filter(|s| *s > 0.0).map(|s| format!("warm-up {}", seconds(s))),
+            self.seed.map(|seed| format!("seed {seed}")),
+            self.machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}")),
+            self.machine.cpus.map(|cpus| format!("{cpus} CPU(s)")),
+        ];
+        let asked = format!("Settings: {}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
+        self.place.as_ref().map(Place::sentence).into_iter().chain([asked]).collect()
+    }
+}
 
 /// Where and when a test ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The host's name.
     pub host: String,
-    /// When the test ended, in UTC.
+    /// When the test ended, in UTC; of a measurement of `tune` when it began.
     pub date: String,
     /// The directory, file or device as given.
     pub storage: String,
@@ -39,7 +120,7 @@ pub struct Place {
 
 impl Place {
     /// Describes a test that ends now. `reaches_disk` is whether its backend did.
-    pub(super) fn here(storage: &Path, reaches_disk: bool) -> Place {
+    pub(crate) fn here(storage: &Path, reaches_disk: bool) -> Place {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         Place {
             host: Host::read(Path::new("/proc")).name,

@@ -13,21 +13,22 @@
 //! # Example
 //! A map with `jobs` and `by_shard` is the result of a test.
 
-use plimsoll_figures::units::format_duration_ns;
 use plimsoll_show::page::Section;
 use serde_json::Value;
 
 use super::{Content, EXPECTED, Kind, sim};
 use crate::compare::CompareReport;
-use crate::experiment::pictures;
+use crate::experiment::find_rate::RateReport;
+use crate::experiment::matrix::MatrixReport;
+use crate::experiment::pictures::{self, Picture};
+use crate::experiment::sweep::SweepReport;
+use crate::experiment::words::{self, Said};
 use crate::instance::{self, Card};
-use crate::report::{Place, TestReport};
+use crate::report::{Circumstances, TestReport};
 use crate::tune::{self, TuneReport};
 
 /// Results without sections here: the keys that identify them, and what to do.
-const ELSEWHERE: [(&[&str], &str); 9] = [
-    (&["axes", "points"], "the result of a sweep: measure with `plimsoll test --sweep ... --page FILE`"),
-    (&["closed_loop_iops", "found"], "the result of a search for a rate: `plimsoll test ... --page FILE` draws it"),
+const ELSEWHERE: [(&[&str], &str); 7] = [
     (&["spans", "groups"], "an analysis by `plimsoll trace stages`: give the trace itself"),
     (&["spans", "disks"], "an analysis of a trace: give the trace itself"),
     (&["comparisons"], "a comparison of two intervals: `plimsoll stat --compare A B --page FILE` makes its page"),
@@ -48,6 +49,15 @@ pub(super) fn read(file: &str, text: &str, value: &Value) -> Option<Result<Conte
         value if has(value, &["plimsoll_card"]) => of_card(file, text),
         value if has(value, &["mountpoint", "read_block"]) => of_tunes(std::slice::from_ref(value)),
         value if has(value, &["jobs", "by_shard"]) => of_test(file, text),
+        value if has(value, &["axes", "points"]) => experiment("sweep", text).map(|report| of_sweep(file, report)),
+        value if has(value, &["closed_loop_iops", "trials"]) => experiment("search", text).map(|report: RateReport| {
+            let sections = of_experiment(Some(&report.made), words::of_search(&report), &pictures::of_search(&report));
+            Content::new(Kind::Search, format!("Search {file}"), sections)
+        }),
+        value if has(value, &["rows", "written_bytes"]) => experiment("matrix", text).map(|report: MatrixReport| {
+            let sections = of_experiment(report.made.as_ref(), words::of_matrix(&report), &[]);
+            Content::new(Kind::Matrix, format!("Matrix {file}"), sections)
+        }),
         value if has(value, &["sides", "comparisons"]) => CompareReport::from_json(text)
             .map(|report| Content::new(Kind::Compare, format!("Comparison {file}"), report.sections())),
         value if has(value, &["runs", "seeds"]) => sim::of_runs(file, value),
@@ -100,27 +110,23 @@ fn of_card(file: &str, text: &str) -> Result<Content, String> {
     Ok(Content::new(Kind::Card, title, sections))
 }
 
+fn experiment<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| format!("this {what} is damaged: {error}"))
+}
+
+fn of_sweep(file: &str, report: SweepReport) -> Content {
+    let sections = of_experiment(report.made.as_ref(), words::of_sweep(&report), &pictures::of_sweep(&report));
+    Content { sweep: Some(report), ..Content::new(Kind::Sweep, format!("Sweep {file}"), sections) }
+}
+
+fn of_experiment(made: Option<&Circumstances>, said: Said, drawn: &[Picture]) -> Vec<Section> {
+    let made = made.into_iter().flat_map(Circumstances::sentences);
+    let remarks: Vec<String> = said.answer.into_iter().chain(made).chain(said.remarks).collect();
+    pictures::sections(&remarks, said.table, drawn)
+}
+
 fn of_test(file: &str, text: &str) -> Result<Content, String> {
     let report = TestReport::from_json(text).map_err(|error| error.to_string())?;
-    let seconds = format_duration_ns((report.elapsed_s.max(0.0) * 1e9) as u64);
-    let backend = &report.backend;
-
-    let mut remarks = vec![format!(
-        "plimsoll {}, {} shard(s), backend {backend}, {seconds} measured{}.",
-        report.plimsoll,
-        report.shards,
-        if report.interrupted { ", interrupted" } else { "" }
-    )];
-
-    remarks.extend(report.place.as_ref().map(Place::sentence));
-    remarks.push(report.asked());
-
-    let failed = report.jobs.iter().filter(|job| job.errors > 0);
-    remarks.extend(failed.map(|job| {
-        let first = job.first_error.as_deref().unwrap_or("unknown");
-        format!("Job {}: {} requests failed, the first: {first}.", job.name, job.errors)
-    }));
-
-    let sections = pictures::sections(&remarks, pictures::table(&report), &pictures::of_report(&report));
+    let sections = pictures::sections(&report.remarks(), pictures::table(&report), &pictures::of_report(&report));
     Ok(Content::new(Kind::Test, format!("Test {file}"), sections))
 }

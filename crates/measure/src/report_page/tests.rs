@@ -79,7 +79,7 @@ fn what_is_not_known_is_named_with_what_to_do() {
         ("", "the file is empty: expected JSON that"),
         ("\n \n", "expected"),
         ("{\"a\": 1}", "this JSON is no result that is known"),
-        ("{\"axes\": [], \"points\": []}", "--sweep"),
+        ("{\"axes\": [], \"points\": []}", "this sweep is damaged: missing field"),
         ("{\"schema\": 1, \"comparisons\": []}", "stat --compare A B --page"),
         ("{\"spans\": 1, \"groups\": []}", "give the trace itself"),
         ("{\"schema\": 9, \"runs\": [], \"seeds\": []}", "schema 9, known is up to 1"),

@@ -16,8 +16,10 @@
 //! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; names of files to remove end in `.0`,
 //! `.1`, ...
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::MemoryBackend;
@@ -41,19 +43,46 @@ const RESERVED_MAX_BYTES: u64 = 1 << 30;
 /// Unit of the length of files to remove, in bytes, as in io_tester.
 const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
 
+/// Scratch files that the runs of one experiment use one after another, so that they are filled once. Dropping the last
+/// clone removes them.
+#[derive(Clone, Debug, Default)]
+pub struct ReusedFiles(Arc<Mutex<ScratchFiles>>);
+
+/// Scratch files by their directories.
+pub(super) type ScratchFiles = BTreeMap<PathBuf, Scratch>;
+
+impl ReusedFiles {
+    /// Takes the files that earlier runs left; none if a job needs new ones because it removes, grows, discards or
+    /// checks its own.
+    fn take(&self, jobs: &[Job]) -> ScratchFiles {
+        let needs_new =
+            |job: &Job| matches!(job.kind, JobKind::Append | JobKind::Unlink { .. } | JobKind::Discard) || job.verify;
+        let left = std::mem::take(&mut *self.lock());
+        if jobs.iter().any(needs_new) { ScratchFiles::new() } else { left }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ScratchFiles> {
+        // Whoever panicked while it held the lock has dropped its files.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The files of a test, and the work left to prepare them.
+#[derive(Default)]
 pub(super) struct Files {
-    scratch: Option<Scratch>,
-    /// Files to fill: path and length.
-    to_fill: Vec<(PathBuf, u64)>,
+    scratches: ScratchFiles,
+    /// Files to fill: directory, path and length.
+    to_fill: Vec<(PathBuf, PathBuf, u64)>,
+    /// Bytes of all files to fill.
+    filled_bytes: u64,
     /// Files to reserve space for: job, path and length.
     to_reserve: Vec<(String, PathBuf, u64)>,
-    /// Bytes after which an appending job of a directory without a size starts over.
-    append_room_bytes: u64,
-    /// Keeps other programs off a device that is written to.
-    _claim: Option<File>,
-    /// Keeps other runs off files that are verified.
-    _locks: Option<FileLocks>,
+    /// By directory, bytes after which an appending job without a size starts over.
+    append_room_bytes: BTreeMap<PathBuf, u64>,
+    /// Keep other programs off devices that are written to.
+    _claims: Vec<File>,
+    /// Keep other runs off files that are verified.
+    _locks: Vec<FileLocks>,
     /// The files of jobs that follow fio's rules.
     named: NamedFiles,
 }
@@ -61,66 +90,95 @@ pub(super) struct Files {
 impl Files {
     /// Makes all checks that are possible before any file is created.
     pub(super) fn check(options: &TestOptions) -> Result<Files, TestError> {
-        let nothing = |append_room_bytes| Files {
-            scratch: None,
-            to_fill: Vec::new(),
-            to_reserve: Vec::new(),
-            append_room_bytes,
-            _claim: None,
-            _locks: None,
-            named: NamedFiles::default(),
-        };
-
         let jobs = &options.jobs.jobs;
         let verifying = jobs.iter().find(|job| job.verify);
         if let (Some(BackendKind::Null), Some(job)) = (options.backend, verifying) {
             return Err(TestError::NothingKept { job: job.name.clone() });
         }
 
-        let files_named = NamedFiles::check(options)?;
-        if !jobs.is_empty() && jobs.iter().all(|job| job.files.is_some()) {
-            let locks = (!is_in_memory(options.backend)).then(|| FileLocks::take(named::written(options)));
-            return Ok(Files { named: files_named, _locks: locks.transpose()?, ..nothing(0) });
+        let mut left = options.reused_files.as_ref().map(|reused| reused.take(jobs)).unwrap_or_default();
+        let files_named = NamedFiles::check(options, &mut left)?;
+        let mut files = Files { named: files_named, ..Files::default() };
+        if !is_in_memory(options.backend) {
+            files._locks.push(FileLocks::take(named::written(options))?);
         }
-        check_named(options)?;
-        let directory = match &options.storage {
+        let mut places: BTreeMap<Storage, Vec<(usize, &Job)>> = BTreeMap::new();
+        for (number, job) in jobs.iter().enumerate().filter(|(_, job)| job.files.is_none()) {
+            places.entry(options.place_of(job)?.0).or_default().push((number, job));
+        }
+        for (storage, jobs) in &places {
+            check_named(options, storage, jobs)?;
+            files.take(options, storage, jobs, &mut left)?;
+        }
+        if let Some(max_write_bytes) = options.max_write_bytes.filter(|max| files.filled_bytes > *max) {
+            return Err(TestError::MaxWrite { needed_bytes: files.filled_bytes, max_write_bytes });
+        }
+        Ok(files)
+    }
+
+    /// Takes a storage for its jobs, each with its number.
+    fn take(
+        &mut self,
+        options: &TestOptions,
+        storage: &Storage,
+        jobs: &[(usize, &Job)],
+        left: &mut ScratchFiles,
+    ) -> Result<(), TestError> {
+        if is_in_memory(options.backend) {
+            return Ok(());
+        }
+        let writers = || jobs.iter().filter(|(_, job)| job.kind.is_write());
+        let directory = match storage {
             Storage::Directory(directory) => directory,
             Storage::File(path) => {
-                let writers = jobs.iter().filter(|job| job.kind.is_write() && !is_in_memory(options.backend));
-                let locks = FileLocks::take(writers.map(|job| (path.clone(), job.verify)))?;
-                return Ok(Files { _locks: Some(locks), ..nothing(0) });
+                self._locks.push(FileLocks::take(writers().map(|(_, job)| (path.clone(), job.verify)))?);
+                return Ok(());
             }
             Storage::Device(path) => {
-                let is_written =
-                    !is_in_memory(options.backend) && options.jobs.jobs.iter().any(|job| job.kind.is_write());
-                let claim = is_written.then(|| device::claim(path)).transpose()?;
-                return Ok(Files { _claim: claim, ..nothing(0) });
+                if writers().count() > 0 {
+                    self._claims.push(device::claim(path)?);
+                }
+                return Ok(());
             }
         };
-        if is_in_memory(options.backend) {
-            return Ok(nothing(APPEND_IN_MEMORY_BYTES));
-        }
 
         let shards = u32::from(options.shards);
         let running = |job: &Job| (0..shards).filter(|s| job.shards.contains(*s)).count() as u64;
-        let of_all = |job: &Job| running(job).saturating_mul(data_bytes(job, shards));
-        let (appending, filled): (Vec<&Job>, Vec<&Job>) =
-            options.jobs.jobs.iter().partition(|job| job.kind == JobKind::Append);
+        let found = left.remove(directory);
+        let of_all = |(_, job): &(usize, &Job)| running(job).saturating_mul(data_bytes(job, shards));
+        let is_there = |(number, job): &(usize, &Job)| {
+            let has = |shard| {
+                let name = file_name(*number, &job.name, u16::try_from(shard).unwrap_or(u16::MAX));
+                found.as_ref().is_some_and(|scratch| scratch.has(&name, data_bytes(job, shards)))
+            };
+            (0..shards).filter(|shard| job.shards.contains(*shard)).all(has)
+        };
+        let (appending, filled): (Vec<_>, Vec<_>) =
+            jobs.iter().copied().partition(|(_, job)| job.kind == JobKind::Append);
 
-        let filled_bytes = filled.into_iter().map(of_all).fold(0, u64::saturating_add);
-        if let Some(max_write_bytes) = options.max_write_bytes.filter(|max| filled_bytes > *max) {
-            return Err(TestError::MaxWrite { needed_bytes: filled_bytes, max_write_bytes });
-        }
-
-        let needed_bytes = appending.iter().map(|job| of_all(job)).fold(filled_bytes, u64::saturating_add);
-        let mut scratch = Scratch::new(directory, needed_bytes)?;
+        let filled_bytes = filled.iter().filter(|job| !is_there(job)).map(of_all).fold(0, u64::saturating_add);
+        self.filled_bytes = self.filled_bytes.saturating_add(filled_bytes);
+        let needed_bytes = appending.iter().map(of_all).fold(filled_bytes, u64::saturating_add);
+        let room = Scratch::new(directory, needed_bytes)?;
+        let mut scratch = found.unwrap_or(room);
         if options.keep_files {
             scratch.keep();
         }
 
-        let roomless = appending.into_iter().filter(|job| data_bytes(job, shards) == 0).map(running).sum();
-        let append_room_bytes = append_room_bytes(directory, needed_bytes, roomless);
-        Ok(Files { scratch: Some(scratch), ..nothing(append_room_bytes) })
+        let roomless = appending.iter().filter(|(_, job)| data_bytes(job, shards) == 0).map(|(_, job)| running(job));
+        let room_bytes = append_room_bytes(directory, needed_bytes, roomless.sum());
+        self.append_room_bytes.insert(directory.clone(), room_bytes);
+        self.scratches.insert(directory.clone(), scratch);
+        Ok(())
+    }
+
+    /// Ends the use of the files: scratch files stay for the next run, if there may be one.
+    pub(super) fn end(self, options: &TestOptions) {
+        if let Some(reused) = &options.reused_files {
+            let mut left = self.named.into_scratches();
+            left.extend(self.scratches);
+            *reused.lock() = left;
+        }
     }
 
     /// Creates the files of a job, and returns the job for the load generator.
@@ -135,11 +193,12 @@ impl Files {
         if let Some(set) = &job.files {
             return self.named.spec(options, topology, (number, job, set), class);
         }
+        let (storage, disk) = options.place_of(job)?;
         let mut spec = JobSpec::new(&job.name, job.shape.clone(), class);
         // A file in a directory belongs to one shard; a named one is shared by all.
-        spec.staggered = self.scratch.is_none() && !is_in_memory(options.backend);
+        spec.staggered = !matches!(storage, Storage::Directory(_)) && !is_in_memory(options.backend);
         for shard in (0..options.shards).filter(|s| job.shards.contains(u32::from(*s))) {
-            let target = self.target(options, topology, job, number, shard)?;
+            let target = self.target(options, topology, (number, job), (&storage, disk), shard)?;
             spec = spec.on_shard(shard, target);
         }
         Ok(spec)
@@ -149,8 +208,8 @@ impl Files {
         &mut self,
         options: &TestOptions,
         topology: &Topology,
-        job: &Job,
-        number: usize,
+        (number, job): (usize, &Job),
+        (storage, disk): (&Storage, u16),
         shard: u16,
     ) -> Result<Target, TestError> {
         let how = OpenOptions {
@@ -165,12 +224,7 @@ impl Files {
 
         if let JobKind::Cpu { .. } = job.kind {
             // The file of a CPU job is never opened.
-            return Ok(Target { file: topology.file(Path::new(&name), how, 0), offset: 0, len_bytes: 0 });
-        }
-
-        if self.scratch.is_some() {
-            let (path, len_bytes) = self.make(job, &name, bytes)?;
-            return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
+            return Ok(Target { file: topology.file(Path::new(&name), how, disk), offset: 0, len_bytes: 0 });
         }
 
         if is_in_memory(options.backend) {
@@ -181,10 +235,15 @@ impl Files {
             }
             let how = OpenOptions { write: true, ..how };
             let len_bytes = if job.kind == JobKind::Append { append_in_memory_bytes(bytes) } else { bytes };
-            return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
+            return Ok(Target { file: topology.file(&path, how, disk), offset: 0, len_bytes });
         }
 
-        let path = options.storage.path();
+        if let Storage::Directory(directory) = storage {
+            let (path, len_bytes) = self.make(directory, job, &name, bytes)?;
+            return Ok(Target { file: topology.file(&path, how, disk), offset: 0, len_bytes });
+        }
+
+        let path = storage.path();
         let file_bytes = length_of(path)?;
         // Here `data_size` is the whole region: all shards work on it.
         let after_bytes = file_bytes.saturating_sub(job.offset_bytes);
@@ -199,25 +258,25 @@ impl Files {
                 request_bytes: job.request_bytes.into(),
             });
         }
-        Ok(Target { file: topology.file(path, how, 0), offset: job.offset_bytes, len_bytes })
+        Ok(Target { file: topology.file(path, how, disk), offset: job.offset_bytes, len_bytes })
     }
 
     /// Creates the files of a job on a shard in the directory. Returns the job's path and the length of its region.
-    fn make(&mut self, job: &Job, name: &str, bytes: u64) -> Result<(PathBuf, u64), TestError> {
-        let Some(scratch) = &mut self.scratch else { return Ok((PathBuf::from(name), bytes)) };
+    fn make(&mut self, directory: &Path, job: &Job, name: &str, bytes: u64) -> Result<(PathBuf, u64), TestError> {
+        let Some(scratch) = self.scratches.get_mut(directory) else { return Ok((PathBuf::from(name), bytes)) };
         match job.kind {
             JobKind::Unlink { files } => {
                 for number in 0..files {
                     let path = scratch.create(&unlink_path(Path::new(name), number).to_string_lossy())?;
-                    self.to_fill.push((path, bytes / u64::from(files.max(1))));
+                    self.to_fill.push((directory.to_owned(), path, bytes / u64::from(files.max(1))));
                 }
                 // The job's path is that of the first file without its number.
-                let first = self.to_fill.last().and_then(|(path, _)| path.parent()).map(|parent| parent.join(name));
-                Ok((first.unwrap_or_else(|| PathBuf::from(name)), bytes))
+                Ok((directory.join(name), bytes))
             }
             JobKind::Append => {
                 let path = scratch.create(name)?;
-                let room_bytes = if bytes > 0 { bytes } else { self.append_room_bytes.max(job.request_bytes.into()) };
+                let room_bytes = self.append_room_bytes.get(directory).copied().unwrap_or(APPEND_IN_MEMORY_BYTES);
+                let room_bytes = if bytes > 0 { bytes } else { room_bytes.max(job.request_bytes.into()) };
                 if job.fallocate {
                     let reserved_bytes = if bytes > 0 { bytes } else { room_bytes.min(RESERVED_MAX_BYTES) };
                     self.to_reserve.push((job.name.clone(), path.clone(), reserved_bytes));
@@ -226,7 +285,7 @@ impl Files {
             }
             _ => {
                 let path = scratch.create(name)?;
-                self.to_fill.push((path.clone(), bytes));
+                self.to_fill.push((directory.to_owned(), path.clone(), bytes));
                 Ok((path, bytes))
             }
         }
@@ -242,10 +301,15 @@ impl Files {
                 LoadError::Unsuitable { job: job.clone(), reason }
             })?;
         }
-        match &self.scratch {
-            Some(scratch) => Ok(scratch.fill(&self.to_fill, options.backend, control)?),
-            None => Ok(()),
+        for (directory, path, len_bytes) in &self.to_fill {
+            if let Some(scratch) = self.scratches.get(directory) {
+                scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
+            }
+            if control.stop.is_asked() {
+                break;
+            }
         }
+        Ok(())
     }
 }
 
@@ -269,28 +333,28 @@ pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, req
 }
 
 /// Refuses jobs that a named file or device does not allow.
-fn check_named(options: &TestOptions) -> Result<(), TestError> {
-    let (path, is_allowed, flag) = match &options.storage {
+fn check_named(options: &TestOptions, storage: &Storage, jobs: &[(usize, &Job)]) -> Result<(), TestError> {
+    let (path, is_allowed, flag) = match storage {
         Storage::Directory(_) => return Ok(()),
         Storage::File(path) => (path.display().to_string(), options.overwrite, "--overwrite"),
         Storage::Device(path) => (path.display().to_string(), options.destructive, "--destructive"),
     };
-    let jobs = &options.jobs.jobs;
-    if let Some(job) = jobs.iter().find(|job| matches!(job.kind, JobKind::Unlink { .. })) {
+    let jobs = || jobs.iter().map(|(_, job)| *job);
+    if let Some(job) = jobs().find(|job| matches!(job.kind, JobKind::Unlink { .. })) {
         return Err(TestError::NeedsDirectory { job: job.name.clone(), path });
     }
-    if let Some(job) = jobs.iter().find(|job| job.kind.is_write() && !is_allowed) {
+    if let Some(job) = jobs().find(|job| job.kind.is_write() && !is_allowed) {
         return Err(TestError::WouldOverwrite { job: job.name.clone(), path, flag });
     }
 
-    let writers = |stage| jobs.iter().filter(|job| job.stage == stage && job.kind.is_write()).count();
+    let writers = |stage| jobs().filter(|job| job.stage == stage && job.kind.is_write()).count();
     let is_shared = |job: &&Job| {
         let shards = (0..u32::from(options.shards)).filter(|shard| job.shards.contains(*shard)).count();
         let others = writers(job.stage) - usize::from(job.kind.is_write());
         job.verify && (others > 0 || (shards > 1 && job.kind.is_write()))
     };
 
-    match jobs.iter().find(is_shared) {
+    match jobs().find(is_shared) {
         Some(job) => Err(TestError::SharedVerify { job: job.name.clone(), path }),
         None => Ok(()),
     }

@@ -25,7 +25,7 @@ use plimsoll_files::job_files::{FileSet, Length};
 use plimsoll_files::jobs::Job;
 use plimsoll_files::setup::is_in_memory;
 
-use super::files::{file_name, length_of, make_in_memory};
+use super::files::{ScratchFiles, file_name, length_of, make_in_memory};
 use super::{BackendKind, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, ScratchError, Target};
 
@@ -58,7 +58,7 @@ struct Known {
 #[derive(Default)]
 pub(super) struct NamedFiles {
     files: BTreeMap<PathBuf, Known>,
-    scratches: BTreeMap<PathBuf, Scratch>,
+    scratches: ScratchFiles,
     /// Files to fill: directory, path and length.
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
     /// Keep other programs off devices that are written to.
@@ -66,14 +66,16 @@ pub(super) struct NamedFiles {
 }
 
 impl NamedFiles {
-    /// Makes all checks that are possible before any file is created.
-    pub(super) fn check(options: &TestOptions) -> Result<NamedFiles, TestError> {
+    /// Makes all checks that are possible before any file is created. Takes the scratch files of earlier runs that it can
+    /// use out of `left`.
+    pub(super) fn check(options: &TestOptions, left: &mut ScratchFiles) -> Result<NamedFiles, TestError> {
         let mut named = NamedFiles::default();
         let jobs = || options.jobs.jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.files.as_ref()?)));
         for (number, job, set) in jobs() {
             for path in paths(set, number, job) {
                 let known = match named.files.get(&path) {
                     Some(known) => *known,
+                    None if is_left(left, &path) => Known { origin: Origin::Scratch { is_made: false }, len_bytes: 0 },
                     None => probe(&path, options)?,
                 };
                 if known.origin == Origin::Found && job.kind.is_write() {
@@ -86,12 +88,12 @@ impl NamedFiles {
         }
 
         check_verified(options)?;
-        named.make_room(options)?;
+        named.make_room(options, left)?;
         Ok(named)
     }
 
     /// Refuses files without a length, checks that there is room for the others, and claims devices.
-    fn make_room(&mut self, options: &TestOptions) -> Result<(), TestError> {
+    fn make_room(&mut self, options: &TestOptions, left: &mut ScratchFiles) -> Result<(), TestError> {
         let mut needed: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, known) in &mut self.files {
             match known.origin {
@@ -105,7 +107,10 @@ impl NamedFiles {
             }
             if let Origin::Scratch { .. } = known.origin {
                 let sum_bytes = needed.entry(directory_of(path)).or_default();
-                *sum_bytes = sum_bytes.saturating_add(room_bytes(known.len_bytes));
+                let scratch = left.get(&directory_of(path));
+                if !scratch.is_some_and(|scratch| scratch.has(&name_of(path), room_bytes(known.len_bytes))) {
+                    *sum_bytes = sum_bytes.saturating_add(room_bytes(known.len_bytes));
+                }
             }
         }
 
@@ -114,7 +119,8 @@ impl NamedFiles {
             return Err(TestError::MaxWrite { needed_bytes, max_write_bytes });
         }
         for (directory, bytes) in needed {
-            let mut scratch = Scratch::new(&directory, bytes)?;
+            let room = Scratch::new(&directory, bytes)?;
+            let mut scratch = left.remove(&directory).unwrap_or(room);
             if options.keep_files {
                 scratch.keep();
             }
@@ -184,15 +190,19 @@ impl NamedFiles {
         Ok(spec)
     }
 
+    /// Returns the scratch files.
+    pub(super) fn into_scratches(self) -> ScratchFiles {
+        self.scratches
+    }
+
     /// Creates a file if that is still to be done. Returns its length.
     fn make(&mut self, path: &Path, topology: &Topology, backend: Option<BackendKind>) -> Result<u64, MakeError> {
         let Some(known) = self.files.get_mut(path) else { return Ok(0) };
         match &mut known.origin {
             Origin::Scratch { is_made } if !*is_made => {
                 let directory = directory_of(path);
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
                 if let Some(scratch) = self.scratches.get_mut(&directory) {
-                    scratch.create(&name).map_err(MakeError::Scratch)?;
+                    scratch.create(&name_of(path)).map_err(MakeError::Scratch)?;
                 }
                 self.to_fill.push((directory, path.to_owned(), room_bytes(known.len_bytes)));
                 *is_made = true;
@@ -260,6 +270,15 @@ fn paths(set: &FileSet, number: usize, job: &Job) -> Vec<PathBuf> {
     }
     let own = |nth| set.directory.join(format!("{}-{nth}", file_name(number, &job.name, 0)));
     (0..set.count.max(1)).map(own).collect()
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns whether the file at `path` is a scratch file of an earlier run.
+fn is_left(left: &ScratchFiles, path: &Path) -> bool {
+    left.get(&directory_of(path)).is_some_and(|scratch| scratch.has_made(&name_of(path)))
 }
 
 fn directory_of(path: &Path) -> PathBuf {

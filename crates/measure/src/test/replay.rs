@@ -232,7 +232,7 @@ pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
         ..TestReport::of_run(&result.run, &result.loads).with_options(&options.test)
     };
 
-    report.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
+    report.made.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
     for job in report.jobs.iter_mut().chain(&mut report.by_shard) {
         // If a class only reads or only writes, its own figures serve.
         let is_empty = |requests: u64, errors: u64| requests + errors == 0;

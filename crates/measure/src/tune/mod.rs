@@ -78,6 +78,7 @@ pub use error::TuneError;
 pub use fill::{FillLevel, FillReport, fill_sweep, fill_sweep_simulated};
 pub use merge::{MergeError, merge};
 pub use options::{Mode, TuneOptions};
+pub(crate) use report::VAGUE_PCT;
 pub use report::{
     Backend, BlockSize, CostFit, DepthCurve, DepthMode, DepthPoint, Device, Figure, Frontier, FrontierPoint, Knee,
     Leaf, LeftOut, LimitsApart, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe, SCHEMA,
@@ -218,6 +219,7 @@ struct Site {
     directory: String,
     mountpoint: String,
     file_system: String,
+    host: Option<crate::report::Place>,
     mount_options: Vec<String>,
     device: Option<Device>,
     file_system_block_bytes: Option<u64>,
@@ -229,6 +231,7 @@ impl Site {
             directory: place.directory.display().to_string(),
             mountpoint: place.mountpoint.clone(),
             file_system: place.file_system.clone(),
+            host: Some(crate::report::Place::here(&place.directory, place.device.is_some())),
             mount_options: place.mount_options.clone(),
             device: place.device.clone(),
             file_system_block_bytes: place.fs_block_bytes,
@@ -258,6 +261,7 @@ impl Site {
             directory: disk.name.clone(),
             mountpoint: disk.name.clone(),
             file_system: String::new(),
+            host: None,
             mount_options: Vec::new(),
             device: Some(device),
             file_system_block_bytes: None,
@@ -390,6 +394,7 @@ fn header(
         directory: site.directory,
         mountpoint: site.mountpoint,
         file_system: site.file_system,
+        place: site.host,
         mount_options: site.mount_options,
         device: site.device,
         destructive: options.destructive,

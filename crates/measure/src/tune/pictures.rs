@@ -112,9 +112,11 @@ fn summary(report: &TuneReport) -> Section {
         row("sequential write", &report.write_bandwidth),
     ];
 
+    let place = report.place.as_ref().map(|place| format!("On {}, begun {}. ", place.host, place.date));
     let mut blocks = vec![
         Block::Text(format!(
-            "{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
+            "{}{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
+            place.unwrap_or_default(),
             report.mountpoint,
             report.device.as_ref().map_or("unknown device", |device| &device.name),
             report.shards,

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::{Backend, BlockSize, Device, OperationCost, SubmissionCost, Warning};
 use super::{Mode, TuneError};
+use crate::report::Place;
 
 /// Current version of the record's form. Readers refuse others.
 pub const RECORD_SCHEMA: u32 = 1;
@@ -51,6 +52,9 @@ pub struct Header {
     pub mountpoint: String,
     /// Kind of the file system; empty for a device.
     pub file_system: String,
+    /// The host, and when the measurement began; `None` for a simulated disk, and in older records.
+    #[serde(default)]
+    pub place: Option<Place>,
     /// Mount options; empty for a device.
     pub mount_options: Vec<String>,
     /// The block device, if the kernel names one.

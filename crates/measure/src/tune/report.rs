@@ -26,7 +26,7 @@ pub(super) mod device;
 
 use std::fmt::Write as _;
 
-use plimsoll::core::{CostForm, FourFigures, Rate};
+use plimsoll::core::{CostForm, DECAY_TAU_NS, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
 pub use curves::{
@@ -43,6 +43,7 @@ use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE
 
 use super::{Mode, place};
 use crate::foreign::FOREIGN_DOUBT_PCT;
+use crate::report::Place;
 
 /// Current version of the JSON form.
 pub const SCHEMA: u32 = 2;
@@ -58,6 +59,9 @@ pub struct TuneReport {
     pub mountpoint: String,
     /// Kind of the file system: `ext4`, `xfs`; empty for a device.
     pub file_system: String,
+    /// The host, and when the measurement began; `None` for a simulated disk, and in results of older versions.
+    #[serde(default)]
+    pub place: Option<Place>,
     /// Mount options: `rw`, `noatime`, `discard`.
     pub mount_options: Vec<String>,
     /// The block device; `null` if the kernel names none (tmpfs, network) or none was used (backends null, memory).
@@ -198,7 +202,7 @@ pub struct Doubt {
 }
 
 /// Half of the 95 % interval, in per cent, above which a figure says little.
-const VAGUE_PCT: f64 = 25.0;
+pub(crate) const VAGUE_PCT: f64 = 25.0;
 
 /// A curve's rate over the figure, above which one of them is wrong.
 const CONTRADICTED_FACTOR: f64 = 1.5;
@@ -399,6 +403,7 @@ impl TuneReport {
             capacity_scale_max: MEASURED_SCALE_MAX,
             max_io_requests: self.depth_mode.as_ref().map(|mode| mode.max_io_requests),
             num_io_queues: self.depth_mode.as_ref().map(|mode| mode.num_io_queues),
+            decay_tau_ns: DECAY_TAU_NS,
             device: None,
         })
     }

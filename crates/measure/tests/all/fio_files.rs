@@ -9,7 +9,7 @@ use plimsoll::{Class, Classes, DiskSetup, Topology};
 use plimsoll_files::fio;
 use plimsoll_files::jobs::RateMin;
 use plimsoll_measure::load::{Control, JobSpec, Pattern, Plan, RunResult, Shape, Target, run_simulated};
-use plimsoll_measure::test::{Storage, TestError, TestOptions, run};
+use plimsoll_measure::test::{ReusedFiles, Storage, TestError, TestOptions, run};
 
 use crate::skip;
 
@@ -91,6 +91,22 @@ fn files_that_a_run_creates_are_removed() {
     done(&kept);
     let lengths: Vec<u64> = ground.files().into_iter().map(|(_, len_bytes)| len_bytes >> 10).collect();
     assert_eq!(lengths, [64, 64, 64, 64, 8, 8, 128, 128], "{:?}", ground.files());
+}
+
+#[test]
+fn runs_that_follow_one_another_use_the_files_again() {
+    let ground = Ground::new("again");
+    if !skip::has_direct_io(&ground.0) {
+        return;
+    }
+    let text = "direct=1\nsize=1m\nbs=64k\n[a]\nrw=randread\nfilename=x:y\n[b]\nrw=randwrite\n";
+    let options = TestOptions { reused_files: Some(ReusedFiles::default()), ..ground.options(text) };
+    let written = |control: &Control| run(&options, control, &mut |_, _| {}).unwrap().written_bytes;
+    assert_eq!(written(&Control::default()), 2 * MIB + MIB, "three files are filled, one of them is written again");
+    assert_eq!(written(&Control::default()), MIB);
+    assert_eq!(ground.files().len(), 3);
+    drop(options);
+    assert_eq!(ground.files(), []);
 }
 
 #[test]

@@ -46,12 +46,13 @@ actions: [{{at: 50ms, start_job: open}}, {{at: 60ms, set_qos: {{class: query, li
     );
     let text = text.replace(
         "  - disk: i4i.2xlarge\n",
-        "  - {disk: i4i.2xlarge, mode: depth, max_io_requests: 64, latency_goal: none, num_io_queues: 1, window: 1ms}\n",
+        "  - {disk: i4i.2xlarge, mode: depth, max_io_requests: 64, latency_goal: none, num_io_queues: 1, window: 1ms, \
+         decay_tau: 20ms}\n",
     );
     let world = scenario(&text).world;
     assert_eq!((world.shards.len(), world.duration_ns, world.disks.len()), (2, 100_000_000, 1));
     let disk = &world.disks[0];
-    assert_eq!(disk.mode, DiskMode::Depth { max_io_requests: 64 });
+    assert_eq!((disk.mode, disk.decay_tau_ns), (DiskMode::Depth { max_io_requests: 64 }, 20_000_000));
     assert_eq!((disk.config.latency_goal, disk.config.window_ns), (LatencyGoal::NoSplit, Some(1_000_000)));
     assert!(matches!(disk.device.faults[0].kind, FaultKind::Slow { speed_factor: 0.5 }));
     let job = |name: &str| world.jobs.iter().find(|job| job.name == name).expect(name);
@@ -116,6 +117,7 @@ fn what_makes_no_scenario_is_refused() {
             "1 to",
         ),
         (disk("mode: depth"), Code::MissingKey, "max_io_requests: 128"),
+        (disk("decay_tau: 0"), Code::OutOfRange, "1.00 ms"),
         (disk("mode: depth, max_io_requests: 0"), Code::OutOfRange, "write 1 to"),
         (disk("max_io_requests: 5"), Code::Ignored, "mode: depth"),
         (disk("capacity_scale: 2:1"), Code::InvalidValue, "MIN:MAX"),

@@ -55,7 +55,9 @@ use super::host::looks_like_partition;
 use super::readers::diskstats_text::Sample;
 use super::readers::iostat_json::JsonError;
 use super::readers::recognise::Kind;
-use super::readers::{Notes, ReadOptions, diskstats_text, iostat_json, iostat_text, recognise};
+use super::readers::{
+    Notes, ROWS_MAX, ReadOptions, diskstats_text, iostat_json, iostat_text, recognise, too_many_rows,
+};
 use super::{DeviceFacts, Facts, Interval, record};
 
 /// Saved figures of a host.
@@ -143,6 +145,8 @@ struct Collected {
     depth: usize,
     /// Length of all that came out of archives.
     unpacked_bytes: u64,
+    /// Rows of devices in the intervals.
+    rows: usize,
     /// The hosts that the files name, each once.
     hosts: Vec<String>,
     /// Found files without figures of disks, and why the first of them has none; `None`: no file was found.
@@ -203,14 +207,14 @@ impl Collected {
             Kind::Other(looks_like, remedy) => return Err(other((looks_like, remedy))),
             Kind::DiskStats | Kind::SysfsStat if self.samples.is_empty() => self.samples_of = file(),
             Kind::DiskStats | Kind::SysfsStat => {}
-            Kind::Record | Kind::Json | Kind::Iostat => self.end_series(),
+            Kind::Record | Kind::Json | Kind::Iostat => self.end_series()?,
         }
         let origin = match kind {
             Kind::Empty | Kind::Other(..) => return Ok(()),
             Kind::Record => self.add_record(name, bytes)?,
             Kind::Iostat => {
                 let read = iostat_text::read(&text, &self.options, &mut notes);
-                self.recorded.intervals.extend(with_devices(name, read.intervals, "text of iostat", &text)?);
+                self.extend(name, with_devices(name, read.intervals, "text of iostat", &text)?)?;
                 self.of_host("text of iostat", read.host)
             }
             Kind::Json => {
@@ -218,11 +222,15 @@ impl Collected {
                     JsonError::Other(value) => other(recognise::json(&value)),
                     JsonError::Line(line, reason) => FromError::Line { file: file(), line, reason },
                 })?;
-                self.recorded.intervals.extend(with_devices(name, read.intervals, "JSON of iostat", &text)?);
+                self.extend(name, with_devices(name, read.intervals, "JSON of iostat", &text)?)?;
                 self.of_host("JSON of iostat", read.host)
             }
             Kind::DiskStats => {
-                diskstats_text::read(&text, &mut self.samples, &mut notes);
+                diskstats_text::read(&text, &mut self.samples, &mut notes).map_err(|line| FromError::Line {
+                    file: file(),
+                    line,
+                    reason: too_many_rows(),
+                })?;
                 "samples of /proc/diskstats".to_owned()
             }
             Kind::SysfsStat => {
@@ -250,7 +258,7 @@ impl Collected {
             looks_like: "a recording of `plimsoll stat --record`".to_owned(),
             remedy: error.to_string(),
         })?;
-        self.recorded.intervals.extend(recording.intervals());
+        self.extend(name, recording.intervals())?;
         self.recorded.notes.extend(recording.notes.iter().map(|note| format!("{name}: {note}")));
         self.recorded.facts.extend(recording.facts);
         let host = recording.host.filter(|host| !host.name.is_empty());
@@ -269,17 +277,30 @@ impl Collected {
     }
 
     /// Turns the samples so far into intervals.
-    fn end_series(&mut self) {
+    fn end_series(&mut self) -> Result<(), FromError> {
         let samples = std::mem::take(&mut self.samples);
         if !samples.is_empty() {
             let mut notes = Notes::of(&self.samples_of);
-            self.recorded.intervals.extend(diskstats_text::intervals(&samples, &self.options, &mut notes));
+            let intervals = diskstats_text::intervals(samples, &self.options, &mut notes);
+            self.extend(&self.samples_of.clone(), intervals)?;
             self.recorded.notes.extend(notes.into_vec());
         }
+        Ok(())
+    }
+
+    /// Adds intervals of the file `name`, unless there are too many together.
+    fn extend(&mut self, name: &str, intervals: Vec<Interval>) -> Result<(), FromError> {
+        self.rows += intervals.iter().map(|interval| interval.devices.len()).sum::<usize>();
+        if self.rows > ROWS_MAX {
+            let (file, line) = (name.to_owned(), 1);
+            return Err(FromError::Line { file, line, reason: too_many_rows() });
+        }
+        self.recorded.intervals.extend(intervals);
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Recorded, FromError> {
-        self.end_series();
+        self.end_series()?;
         if let Some((left_out, reason)) = self.left_out.take() {
             self.make_one_story(&left_out, reason)?;
         }

@@ -251,6 +251,7 @@ impl Levels {
             // Between an end and the request that follows it, the depth is one lower for a moment.
             parallelism: level.depth_mean.round().max(1.0),
             throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
+            half_width: None,
             latency_ns: level.latency_mean_ns,
             in_device: level.in_device,
         };

@@ -509,8 +509,8 @@ fn new_queues(spec: &WorldSpec, disks: &[DiskState], shards: &mut [Shard]) -> Ve
 
             let users = first_of(number)..first_of(number + 1);
             let group = spec.shards[users.start as usize].numa_node;
-            let SimDisk { max_requests, wakeup_credit_ns, .. } = *disk;
-            let config = QueueConfig { mode, max_requests, wakeup_credit_ns, group };
+            let SimDisk { max_requests, wakeup_credit_ns, decay_tau_ns, .. } = *disk;
+            let config = QueueConfig { mode, max_requests, wakeup_credit_ns, decay_tau_ns, group };
 
             shards[users.start as usize].queues.push(states.len() as u32);
             states.push(QueueState {

@@ -113,14 +113,17 @@ pub struct SimDisk {
     pub max_requests: u32,
     /// See [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
+    /// See [`QueueConfig::decay_tau_ns`].
+    pub decay_tau_ns: u64,
 }
 
 impl SimDisk {
     /// Returns a scheduled disk with an I/O queue on every shard.
     #[must_use]
     pub fn new(device: DeviceSpec, config: DiskConfig) -> SimDisk {
-        let QueueConfig { max_requests, wakeup_credit_ns, .. } = QueueConfig::default();
-        SimDisk { device, config, mode: DiskMode::Scheduled, num_io_queues: None, max_requests, wakeup_credit_ns }
+        let QueueConfig { max_requests, wakeup_credit_ns, decay_tau_ns, .. } = QueueConfig::default();
+        let (mode, num_io_queues) = (DiskMode::Scheduled, None);
+        SimDisk { device, config, mode, num_io_queues, max_requests, wakeup_credit_ns, decay_tau_ns }
     }
 }
 

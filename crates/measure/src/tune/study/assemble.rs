@@ -54,6 +54,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         directory: header.directory.clone(),
         mountpoint: header.mountpoint.clone(),
         file_system: header.file_system.clone(),
+        place: header.place.clone(),
         mount_options: header.mount_options.clone(),
         device: header.device.clone(),
         backend: header.backend.clone(),

@@ -680,3 +680,11 @@ proptest! {
         check(&mutated(&samples[which.index(samples.len())].1, &edits));
     }
 }
+
+#[test]
+fn more_rows_than_memory_has_room_for_are_refused() {
+    let line = "259 0 a 1 0 8 1 1 0 8 1 0 1 1\n";
+    let refused = read("long", line.repeat(1_000_001).as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
+    assert!(refused.starts_with("long:1000001: more than 1000000 rows of devices"), "{refused}");
+    assert!(refused.contains("cut the files into parts"), "{refused}");
+}

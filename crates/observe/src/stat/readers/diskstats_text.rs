@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use plimsoll::sys::diskstats::{self, DiskStats};
 
 use super::times::{self, DayOrder, Stamp};
-use super::{Notes, ReadOptions, shown};
+use super::{Notes, ROWS_MAX, ReadOptions, shown};
 use crate::stat::host::Reading;
 use crate::stat::interval::{COLUMNS, Mean};
 use crate::stat::{Gap, Interval};
@@ -46,7 +46,11 @@ pub(in crate::stat) fn is_line(line: &str) -> bool {
 }
 
 /// Adds the samples of a text to a series. A device whose name repeats begins a new sample, also across files.
-pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut Notes) {
+///
+/// # Errors
+/// The line, from 1, with which there are more than [`ROWS_MAX`] rows.
+pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut Notes) -> Result<(), usize> {
+    let mut rows: usize = samples.iter().map(|sample| sample.devices.len()).sum();
     let order = DayOrder::of(text);
     let (mut stamp, mut is_new) = (None, false);
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -61,6 +65,10 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
                         samples.push(Sample { stamp: stamp.take(), ..Sample::default() });
                     }
                     add(samples, device);
+                    rows += 1;
+                    if rows > ROWS_MAX {
+                        return Err(at + 1);
+                    }
                 }
                 Ok(None) => notes.line(at + 1, &format!("`{}` is no line of /proc/diskstats: left out", shown(line))),
                 Err(reason) => notes.line(at + 1, &format!("{reason}: left out")),
@@ -70,6 +78,7 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
     if !text.ends_with('\n') {
         drop_cut_line(samples, notes);
     }
+    Ok(())
 }
 
 /// Adds `/sys/block/NAME/stat` to a series.
@@ -85,6 +94,11 @@ pub(in crate::stat) fn read_sysfs(name: &str, text: &str, samples: &mut Vec<Samp
 
 fn add(samples: &mut Vec<Sample>, device: DiskStats) {
     if samples.last_mut().is_none_or(|sample| !sample.names.insert(device.name.clone())) {
+        // Only the names of the sample that is being read are asked for.
+        if let Some(last) = samples.last_mut() {
+            last.names = HashSet::new();
+            last.devices.shrink_to_fit();
+        }
         samples.push(Sample { names: HashSet::from([device.name.clone()]), ..Sample::default() });
     }
     if let Some(sample) = samples.last_mut() {
@@ -130,10 +144,10 @@ fn drop_cut_line(samples: &mut Vec<Sample>, notes: &mut Notes) {
 }
 
 /// Returns the intervals of a series; for a single sample, the means since boot.
-pub(in crate::stat) fn intervals(samples: &[Sample], options: &ReadOptions, notes: &mut Notes) -> Vec<Interval> {
+pub(in crate::stat) fn intervals(samples: Vec<Sample>, options: &ReadOptions, notes: &mut Notes) -> Vec<Interval> {
     let stamps = samples.iter().filter_map(|sample| sample.stamp);
     stamps.clone().for_each(|stamp| notes.zone(stamp));
-    if let [only] = samples {
+    if let [only] = samples.as_slice() {
         notes.file("a single sample: means since boot are known, rates are not; a second sample would tell them");
         let mut interval = reading(only, 100).since_boot();
         set_length(&mut interval, None);
@@ -144,11 +158,16 @@ pub(in crate::stat) fn intervals(samples: &[Sample], options: &ReadOptions, note
     if samples.len() > 1 && stamps.count() < 2 && options.interval_s.is_none() {
         notes.file("the samples carry no times: rates, queue and %util are unknown; say --interval SECONDS");
     }
-    let pairs = samples.iter().zip(samples.iter().skip(1));
-    pairs
-        .enumerate()
-        .map(|(at, (before, after))| between(before, after, at + 2 == samples.len(), options, notes))
-        .collect()
+    let count = samples.len();
+    let mut samples = samples.into_iter();
+    let Some(mut before) = samples.next() else { return Vec::new() };
+    // Each sample is dropped once it is used: both forms of a long series are never in memory as a whole.
+    let mut intervals = Vec::with_capacity(count);
+    for (at, after) in samples.enumerate() {
+        intervals.push(between(&before, &after, at + 2 == count, options, notes));
+        before = after;
+    }
+    intervals
 }
 
 fn between(before: &Sample, after: &Sample, is_last: bool, options: &ReadOptions, notes: &mut Notes) -> Interval {

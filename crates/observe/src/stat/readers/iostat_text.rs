@@ -20,7 +20,8 @@
 //! numbers of another program are not taken for devices. Unknown columns, at most two, are skipped if at least three
 //! others are known. A row that ends with more or fewer figures is refused: their columns are not certain. If up to a
 //! third of its words are no figures, only their own columns are lost. Rows of groups (`-g`) are used only if there are
-//! no others. Which report is since boot: see [`from`](super::super::from).
+//! no others. The columns `U S verdict` of our own text are left out: they follow from the others. Which report is since
+//! boot: see [`from`](super::super::from).
 //!
 //! # Example
 //! ```text
@@ -52,7 +53,10 @@ pub(in crate::stat) struct Text {
 /// Returns whether a text has a header of iostat.
 pub(in crate::stat) fn has_header(text: &str) -> bool {
     let mut candidates = text.lines().filter(|line| line.contains(['/', '%', '_']) || line.contains("tps"));
-    candidates.any(|line| Header::of(line).is_some_and(|header| header.place != Place::Nowhere))
+    candidates.any(|line| {
+        let (line, _) = without_judgement(line, false);
+        Header::of(line).is_some_and(|header| header.place != Place::Nowhere)
+    })
 }
 
 /// Reads all reports of a text.
@@ -69,12 +73,28 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
         last: None,
     };
     let count = text.lines().count();
+    let mut is_judged = false;
     for (at, line) in text.lines().enumerate() {
         let is_unended = at + 1 == count && !text.ends_with('\n');
-        reader.line(&without_colours(line.trim_start_matches('\u{feff}')), at + 1, is_unended);
+        let line = without_colours(line.trim_start_matches('\u{feff}'));
+        let measured;
+        (measured, is_judged) = without_judgement(&line, is_judged);
+        reader.line(measured, at + 1, is_unended);
     }
     reader.end_report();
     reader.text
+}
+
+/// Removes the last three columns of a table of `stat`, which judge and are found again from the others. `is_judged` is
+/// whether the line above belonged to such a table; returns whether this one does.
+fn without_judgement<'a>(line: &'a str, is_judged: bool) -> (&'a str, bool) {
+    let is_header = line.split_whitespace().rev().take(3).eq(["verdict", "S", "U"]);
+    let is_judged = is_header || is_judged && !line.trim().is_empty();
+    if !is_judged {
+        return (line, false);
+    }
+    let without_word = |line: &'a str, _| line.trim_end().rsplit_once(char::is_whitespace).map_or("", |(rest, _)| rest);
+    ((0..3).fold(line, without_word), true)
 }
 
 /// Removes the colours that `S_COLORS=always` adds.

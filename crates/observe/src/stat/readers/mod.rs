@@ -25,6 +25,14 @@ pub(super) mod times;
 /// Most notes kept on a file.
 pub(super) const NOTES_MAX: usize = 20;
 
+/// Most rows of devices in all files together: of ten devices each second for a day. Each takes a kilobyte or two.
+pub(super) const ROWS_MAX: usize = 1_000_000;
+
+/// Returns the sentence about more rows than [`ROWS_MAX`].
+pub(super) fn too_many_rows() -> String {
+    format!("more than {ROWS_MAX} rows of devices up to here: cut the files into parts, or record less often")
+}
+
 /// Facts that files do not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReadOptions {

@@ -53,7 +53,12 @@ const MAGIC: [(&[u8], &str, &str); 11] = [
 ];
 
 /// Words that occur together in one line of only one program, with the kind and what to do.
-const PROGRAMS: [(&[&str], &str, &str); 17] = [
+const PROGRAMS: [(&[&str], &str, &str); 18] = [
+    (
+        &["duration_s", "is_since_boot"],
+        "CSV of `plimsoll stat`",
+        "pass its text, its JSON (--format json), or a recording (--record)",
+    ),
     (&["procs", "memory", "swap"], "vmstat's output", IOSTAT),
     (&["DEV", "tps"], "sar's output", IOSTAT),
     (&["CPU", "%user", "%nice"], "sar's output", IOSTAT),

@@ -1,0 +1,81 @@
+//! Compares searches for a rate: the highest rate that keeps a bound lies between one that passed and one that failed.
+//!
+//! # Why
+//! The two ends are an interval of the rate by themselves, and a search has repeated both.
+//!
+//! # How it works
+//! Over the runs of a side, the ends are the lowest rate that passed and the highest that failed. The change lies between
+//! the other's lower end over the base's upper one and the reverse. It is *better* or *worse* if the whole interval and
+//! more than the threshold lie on one side, *same* if it is within the threshold, else *open*.
+//!
+//! # Limits
+//! A search that is not confirmed, or found no end, decides nothing.
+//!
+//! # Example
+//! 1000 passed and 1020 failed, against 1100 and 1120: the change is +7.8 to +12 %.
+
+use super::input::{Content, Search};
+use super::{CompareOptions, Comparison, Group, Verdict, names};
+
+/// Compares the rate of each search that two sides have in common.
+pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
+    let Some((base, others)) = groups.split_first() else { return Vec::new() };
+    let mut comparisons = Vec::new();
+    for name in names(base) {
+        for other in others {
+            comparisons.extend(compared(name, (base, other), options.threshold_pct));
+        }
+    }
+    comparisons
+}
+
+/// The ends of the interval in which the highest rate of a side lies.
+struct Ends {
+    low: f64,
+    /// `None` if no rate failed, or if a run is not confirmed.
+    high: Option<f64>,
+}
+
+fn ends(group: &Group, name: &str) -> Option<Ends> {
+    let searches: Vec<&Search> = group
+        .runs
+        .iter()
+        .filter_map(|run| match &run.content {
+            Content::Search(search) if search.name == name => Some(search),
+            _ => None,
+        })
+        .collect();
+    let low = searches.iter().map(|search| search.rate).reduce(|a, b| Some(a?.min(b?)))??;
+    let high = searches.iter().map(|search| search.failed_rate.filter(|_| search.is_confirmed));
+    Some(Ends { low, high: high.reduce(|a, b| Some(a?.max(b?))).flatten() })
+}
+
+fn compared(name: &str, (base, other): (&Group, &Group), threshold_pct: f64) -> Option<Comparison> {
+    let side = other.side;
+    let (base, other) = ends(base, name).zip(ends(other, name))?;
+    let pct = |other: f64, base: f64| (other / base - 1.0) * 100.0;
+    let low_pct = base.high.filter(|_| other.high.is_some()).map(|high| pct(other.low, high));
+    let high_pct = other.high.filter(|_| base.high.is_some()).map(|high| pct(high, base.low));
+
+    let verdict = match low_pct.zip(high_pct) {
+        Some((low, _)) if low > threshold_pct => Verdict::Better,
+        Some((_, high)) if high < -threshold_pct => Verdict::Worse,
+        Some((low, high)) if -threshold_pct <= low && high <= threshold_pct => Verdict::Same,
+        _ => Verdict::Open,
+    };
+    Some(Comparison {
+        job: name.to_owned(),
+        side,
+        metric: "rate".to_owned(),
+        base: base.low,
+        other: other.low,
+        change_pct: Some(pct(other.low, base.low)),
+        change_low_pct: low_pct,
+        change_high_pct: high_pct,
+        p: None,
+        p_together: None,
+        base_effective_count: None,
+        other_effective_count: None,
+        verdict,
+    })
+}

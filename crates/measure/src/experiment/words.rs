@@ -1,0 +1,153 @@
+//! Results of experiments in words, for the terminal and for pages.
+//!
+//! # Why
+//! The command that measured and the page that shows its result later say the same.
+//!
+//! # How it works
+//! Makes a [`Said`] of each result: the answer, a table, and remarks.
+//!
+//! # Limits
+//! Figures are rounded for people; the results themselves have them in full.
+//!
+//! # Example
+//! `Verdict (reqsize=1M): flat throughput with flat latency: the limiter sits above the disk.`
+
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_show::table::Table;
+
+use super::Point;
+use super::find_rate::{RateReport, Trial};
+use super::matrix::{MatrixReport, MatrixRow};
+use super::sweep::SweepReport;
+
+/// A result in words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The verdict, a paragraph each, to be shown first.
+    pub answer: Vec<String>,
+    /// The figures.
+    pub table: Table,
+    /// What explains the figures, a paragraph each.
+    pub remarks: Vec<String>,
+}
+
+/// Formats a time in microseconds.
+#[must_use]
+pub fn us(us: f64) -> String {
+    format_duration_ns((us * 1e3) as u64)
+}
+
+/// Columns of a point in every experiment.
+const POINT_HEADERS: [&str; 8] = ["rate", "±", "IOPS", "mean", "p99", "in disk", "disk mean", "N/XR"];
+
+fn point_cells(point: &Point) -> Vec<String> {
+    vec![
+        format_throughput_decimal(point.throughput_bytes_per_s),
+        point.half_width_part().map_or("-".to_owned(), |part| format!("{:.1} %", 100.0 * part)),
+        format_iops(point.iops),
+        us(point.latency.average_us),
+        us(point.latency.p99_us),
+        format!("{:.2}", point.in_device),
+        us(point.device_latency_mean_us),
+        point.little_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+    ]
+}
+
+const POINT_WORDS: &str = "\
+rate, IOPS, mean and p99: of requests, from when they were due to their end. ±: half of the rate's 95 % interval. in disk, \
+disk mean: pieces in the device, and their time in it. N/XR: their number over rate times time, 1 by Little's law.";
+
+/// Describes a sweep.
+#[must_use]
+pub fn of_sweep(report: &SweepReport) -> Said {
+    let row = |point: &Point| {
+        let values = point.settings.iter().map(|(_, value)| value.clone());
+        values.chain(point_cells(point)).collect::<Vec<_>>()
+    };
+    let (mut answer, mut remarks) = (Vec::new(), Vec::new());
+    for found in &report.verdicts {
+        let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
+        answer.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        if !found.verdict.evidence.is_empty() {
+            remarks.push(format!("Evidence{of}: {}.", found.verdict.evidence.join("; ")));
+        }
+    }
+    if report.verdicts.is_empty() {
+        answer.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
+    }
+
+    remarks.push(POINT_WORDS.to_owned());
+    let headers = report.axes.iter().map(String::as_str).chain(POINT_HEADERS);
+    Said { answer, table: Table::new("", headers, report.points.iter().map(row)), remarks }
+}
+
+/// Describes a search for a rate.
+#[must_use]
+pub fn of_search(report: &RateReport) -> Said {
+    let row = |trial: &Trial| {
+        let within = if trial.passed { "yes" } else { "no" };
+        let latency = format_duration_ns(trial.latency_ns as u64);
+        [format_iops(trial.rate), format_iops(trial.achieved), latency, within.to_owned()]
+    };
+    let RateReport { job, goal, found, .. } = report;
+    let passed = found.trials.iter().filter(|trial| trial.passed).map(|trial| trial.rate).reduce(f64::max);
+    let answer = match (found.rate, found.failed_rate) {
+        _ if report.interrupted => {
+            let so_far = match passed {
+                Some(rate) => format!("{} IOPS kept {goal} so far", format_iops(rate)),
+                None => format!("none has kept {goal} so far"),
+            };
+            format!("No answer: interrupted after {} runs; {so_far}.", found.trials.len())
+        }
+        (None, _) => format!(
+            "No rate from {} IOPS on keeps {goal} of job `{job}`; lower ones make too few requests to tell: raise \
+             --duration.",
+            format_iops(report.rate_min)
+        ),
+        (Some(rate), None) => {
+            format!("{} IOPS and more keep {goal}: no rate was found that does not.", format_iops(rate))
+        }
+        (Some(rate), Some(failed)) => format!(
+            "Highest rate of job `{job}` that keeps {goal}: {} IOPS{}; {} IOPS do not.",
+            format_iops(rate),
+            if found.confirmed { "" } else { " (not confirmed)" },
+            format_iops(failed)
+        ),
+    };
+
+    let sure = if found.confirmed {
+        "Both ends were repeated, and the majority of the runs decided."
+    } else {
+        "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
+    };
+    let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
+    Said {
+        answer: vec![answer],
+        table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
+        remarks: vec![format!("{sure} {closed}")],
+    }
+}
+
+/// Describes the matrix.
+#[must_use]
+pub fn of_matrix(report: &MatrixReport) -> Said {
+    let row = |row: &MatrixRow| {
+        let gb_per_s = format!("{:.3}", row.point.throughput_bytes_per_s / 1e9);
+        let mut cells = vec![row.name.clone(), row.point.parallelism.to_string(), gb_per_s];
+        cells.extend(point_cells(&row.point).into_iter().skip(1));
+        cells
+    };
+    let headers = ["", "depth", "GB/s"].into_iter().chain(POINT_HEADERS.into_iter().skip(1));
+    let shards = report.made.as_ref().map_or(0, |made| made.shards);
+    let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
+               requests under way, more would only take memory.";
+    Said {
+        answer: Vec::new(),
+        table: Table::new("", headers, report.rows.iter().map(row)),
+        remarks: vec![
+            format!("{shards} shard(s), {} written. {fio}", format_bytes_binary(report.written_bytes)),
+            POINT_WORDS.to_owned(),
+        ],
+    }
+}
