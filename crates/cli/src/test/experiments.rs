@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::verdict::Kind;
 use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use plimsoll_files::rbd::{self, RbdRun};
 use plimsoll_measure::experiment::dual::{self, DualReport, Iostat};
@@ -12,6 +13,8 @@ use plimsoll_measure::experiment::pictures::{self, Picture};
 use plimsoll_measure::experiment::sweep::{self, Axis, SweepReport};
 use plimsoll_measure::experiment::{ExperimentError, Point, Situation};
 use plimsoll_measure::load::Control;
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
@@ -39,10 +42,10 @@ impl From<ExperimentError> for Failure {
 /// A result in every form that a user may ask for.
 struct Shown {
     title: String,
+    /// Shown above the table.
+    answer: Option<Answer>,
     table: Table,
     /// Text below the table, a paragraph each.
-    /// The verdict, shown above the table.
-    answer: Vec<String>,
     remarks: Vec<String>,
     /// Another table at the end, with its caption.
     beside: Option<Table>,
@@ -77,6 +80,16 @@ impl<'a> Experiment<'a> {
         } else {
             arguments.dual.then_some(Experiment::Dual { rbd })
         })
+    }
+
+    /// Returns how many runs it makes of the job file as it is; `None` if that depends on what they find, or on other
+    /// jobs.
+    pub(super) fn runs(&self) -> Option<u32> {
+        match self {
+            Experiment::Sweep(axes) => sweep::points_of(axes).ok().and_then(|points| u32::try_from(points.len()).ok()),
+            Experiment::Dual { .. } => Some(2),
+            Experiment::FindRate(_) | Experiment::Matrix { .. } => None,
+        }
     }
 
     /// Runs it, and prints what it found.
@@ -129,7 +142,8 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
 
 fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
-    let said = [shown.answer.as_slice(), &shown.remarks].concat();
+    let answer = shown.answer.iter().flat_map(|answer| answer.lines(usize::MAX));
+    let said: Vec<String> = answer.chain(shown.remarks.iter().cloned()).collect();
     let written = outputs.write(&shown.title, &said, shown.table.clone(), || shown.pictures.clone());
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
@@ -152,11 +166,7 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
 }
 
 fn table(shown: &Shown) -> String {
-    let mut text = String::new();
-    for answer in &shown.answer {
-        text.push_str(&screen::wrap(answer));
-        text.push_str("\n\n");
-    }
+    let mut text = shown.answer.as_ref().map_or_else(String::new, screen::answer);
     text.push_str(&screen::show(&shown.table));
     for remark in &shown.remarks {
         text.push_str("\n\n");
@@ -234,17 +244,17 @@ fn of_sweep(report: &SweepReport) -> Shown {
     let rows = |cells: fn(&Point) -> Vec<String>| {
         report.points.iter().map(|point| [values(point), cells(point)].concat()).collect::<Vec<_>>()
     };
-    let (mut answer, mut remarks) = (Vec::new(), Vec::new());
+    let mut remarks = Vec::new();
+    let is_one = report.verdicts.len() == 1;
     for found in &report.verdicts {
         let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
-        answer.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        if !is_one {
+            remarks.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        }
         if !found.verdict.evidence.is_empty() {
             remarks.push(format!("Evidence{of}: {}.", found.verdict.evidence.join("; ")));
         }
-    }
-    if report.verdicts.is_empty() {
-        answer.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
     }
 
     remarks.push(POINT_WORDS.to_owned());
@@ -260,7 +270,7 @@ fn of_sweep(report: &SweepReport) -> Shown {
     Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
         table: Table::new("", axes().chain(POINT_HEADERS), rows(point_cells)),
-        answer,
+        answer: Some(answer_of_sweep(report)),
         remarks,
         beside: None,
         csv: Table::new(
@@ -274,6 +284,47 @@ fn of_sweep(report: &SweepReport) -> Shown {
         errors: report.points.iter().map(|point| point.errors).sum(),
         is_finding: false,
         interrupted: report.interrupted,
+    }
+}
+
+/// Returns the verdict on a sweep's curve, or how many curves are of which kind.
+fn answer_of_sweep(report: &SweepReport) -> Answer {
+    let best = report.points.iter().max_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
+    let best = best.map_or_else(String::new, |point| {
+        let at: Vec<String> = point.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let rate = format_throughput_decimal(point.throughput_bytes_per_s);
+        format!("most: {rate}, {} IOPS at {}", format_iops(point.iops), at.join(" "))
+    });
+    let confidence = "a point is one run: differences below 10 % are noise";
+
+    match report.verdicts.as_slice() {
+        [] => {
+            let why = "no verdict: only a sweep over parallelism or shards says who the limiter is";
+            Answer::new(Mood::Quiet, why, best, "")
+        }
+        [one] => Answer::new(mood(one.verdict.kind), format!("Verdict: {}", one.verdict.sentence), best, confidence),
+        curves => {
+            let mut counts: Vec<(Kind, usize)> = Vec::new();
+            for curve in curves {
+                match counts.iter_mut().find(|(kind, _)| *kind == curve.verdict.kind) {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((curve.verdict.kind, 1)),
+                }
+            }
+            counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            let words: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {}", kind.words())).collect();
+            let most = counts.first().map_or(Mood::Quiet, |(kind, _)| mood(*kind));
+            Answer::new(most, format!("{} curves: {}", curves.len(), words.join(", ")), best, confidence)
+        }
+    }
+}
+
+/// Returns the weight of a curve's verdict.
+pub(crate) const fn mood(kind: Kind) -> Mood {
+    match kind {
+        Kind::ScalesLow | Kind::Reached => Mood::Good,
+        Kind::Unclear => Mood::Heed,
+        Kind::LimitedAbove | Kind::Saturated | Kind::Falls => Mood::Bad,
     }
 }
 
@@ -292,26 +343,26 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
     let said = match (found.rate, found.failed_rate) {
         _ if report.interrupted => match passed {
             Some(rate) => format!(
-                "No answer: interrupted after {} runs; {} IOPS kept {} so far.",
+                "No answer: interrupted after {} runs; {} IOPS kept {} so far",
                 found.trials.len(),
                 format_iops(rate),
                 goal.text
             ),
             None => {
-                format!("No answer: interrupted after {} runs; none has kept {} so far.", found.trials.len(), goal.text)
+                format!("No answer: interrupted after {} runs; none has kept {} so far", found.trials.len(), goal.text)
             }
         },
         (None, _) => format!(
-            "No rate from {} IOPS on keeps {} of job `{}`; lower ones make too few requests to tell: raise --duration.",
+            "No rate from {} IOPS on keeps {} of job `{}`; lower ones make too few requests to tell: raise --duration",
             format_iops(report.rate_min),
             goal.text,
             report.job
         ),
         (Some(rate), None) => {
-            format!("{} IOPS and more keep {}: no rate was found that does not.", format_iops(rate), goal.text)
+            format!("{} IOPS and more keep {}: no rate was found that does not", format_iops(rate), goal.text)
         }
         (Some(rate), Some(failed)) => format!(
-            "Highest rate of job `{}` that keeps {}: {} IOPS{}; {} IOPS do not.",
+            "Highest rate of job `{}` that keeps {}: {} IOPS{}; {} IOPS do not",
             report.job,
             goal.text,
             format_iops(rate),
@@ -321,17 +372,22 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
     };
 
     let sure = if found.confirmed {
-        "Both ends were repeated, and the majority of the runs decided."
+        "both ends were repeated, and the majority of the runs decided"
     } else {
-        "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
+        "not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps"
     };
-    let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
+    let closed = format!("the closed loop got {} IOPS", format_iops(report.closed_loop_iops));
+    let mood = match found.rate {
+        None => Mood::Bad,
+        Some(_) if found.confirmed => Mood::Good,
+        Some(_) => Mood::Heed,
+    };
 
     Shown {
         title: format!("highest rate of {} with {}", report.job, goal.text),
         table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
-        answer: vec![said],
-        remarks: vec![format!("{sure} {closed}")],
+        answer: Some(Answer::new(mood, said, closed, sure)),
+        remarks: Vec::new(),
         beside: None,
         csv: Table::new("", ["rate", "achieved", "latency_ns", "passed"], found.trials.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
@@ -361,7 +417,7 @@ fn of_matrix(report: &MatrixReport) -> Shown {
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         table: Table::new("", headers, report.rows.iter().map(row)),
-        answer: Vec::new(),
+        answer: None,
         remarks: vec![
             format!("{} shard(s), {} written. {fio}", report.shards, format_bytes_binary(report.written_bytes)),
             POINT_WORDS.to_owned(),
@@ -410,7 +466,17 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     }
 
     let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
-    let answer = report.finding.iter().map(|said| format!("{}.", upper_first(said))).collect();
+    let answer = report.finding.as_ref().map(|found| {
+        let mood = match found.outcome {
+            dual::Outcome::Grew => Mood::Good,
+            dual::Outcome::Unclear => Mood::Heed,
+            dual::Outcome::AtEnd | dual::Outcome::HeldAbove => Mood::Bad,
+        };
+        let rates: Vec<String> =
+            report.runs.iter().map(|run| format_throughput_decimal(run.point.throughput_bytes_per_s)).collect();
+        let confidence = "one run each: differences below 10 % are noise";
+        Answer::new(mood, upper_first(&found.sentence), format!("alone and together: {}", rates.join(", ")), confidence)
+    });
     let remarks = vec![match (&report.device, &report.no_counters) {
         (Some(device), _) => {
             format!("r/s to %util: what iostat says of {device}. capacity: part of the disk model that was used.")

@@ -27,7 +27,7 @@ use plimsoll_files::setup::ModelChoice;
 use serde::Serialize;
 
 use super::device::Device;
-use super::point::promised_bytes_per_s;
+use super::point::{foreign_pct, promised_bytes_per_s};
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
@@ -229,26 +229,32 @@ struct Curve<'a> {
 
 impl Curve<'_> {
     fn judged(self) -> CurveVerdict {
-        let points: Vec<_> = self.points.iter().map(|point| point.on_curve()).collect();
-        let mut verdict = verdict(&points, self.promised);
-        let foreign_pct = self.points.iter().filter_map(|point| point.foreign_pct).fold(0.0, f64::max);
-        if foreign_pct > FOREIGN_DOUBT_PCT {
-            verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
-            verdict.kind = Kind::Unclear;
-            verdict.sentence = format!(
-                "not clear: up to {foreign_pct:.0} % of what the device moved at a point was other programs'; repeat it \
-                 when the disk is quiet"
-            );
-        }
-        let heaviest = self.points.iter().max_by_key(|point| point.parallelism);
-        if let Some(wait) = heaviest.and_then(|point| point.wait) {
-            let (reason, pct) = (wait.reason, 100.0 * wait.part.min(1.0));
-            verdict
-                .evidence
-                .push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
-        }
-        CurveVerdict { settings: self.settings, verdict }
+        CurveVerdict { settings: self.settings, verdict: judge(&self.points, self.promised) }
     }
+}
+
+/// Judges points that differ only in their load. `promised` is the throughput that the disk's model promises.
+#[must_use]
+pub fn judge(points: &[&Point], promised: Option<f64>) -> Verdict {
+    let on_curve: Vec<_> = points.iter().map(|point| point.on_curve()).collect();
+    let mut verdict = verdict(&on_curve, promised);
+
+    let foreign_pct = foreign_pct(points.iter().copied());
+    if foreign_pct > FOREIGN_DOUBT_PCT {
+        verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
+        verdict.kind = Kind::Unclear;
+        verdict.sentence = format!(
+            "not clear: other programs moved up to {foreign_pct:.0} % of the most that the device did; repeat it when the \
+             disk is quiet"
+        );
+    }
+
+    let heaviest = points.iter().max_by_key(|point| point.parallelism);
+    if let Some(wait) = heaviest.and_then(|point| point.wait) {
+        let (reason, pct) = (wait.reason, 100.0 * wait.part.min(1.0));
+        verdict.evidence.push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
+    }
+    verdict
 }
 
 #[cfg(test)]
