@@ -11,6 +11,8 @@ use plimsoll_files::check::{self, Beside, CheckOptions, Finding};
 use plimsoll_files::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
 use plimsoll_files::presets::{self, Cap};
 use plimsoll_files::{disk, io_properties};
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{DiskFormat, form, input, parse_goal};
@@ -78,9 +80,15 @@ fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
     let report = check::check_file(path, &options)?;
     let text = match arguments.format {
         DiskFormat::Json => report.to_json(),
-        DiskFormat::Table if report.findings.is_empty() => format!("{}: nothing suspicious", report.file),
+        DiskFormat::Table if report.findings.is_empty() => {
+            screen::answer(&Answer::new(Mood::Good, format!("{}: nothing suspicious", report.file), "", ""))
+        }
         DiskFormat::Table => {
-            report.findings.iter().map(|found| paragraph(&report.file, found)).collect::<Vec<_>>().join("\n\n")
+            let mut keys: Vec<&str> = report.findings.iter().map(|found| found.key.as_str()).collect();
+            keys.dedup();
+            let verdict = format!("{}: {} finding(s): {}", report.file, report.findings.len(), keys.join(", "));
+            let findings = report.findings.iter().map(|found| paragraph(&report.file, found)).collect::<Vec<_>>();
+            screen::answer(&Answer::new(Mood::Bad, verdict, "", "")) + &findings.join("\n\n")
         }
         DiskFormat::Csv | DiskFormat::Yaml => {
             return Err(Failure::Input("--check prints a table or JSON: --format table or --format json".to_owned()));

@@ -42,6 +42,10 @@ use failure::Outcome;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+
+    /// Print each warning of a command that judges, as it comes, instead of their count
+    #[arg(long, global = true)]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
@@ -63,10 +67,29 @@ enum Command {
     Presets(presets::PresetsArguments),
 }
 
+impl Command {
+    /// Returns whether the command ends with a judgement, so that warnings can wait for it.
+    fn judges(&self) -> bool {
+        match self {
+            Command::Stat(arguments) => arguments.is_of_files(),
+            Command::Tune(_)
+            | Command::Test(_)
+            | Command::Compare(_)
+            | Command::Trace(_)
+            | Command::Report(_)
+            | Command::Info(_) => true,
+            _ => false,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let matches = examples::with_examples(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
 
+    if arguments.command.judges() && !arguments.verbose {
+        screen::fold_warnings();
+    }
     let end = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
@@ -85,6 +108,7 @@ fn main() -> ExitCode {
         Command::Presets(arguments) => presets::run(&arguments),
     };
 
+    screen::print_folded();
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Finding) => ExitCode::from(1),

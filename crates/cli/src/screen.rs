@@ -2,10 +2,14 @@
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::tune::Observer;
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 
 /// Greatest width of a table.
 pub(crate) const WIDTH: u16 = 100;
@@ -55,6 +59,31 @@ pub(crate) fn table_within(width: u16, headers: &[&str], rows: Vec<Vec<String>>)
 /// Returns a table that has its own headers; its caption is not shown.
 pub(crate) fn show(shown: &plimsoll_show::table::Table) -> String {
     table(&shown.headers.iter().map(String::as_str).collect::<Vec<_>>(), shown.rows.clone())
+}
+
+/// Returns an answer as lines and an empty one; on a terminal its first line is coloured.
+pub(crate) fn answer(answer: &Answer) -> String {
+    let out = std::io::stdout();
+    let colour = if out.is_terminal() { colour(answer.mood) } else { "" };
+    answer_within(usize::from(width(&out)), colour, answer)
+}
+
+fn answer_within(width: usize, colour: &str, answer: &Answer) -> String {
+    let mut lines: Vec<String> = answer.lines(width).iter().map(|line| printable(line)).collect();
+    if let Some(first) = lines.first_mut().filter(|_| !colour.is_empty()) {
+        *first = format!("{colour}{first}\x1b[0m");
+    }
+    lines.join("\n") + "\n\n"
+}
+
+/// Returns the escape sequence that begins a verdict's colour.
+const fn colour(mood: Mood) -> &'static str {
+    match mood {
+        Mood::Quiet => "\x1b[1m",
+        Mood::Good => "\x1b[1;32m",
+        Mood::Heed => "\x1b[1;33m",
+        Mood::Bad => "\x1b[1;31m",
+    }
 }
 
 /// Escapes control characters in another program's text, so that it cannot control the terminal.
@@ -194,8 +223,32 @@ fn wrap_lines(width: u16, text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Warnings that wait for the end of the command; `None`: each is printed at once.
+static FOLDED: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// From now on warnings wait for [`print_folded`].
+pub(crate) fn fold_warnings() {
+    *FOLDED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+}
+
+/// Prints the warnings that waited: one as it is, several as one line with their count and the first.
+pub(crate) fn print_folded() {
+    let folded = FOLDED.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+    match folded.as_slice() {
+        [] => {}
+        [one] => warning(one),
+        [first, ..] => warning(&format!("{first} ({} warnings: --verbose shows each)", folded.len())),
+    }
+}
+
 /// Prints a warning that a user needs before trusting the result.
 pub(crate) fn warning(text: &str) {
+    if let Some(folded) = FOLDED.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if folded.iter().all(|known| known != text) {
+            folded.push(text.to_owned());
+        }
+        return;
+    }
     note(&format!("warning: {text}"));
 }
 
@@ -205,17 +258,23 @@ pub(crate) fn error(text: &str) {
     note(&format!("{prefix}{text}"));
 }
 
-/// Progress of work in phases: a bar on a terminal, figures and warnings as lines.
+/// Progress of work in phases: a bar of the whole on a terminal, figures and warnings as lines.
 pub(crate) struct Phases {
     bar: ProgressBar,
     quiet: bool,
+    /// Expected seconds of all phases (0: not known, so the bar is of each phase), of those that are over, and of the
+    /// one under way.
+    whole_s: f64,
+    done_s: f64,
+    phase_s: f64,
+    begin: Instant,
 }
 
 impl Phases {
     pub(crate) fn new() -> Phases {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
         bar.set_style(bar_style());
-        Phases { bar, quiet: false }
+        Phases { bar, quiet: false, whole_s: 0.0, done_s: 0.0, phase_s: 0.0, begin: Instant::now() }
     }
 
     /// Shows the bar only, for a measurement that is not the command's purpose.
@@ -229,27 +288,57 @@ impl Phases {
 }
 
 impl Observer for Phases {
-    fn on_phase(&mut self, name: &str, _expected_s: f64) {
+    fn on_plan(&mut self, expected_s: f64) {
+        (self.whole_s, self.done_s, self.phase_s) = (expected_s, 0.0, 0.0);
+    }
+
+    fn on_phase(&mut self, name: &str, expected_s: f64) {
+        self.done_s += self.phase_s;
+        self.phase_s = if expected_s.is_finite() { expected_s } else { 0.0 };
+        self.begin = Instant::now();
         self.bar.set_message(name.to_owned());
-        self.bar.set_position(0);
-        self.bar.reset_elapsed();
-        self.bar.reset_eta();
+        self.on_progress(0.0);
     }
 
     fn on_progress(&mut self, fraction: f64) {
-        self.bar.set_position((fraction.clamp(0.0, 1.0) * 1000.0) as u64);
+        let fraction = fraction.clamp(0.0, 1.0);
+        let part = match self.whole_s > 0.0 {
+            true => (self.done_s + fraction * self.phase_s) / self.whole_s,
+            false => fraction,
+        };
+        let left_s = match self.whole_s > 0.0 {
+            true => Some(self.whole_s * (1.0 - part)),
+            false => (fraction >= KNOWN_PART).then(|| self.begin.elapsed().as_secs_f64() * (1.0 / fraction - 1.0)),
+        };
+        // What takes longer than expected is not over.
+        self.bar.set_position((part * 1000.0).min(990.0) as u64);
+        self.bar.set_prefix(left(left_s));
     }
 
     fn on_note(&mut self, text: &str) {
-        if !self.quiet {
-            self.bar.suspend(|| note(text));
+        match text.strip_prefix("warning: ") {
+            _ if self.quiet => {}
+            Some(text) => self.bar.suspend(|| warning(text)),
+            None => self.bar.suspend(|| note(text)),
         }
     }
 }
 
-/// Returns the style of a bar that is as wide as the terminal.
+/// Least part of a phase from which the rest can be estimated.
+const KNOWN_PART: f64 = 0.05;
+
+/// Returns the time that is left as text; nothing if it is not known.
+pub(crate) fn left(seconds: Option<f64>) -> String {
+    match seconds {
+        Some(seconds) if seconds > 0.0 && seconds < 100.0 => format!("{:.0} s left", seconds.ceil()),
+        Some(seconds) if seconds > 0.0 => format!("{:.0} min left", (seconds / 60.0).ceil()),
+        _ => String::new(),
+    }
+}
+
+/// Returns the style of a bar that is as wide as the terminal; its prefix, at the end, is what [`left`] returns.
 pub(crate) fn bar_style() -> ProgressStyle {
-    ProgressStyle::with_template("{msg:24} [{wide_bar}] {percent:>3} %  {eta} left")
+    ProgressStyle::with_template("{msg:24} [{wide_bar}] {percent:>3} %  {prefix}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
 }
@@ -273,6 +362,14 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
         }
         assert_eq!(wrap("a\x1b[2J b"), "a\\u{1b}[2J b");
+    }
+
+    #[test]
+    fn an_answer_is_coloured_on_a_terminal_only() {
+        let answer = Answer::new(Mood::Bad, "saturated\x1b[2J", "1 GB/s", "");
+        assert_eq!(answer_within(100, "", &answer), "saturated\\u{1b}[2J\n1 GB/s\n\n");
+        let coloured = answer_within(100, colour(answer.mood), &answer);
+        assert_eq!(coloured, "\x1b[1;31msaturated\\u{1b}[2J\x1b[0m\n1 GB/s\n\n");
     }
 
     #[test]

@@ -205,6 +205,13 @@ pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
     Ok(Group { name: name.to_owned(), devices })
 }
 
+impl StatArguments {
+    /// Returns whether files are judged, and not this host.
+    pub(crate) fn is_of_files(&self) -> bool {
+        !self.saved.from.is_empty() || !self.saved.compare.is_empty()
+    }
+}
+
 pub(crate) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     if !arguments.saved.compare.is_empty() {
         return compare::run(arguments);

@@ -1,8 +1,8 @@
 //! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment; or look at real blocks.
 //!
-//! `--matrix`, `--replay` and `--examine` need no jobs, and are no commands of their own: the first two take the flags of a test
-//! (storage, disk, shards, formats, pictures) and give its result; the last says what `compressible` in a job should be. Each is
-//! one branch at the top of [`run`], and scripts know them by these names.
+//! `--matrix`, `--replay` and `--examine` need no jobs, and are no commands of their own: the first two take the flags
+//! of a test (storage, disk, shards, formats, pictures) and give its result; the last says what `compressible` in a job
+//! should be. Each is one branch at the top of [`run`], and scripts know them by these names.
 
 mod arguments;
 mod examine;
@@ -12,6 +12,7 @@ mod outputs;
 mod replay;
 mod table;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_figures::units::format_bytes_binary;
@@ -29,7 +30,7 @@ use crate::{interrupt, screen};
 pub(crate) use arguments::TestArguments;
 use arguments::{Checked, checked};
 use experiments::Experiment;
-use live::LiveView;
+use live::{LiveView, Span};
 use outputs::Outputs;
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
@@ -51,7 +52,8 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll test");
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
-    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments);
+    let runs = experiment.as_ref().map_or(Some(1), Experiment::runs);
+    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments, runs);
     if let Some(experiment) = experiment {
         let outcome = experiment.run(&checked.situation, &control, arguments.format, &outputs, &mut steps)?;
         recording.end()?;
@@ -159,6 +161,11 @@ fn tell_steady(result: &TestResult) {
     });
 }
 
+/// Returns an expected length; `None` for a run that ends by itself.
+fn known(expected_ns: Option<u64>) -> Option<Duration> {
+    expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos)
+}
+
 /// The progress of a run on stderr: warnings once everything was accepted, then bars and the jobs.
 struct Steps<'a> {
     disk: &'a DiskFlags,
@@ -166,11 +173,22 @@ struct Steps<'a> {
     instruments: &'a Instruments,
     warned: bool,
     view: Option<LiveView>,
+    /// Expected length of all steps, if known, of those that are over, and of the one under way.
+    whole: Option<Duration>,
+    done: Duration,
+    step: Duration,
 }
 
 impl<'a> Steps<'a> {
-    fn new(disk: &'a DiskFlags, checked: &'a Checked, instruments: &'a Instruments) -> Steps<'a> {
-        Steps { disk, checked, instruments, warned: false, view: None }
+    /// Returns the progress of `runs` runs; `None`: nobody knows how many.
+    fn new(disk: &'a DiskFlags, checked: &'a Checked, instruments: &'a Instruments, runs: Option<u32>) -> Steps<'a> {
+        let options = &checked.situation.options;
+        let stages: BTreeSet<u32> = options.jobs.jobs.iter().map(|job| job.stage).collect();
+        let stage_ns = options.warmup_ns.saturating_add(options.duration_ns);
+        let known = known(Some(stage_ns)).zip(runs);
+        let whole = known.map(|(stage, runs)| stage.saturating_mul(runs).saturating_mul(stages.len() as u32));
+        let (done, step) = (Duration::ZERO, Duration::ZERO);
+        Steps { disk, checked, instruments, warned: false, view: None, whole, done, step }
     }
 
     fn next(&mut self, what: &str, expected_ns: Option<u64>) {
@@ -181,9 +199,15 @@ impl<'a> Steps<'a> {
             self.warned = true;
         }
         self.view = None;
-        // A run that ends by itself has no expected duration.
-        let expected = expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos);
-        self.view = Some(LiveView::start(what, expected, self.instruments));
+        self.done += std::mem::take(&mut self.step);
+        let span = known(expected_ns).map(|step| {
+            self.step = step;
+            match self.whole {
+                Some(whole) => Span { done: self.done, step, whole },
+                None => Span { done: Duration::ZERO, step, whole: step },
+            }
+        });
+        self.view = Some(LiveView::start(what, span, self.instruments));
     }
 
     fn end(&mut self) {

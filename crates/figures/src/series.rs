@@ -13,7 +13,8 @@
 //! * **Transient** ([`settled_from`]): MSER (White: An Effective Truncation Heuristic for Bias Reduction in Simulation
 //!   Output, Simulation 69, 1997): of the first half, leave out the number of samples that makes the standard error of
 //!   the rest's mean smallest. A series has not settled if that number is the whole half, or if the rest has a slope
-//!   that chance does not explain, given the effective count of its residuals.
+//!   that chance does not explain, given the effective count of its residuals. Samples are left out only if they are
+//!   unlike the rest: by three standard errors.
 //! * **Depths**: doubled while the rate rises; the smallest depth whose rate equals the best wins.
 //!
 //! # Limits
@@ -42,6 +43,9 @@ const CLIP_DEVIATIONS: f64 = 5.0;
 
 /// Factor from a median absolute deviation to the standard deviation of normal samples: 1 / 0.6745.
 const DEVIATION_PER_MAD: f64 = 1.4826;
+
+/// Least distance of a transient from what follows it, in standard errors.
+const TRANSIENT_STANDARD_ERRORS: f64 = 3.0;
 
 /// Smallest deviation assumed, as a part of the rate. Smaller differences are not real.
 const DEVIATION_MIN: f64 = 0.002;
@@ -147,8 +151,18 @@ pub fn settled_from(samples: &[f64]) -> Settled {
     let chance = (2.0 / (samples.len() - last_index - 1) as f64).sqrt();
     let index = errors.iter().position(|error| *error <= smallest * (1.0 + chance)).unwrap_or(0);
     let is_at_bound = index > 0 && errors.last().is_some_and(|last| *last <= smallest);
+    let index = if is_transient(samples, index) { index } else { 0 };
     let rest = samples.get(index..).unwrap_or_default();
     Settled { index, is_settled: !is_at_bound && !drifts(rest) }
+}
+
+/// Returns whether the first `index` samples are unlike the rest. To leave out samples that are off by chance makes the
+/// interval of the rest too narrow.
+fn is_transient(samples: &[f64], index: usize) -> bool {
+    let Some((before, rest)) = samples.split_at_checked(index) else { return false };
+    let deviation = (deviation_pct(rest) / 100.0).max(DEVIATION_MIN) * mean(rest).abs();
+    let standard_error = deviation * (1.0 / before.len() as f64 + 1.0 / rest.len() as f64).sqrt();
+    (mean(before) - mean(rest)).abs() > TRANSIENT_STANDARD_ERRORS * standard_error
 }
 
 /// Returns, for each number of samples left out at the beginning up to `last_index`, the squared standard error of the

@@ -14,8 +14,10 @@
 //! [`FLAT_SPREAD`] of one another. If that run spans at least a doubling of parallelism, throughput is flat, and the
 //! slope of ln(latency) over ln(parallelism) in the run decides. If it reaches [`RISING_SLOPE`] over any doubling, the
 //! limiter is the disk (a scheduler may cut the queue later, and latency with it; the disk was saturated before). If it
-//! stays below [`FLAT_SLOPE`] over the whole run, the limiter is above the disk. In between it is not clear. If
-//! throughput is not flat, the slope of ln(throughput) over the last three points decides whether it grows or falls.
+//! stays below [`FLAT_SLOPE`] over the whole run, the least latency of the curve decides: if the run's is at least
+//! `QUEUED_FACTOR` times that, requests queue in the disk, and it is the limiter; if at most `IDLE_FACTOR` times, the
+//! limiter is above the disk. In between it is not clear. If throughput is not flat, the slope of ln(throughput) over
+//! the last three points decides whether it grows or falls.
 //!
 //! A curve may grow to its last point and have its knee long before: the first point from which on no doubling adds
 //! half of what it doubles (`KNEE_SLOPE`). The knee is named beside any verdict.
@@ -51,6 +53,10 @@ pub const FLAT_SPREAD: f64 = 0.10;
 pub const RISING_SLOPE: f64 = 0.6;
 /// Power of parallelism below which latency counts as flat.
 pub const FLAT_SLOPE: f64 = 0.3;
+/// Factor over the least latency of the curve from which on requests in the disk wait for one another most of their
+/// time, and up to which they do not.
+const QUEUED_FACTOR: f64 = 2.0;
+const IDLE_FACTOR: f64 = 1.5;
 /// Least power of parallelism with which a growing throughput grows.
 const GROWING_SLOPE: f64 = 0.15;
 /// Power of parallelism below which throughput grows beyond its knee only: a doubling adds less than 41 %.
@@ -91,6 +97,21 @@ pub enum Kind {
     Unclear,
 }
 
+impl Kind {
+    /// Returns the kind in a word or two.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Kind::LimitedAbove => "limited above the disk",
+            Kind::ScalesLow => "still growing",
+            Kind::Reached => "as promised",
+            Kind::Saturated => "saturated",
+            Kind::Falls => "falling",
+            Kind::Unclear => "not clear",
+        }
+    }
+}
+
 /// A verdict with its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -123,7 +144,10 @@ pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     }
     let plateau = plateau_of(&points);
     let mut verdict = match (plateau.first(), plateau.last()) {
-        (Some(from), Some(to)) if to.parallelism >= 2.0 * from.parallelism => of_plateau(plateau, from, to, promised),
+        (Some(from), Some(to)) if to.parallelism >= 2.0 * from.parallelism => {
+            let least_ns = points.iter().map(|p| p.latency_ns).fold(f64::INFINITY, f64::min);
+            of_plateau(plateau, (from, to), least_ns, promised)
+        }
         _ => of_slope(&points, promised),
     };
 
@@ -169,10 +193,17 @@ fn plateau_of(points: &[CurvePoint]) -> &[CurvePoint] {
     (0..points.len()).filter_map(|from| points.get(from..)).find(|part| is_flat(part)).unwrap_or(&[])
 }
 
-fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promised: Option<f64>) -> Verdict {
+/// Judges a plateau between two points. `least_ns` is the least latency in the disk on the whole curve.
+fn of_plateau(
+    plateau: &[CurvePoint],
+    (from, to): (&CurvePoint, &CurvePoint),
+    least_ns: f64,
+    promised: Option<f64>,
+) -> Verdict {
     let (low, high) = (from.parallelism, to.parallelism);
     // A disk that answers at once has no latency that could grow.
     let latency_slope = slope(plateau, |p| p.latency_ns.max(1.0));
+    let queued = to.latency_ns.max(1.0) / least_ns.max(1.0);
 
     let mut evidence = vec![
         format!("throughput from parallelism {low:.0} to {high:.0}: {}", change(from.throughput, to.throughput)),
@@ -188,7 +219,11 @@ fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promis
         let more =
             "saturated: throughput stays and latency grows in proportion to parallelism; the disk is the limiter";
         (Kind::Saturated, more)
-    } else if latency_slope < FLAT_SLOPE {
+    } else if latency_slope < FLAT_SLOPE && queued >= QUEUED_FACTOR {
+        evidence.push(format!("latency in the disk over the least of the curve: {}", change(least_ns, to.latency_ns)));
+        let cut = "saturated: throughput stays, and requests in the disk wait for one another; the disk is the limiter";
+        (Kind::Saturated, cut)
+    } else if latency_slope < FLAT_SLOPE && queued <= IDLE_FACTOR {
         (Kind::LimitedAbove, "flat throughput with flat latency: the limiter sits above the disk")
     } else {
         let neither =
@@ -209,6 +244,7 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let is_falling = end.len() >= 3 && end.windows(2).all(is_lower);
     let half_width = |point: &CurvePoint| point.half_width.unwrap_or(f64::INFINITY);
     let is_sure = to.throughput + half_width(to) < (1.0 - FLAT_SPREAD) * (best.throughput - half_width(best));
+    let last_step = end.get(end.len().saturating_sub(2)..).map_or(growth, |step| slope(step, |p| p.throughput));
 
     let mut evidence = vec![format!(
         "throughput from parallelism {:.0} to {:.0}: {} (grows with parallelism to the power of {growth:.2})",
@@ -231,6 +267,9 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
         }
         _ if growth <= -GROWING_SLOPE => (Kind::Falls, "throughput falls as parallelism grows: the disk is overloaded"),
         _ if growth < GROWING_SLOPE => return unclear("the last points neither grow nor stay", evidence),
+        _ if last_step < GROWING_SLOPE => {
+            return unclear("throughput grew, and the last point adds nothing to it: add points beyond it", evidence);
+        }
         Some(promised) if to.throughput >= REACHED * promised => {
             (Kind::Reached, "throughput grew with parallelism up to what the disk promises")
         }
@@ -400,6 +439,9 @@ mod tests {
         {
             assert_eq!(verdict(few, None).kind, Kind::Unclear, "{few:?}");
         }
+        // Flat between the last two, which are less than a doubling apart.
+        let short = [point(1.0, 1200.0), point(6.0, 3000.0), point(11.0, 3000.0)];
+        assert_eq!(verdict(&short, None).kind, Kind::Unclear);
         let odd = [point(4.0, f64::NAN), point(0.0, 5.0), point(-1.0, 5.0), point(f64::INFINITY, 1.0)];
         assert_eq!(verdict(&odd, None).kind, Kind::Unclear);
     }
@@ -418,6 +460,14 @@ mod tests {
             }
         };
         let found = verdict(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0].map(point), None);
+        assert_eq!(found.kind, Kind::Saturated, "{found:?}");
+        // A disk that takes ten at once, and a scheduler that admits thirty: the queue is cut before it doubles.
+        let point = |parallelism: f64| {
+            let in_device = parallelism.min(30.0);
+            let throughput = in_device.min(10.0) * 10e3;
+            CurvePoint { parallelism, throughput, latency_ns: in_device / throughput * 1e9, in_device }
+        };
+        let found = verdict(&[1.0, 2.0, 5.0, 10.0, 19.0, 39.0, 79.0].map(point), None);
         assert_eq!(found.kind, Kind::Saturated, "{found:?}");
     }
 

@@ -4,8 +4,8 @@
 //! Results of different commands stand on one page and look alike there.
 //!
 //! # How it works
-//! [`table`] holds rows and columns, and renders CSV; [`page`] renders HTML from sections of tables, texts and tiles;
-//! [`plot`] renders SVG of curves and bars.
+//! [`answer`] is what a command concludes; [`table`] holds rows and columns, and renders CSV; [`page`] renders HTML
+//! from sections of tables, texts and tiles; [`plot`] renders SVG of curves and bars.
 //!
 //! # Limits
 //! Nothing here knows a command or the meaning of its figures.
@@ -15,6 +15,7 @@
 
 #![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
 
+pub mod answer;
 pub mod page;
 pub mod plot;
 pub mod table;

@@ -17,11 +17,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plimsoll_observe::stat::compare::{self, Comparison, Context, Judgement, Side};
+use plimsoll_observe::stat::compare::{self, ANSWER, Comparison, Context, Judgement, Side};
 use plimsoll_observe::stat::from::Recorded;
 use plimsoll_observe::stat::watch::Watch;
 use plimsoll_observe::stat::{Facts, Interval, Observed};
-use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::{self, Block, Mood, Section};
 use plimsoll_show::table::{Table, known};
 use serde::Serialize;
 
@@ -49,6 +50,9 @@ struct Read<'a> {
     intervals: Vec<Interval>,
     facts: Facts,
 }
+
+/// What lowers the confidence of a comparison of single intervals; the finding of the same words.
+const SINGLE: &str = "a side is a single interval: how much it varies is not known";
 
 pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     let [a, b] = arguments.saved.compare.as_slice() else {
@@ -161,7 +165,33 @@ fn names(observed: &[Observed]) -> Vec<String> {
 
 fn text(comparisons: &[Comparison]) -> String {
     let sections = comparisons.iter().flat_map(Comparison::sections);
-    sections.filter(|section| !section.blocks.is_empty()).map(section_text).collect::<Vec<_>>().join("\n")
+    let is_one = comparisons.len() == 1;
+    // The answer stands at the top.
+    let sections = sections.filter(|section| !(is_one && section.heading == ANSWER)).map(|mut section| {
+        section.blocks.retain(|block| *block != Block::Text(SINGLE.to_owned()));
+        section
+    });
+    let sections = sections.filter(|section| !section.blocks.is_empty());
+    let answer =
+        comparisons.first().map_or_else(String::new, |first| screen::answer(&answer(first, comparisons.len())));
+    answer + &sections.map(section_text).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the answer of a comparison; of several devices, each part has its own.
+fn answer(first: &Comparison, devices: usize) -> Answer {
+    let has = |judgement: Judgement| first.hypotheses.iter().any(|hypothesis| hypothesis.judgement == judgement);
+    let mood = if has(Judgement::Likely) { Mood::Quiet } else { Mood::Heed };
+    let more = if devices == 1 { String::new() } else { format!("{} (one of {devices} devices): ", first.device) };
+    let change = |name: &str| {
+        let found = first.columns.iter().find(|change| change.column == name)?;
+        let ([a, b], ratio) = ([found.a?, found.b?], found.ratio?);
+        Some(format!("{name} {a:.2} and {b:.2} ({:+.0} %)", 100.0 * (ratio - 1.0)))
+    };
+    let figures: Vec<String> = ["requests_per_s", "await_ms"].into_iter().filter_map(change).collect();
+    let is_single = first.a.intervals == 1 || first.b.intervals == 1;
+    let confidence = if is_single { SINGLE } else { "" };
+    let verdict = format!("{more}{}", first.answer.trim_end_matches('.'));
+    Answer::new(mood, verdict, figures.join(", "), confidence)
 }
 
 /// Returns a section of a page as text.

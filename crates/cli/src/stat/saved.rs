@@ -15,15 +15,17 @@
 //! # Example
 //! `plimsoll stat --from bundle/iostat.txt --disk i4i.2xlarge`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_figures::units::format_count;
 use plimsoll_measure::report_page::read_whole;
-use plimsoll_observe::stat::Interval;
-use plimsoll_observe::stat::ReadOptions;
 use plimsoll_observe::stat::from::bundle::directory;
 use plimsoll_observe::stat::from::{self, Recorded, Saved};
 use plimsoll_observe::stat::host::{Host, is_partition};
+use plimsoll_observe::stat::{Basis, Interval, Judged, Observed, ReadOptions, Verdict};
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 
 use super::{Kept, StatArguments, sink, watching};
 use crate::failure::{Failure, Outcome};
@@ -37,19 +39,52 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let mut watch = watching::watch(&arguments.capacity, &arguments.show.groups, None)?;
     let paths: Vec<&Path> = arguments.saved.from.iter().map(AsRef::as_ref).collect();
     let recorded = read(arguments, &paths)?;
-    if arguments.format == ReportFormat::Table {
-        screen::print(&format!("{}\n\n", screen::wrap(&recorded.origin)))?;
-    }
-    let intervals = recorded.intervals.len();
+    let observed: Vec<Observed> =
+        recorded.intervals.iter().map(|interval| watch.observe(interval, &recorded.facts)).collect();
+    let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
+    if arguments.format == ReportFormat::Table {
+        // Of a long recording the summary is the answer.
+        let answer = answer(&observed, &arguments.show.devices).filter(|_| !is_long);
+        let answer = answer.as_ref().map_or_else(String::new, screen::answer);
+        screen::print(&format!("{answer}{}\n\n", screen::wrap(&recorded.origin)))?;
+    }
     if is_long && arguments.format == ReportFormat::Table {
         screen::note(&format!("{} intervals: --intervals shows each", format_count(intervals as u64)));
     }
     let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long);
-    let mut intervals = recorded.intervals.iter();
-    let shown = intervals.try_for_each(|interval| sink.interval(watch.observe(interval, &recorded.facts), &[]));
+    let shown = observed.into_iter().try_for_each(|observed| sink.interval(observed, &[]));
     let (kept, closed) = sink.end();
     sink::or_save(arguments, kept, shown.and(closed))
+}
+
+/// Returns the verdict on the device that needs attention most; `None` without devices.
+fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
+    let is_wanted = |judged: &&Judged| wanted.is_empty() || wanted.contains(&judged.interval.device);
+    let judged: Vec<&Judged> = observed.iter().flat_map(|observed| &observed.devices).filter(is_wanted).collect();
+    // What is known comes before what is not.
+    let worst = judged.iter().max_by_key(|judged| (judged.verdict != Verdict::Unknown, judged.verdict))?;
+
+    let device = &worst.interval.device;
+    let same = judged.iter().filter(|it| it.interval.device == *device && it.verdict == worst.verdict).count();
+    let devices: BTreeSet<&str> = judged.iter().map(|judged| judged.interval.device.as_str()).collect();
+    let of = if devices.len() == 1 { String::new() } else { format!(", the worst of {} devices", devices.len()) };
+    let mood = match worst.verdict {
+        Verdict::Idle | Verdict::Ok | Verdict::BusyButFree => Mood::Good,
+        Verdict::Unknown => Mood::Heed,
+        Verdict::Imbalanced | Verdict::Degraded | Verdict::Saturated | Verdict::Hung => Mood::Bad,
+    };
+
+    let percent = |part: Option<f64>| part.map_or("unknown".to_owned(), |part| format!("{:.0} %", 100.0 * part));
+    let util = worst.interval.columns.util_percent.map_or(String::new(), |util| format!(", %util {util:.0}"));
+    let figure = format!("U {}, S {}{util}", percent(worst.capacity_use), percent(worst.saturation));
+    let confidence = match worst.capacity_basis {
+        Basis::Model(_) => "U is by the model that --disk names",
+        Basis::HighestSeen => "U is by the highest rate seen: an upper bound; --disk settles it",
+        Basis::Unknown => "no model of the disk: --disk makes U known",
+    };
+    let verdict = format!("{device} is {} in {same} of {} interval(s){of}", worst.verdict.name(), observed.len());
+    Some(Answer::new(mood, verdict, figure, confidence))
 }
 
 /// Reads the files, without partitions unless they are requested; remarks go to stderr.

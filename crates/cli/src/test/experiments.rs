@@ -14,6 +14,8 @@ use plimsoll_measure::experiment::words::{self, Said, us};
 use plimsoll_measure::experiment::{ExperimentError, Point, Situation};
 use plimsoll_measure::load::Control;
 use plimsoll_measure::report::Circumstances;
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
@@ -79,6 +81,16 @@ impl<'a> Experiment<'a> {
         })
     }
 
+    /// Returns how many runs the experiment makes of the job file as it is; `None` if that depends on what they find, or on other
+    /// jobs.
+    pub(super) fn runs(&self) -> Option<u32> {
+        match self {
+            Experiment::Sweep(axes) => sweep::points_of(axes).ok().and_then(|points| u32::try_from(points.len()).ok()),
+            Experiment::Dual { .. } => Some(2),
+            Experiment::FindRate(_) | Experiment::Matrix { .. } => None,
+        }
+    }
+
     /// Runs the experiment and prints its report.
     pub(super) fn run(
         &self,
@@ -129,8 +141,9 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
 
 fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
-    let made = shown.made.iter().flat_map(Circumstances::sentences).collect::<Vec<_>>();
-    let remarks = [shown.said.answer.clone(), made, shown.said.remarks.clone()].concat();
+    let answer = shown.said.answer.iter().flat_map(|answer| answer.lines(usize::MAX));
+    let made = shown.made.iter().flat_map(Circumstances::sentences);
+    let remarks: Vec<String> = answer.chain(made).chain(shown.said.remarks.iter().cloned()).collect();
     let written = outputs.write(&shown.title, &remarks, shown.said.table.clone(), || shown.pictures.clone());
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
@@ -153,11 +166,7 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
 }
 
 fn table(shown: &Shown) -> String {
-    let mut text = String::new();
-    for answer in &shown.said.answer {
-        text.push_str(&screen::wrap(answer));
-        text.push_str("\n\n");
-    }
+    let mut text = shown.said.answer.as_ref().map_or_else(String::new, screen::answer);
     text.push_str(&screen::show(&shown.said.table));
     for remark in &shown.said.remarks {
         text.push_str("\n\n");
@@ -307,7 +316,17 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     }
 
     let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
-    let answer = report.finding.iter().map(|said| format!("{}.", upper_first(said))).collect();
+    let answer = report.finding.as_ref().map(|found| {
+        let mood = match found.outcome {
+            dual::Outcome::Grew => Mood::Good,
+            dual::Outcome::Unclear => Mood::Heed,
+            dual::Outcome::AtEnd | dual::Outcome::HeldAbove => Mood::Bad,
+        };
+        let rates: Vec<String> =
+            report.runs.iter().map(|run| format_throughput_decimal(run.point.throughput_bytes_per_s)).collect();
+        let confidence = "one run each: differences below 10 % are noise";
+        Answer::new(mood, upper_first(&found.sentence), format!("alone and together: {}", rates.join(", ")), confidence)
+    });
     let remarks = vec![match (&report.device, &report.no_counters) {
         (Some(device), _) => {
             format!("r/s to %util: what iostat says of {device}. capacity: part of the disk model that was used.")

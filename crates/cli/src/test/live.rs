@@ -24,6 +24,14 @@ const STEP_CHARS: usize = 56;
 /// Columns of a terminal that does not know its size.
 const COLUMNS: u16 = 80;
 
+/// The place of a step in the whole command, by expected lengths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) done: Duration,
+    pub(super) step: Duration,
+    pub(super) whole: Duration,
+}
+
 /// Lines on a terminal; dropping them removes them.
 pub(super) struct LiveView {
     // Drop this first, so that the thread waiting on it ends.
@@ -33,25 +41,25 @@ pub(super) struct LiveView {
 
 impl LiveView {
     /// Shows `what`, and the jobs that `instruments` are attached to, if there are any and stderr is a terminal.
-    pub(super) fn start(what: &str, expected: Option<Duration>, instruments: &Instruments) -> LiveView {
+    pub(super) fn start(what: &str, span: Option<Span>, instruments: &Instruments) -> LiveView {
         if !std::io::stderr().is_terminal() {
             return LiveView { end: None, thread: None };
         }
         let (end, over) = channel::<()>();
         let what: String = what.chars().take(STEP_CHARS).collect();
         let instruments = instruments.clone();
-        let thread = std::thread::spawn(move || show(what, expected, &instruments, &over));
+        let thread = std::thread::spawn(move || show(what, span, &instruments, &over));
         LiveView { end: Some(end), thread: Some(thread) }
     }
 }
 
-/// Draws until `over` is closed, then removes what was drawn. All rows are of one [`MultiProgress`]: rows that are drawn
-/// apart overwrite each other.
-fn show(what: String, expected: Option<Duration>, instruments: &Instruments, over: &Receiver<()>) {
+/// Draws until `over` is closed, then removes what was drawn. All rows are of one [`MultiProgress`]: rows that are
+/// drawn apart overwrite each other.
+fn show(what: String, span: Option<Span>, instruments: &Instruments, over: &Receiver<()>) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let rows = MultiProgress::new();
-    let bar = rows.add(match expected {
-        Some(expected) => ProgressBar::new(millis(expected)).with_style(screen::bar_style()),
+    let bar = rows.add(match span {
+        Some(span) => ProgressBar::new(millis(span.whole)).with_style(screen::bar_style()),
         None => row("{spinner} {wide_msg}"),
     });
     bar.set_message(what);
@@ -60,8 +68,10 @@ fn show(what: String, expected: Option<Duration>, instruments: &Instruments, ove
     let begin = Instant::now();
     let (mut before, mut then) = (instruments.live(), begin);
     loop {
-        if let Some(expected) = expected {
-            bar.set_position(millis(begin.elapsed().min(expected)));
+        if let Some(span) = span {
+            let passed = span.done + begin.elapsed().min(span.step);
+            bar.set_position(millis(passed));
+            bar.set_prefix(screen::left(Some(span.whole.saturating_sub(passed).as_secs_f64())));
         }
         bar.tick();
         if over.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
@@ -105,8 +115,8 @@ impl Drop for LiveView {
     }
 }
 
-/// Describes one job from two samples `seconds` apart, as far as `columns` have room: what is left out is at the end, but
-/// never failures.
+/// Describes one job from two samples `seconds` apart, as far as `columns` have room: what is left out is at the end,
+/// but never failures.
 fn text(job: &LiveJob, before: Option<&LiveJob>, seconds: f64, columns: usize) -> String {
     // Counters that fell are those of another run or job, which began at 0.
     let earlier = before.filter(|old| old.name == job.name && old.requests <= job.requests && old.bytes <= job.bytes);

@@ -49,7 +49,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
-    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments);
+    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments, None);
     let result = replay(&options, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
     steps.end();
     let recorded = recording.end();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
-use plimsoll_observe::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, LongGap, QueueGaps, ReasonGaps};
+use plimsoll_observe::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, Limiter, LongGap, QueueGaps, ReasonGaps};
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{ReportFormat, nanos, time};
@@ -46,10 +48,8 @@ fn percent(part: f64) -> String {
 }
 
 fn table(report: &GapsReport) -> String {
-    let mut parts: Vec<String> = report.disks.iter().map(|disk| disk_part(disk, report.longer_than_ns)).collect();
-    if parts.is_empty() {
-        return "The trace has no pieces of requests.".to_owned();
-    }
+    let mut parts: Vec<String> = report.disks.iter().map(|disk| disk_part(disk, report)).collect();
+    let Some(first) = report.disks.first() else { return "The trace has no pieces of requests.".to_owned() };
 
     let classes = report.classes.iter().filter(|class| class.part > 0.0).take(ROWS_SHOWN);
     let headers = ["class", "waited most for", "n", "mean", "max", "of its time in the queue"];
@@ -78,10 +78,27 @@ fn table(report: &GapsReport) -> String {
         };
         parts.push(screen::table(&headers, report.longest.iter().map(row).collect()));
     }
-    parts.join("\n\n")
+    screen::answer(&answer(first, report)) + &parts.join("\n\n")
 }
 
-fn disk_part(disk: &DiskGaps, longer_than_ns: u64) -> String {
+/// Returns the limiter of a trace's first disk; of several, each part names its own.
+fn answer(disk: &DiskGaps, report: &GapsReport) -> Answer {
+    let mood = match disk.verdict.limiter {
+        Limiter::Unknown => Mood::Heed,
+        Limiter::Program => Mood::Quiet,
+        _ => Mood::Bad,
+    };
+    let more = match report.disks.len() {
+        1 => String::new(),
+        disks => format!(" of {} (one of {disks} disks)", disk.disk),
+    };
+    let [n, _, p50, _, max] = disk.gap.cells();
+    let figure = format!("{n} dispatches of waiting requests; dispatch gap p50 {p50}, max {max}");
+    let confidence = report.lost.first().map_or_else(String::new, |lost| format!("less sure: {lost}"));
+    Answer::new(mood, format!("Limiter{more}: {}", disk.verdict.sentence), figure, confidence)
+}
+
+fn disk_part(disk: &DiskGaps, report: &GapsReport) -> String {
     let gap = &disk.gap;
     let [n, mean, p50, p99, max] = gap.cells();
     let head = format!(
@@ -90,7 +107,7 @@ fn disk_part(disk: &DiskGaps, longer_than_ns: u64) -> String {
         format_duration_ns(disk.duration_ns)
     );
 
-    let least = format!("n from {}", format_duration_ns(longer_than_ns));
+    let least = format!("n from {}", format_duration_ns(report.longer_than_ns));
     let headers = ["in the way", &least, "mean", "p50", "p99", "max", "of the time", "overdue"];
     let reason = |it: &ReasonGaps| {
         let mut row = vec![it.reason.to_owned()];
@@ -124,7 +141,9 @@ fn disk_part(disk: &DiskGaps, longer_than_ns: u64) -> String {
             text.push_str(&format!("\n{further} more queues: --format json shows them"));
         }
     }
-    text.push_str(&format!("\n\n{}", screen::wrap(&format!("Limiter: {}.", disk.verdict.sentence))));
+    if report.disks.len() > 1 {
+        text.push_str(&format!("\n\n{}", screen::wrap(&format!("Limiter: {}.", disk.verdict.sentence))));
+    }
     for remark in &disk.verdict.remarks {
         text.push_str(&format!("\n{}", screen::wrap(&format!("Also: {remark}."))));
     }

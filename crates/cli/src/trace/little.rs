@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops_short, format_throughput_decimal};
+use plimsoll_measure::experiment::words::mood;
 use plimsoll_observe::trace::levels::Level;
 use plimsoll_observe::trace::little::{DiskLevels, Law, Little, LittleReport, Window};
+use plimsoll_show::answer::Answer;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -45,7 +47,8 @@ fn table(report: &LittleReport) -> String {
         rows.push(law(&format!("{}, in the device", class.class), &class.device));
     }
     let headers = ["", "N", "X", "R", "X R", "agree"];
-    let mut text = screen::table(&headers, rows);
+    let mut text = report.disks.first().map_or_else(String::new, |disk| screen::answer(&answer(disk, report)));
+    text.push_str(&screen::table(&headers, rows));
     let further = report.classes.len().saturating_sub(ROWS_SHOWN);
     if further > 0 {
         text.push_str(&format!("\n{further} more classes: --format json shows them"));
@@ -61,9 +64,26 @@ fn table(report: &LittleReport) -> String {
         text.push_str(&format!("\n\n{}", windows(&report.windows)));
     }
     for disk in &report.disks {
-        text.push_str(&format!("\n\n{}", levels(disk)));
+        text.push_str(&format!("\n\n{}", levels(disk, report.disks.len() > 1)));
     }
     text
+}
+
+/// Returns the verdict on a trace's first disk; of several, each part has its own.
+fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
+    let more = match report.disks.len() {
+        1 => String::new(),
+        disks => format!(" of {} (one of {disks} disks)", disk.disk),
+    };
+    let law = &report.device;
+    let held = format!("{:.2} in the device on average, each for {}", law.depth_mean, time(law.latency_mean_ns));
+    let agrees = report.queue.agrees && law.agrees;
+    let confidence = if agrees { "N = X R holds: no events are missing" } else { "N is not X R: events are missing" };
+    Answer::new(mood(disk.verdict.kind), format!("Verdict{more}: {}", disk.verdict.sentence), held, confidence)
+}
+
+fn time(ns: f64) -> String {
+    format_duration_ns(ns as u64)
 }
 
 fn law(name: &str, law: &Law) -> Vec<String> {
@@ -97,13 +117,15 @@ fn windows(windows: &[Window]) -> String {
     if each == 1 { text } else { format!("{text}\nOne of {each} parts of the time is shown: --format json shows all") }
 }
 
-fn levels(disk: &DiskLevels) -> String {
+fn levels(disk: &DiskLevels, has_verdict: bool) -> String {
     let headers = ["offered", "of the time", "ends", "X", "throughput", "R in device", "in device", ""];
     let offered = screen::table(&headers, disk.offered.iter().map(level).collect());
     let headers = ["in device", "of the time", "ends", "X", "throughput", "R in device", "in device", ""];
     let in_device = screen::table(&headers, disk.in_device.iter().map(level).collect());
     let mut text = format!("{}\n{offered}\n\n{in_device}\n", screen::wrap(&format!("{}, by depth:", disk.disk)));
-    text.push_str(&format!("\n{}", screen::wrap(&format!("Verdict: {}.", disk.verdict.sentence))));
+    if has_verdict {
+        text.push_str(&format!("\n{}", screen::wrap(&format!("Verdict: {}.", disk.verdict.sentence))));
+    }
     for line in &disk.verdict.evidence {
         text.push_str(&format!("\n{}", screen::wrap(&format!("- {line}"))));
     }

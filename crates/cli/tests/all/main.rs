@@ -4,6 +4,7 @@
 //! the directory must hold afterwards what it held before. What a machine lacks (namespaces, loop devices, python3)
 //! skips a test with one line saying so (`skip.rs`).
 
+mod answer;
 mod attach;
 mod browser;
 mod cache;

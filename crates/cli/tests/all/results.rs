@@ -184,7 +184,7 @@ fn properties_and_modes_bound_what_runs() {
     }
     let (_, remarks) = run(&[]);
     assert!(remarks.contains("warning: no --io-properties or --disk: the disk is unlimited"), "{remarks}");
-    let (_, remarks) = run(&["--mode", "depth", "--max-io-requests", "2"]);
+    let (_, remarks) = run(&["--mode", "depth", "--max-io-requests", "2", "--verbose"]);
     assert!(remarks.contains("warning: 2 requests over 1 I/O queues"), "{remarks}");
     assert_eq!(run(&["--mode", "depth", "--disk", "850-pro"]).1, "", "the preset says how many may be in flight");
     assert_eq!(run(&["--mode", "drain"]).1, "");

@@ -241,7 +241,7 @@ fn two_intervals_are_compared() {
     assert_eq!(report["comparisons"][0]["device"], "sda", "{ended:#?}");
     assert_eq!(report["comparisons"][0]["a"]["intervals"], 1);
     let table = world.run(&["stat", "--compare", "both.json:1", "both.json:2"]);
-    assert!(table.out.contains("Answer") && table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
+    assert!(table.out.contains("A and B") && table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
     world.run(&["stat", "--compare", "both.json:7", "both.json:2"]).assert_refused(2, &["both.json:7", "1 to"]);
     world.run(&["stat", "--compare", "both.json", "free.txt"]).assert_refused(2, &["no device in common", "nvme1n1"]);
 }

@@ -90,3 +90,49 @@ fn the_recordings_are_those_of_the_case() {
         assert_eq!(ended.out.contains("hot-spot-rotation"), rotates, "{name}");
     }
 }
+
+/// Every recording of docs and tests: what `stat --from` says of a device, and what `stat --compare` of the recording
+/// with itself makes of it.
+#[test]
+fn stat_and_compare_never_contradict_each_other_on_a_recording() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../observe/tests/stat_samples");
+    let files = [docs().join("examples"), samples].into_iter().flat_map(|directory| {
+        std::fs::read_dir(directory).expect("the directory is there").map(|entry| entry.expect("an entry").path())
+    });
+    let (world, mut compared) = (World::new(&[]), 0);
+    for file in files {
+        let path = file.to_str().expect("a name in UTF-8");
+        let both = world.run(&["stat", "--compare", path, path, "--format", "json"]);
+        let alone = world.run(&["stat", "--from", path, "--format", "json"]);
+        // A single reading cannot be compared, and some files are no recordings.
+        if !matches!((alone.code, both.code), (Some(0 | 1), Some(0 | 1))) {
+            continue;
+        }
+        let parsed = |text: &str| serde_json::from_str::<Value>(text).expect("the output is JSON");
+        let (alone, both) = (parsed(&alone.out), parsed(&both.out));
+        let intervals = alone["sysstat"]["hosts"][0]["statistics"].as_array().expect("intervals");
+        for comparison in both["comparisons"].as_array().expect("comparisons") {
+            let disks = intervals.iter().flat_map(|interval| interval["disk"].as_array().expect("disks"));
+            let of_device = disks.filter(|disk| disk["disk_device"] == comparison["device"]);
+            let verdicts: Vec<&str> = of_device.filter_map(|disk| disk["verdict"].as_str()).collect();
+            let judgement = |code: &str| {
+                let hypotheses = comparison["hypotheses"].as_array().expect("hypotheses");
+                let found = hypotheses.iter().find(|hypothesis| hypothesis["code"] == code).expect("a hypothesis");
+                found["judgement"].as_str().expect("a word").to_owned()
+            };
+
+            let told =
+                format!("{path}: {}: {verdicts:?}, saturated is {}", comparison["device"], judgement("saturated"));
+            assert!(!verdicts.is_empty(), "{told}");
+            let is_fine = |verdict: &&str| matches!(*verdict, "idle" | "ok" | "busy-but-free");
+            if verdicts.iter().all(is_fine) {
+                assert!(judgement("saturated") != "likely" && judgement("throttled") != "likely", "{told}");
+            }
+            if verdicts.iter().all(|verdict| *verdict == "saturated") {
+                assert!(!matches!(judgement("saturated").as_str(), "refuted" | "unlikely"), "{told}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared >= 30, "only {compared} devices were compared");
+}

@@ -22,6 +22,7 @@ fn tuned(mountpoint: &Path) -> String {
         duplex: false,
         rate_factor: 1.0,
         capacity_scale_max: MEASURED_SCALE_MAX,
+        form: None,
         mix_exponent_p: 0.8,
         unloaded_latency_ns: 85_000,
         doubtful: Vec::new(),

@@ -24,12 +24,14 @@
 
 use std::time::Duration;
 
+use plimsoll::core::WaitReason;
 use plimsoll::sys::diskstats::Counters;
 use plimsoll_files::jobs::{Job, JobClass};
 use plimsoll_observe::stat::Columns;
 use serde::Serialize;
 
 use super::device::Device;
+use super::point::foreign_pct;
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
@@ -37,8 +39,14 @@ use crate::report::{Circumstances, Latency};
 
 /// Shares of the second of two jobs, if the first has none of its own.
 const SHARES: u32 = 100;
-/// Change of throughput, in percent, up to which two loads get the same as one: the noise of short runs.
+/// Change of throughput, in percent, up to which two loads get the same as one, and from which on they get more;
+/// between the two it may be the noise of short runs.
 const SAME_PCT: f64 = 5.0;
+const MORE_PCT: f64 = 10.0;
+/// Part of the time from which on a reason to wait is what held the load back.
+const HELD_PART: f64 = 0.5;
+/// Part of a model's capacity from which on it is used up.
+const USED_UP: f64 = 0.9;
 /// Part of the time, in percent, from which on a device had no time left by its own account.
 const BUSY_PCT: f64 = 90.0;
 
@@ -55,11 +63,36 @@ pub struct DualReport {
     /// The load alone, and twice at once.
     pub runs: Vec<DualRun>,
     /// Conclusion from both runs.
-    pub finding: Option<String>,
+    pub finding: Option<Finding>,
     /// Whether the experiment ended before its second run was complete.
     pub interrupted: bool,
     /// Bytes written, files included.
     pub written_bytes: u64,
+}
+
+/// The conclusion from both runs; its JSON is the sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Finding {
+    /// What the second load did.
+    #[serde(skip)]
+    pub outcome: Outcome,
+    /// The same as a sentence, with the reason.
+    pub sentence: String,
+}
+
+/// What a second, equal load does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// Both together get more: the device was not full.
+    Grew,
+    /// Both together get what one got: the device is at its end.
+    AtEnd,
+    /// Both together get what one got, because something above the device holds them back.
+    HeldAbove,
+    /// The runs do not tell.
+    #[default]
+    Unclear,
 }
 
 /// One of the two runs.
@@ -212,45 +245,94 @@ fn second(job: &Job, others: &[Job]) -> Job {
     job
 }
 
-fn finding(runs: &[DualRun]) -> Option<String> {
+/// Concludes from both runs; `None` without both.
+#[must_use]
+pub fn finding(runs: &[DualRun]) -> Option<Finding> {
     let [once, twice] = runs else { return None };
     let growth = 100.0 * grew(once.point.throughput_bytes_per_s, twice.point.throughput_bytes_per_s);
     let util = |run: &DualRun| run.iostat.and_then(|iostat| iostat.util_pct);
-    let foreign_pct = runs.iter().filter_map(|run| run.point.foreign_pct).fold(0.0, f64::max);
+    let foreign_pct = foreign_pct(runs.iter().map(|run| &run.point));
+    let reasons = [WaitReason::Tokens, WaitReason::Limit, WaitReason::Depth].map(WaitReason::name);
+    let held = twice.point.wait.as_ref();
+    let held = held.filter(|wait| reasons.contains(&wait.reason.as_str()) && wait.part >= HELD_PART);
 
-    if foreign_pct > FOREIGN_DOUBT_PCT {
-        return Some(format!(
-            "inconclusive: up to {foreign_pct:.0} % of what the device moved was other programs', and two loads got \
-             {growth:+.0} % compared with one; repeat it when the disk is quiet"
-        ));
-    }
-    if growth < -SAME_PCT {
-        return Some(format!(
+    let (outcome, sentence) = if foreign_pct > FOREIGN_DOUBT_PCT {
+        let why = format!(
+            "inconclusive: other programs moved up to {foreign_pct:.0} % of the most that the device did, and two loads \
+             got {growth:+.0} % compared with one; repeat it when the disk is quiet"
+        );
+        (Outcome::Unclear, why)
+    } else if growth < -SAME_PCT {
+        let why = format!(
             "inconclusive: two loads together got {growth:+.0} % compared with one, and a full disk gives the same; it \
              is overloaded, or changed between the runs: repeat it"
-        ));
-    }
-
-    Some(match util(once).zip(util(twice)) {
-        Some((first, second)) if first >= BUSY_PCT && growth >= SAME_PCT => format!(
-            "alone, the device was busy for {first:.0} % of the time, and two loads still got {growth:.0} % more (at \
-             {second:.0} %): %util did not say how much it could do"
-        ),
-        Some((first, second)) if growth >= SAME_PCT => {
-            format!("two loads got {growth:.0} % more than one; %util went from {first:.0} to {second:.0} %")
+        );
+        (Outcome::Unclear, why)
+    } else if growth > SAME_PCT && growth < MORE_PCT {
+        let why = format!(
+            "inconclusive: two loads together got {growth:+.0} % compared with one, and short runs differ by as much: \
+             repeat it, longer"
+        );
+        (Outcome::Unclear, why)
+    } else if growth >= MORE_PCT {
+        let why = match util(once).zip(util(twice)) {
+            Some((first, second)) if first >= BUSY_PCT => format!(
+                "alone, the device was busy for {first:.0} % of the time, and two loads still got {growth:.0} % more (at \
+                 {second:.0} %): %util did not say how much it could do"
+            ),
+            Some((first, second)) => {
+                format!("two loads got {growth:.0} % more than one; %util went from {first:.0} to {second:.0} %")
+            }
+            None => format!("two loads together got {growth:+.0} % compared with one"),
+        };
+        (Outcome::Grew, why)
+    } else if let Some(wait) = held {
+        let held = format!(
+            "two loads together got little more than one ({growth:+.0} %): the scheduler held them back ({}, {:.0} % of \
+             the time)",
+            wait.reason,
+            100.0 * wait.part.min(1.0)
+        );
+        match (twice.point.capacity_used, wait.reason == WaitReason::Depth.name()) {
+            (Some(used), true) if used < USED_UP => {
+                let why = format!(
+                    "inconclusive: {held}, and {:.0} % of what its model of the disk grants is used: the device is slower \
+                     than that, or the model is wrong",
+                    100.0 * used
+                );
+                (Outcome::Unclear, why)
+            }
+            (Some(used), _) => (
+                Outcome::HeldAbove,
+                format!("{held}; {:.0} % of what its model of the disk grants is used", 100.0 * used),
+            ),
+            (None, true) => {
+                (Outcome::HeldAbove, format!("{held}; whether the device could do more shows with a greater depth"))
+            }
+            (None, false) => (Outcome::HeldAbove, held),
         }
-        Some((first, second)) if second >= BUSY_PCT => format!(
-            "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was {first:.0} %, \
-             then {second:.0} %"
-        ),
-        Some((first, second)) => format!(
-            "inconclusive: two loads together got little more than one ({growth:+.0} %), and yet the device was idle for \
-             {:.0} % of the time (%util {first:.0} %, then {second:.0} %): something before it held them back, or it \
-             changed between the runs",
-            100.0 - second
-        ),
-        None => format!("two loads together got {growth:+.0} % compared with one"),
-    })
+    } else {
+        match util(once).zip(util(twice)) {
+            Some((first, second)) if second >= BUSY_PCT => (
+                Outcome::AtEnd,
+                format!(
+                    "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was \
+                     {first:.0} %, then {second:.0} %"
+                ),
+            ),
+            Some((first, second)) => (
+                Outcome::Unclear,
+                format!(
+                    "inconclusive: two loads together got little more than one ({growth:+.0} %), and yet the device was \
+                     idle for {:.0} % of the time (%util {first:.0} %, then {second:.0} %): something before it held \
+                     them back, or it changed between the runs",
+                    100.0 - second
+                ),
+            ),
+            None => (Outcome::Unclear, format!("two loads together got {growth:+.0} % compared with one")),
+        }
+    };
+    Some(Finding { outcome, sentence })
 }
 
 #[cfg(test)]
@@ -311,17 +393,17 @@ mod tests {
             (617e6, 1092e6, None, "+77 %"),
         ] {
             let said = finding(&[run(1, once, util.map(|u| u.0)), run(2, twice, util.map(|u| u.1))]).unwrap();
-            assert!(said.contains(part), "{said}");
+            assert!(said.sentence.contains(part), "{said:?}");
         }
         assert_eq!(finding(&[run(1, 1.0, None)]), None);
         // Less than one load alone, or a neighbour: neither says that the disk was at its end.
         for twice in [93e6, 500e6] {
             let less = finding(&[run(1, 617e6, Some(96.0)), run(2, twice, Some(98.0))]).unwrap();
-            assert!(less.starts_with("inconclusive") && !less.contains("at its end"), "{less}");
+            assert!(less.outcome == Outcome::Unclear && less.sentence.starts_with("inconclusive"), "{less:?}");
         }
         let mut beside = run(2, 610e6, Some(98.0));
         beside.point.foreign_pct = Some(40.0);
         let said = finding(&[run(1, 617e6, Some(96.0)), beside]).unwrap();
-        assert!(said.contains("40 % of what the device moved"), "{said}");
+        assert!(said.sentence.contains("40 % of the most that the device did"), "{said:?}");
     }
 }

@@ -118,6 +118,12 @@ impl Point {
         (expected >= IN_DEVICE_MIN && self.in_device >= IN_DEVICE_MIN).then(|| self.in_device / expected)
     }
 
+    /// Returns the bytes a second of other programs.
+    fn foreign_bytes_per_s(&self) -> f64 {
+        let part = self.foreign_pct.map_or(0.0, |percent| (percent / 100.0).min(0.999));
+        self.throughput_bytes_per_s * part / (1.0 - part)
+    }
+
     /// Returns the point for a curve over parallelism.
     #[must_use]
     pub(crate) fn on_curve(&self) -> CurvePoint {
@@ -265,6 +271,15 @@ fn half_width<'a>(rounds: impl Iterator<Item = &'a Round>) -> Option<f64> {
     let rounds: Option<Vec<Estimate>> = rounds.map(of_round).collect();
     let all = of_runs(&rounds?)?;
     Some(student_t(all.freedom) * all.standard_error).filter(|half_width| half_width.is_finite())
+}
+
+/// Returns the traffic of other programs, in percent of the most that the device moved at any of the points: beside one
+/// request at a time a small neighbour is half of what is moved, and still takes little of what the device can do.
+pub(crate) fn foreign_pct<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> f64 {
+    let most =
+        points.clone().map(|point| point.throughput_bytes_per_s + point.foreign_bytes_per_s()).fold(0.0, f64::max);
+    let foreign = points.map(Point::foreign_bytes_per_s).fold(0.0, f64::max);
+    if most > 0.0 { 100.0 * foreign / most } else { 0.0 }
 }
 
 /// Returns the fibers of all jobs on all shards.

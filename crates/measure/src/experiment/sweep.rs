@@ -35,7 +35,7 @@ use plimsoll_files::setup::ModelChoice;
 use serde::{Deserialize, Serialize};
 
 use super::device::Device;
-use super::point::{Sums, promised_bytes_per_s};
+use super::point::{Sums, foreign_pct, promised_bytes_per_s};
 use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
@@ -266,65 +266,68 @@ struct Curve<'a> {
 
 impl Curve<'_> {
     fn judged(self) -> CurveVerdict {
-        let points: Vec<_> = self.points.iter().map(|point| point.on_curve()).collect();
-        let mut verdict = verdict(&points, self.promised);
-        if let Some(doubt) = self.doubt(verdict.kind) {
-            verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
-            verdict.kind = Kind::Unclear;
-            verdict.sentence = format!("not clear: {doubt}");
-        }
+        CurveVerdict { settings: self.settings, verdict: judge(&self.points, self.promised) }
+    }
+}
 
-        let widest = self.points.iter().filter_map(|point| point.half_width_part()).reduce(f64::max);
-        if let (Some(part), Some(rounds)) = (widest, self.points.iter().map(|point| point.rounds.len()).max()) {
-            let pct = 100.0 * part;
-            verdict
-                .evidence
-                .push(format!("each throughput is known to ± {pct:.1} % or better, from {rounds} round(s)"));
-        }
-
-        let heaviest = self.points.iter().max_by_key(|point| point.parallelism);
-        if let Some(wait) = heaviest.and_then(|point| point.wait.as_ref()) {
-            let (reason, pct) = (&wait.reason, 100.0 * wait.part.min(1.0));
-            verdict
-                .evidence
-                .push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
-        }
-        CurveVerdict { settings: self.settings, verdict }
+/// Judges points that differ only in their load. `promised` is the throughput that the disk's model promises.
+#[must_use]
+pub fn judge(points: &[&Point], promised: Option<f64>) -> Verdict {
+    let on_curve: Vec<_> = points.iter().map(|point| point.on_curve()).collect();
+    let mut verdict = verdict(&on_curve, promised);
+    if let Some(doubt) = doubt(points, promised, verdict.kind) {
+        verdict.evidence.insert(0, format!("the points as they are: {}", verdict.sentence));
+        verdict.kind = Kind::Unclear;
+        verdict.sentence = format!("not clear: {doubt}");
     }
 
-    /// Returns why a verdict of `kind` cannot stand, and what would settle it.
-    fn doubt(&self, kind: Kind) -> Option<String> {
-        let foreign_pct = self.points.iter().filter_map(|point| point.foreign_pct).fold(0.0, f64::max);
-        if foreign_pct > FOREIGN_DOUBT_PCT {
-            return Some(format!(
-                "up to {foreign_pct:.0} % of what the device moved at a point was other programs'; repeat it when the disk \
-                 is quiet"
-            ));
-        }
-        if kind == Kind::Unclear {
-            return None;
-        }
-
-        let vague = |point: &&&Point| point.half_width_part().is_some_and(|part| 100.0 * part > VAGUE_PCT);
-        if let Some(point) = self.points.iter().find(vague) {
-            return Some(format!(
-                "the throughput at parallelism {} is known to ± {:.0} % only; raise --duration",
-                point.parallelism,
-                100.0 * point.half_width_part().unwrap_or_default()
-            ));
-        }
-
-        let rounds = self.points.iter().map(|point| point.rounds.len()).min().unwrap_or(0);
-        let differs = |left_out: &usize| {
-            let points: Vec<_> = self.points.iter().map(|point| point.on_curve_without(*left_out)).collect();
-            verdict(&points, self.promised).kind != kind
-        };
-        let against = (0..rounds).filter(|_| rounds > 1).find(differs)?;
-        Some(format!(
-            "without the runs of round {} of {rounds} the points would say something else; raise --duration",
-            against + 1
-        ))
+    let widest = points.iter().filter_map(|point| point.half_width_part()).reduce(f64::max);
+    if let (Some(part), Some(rounds)) = (widest, points.iter().map(|point| point.rounds.len()).max()) {
+        let pct = 100.0 * part;
+        let known = format!("each throughput is known to ± {pct:.1} % or better, from {rounds} round(s)");
+        verdict.evidence.push(known);
     }
+
+    let heaviest = points.iter().max_by_key(|point| point.parallelism);
+    if let Some(wait) = heaviest.and_then(|point| point.wait.as_ref()) {
+        let (reason, pct) = (&wait.reason, 100.0 * wait.part.min(1.0));
+        verdict.evidence.push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
+    }
+    verdict
+}
+
+/// Returns why a verdict of `kind` cannot stand, and what would settle it.
+fn doubt(points: &[&Point], promised: Option<f64>, kind: Kind) -> Option<String> {
+    let foreign_pct = foreign_pct(points.iter().copied());
+    if foreign_pct > FOREIGN_DOUBT_PCT {
+        return Some(format!(
+            "other programs moved up to {foreign_pct:.0} % of the most that the device did; repeat it when the disk is \
+             quiet"
+        ));
+    }
+    if kind == Kind::Unclear {
+        return None;
+    }
+
+    let vague = |point: &&&Point| point.half_width_part().is_some_and(|part| 100.0 * part > VAGUE_PCT);
+    if let Some(point) = points.iter().find(vague) {
+        return Some(format!(
+            "the throughput at parallelism {} is known to ± {:.0} % only; raise --duration",
+            point.parallelism,
+            100.0 * point.half_width_part().unwrap_or_default()
+        ));
+    }
+
+    let rounds = points.iter().map(|point| point.rounds.len()).min().unwrap_or(0);
+    let differs = |left_out: &usize| {
+        let points: Vec<_> = points.iter().map(|point| point.on_curve_without(*left_out)).collect();
+        verdict(&points, promised).kind != kind
+    };
+    let against = (0..rounds).filter(|_| rounds > 1).find(differs)?;
+    Some(format!(
+        "without the runs of round {} of {rounds} the points would say something else; raise --duration",
+        against + 1
+    ))
 }
 
 #[cfg(test)]
@@ -473,7 +476,7 @@ mod tests {
         const MUCH: [f64; 5] = [0.5, -0.4, 0.3, -0.5, 0.1];
         let cases: [(&[f64], &[&[f64]], f64, Kind, &str); 5] = [
             (&FULL, &[&LITTLE], 0.0, Kind::Saturated, "saturated"),
-            (&FULL, &[&LITTLE], 40.0, Kind::Unclear, "40 % of what the device moved"),
+            (&FULL, &[&LITTLE], 40.0, Kind::Unclear, "40 % of the most that the device did"),
             (&FULL, &[&MUCH], 0.0, Kind::Unclear, "% only; raise --duration"),
             // A dip that five rounds agree on is no chance; one that a single round makes is.
             (&DIP, &[&LITTLE], 0.0, Kind::Falls, "by more than chance"),

@@ -13,6 +13,9 @@
 //! `Verdict (reqsize=1M): flat throughput with flat latency: the limiter sits above the disk.`
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::verdict::Kind;
+use plimsoll_show::answer::Answer;
+use plimsoll_show::page::Mood;
 use plimsoll_show::table::Table;
 
 use super::Point;
@@ -23,8 +26,8 @@ use super::sweep::SweepReport;
 /// A result in words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
-    /// The verdict, a paragraph each, to be shown first.
-    pub answer: Vec<String>,
+    /// The verdict, to be shown first; `None` if the experiment judges nothing.
+    pub answer: Option<Answer>,
     /// The figures.
     pub table: Table,
     /// What explains the figures, a paragraph each.
@@ -64,22 +67,67 @@ pub fn of_sweep(report: &SweepReport) -> Said {
         let values = point.settings.iter().map(|(_, value)| value.clone());
         values.chain(point_cells(point)).collect::<Vec<_>>()
     };
-    let (mut answer, mut remarks) = (Vec::new(), Vec::new());
+    let mut remarks = Vec::new();
+    let is_one = report.verdicts.len() == 1;
     for found in &report.verdicts {
         let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
-        answer.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        if !is_one {
+            remarks.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        }
         if !found.verdict.evidence.is_empty() {
             remarks.push(format!("Evidence{of}: {}.", found.verdict.evidence.join("; ")));
         }
     }
-    if report.verdicts.is_empty() {
-        answer.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
-    }
 
     remarks.push(POINT_WORDS.to_owned());
     let headers = report.axes.iter().map(String::as_str).chain(POINT_HEADERS);
-    Said { answer, table: Table::new("", headers, report.points.iter().map(row)), remarks }
+    let table = Table::new("", headers, report.points.iter().map(row));
+    Said { answer: Some(answer_of_sweep(report)), table, remarks }
+}
+
+/// Returns the verdict on a sweep's curve, or how many curves are of which kind.
+fn answer_of_sweep(report: &SweepReport) -> Answer {
+    let best = report.points.iter().max_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
+    let best = best.map_or_else(String::new, |point| {
+        let at: Vec<String> = point.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let rate = format_throughput_decimal(point.throughput_bytes_per_s);
+        let interval = point.half_width_part().map_or_else(String::new, |part| format!(" ± {:.1} %", 100.0 * part));
+        format!("most: {rate}{interval}, {} IOPS at {}", format_iops(point.iops), at.join(" "))
+    });
+    let is_known = report.points.iter().all(|point| point.half_width_part().is_some());
+    let confidence = if is_known { "" } else { "a point is one run: differences below 10 % are noise" };
+
+    match report.verdicts.as_slice() {
+        [] => {
+            let why = "no verdict: only a sweep over parallelism or shards says who the limiter is";
+            Answer::new(Mood::Quiet, why, best, "")
+        }
+        [one] => Answer::new(mood(one.verdict.kind), format!("Verdict: {}", one.verdict.sentence), best, confidence),
+        curves => {
+            let mut counts: Vec<(Kind, usize)> = Vec::new();
+            for curve in curves {
+                match counts.iter_mut().find(|(kind, _)| *kind == curve.verdict.kind) {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((curve.verdict.kind, 1)),
+                }
+            }
+            counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            let words: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {}", kind.words())).collect();
+            let most = counts.first().map_or(Mood::Quiet, |(kind, _)| mood(*kind));
+            Answer::new(most, format!("{} curves: {}", curves.len(), words.join(", ")), best, confidence)
+        }
+    }
+}
+
+/// Returns the weight of a curve's verdict.
+#[must_use]
+pub const fn mood(kind: Kind) -> Mood {
+    match kind {
+        Kind::ScalesLow | Kind::Reached => Mood::Good,
+        Kind::Unclear => Mood::Heed,
+        Kind::LimitedAbove | Kind::Saturated | Kind::Falls => Mood::Bad,
+    }
 }
 
 /// Describes a search for a rate.
@@ -98,18 +146,18 @@ pub fn of_search(report: &RateReport) -> Said {
                 Some(rate) => format!("{} IOPS kept {goal} so far", format_iops(rate)),
                 None => format!("none has kept {goal} so far"),
             };
-            format!("No answer: interrupted after {} runs; {so_far}.", found.trials.len())
+            format!("No answer: interrupted after {} runs; {so_far}", found.trials.len())
         }
         (None, _) => format!(
             "No rate from {} IOPS on keeps {goal} of job `{job}`; lower ones make too few requests to tell: raise \
-             --duration.",
+             --duration",
             format_iops(report.rate_min)
         ),
         (Some(rate), None) => {
-            format!("{} IOPS and more keep {goal}: no rate was found that does not.", format_iops(rate))
+            format!("{} IOPS and more keep {goal}: no rate was found that does not", format_iops(rate))
         }
         (Some(rate), Some(failed)) => format!(
-            "Highest rate of job `{job}` that keeps {goal}: {} IOPS{}; {} IOPS do not.",
+            "Highest rate of job `{job}` that keeps {goal}: {} IOPS{}; {} IOPS do not",
             format_iops(rate),
             if found.confirmed { "" } else { " (not confirmed)" },
             format_iops(failed)
@@ -117,15 +165,20 @@ pub fn of_search(report: &RateReport) -> Said {
     };
 
     let sure = if found.confirmed {
-        "Both ends were repeated, and the majority of the runs decided."
+        "both ends were repeated, and the majority of the runs decided"
     } else {
-        "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
+        "not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps"
     };
-    let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
+    let closed = format!("the closed loop got {} IOPS", format_iops(report.closed_loop_iops));
+    let mood = match found.rate {
+        None => Mood::Bad,
+        Some(_) if found.confirmed => Mood::Good,
+        Some(_) => Mood::Heed,
+    };
     Said {
-        answer: vec![answer],
+        answer: Some(Answer::new(mood, answer, closed, sure)),
         table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
-        remarks: vec![format!("{sure} {closed}")],
+        remarks: Vec::new(),
     }
 }
 
@@ -143,7 +196,7 @@ pub fn of_matrix(report: &MatrixReport) -> Said {
     let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
                requests under way, more would only take memory.";
     Said {
-        answer: Vec::new(),
+        answer: None,
         table: Table::new("", headers, report.rows.iter().map(row)),
         remarks: vec![
             format!("{shards} shard(s), {} written. {fio}", format_bytes_binary(report.written_bytes)),

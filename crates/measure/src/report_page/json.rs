@@ -121,7 +121,8 @@ fn of_sweep(file: &str, report: SweepReport) -> Content {
 
 fn of_experiment(made: Option<&Circumstances>, said: Said, drawn: &[Picture]) -> Vec<Section> {
     let made = made.into_iter().flat_map(Circumstances::sentences);
-    let remarks: Vec<String> = said.answer.into_iter().chain(made).chain(said.remarks).collect();
+    let answer = said.answer.iter().flat_map(|answer| answer.lines(usize::MAX));
+    let remarks: Vec<String> = answer.chain(made).chain(said.remarks).collect();
     pictures::sections(&remarks, said.table, drawn)
 }
 

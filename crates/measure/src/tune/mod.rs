@@ -94,6 +94,11 @@ const MEASURE_MIN_BYTES: u64 = 256 << 20;
 
 /// Receives the progress of a measurement. `()` ignores it.
 pub trait Observer {
+    /// Called before the first phase. `expected_s` is the approximate length of all of them in seconds.
+    fn on_plan(&mut self, expected_s: f64) {
+        let _ = expected_s;
+    }
+
     /// Called when a phase begins. `expected_s` is its approximate length in seconds.
     fn on_phase(&mut self, name: &str, expected_s: f64) {
         let _ = (name, expected_s);

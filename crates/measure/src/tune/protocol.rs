@@ -109,6 +109,9 @@ impl<'a> Protocol<'a> {
     pub(super) fn run(&mut self) -> Result<(), TuneError> {
         // Reported at the end, after the last complete phase: a resumed run may still make them.
         let mut left_out = Vec::new();
+        let pending = self.recorder.record.header.phases().into_iter();
+        let pending = pending.filter(|phase| !self.recorder.record.is_done(*phase));
+        self.observer.on_plan(pending.map(|phase| self.expected_s(phase)).filter(|seconds| seconds.is_finite()).sum());
         for phase in self.recorder.record.header.phases() {
             if self.rig.is_stopped() {
                 break;

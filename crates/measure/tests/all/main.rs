@@ -13,3 +13,4 @@ mod skip;
 mod test_report;
 mod tune;
 mod tune_sim;
+mod verdicts;

@@ -44,6 +44,9 @@ use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark, Verdict};
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
+/// The heading of the section with the answer.
+pub const ANSWER: &str = "Answer";
+
 /// A period of a device: means over its intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
@@ -316,7 +319,7 @@ impl Comparison {
             Section::new("To know when reading them", findings.collect::<Vec<_>>()),
         ];
         sections.extend(self.hypotheses.iter().map(Hypothesis::section));
-        sections.push(Section::new("Answer", [Block::Text(self.answer.clone())]));
+        sections.push(Section::new(ANSWER, [Block::Text(self.answer.clone())]));
         sections
     }
 }

@@ -45,8 +45,9 @@ use super::capacity::{Capacity, positive};
 const SEEN_MOST: usize = 32;
 /// Percentile of those latencies that is taken as the latency of the idle device.
 const SEEN_PERCENTILE: f64 = 5.0;
-/// Most requests under way, on average, in an unloaded interval.
-const UNLOADED_QUEUE: f64 = 1.0;
+/// Most requests under way, on average, in an unloaded interval: one load that waits for each request, and a
+/// neighbour's few beside it.
+const UNLOADED_QUEUE: f64 = 2.0;
 /// Fewest requests a second of a direction in an unloaded interval: fewer meet a device that went to sleep.
 const UNLOADED_PER_S: f64 = 20.0;
 
@@ -159,7 +160,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Records the latencies of an interval, if at most one request was under way on average. Each counts at most as
+    /// Records the latencies of an interval, if at most two requests were under way on average. Each counts at most as
     /// `usual_ms` of the mean size in KiB.
     pub fn note(&mut self, columns: &Columns, usual_ms: &dyn Fn(f64) -> f64) {
         let queue = columns.queue.or_else(|| under_way_at_most(columns));

@@ -38,6 +38,12 @@ pub(in crate::tune) const SHIFT_BYTES: u32 = 512;
 const BURST_MIN_PCT: f64 = 5.0;
 /// Part of its rate that a load must reach to count as carried: the value of diskplorer.
 const CARRIED_PART: f64 = 0.97;
+/// Requests that the count of a sample may be off, at 95 %: two standard deviations of at most half a request, as a
+/// sample begins and ends anywhere in a request.
+const ROUNDED_REQUESTS: f64 = 1.0;
+/// Part of its rate that a figure may lose by the smallest depth that suffices, by the rule of
+/// `series::smallest_sufficient_depth`.
+const DEPTH_LOSS: f64 = 0.005;
 /// Fewest samples from which scatter can be judged.
 pub(in crate::tune) const KNOWN_SAMPLES: usize = 5;
 
@@ -141,11 +147,14 @@ pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
         mode => measured_s >= Timing::of(mode, record.header.phase_s).figure_min_s * 0.9,
     };
 
+    let foreign_pct = record.foreign_pct(measured_in, record.best_attempt(measured_in));
     let probes = search(record, phase, record.best_attempt(phase));
     Some(Figure {
         value,
         unit: unit(phase),
-        ci95_pct: interval.map(|interval| interval.half_width / value * 100.0),
+        ci95_pct: interval
+            .zip(samples.get(settled_at..))
+            .map(|(interval, counted)| half_width_pct(&interval, counted, foreign_pct.unwrap_or(0.0))),
         deviation_pct: series::deviation_pct(counted),
         settled_at,
         sample_s: measured_s / samples.len() as f64,
@@ -153,11 +162,22 @@ pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
         block_bytes: stream.block_bytes,
         probes: probes.iter().map(|point| Probe { depth: point.depth, rate: point.rate }).collect(),
         cpu_busy_pct: cpu_s / measured_s.max(1e-9),
-        foreign_pct: record.foreign_pct(measured_in, record.best_attempt(measured_in)),
+        foreign_pct,
         burst: before.filter(is_off),
         complete: record.is_done(measured_in) && is_long,
         samples: rates,
     })
+}
+
+/// Returns half the width of the interval of a figure, in per cent: from the scatter of its samples; from the whole
+/// requests that a sample counts, which need not scatter; from what the chosen depth may lose; and from what other
+/// programs took of the disk.
+fn half_width_pct(interval: &series::Interval, counted: &[&Sample], foreign_pct: f64) -> f64 {
+    let requests: u64 = counted.iter().map(|sample| sample.moved().requests).sum();
+    let rounded = ROUNDED_REQUESTS * (counted.len() as f64).sqrt() / (requests as f64).max(1.0);
+    let scatter = interval.half_width / interval.mean;
+    let foreign = (foreign_pct / 100.0).min(0.99);
+    100.0 * (scatter.hypot(rounded) + DEPTH_LOSS + foreign / (1.0 - foreign))
 }
 
 /// Returns rates, latencies and knee by depth.

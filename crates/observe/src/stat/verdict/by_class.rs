@@ -107,6 +107,14 @@ impl Case<'_> {
             let why = format!("{figures}: above the {usual} that are usual for {}, and no queue", self.class.name);
             return Some((Verdict::Ok, why));
         }
+        if let Some(part) = part.filter(|part| *part >= WAITING) {
+            let why = format!(
+                "{figures}: few, and yet they wait {} of their time by the least latency seen: it is slower than it was, \
+                 or they come in bursts; --disk settles it",
+                percent(part)
+            );
+            return Some((Verdict::Unknown, why));
+        }
         if under_way < UNDER_WAY_MANY || part.is_some_and(|part| part < NOT_WAITING) {
             let why = format!("{figures}: {} takes many at once, and %util counts time, not work", self.class.name);
             return Some((Verdict::BusyButFree, why));
@@ -150,6 +158,12 @@ impl Case<'_> {
     pub(super) fn held(&self) -> Option<(Verdict, String)> {
         let cap = self.cap().filter(|_| !self.class.is_sold_by_rate)?;
         let each = self.await_ms.map_or_else(String::new, |await_ms| format!(" with {} each", ms(await_ms)));
+        // A disk of this machine can have such a rate of its own.
+        if self.evidence.facts.is_some_and(|facts| facts.remote.is_none() && facts.members.is_empty()) {
+            let why =
+                format!("not clear: {cap}{each} is a limit that is sold, and may be the disk's own: --disk settles it");
+            return Some((Verdict::Unknown, why));
+        }
         let why = format!("held at a limit of {cap}{each}: of a volume or instance, if not of the device itself");
         Some((Verdict::Degraded, why))
     }

@@ -5,6 +5,7 @@ use plimsoll_files::disk::DiskModel;
 use plimsoll_observe::stat::{DeviceFacts, Remote, Verdict};
 use plimsoll_sim::device::presets::{self, Preset, PresetKind};
 use plimsoll_sim::device::{CapSpec, CapUnit, DeviceSpec, FaultKind, LatencySpec, MemberFault, RateSpec};
+use plimsoll_sim::rng::Rng;
 use plimsoll_sim::workload::{Load, Pattern, Spacing};
 
 use super::truth::rated;
@@ -16,7 +17,69 @@ const SATA: &str = "samsung-ssd-860";
 const BURST: u32 = 64;
 const SLOW: FaultKind = FaultKind::Slow { speed_factor: 0.25 };
 
+/// Ladders that are climbed again with a disturbance, by name; and the seeds of each.
+const DISTURBED: [&str; 6] = ["i3en reads", "SATA reads", "NVMe long reads", "gp3", "GCP disk", "i4i reads"];
+const SEEDS: u64 = 2;
+/// Speed that noise and stalls take, as a part: mean and most.
+const NOISE_MOST: f64 = 0.06;
+const STALLED: f64 = 0.02;
+/// What a neighbour writes, as a part of what the disk can write.
+const NEIGHBOUR: f64 = 0.03;
+
+/// What makes an interval unlike the next.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    /// The speed changes from moment to moment, as with neighbours on the same hardware.
+    Noise,
+    /// The disk does nothing for some moments.
+    Stalls,
+    /// Another program writes.
+    Neighbour,
+}
+
+/// All timelines: each calm, and some disturbed.
 pub(crate) fn all() -> Vec<Timeline> {
+    let calm = calm();
+    let again = calm.iter().filter(|timeline| DISTURBED.contains(&timeline.name.as_str()));
+    let kinds = |timeline: &Timeline| {
+        let kinds = [Beside::Noise, Beside::Stalls, Beside::Neighbour];
+        kinds.into_iter().flat_map(|kind| (1..=SEEDS).map(move |seed| (kind, seed))).map({
+            let timeline = timeline.clone();
+            move |(kind, seed)| disturbed(&timeline, kind, seed)
+        })
+    };
+    let again: Vec<Timeline> = again.flat_map(kinds).collect();
+    calm.into_iter().chain(again).collect()
+}
+
+fn disturbed(timeline: &Timeline, kind: Beside, seed: u64) -> Timeline {
+    let mut timeline =
+        Timeline { name: format!("{}, {kind:?} {seed}", timeline.name), seed, is_disturbed: true, ..timeline.clone() };
+    let mut rng = Rng::new(seed);
+    let step_ns = timeline.interval_ns / 10;
+    let steps = timeline.phases.iter().map(|phase| phase.intervals).sum::<u64>() * 10;
+    let weather = &mut timeline.disks[0].actual.weather;
+    match kind {
+        Beside::Noise => {
+            let step = |at: u64| (at * step_ns, 1.0 - NOISE_MOST * rng.below(1000) as f64 / 1000.0);
+            weather.capacity_steps = (0..steps).map(step).collect();
+        }
+        Beside::Stalls => {
+            let len_ns = (STALLED * 2.0 * timeline.interval_ns as f64) as u64;
+            let stall = |at: u64| (at * 2 * timeline.interval_ns + rng.below(timeline.interval_ns), len_ns);
+            weather.stalls = (0..steps / 20).map(stall).collect();
+        }
+        Beside::Neighbour => {
+            let writes = stream(Op::Write, 4 * KIB, Load::closed(1));
+            let per_s = NEIGHBOUR * rated(&timeline.disks[0], &writes);
+            let writes = Stream { load: Load::poisson(per_s), ..writes };
+            timeline.phases.iter_mut().for_each(|phase| phase.streams.push(writes.clone()));
+        }
+    }
+    timeline
+}
+
+fn calm() -> Vec<Timeline> {
     let mut all = vec![
         ladder("i3en reads", preset("i3en.3xlarge"), 100, &[(Op::Read, 4 * KIB)]),
         ladder("i3en writes", preset("i3en.3xlarge"), 1000, &[(Op::Write, 4 * KIB)]),
@@ -94,7 +157,8 @@ fn phase(name: &'static str, intervals: u64, streams: Vec<Stream>) -> Phase {
     Phase { name, intervals, streams, fault: None, group: None }
 }
 
-/// Each kind of request alone, one at a time; then all together as fast as they can; then less, then again, then slowed.
+/// Each kind of request alone, one at a time; then all together as fast as they can; then less, then again, then
+/// slowed.
 fn ladder(name: &str, disk: Disk, interval_ms: u64, kinds: &[(Op, u32)]) -> Timeline {
     let streams = |load: &dyn Fn(&Stream) -> Load| -> Vec<Stream> {
         let all = kinds.iter().map(|(op, len_bytes)| stream(*op, *len_bytes, Load::closed(1)));
@@ -127,7 +191,14 @@ fn ladder(name: &str, disk: Disk, interval_ms: u64, kinds: &[(Op, u32)]) -> Time
         phase("idle again", 2, Vec::new()),
         Phase { fault: Some((0, SLOW)), ..phase("slowed, light", 2, open(0.1)) },
     ]);
-    Timeline { name: name.to_owned(), disks: vec![disk], interval_ns: interval_ms * 1_000_000, phases }
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: name.to_owned(),
+        disks: vec![disk],
+        interval_ns: interval_ms * 1_000_000,
+        phases,
+    }
 }
 
 /// What each of two equal parts gets of what it gets alone.
@@ -156,7 +227,14 @@ fn instance_limit() -> Timeline {
         phase("light", 2, reads(Load::poisson(1500.0))),
         phase("at the instance's limit", 2, reads(Load::closed(32))),
     ];
-    Timeline { name: "instance limit".into(), disks: vec![disk], interval_ns: 1_000_000_000, phases }
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: "instance limit".into(),
+        disks: vec![disk],
+        interval_ns: 1_000_000_000,
+        phases,
+    }
 }
 
 /// 3000 operations a second, until credits end; then 300.
@@ -173,7 +251,7 @@ fn credits_end() -> Timeline {
         phase("burst", 3, deep()),
         Phase { fault: Some((0, FaultKind::Slow { speed_factor: 1.0 })), ..phase("credits ended", 9, deep()) },
     ];
-    Timeline { name: "gp2".into(), disks: vec![disk], interval_ns: 2_000_000_000, phases }
+    Timeline { seed: 1, is_disturbed: false, name: "gp2".into(), disks: vec![disk], interval_ns: 2_000_000_000, phases }
 }
 
 /// A disk that slows itself down to a third.
@@ -187,7 +265,14 @@ fn runs_hot() -> Timeline {
         phase("saturated", 2, reads(Load::closed(96))),
         Phase { fault: hot, ..phase("hot", 3, reads(Load::closed(96))) },
     ];
-    Timeline { name: "hot NVMe".into(), disks: vec![disk], interval_ns: 100_000_000, phases }
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: "hot NVMe".into(),
+        disks: vec![disk],
+        interval_ns: 100_000_000,
+        phases,
+    }
 }
 
 /// One of four members at a tenth of its speed: the array waits for it.
@@ -204,7 +289,14 @@ fn slow_member() -> Timeline {
         Phase { fault: broken, ..phase("alone", 3, vec![reads(1, Load::closed(1))]) },
         Phase { fault: broken, ..phase("deep", 2, both(Load::closed(128))) },
     ];
-    Timeline { name: "slow member".into(), disks: vec![disk, healthy], interval_ns: 100_000_000, phases }
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: "slow member".into(),
+        disks: vec![disk, healthy],
+        interval_ns: 100_000_000,
+        phases,
+    }
 }
 
 /// Nothing comes back for some seconds; then it does.
@@ -219,7 +311,14 @@ fn hangs() -> Timeline {
         Phase { fault: Some((0, hang)), ..phase("hung again", 3, reads(Load::closed(1))) },
     ];
     let disk = preset(SATA);
-    Timeline { name: "hangs".into(), disks: vec![disk], interval_ns: 1_000_000_000, phases }
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: "hangs".into(),
+        disks: vec![disk],
+        interval_ns: 1_000_000_000,
+        phases,
+    }
 }
 
 /// Four volumes: equal parts, one that takes all, and one after the other.
@@ -242,5 +341,5 @@ fn group_of_four() -> Timeline {
         is(Verdict::Saturated, phase("all are full", 3, each(Load::closed(32)))),
         is(Verdict::Idle, phase("idle", 2, Vec::new())),
     ];
-    Timeline { name: "four volumes".into(), disks, interval_ns: 1_000_000_000, phases }
+    Timeline { seed: 1, is_disturbed: false, name: "four volumes".into(), disks, interval_ns: 1_000_000_000, phases }
 }

@@ -1,8 +1,9 @@
-//! Whether `stat` says what is so: figures and verdicts against simulated disks of which the truth is measured, and against
-//! real files judged by hand.
+//! Whether `stat` says what is so: figures and verdicts against simulated disks of which the truth is measured, and
+//! against real files judged by hand.
 //!
-//! What is asked: U within 5 points, S within 10 points, and the right verdict in 95 of 100 cases. `--nocapture` shows
-//! every case that is off, and how verdicts were taken for each other.
+//! What is asked: U within 5 points, S within 10 points (undisturbed), at most 1 of 100 verdicts wrong and at most 10
+//! unclear. Of a case one verdict is right. `--nocapture` shows every case that is off, and how verdicts were taken for
+//! each other.
 
 mod cases;
 mod samples;
@@ -20,7 +21,7 @@ fn on_simulated_disks() {
         score.timeline(&timeline, &mut reference);
     }
     score.print("simulated disks");
-    score.check(60, 14);
+    score.check(300, 14);
 }
 
 #[test]
@@ -30,5 +31,5 @@ fn on_files_of_other_hosts() {
         score.sample(sample);
     }
     score.print("files");
-    score.check(18, 0);
+    score.check(40, 0);
 }

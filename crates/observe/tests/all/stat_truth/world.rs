@@ -48,8 +48,13 @@ pub(crate) struct Phase {
 }
 
 /// What happens to a host.
+#[derive(Clone)]
 pub(crate) struct Timeline {
     pub(crate) name: String,
+    /// Of all randomness.
+    pub(crate) seed: u64,
+    /// Whether noise, stalls or a neighbour disturb: then verdicts are judged, and not U and S.
+    pub(crate) is_disturbed: bool,
     pub(crate) disks: Vec<Disk>,
     pub(crate) interval_ns: u64,
     pub(crate) phases: Vec<Phase>,
@@ -57,6 +62,8 @@ pub(crate) struct Timeline {
 
 /// One interval, as `stat` sees it and as it was.
 pub(crate) struct Look {
+    /// Its number, from 0.
+    pub(crate) number: u64,
     /// The phase that it is the last interval of.
     pub(crate) ends_phase: Option<usize>,
     pub(crate) interval: Interval,
@@ -87,15 +94,21 @@ impl Timeline {
             from += phase.intervals;
             ends.push(from);
         }
-        let samples = run(&disks, jobs, self.interval_ns, from * self.interval_ns);
+        let samples = run(&disks, jobs, self.seed, self.interval_ns, from * self.interval_ns);
         let looks = samples.windows(2).enumerate().map(|(at, pair)| {
             let ends_phase = ends.iter().position(|end| *end == at as u64 + 1);
-            self.look(&pair[0], &pair[1], (at as u64 + 1) * self.interval_ns, ends_phase)
+            self.look((&pair[0], &pair[1]), at as u64, ends_phase)
         });
         looks.collect()
     }
 
-    fn look(&self, before: &[DiskCounters], after: &[DiskCounters], at_ns: u64, ends_phase: Option<usize>) -> Look {
+    fn look(
+        &self,
+        (before, after): (&[DiskCounters], &[DiskCounters]),
+        number: u64,
+        ends_phase: Option<usize>,
+    ) -> Look {
+        let at_ns = (number + 1) * self.interval_ns;
         let duration_s = self.interval_ns as f64 / 1e9;
         let devices = self.disks.iter().zip(before.iter().zip(after)).map(|(disk, (before, after))| {
             let moved = kernel(after).since(&kernel(before)).unwrap();
@@ -113,7 +126,7 @@ impl Timeline {
             ..Interval::default()
         };
         let moved = before.iter().zip(after).map(|(before, after)| difference(before, after)).collect();
-        Look { ends_phase, interval, moved }
+        Look { number, ends_phase, interval, moved }
     }
 }
 
@@ -154,13 +167,14 @@ pub(crate) fn difference(before: &DiskCounters, after: &DiskCounters) -> DiskCou
 }
 
 /// The counters of all disks at the beginning and after each `every_ns`.
-fn run(disks: &[DeviceSpec], jobs: Vec<JobSpec>, every_ns: u64, duration_ns: u64) -> Vec<Vec<DiskCounters>> {
+fn run(disks: &[DeviceSpec], jobs: Vec<JobSpec>, seed: u64, every_ns: u64, duration_ns: u64) -> Vec<Vec<DiskCounters>> {
     let disk = |spec: &DeviceSpec| SimDisk {
         mode: DiskMode::Drain,
         max_requests: 1 << 20,
         ..SimDisk::new(spec.clone(), DiskConfig::default())
     };
     let world = WorldSpec {
+        seed,
         duration_ns,
         disks: disks.iter().map(disk).collect(),
         classes: vec![ClassSpec::new("default", 100)],
@@ -179,6 +193,6 @@ pub(crate) fn run_alone(spec: &DeviceSpec, streams: &[Stream], duration_ns: u64)
         let stream = Stream { disk: 0, ..stream.clone() };
         stream.job(format!("reference-{at}"), spec.capacity_bytes, 0, None)
     });
-    let samples = run(std::slice::from_ref(spec), jobs.collect(), duration_ns / 2, duration_ns / 2 * 2);
+    let samples = run(std::slice::from_ref(spec), jobs.collect(), 1, duration_ns / 2, duration_ns / 2 * 2);
     difference(&samples[1][0], &samples[2][0])
 }

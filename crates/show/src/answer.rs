@@ -1,0 +1,100 @@
+//! The answer of a command that judges: what stands before every table, in at most three lines.
+//!
+//! # Why
+//! A reader wants the verdict, how sure it is, and what would make it surer; the evidence comes below.
+//!
+//! # How it works
+//! [`Answer::lines`] gives the verdict, the figure with its interval, and the confidence with what lowers it a line
+//! each; if one is too long for its line, all three flow into one paragraph. A paragraph of more than three lines is
+//! cut, since the evidence below has it all.
+//!
+//! # Limits
+//! One answer a command: of several disks or jobs it is about the one that needs attention most.
+//!
+//! # Example
+//! ```
+//! use plimsoll_show::answer::Answer;
+//! use plimsoll_show::page::Mood;
+//! let answer = Answer::new(Mood::Bad, "saturated: the disk is the limiter", "13.6 GB/s", "known to 10 %");
+//! assert_eq!(answer.lines(60), ["saturated: the disk is the limiter", "13.6 GB/s", "known to 10 %"]);
+//! assert_eq!(answer.lines(30), ["saturated: the disk is the", "limiter. 13.6 GB/s. known to", "10 %"]);
+//! ```
+
+use crate::page::Mood;
+
+/// Most lines.
+pub const LINES_MAX: usize = 3;
+
+/// What a command concludes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The weight of the verdict.
+    pub mood: Mood,
+    /// The verdict, the figure with its interval, and the confidence with what lowers it, without a full stop; an empty
+    /// one is left out.
+    parts: [String; LINES_MAX],
+}
+
+impl Answer {
+    /// Returns an answer of these parts.
+    #[must_use]
+    pub fn new(
+        mood: Mood,
+        verdict: impl Into<String>,
+        figure: impl Into<String>,
+        confidence: impl Into<String>,
+    ) -> Answer {
+        Answer { mood, parts: [verdict.into(), figure.into(), confidence.into()] }
+    }
+
+    /// Returns the lines, each at most `width` letters long, unless a word is longer.
+    #[must_use]
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        let parts = || self.parts.iter().filter(|part| !part.is_empty());
+        if parts().all(|part| part.chars().count() <= width) {
+            return parts().cloned().collect();
+        }
+
+        let text = parts().cloned().collect::<Vec<_>>().join(". ");
+        let mut lines: Vec<String> = vec![String::new()];
+        let mut words = text.split_whitespace().peekable();
+        while let Some(word) = words.next() {
+            let is_last = lines.len() == LINES_MAX;
+            let Some(line) = lines.last_mut() else { break };
+            let cut = if is_last && words.peek().is_some() { 2 } else { 0 };
+            let letters = line.chars().count();
+            if letters == 0 {
+                line.push_str(word);
+            } else if letters + 1 + word.chars().count() + cut <= width {
+                line.extend([" ", word]);
+            } else if is_last {
+                line.push_str(" \u{2026}");
+                break;
+            } else {
+                lines.push(word.to_owned());
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_three_lines_of_any_width() {
+        let long = "a reason that goes on and on ".repeat(20);
+        for (verdict, figure, confidence) in [("short", "", ""), ("short", "1 GB/s", "sure"), (&long, "1 GB/s", &long)]
+        {
+            let answer = Answer::new(Mood::Quiet, verdict, figure, confidence);
+            for width in [20, 80, 100] {
+                let lines = answer.lines(width);
+                assert!(!lines.is_empty() && lines.len() <= LINES_MAX, "{lines:#?}");
+                assert!(lines.iter().all(|line| !line.is_empty() && line.chars().count() <= width), "{lines:#?}");
+                let is_cut = lines.last().is_some_and(|line| line.ends_with('\u{2026}'));
+                assert_eq!(is_cut, verdict.len() > 100, "{lines:#?}");
+            }
+        }
+    }
+}
