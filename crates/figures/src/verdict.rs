@@ -465,7 +465,13 @@ mod tests {
         let point = |parallelism: f64| {
             let in_device = parallelism.min(30.0);
             let throughput = in_device.min(10.0) * 10e3;
-            CurvePoint { parallelism, throughput, latency_ns: in_device / throughput * 1e9, in_device }
+            CurvePoint {
+                parallelism,
+                throughput,
+                latency_ns: in_device / throughput * 1e9,
+                in_device,
+                half_width: None,
+            }
         };
         let found = verdict(&[1.0, 2.0, 5.0, 10.0, 19.0, 39.0, 79.0].map(point), None);
         assert_eq!(found.kind, Kind::Saturated, "{found:?}");
