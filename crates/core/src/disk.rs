@@ -649,7 +649,7 @@ impl Disk {
     }
 
     /// Takes `tokens` from the buckets of `lane` in disk group `group`, or from another group's that are more than half
-    /// full. Returns the number of the buckets, or when to ask again.
+    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::bucket_depth_ns`].
     /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
     /// suffice.
     pub(crate) fn take_tokens(
@@ -658,9 +658,10 @@ impl Disk {
         lane: usize,
         group: u16,
         tokens: Tokens,
+        late_ns: u64,
         overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<usize, u64> {
-        let depth_ns = self.bucket_depth_ns();
+        let depth_ns = self.bucket_depth_ns(lane, tokens, late_ns);
         let at = self.buckets_of(group, lane);
         let take = |depth_ns| self.buckets(at).try_take(now_ns, tokens, depth_ns);
         match take(depth_ns).or_else(|_| take(depth_ns.saturating_add(overdraft_ticks() / TICKS_PER_NS))) {
@@ -684,10 +685,18 @@ impl Disk {
         group * 2 + lane
     }
 
-    /// Returns the depth of the token buckets: the effective goal, or the window if that is more. A shallower bucket would
-    /// hold back a queue that polls less often than the goal is long.
-    fn bucket_depth_ns(&self) -> u64 {
-        self.effective_goal_ns().max(self.window_ns())
+    /// Returns the depth of the token buckets for a queue that has waited without a poll for `late_ns` and takes `tokens`:
+    /// the effective goal, or, if the queue polls less often than that, what was issued meanwhile and these. Otherwise it
+    /// would lose tokens at each poll. At most a window is made up for, and nothing without the closed loop: the model is
+    /// a limit then.
+    fn bucket_depth_ns(&self, lane: usize, tokens: Tokens, late_ns: u64) -> u64 {
+        let goal_ns = self.effective_goal_ns();
+        if late_ns <= goal_ns || !self.config.control.enabled {
+            return goal_ns;
+        }
+        let window_ns = self.window_ns() as f64 / self.scale_of(lane);
+        let one_ns = tokens.ticks.max(tokens.byte_ticks) / TICKS_PER_NS;
+        late_ns.saturating_add(one_ns).min(goal_ns.saturating_add(window_ns as u64)).max(goal_ns)
     }
 
     /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
@@ -739,7 +748,14 @@ impl Disk {
 
     /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
     /// request of any length, and a full bucket suffices for any cost.
-    pub(crate) fn has_room(&self, now_ns: u64, lane: usize, group: u16, ticks: u64) -> Result<(), NoRoom> {
+    pub(crate) fn has_room(
+        &self,
+        now_ns: u64,
+        lane: usize,
+        group: u16,
+        ticks: u64,
+        late_ns: u64,
+    ) -> Result<(), NoRoom> {
         let in_flight_ticks = self.in_flight_ticks();
         if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
             return Err(NoRoom::Device);
@@ -748,8 +764,8 @@ impl Disk {
         let ticks = self.token_ticks(lane, ticks);
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let buckets = self.buckets(self.buckets_of(group, lane));
-        let available = buckets.available(now_ns, Tokens { ticks, byte_ticks }, self.bucket_depth_ns());
-        available.map_err(NoRoom::Tokens)
+        let tokens = Tokens { ticks, byte_ticks };
+        buckets.available(now_ns, tokens, self.bucket_depth_ns(lane, tokens, late_ns)).map_err(NoRoom::Tokens)
     }
 
     /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.

@@ -216,6 +216,10 @@ pub struct IoQueue {
     queues_at_dispatch: u32,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
+    /// The time of the last poll, and how late this one is: after the time at which the last asked to be polled again, or,
+    /// if it waited for a completion, after that poll.
+    polled_ns: u64,
+    late_ns: u64,
     /// Not yet reported to the disk's controller, and the time of the last report.
     unreported: Report,
     reported_ns: u64,
@@ -286,6 +290,8 @@ impl IoQueue {
             queues_at_dispatch: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
+            polled_ns: 0,
+            late_ns: 0,
             unreported: Report::default(),
             reported_ns: 0,
             looked_at_backlog_ns: 0,
@@ -387,6 +393,10 @@ impl IoQueue {
             member.queued_writes.add(1, len_bytes);
         }
 
+        if self.queued == 0 {
+            // It has not been waiting.
+            (self.polled_ns, self.late_ns) = (now_ns, 0);
+        }
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
@@ -438,6 +448,10 @@ impl IoQueue {
             self.blocked.unblock(now_ns);
             self.wakeup_ns = None;
             return None;
+        }
+        if self.polled_ns != now_ns {
+            self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
+            self.polled_ns = now_ns;
         }
 
         let mut stopped_by: Option<Stop> = None;

@@ -44,7 +44,7 @@ impl IoQueue {
         let ahead_ticks = whole_ticks(ahead);
         let all_ticks = ahead_ticks.saturating_add(long_ticks);
         let is_claimed = self.disk.claimed_until_ns(lane) > now_ns;
-        if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks).is_ok() {
+        if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks, self.late_ns).is_ok() {
             return Ok(Some(first));
         }
 
@@ -55,7 +55,7 @@ impl IoQueue {
         };
         self.lanes[lane].standstill = Some((since_ns, mean));
 
-        match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
+        match self.disk.has_room(now_ns, lane, self.config.group, long_ticks, self.late_ns) {
             Err(NoRoom::Device) => {
                 self.note_full_window(lane);
                 let half_way_ns = now_ns.saturating_add(ahead.as_fs() / crate::units::FS_PER_NS / 2);
@@ -166,7 +166,7 @@ impl IoQueue {
         let is_deeper = !alone || pick.turn != Turn::Picked;
         let deeper_ticks = || if is_deeper { self.overdraft_ticks(lane, pick, ticks) } else { 0 };
         let tokens = self.disk.tokens_of(lane, op, len_bytes, ticks);
-        match self.disk.take_tokens(now_ns, lane, self.config.group, tokens, deeper_ticks) {
+        match self.disk.take_tokens(now_ns, lane, self.config.group, tokens, self.late_ns, deeper_ticks) {
             Ok(buckets) => {
                 self.found_full = false;
                 self.lanes[lane].carry_fs = carry_fs;

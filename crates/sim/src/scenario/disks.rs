@@ -17,6 +17,7 @@
 
 use super::Scenario;
 
+mod busy;
 mod changes;
 mod far;
 mod limit;
@@ -56,6 +57,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "a disk of each family that is known: is the scheduler the limit?",
         seed_items: &["0.04", "0.38"],
         run: presets::known_disks,
+    },
+    Scenario {
+        name: "busy-processors",
+        title: "completions that are seen late: is the scheduler the limiter?",
+        seed_items: &["0.04"],
+        run: busy::busy_processors,
     },
     Scenario {
         name: "capacity-falls",
