@@ -385,7 +385,7 @@ mod tests {
         for words in [
             "1 to 100 any (unused) d0 0 to 99 0 B 16 MiB",
             "101 to 150 any (unused) d1 100 to 149 0 B 16 MiB",
-            "151 8 KiB d1 200 8 KiB 15.99 MiB",
+            "151 8 KiB d1 200 8 KiB 16 MiB",
             "152 8 KiB d0 201 1 MiB 15 MiB",
         ] {
             assert!(found(words), "{words}: {text}");

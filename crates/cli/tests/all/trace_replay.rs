@@ -114,7 +114,7 @@ fn a_kernel_trace_is_replayed_on_a_file_reads_only_unless_told() {
         let base = ["test", "--replay", "k.txt", "--storage", "target", "--format", "json", "--backend", "pool"];
         world.run(&[&base, more].concat())
     };
-    let ended = done(run(&[]));
+    let ended = done(run(&["--verbose"]));
     let result = json(&ended.out);
     let of = |result: &Value, key: &str| result["replay"][key].as_u64();
     assert_eq!(

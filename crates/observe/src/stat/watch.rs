@@ -428,7 +428,8 @@ mod tests {
             ..reads(60_000.0, 0.14, 100.0)
         };
         let judged = see(&mut watch, &interval("nvme0n1", both));
-        assert_eq!(judged.verdict, Verdict::Ok, "{}", judged.why);
+        // Ten under way and twice the least latency: a burst, or a slower device. It is not told to be full.
+        assert_eq!(judged.verdict, Verdict::Unknown, "{}", judged.why);
     }
 
     #[test]
