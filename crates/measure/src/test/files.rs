@@ -100,7 +100,9 @@ impl Files {
         let files_named = NamedFiles::check(options, &mut left)?;
         let mut files = Files { named: files_named, ..Files::default() };
         if !is_in_memory(options.backend) {
-            files._locks.push(FileLocks::take(named::written(options))?);
+            let of_others = named::written(options).filter(|(path, _)| !files.named.has_made(path));
+            let locks = FileLocks::take(of_others)?;
+            files._locks.push(locks);
         }
         let mut places: BTreeMap<Storage, Vec<(usize, &Job)>> = BTreeMap::new();
         for (number, job) in jobs.iter().enumerate().filter(|(_, job)| job.files.is_none()) {

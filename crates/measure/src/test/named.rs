@@ -190,6 +190,12 @@ impl NamedFiles {
         Ok(spec)
     }
 
+    /// Returns whether an earlier run made the file at `path` for this one, and holds its lock.
+    pub(super) fn has_made(&self, path: &Path) -> bool {
+        let scratch = path.parent().and_then(|directory| self.scratches.get(directory));
+        scratch.is_some_and(|scratch| scratch.has_made(&name_of(path)))
+    }
+
     /// Returns the scratch files.
     pub(super) fn into_scratches(self) -> ScratchFiles {
         self.scratches
