@@ -4,7 +4,7 @@
 //! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
 //!
 //! # How it works
-//! A point is made of one run or several, its rounds ([`Sums`]). Requests and bytes are summed over jobs and shards,
+//! A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and shards,
 //! latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the larger of
 //! what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known per class;
 //! jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the mean

@@ -12,7 +12,7 @@
 //!
 //! Points that differ only in parallelism (or else in the number of shards) make a curve, which
 //! [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device. The verdict stands if no point is
-//! vaguer than [`VAGUE_PCT`], other programs moved at most [`FOREIGN_DOUBT_PCT`] of the bytes, and leaving out any one
+//! vaguer than `VAGUE_PCT`, other programs moved at most `FOREIGN_DOUBT_PCT` of the bytes, and leaving out any one
 //! round does not change it; else it is unclear, and says why.
 //!
 //! # Limits
@@ -474,7 +474,9 @@ mod tests {
         const DIP: [f64; 5] = [10e6, 20e6, 40e6, 40e6, 30e6];
         const LITTLE: [f64; 5] = [0.01, -0.01, 0.0, 0.01, -0.01];
         const MUCH: [f64; 5] = [0.5, -0.4, 0.3, -0.5, 0.1];
-        let cases: [(&[f64], &[&[f64]], f64, Kind, &str); 5] = [
+        // Rates of the points, how rounds deviate at each, other programs' part, what is found.
+        type Case<'a> = (&'a [f64], &'a [&'a [f64]], f64, Kind, &'a str);
+        let cases: [Case<'_>; 5] = [
             (&FULL, &[&LITTLE], 0.0, Kind::Saturated, "saturated"),
             (&FULL, &[&LITTLE], 40.0, Kind::Unclear, "40 % of the most that the device did"),
             (&FULL, &[&MUCH], 0.0, Kind::Unclear, "% only; raise --duration"),
