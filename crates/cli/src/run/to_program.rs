@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::core::{ControlConfig, LatencyGoal, Rate};
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 use plimsoll_files::run_rules::{MAX_CLASSES, MAX_RULES, RunRules};
-use plimsoll_files::setup::{DiskChoice, ModelChoice, figures};
+use plimsoll_files::setup::{DiskChoice, figures};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::handover::{
@@ -87,10 +87,6 @@ impl Managed {
 
 /// Returns the disk of `choice` that holds `storage`.
 pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm, Failure> {
-    if choice.model == Some(ModelChoice::OldDefaults) {
-        let message = "--model old-defaults is not for other people's programs: name a form, such as knee";
-        return Err(Failure::Input(message.to_owned()));
-    }
     let figure = |rate: Rate| rate.get().unwrap_or(0);
     let finite = |p: f64| Some(p).filter(|p| p.is_finite());
     let control = ControlConfig::default();
@@ -256,6 +252,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use plimsoll::core::CostForm;
+    use plimsoll_files::setup::ModelChoice;
     use plimsoll_files::{disk, io_properties, run_rules};
 
     use super::super::handover::{Latency, matches, path_matches};
