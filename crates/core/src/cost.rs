@@ -146,18 +146,15 @@ impl CostModel {
         self.form == Some(CostForm::Max) && !self.unlimited
     }
 
-    /// Returns the device time of a request at the limit of operations and at that of bytes, if these are apart. Its
-    /// cost is the larger.
+    /// Returns the device time of a request at the limit of operations and at that of bytes; the larger is its cost. If
+    /// these are not apart, both are the cost.
     #[must_use]
-    pub fn parts(&self, op: Op, len_bytes: u32) -> Option<[Cost; 2]> {
-        if !self.has_limits_apart() {
-            return None;
-        }
-        let (direction, len_bytes) = accounted_as(op, len_bytes);
+    pub fn parts(&self, op: Op, len_bytes: u32) -> [Cost; 2] {
+        let (direction, accounted_bytes) = accounted_as(op, len_bytes);
         match (&self.curves, direction) {
-            (Curves::Lines { read, .. }, Direction::Read) => Some(read.parts(len_bytes)),
-            (Curves::Lines { write, .. }, Direction::Write) => Some(write.parts(len_bytes)),
-            _ => None,
+            (Curves::Lines { read, .. }, Direction::Read) if self.has_limits_apart() => read.parts(accounted_bytes),
+            (Curves::Lines { write, .. }, Direction::Write) if self.has_limits_apart() => write.parts(accounted_bytes),
+            _ => [self.cost(op, len_bytes); 2],
         }
     }
 

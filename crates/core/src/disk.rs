@@ -703,9 +703,10 @@ impl Disk {
     /// are limited apart, the lesser of its two parts takes less.
     pub(crate) fn tokens_of(&self, lane: usize, op: Op, len_bytes: u32, cost_ticks: u64) -> Tokens {
         let ticks = self.token_ticks(lane, cost_ticks);
-        let Some([operation, bytes]) = self.config.model.parts(op, len_bytes) else {
+        if !self.config.model.has_limits_apart() {
             return Tokens { ticks, byte_ticks: 0 };
-        };
+        }
+        let [operation, bytes] = self.config.model.parts(op, len_bytes);
         let lesser = self.token_ticks(lane, whole_ticks(self.cost_in_mix(operation.min(bytes))));
         if operation < bytes {
             Tokens { ticks: lesser, byte_ticks: ticks }

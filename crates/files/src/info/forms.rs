@@ -185,9 +185,7 @@ impl Charge {
             let rest_fs = if rest_bytes > 0 { cost_fs(rest_bytes) } else { 0.0 };
             f64::from(whole) * cost_fs(piece_bytes) + rest_fs
         };
-        let part = |limit: usize| {
-            sum(&|bytes| model.parts(op, bytes).map_or(model.cost(op, bytes), |parts| parts[limit]).as_fs() as f64)
-        };
+        let part = |limit: usize| sum(&|bytes| model.parts(op, bytes)[limit].as_fs() as f64);
         Charge {
             pieces: whole + u32::from(rest_bytes > 0),
             cost_fs: sum(&|bytes| model.cost(op, bytes).as_fs() as f64),

@@ -147,8 +147,7 @@ impl Capacity {
     fn busy(&self, op: Op, per_s: Option<f64>, size_kib: Option<f64>) -> [f64; 2] {
         let Some(per_s) = positive(per_s) else { return [0.0; 2] };
         let len_bytes = len_bytes(size_kib.unwrap_or(0.0));
-        let parts = self.model.parts(op, len_bytes).unwrap_or_else(|| [self.model.cost(op, len_bytes); 2]);
-        parts.map(|cost| per_s * cost.as_secs_f64())
+        self.model.parts(op, len_bytes).map(|cost| per_s * cost.as_secs_f64())
     }
 
     /// Returns the latency of a request of `size_kib` on the idle device, in milliseconds, always above 0; `None` if

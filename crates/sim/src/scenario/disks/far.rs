@@ -153,7 +153,7 @@ pub(super) fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) 
     let parts_s = [0, 1].map(|limit: usize| {
         let part_s = |bytes: u32| match bytes {
             0 => 0.0,
-            _ => model.parts(op, bytes).map_or(model.cost(op, bytes), |parts| parts[limit]).as_secs_f64(),
+            _ => model.parts(op, bytes)[limit].as_secs_f64(),
         };
         f64::from(len_bytes / piece_bytes) * part_s(piece_bytes) + part_s(len_bytes % piece_bytes)
     });
