@@ -20,8 +20,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use plimsoll::core::{
-    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, MixExponent, Qos,
-    Rate, Reservation,
+    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, MixExponent, Op,
+    Qos, Rate, Reservation,
 };
 use plimsoll::{ClassError, Classes, DiskMode, DiskSetup};
 use serde::{Deserialize, Serialize};
@@ -29,13 +29,15 @@ use serde::{Deserialize, Serialize};
 /// Names the file.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("1 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("2 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
 pub(crate) const RULES_MAX: usize = 63;
 /// Classes and groups at the most.
 pub(crate) const CLASSES_MAX: usize = 64;
+/// Most threads of other processes that use the gate at a time.
+pub(crate) const DESKS: usize = 1024;
 
 /// Everything that the library needs to know.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -234,6 +236,15 @@ impl Kind {
     pub(crate) const fn bit(self) -> u8 {
         1 << self as u8
     }
+
+    pub(crate) const fn op(self) -> Op {
+        match self {
+            Kind::Read => Op::Read,
+            Kind::Write => Op::Write,
+            Kind::Sync => Op::Flush,
+            Kind::Allocate => Op::Allocate,
+        }
+    }
 }
 
 /// Whether `text` matches `pattern`, in which `*` stands for anything.
@@ -326,6 +337,25 @@ pub(crate) struct ClassCounters {
     pub(crate) waited_ns: [AtomicU64; REASONS_MAX],
 }
 
+/// A place at which a thread asks the process that has the gate, which is another than its own. A line of the cache.
+#[repr(C, align(64))]
+pub(crate) struct Desk {
+    /// The process whose thread has the desk; 0: none.
+    pub(crate) pid: AtomicU32,
+    /// State of the thread's call, on which both sides sleep; the library's `desk` names the states.
+    pub(crate) state: AtomicU32,
+    /// Number of the call's class in the [`Handover`].
+    pub(crate) class: AtomicU32,
+    /// The call's [`Kind`].
+    pub(crate) kind: AtomicU32,
+    /// Bytes that the call moves; once it is admitted, those that it may move.
+    pub(crate) len_bytes: AtomicU32,
+    /// Error number of a call that has ended; 0: it moved `moved_bytes`.
+    pub(crate) errno: AtomicU32,
+    pub(crate) moved_bytes: AtomicU32,
+    pub(crate) offset_bytes: AtomicU64,
+}
+
 /// What is counted, for all processes of a run.
 #[repr(C)]
 pub(crate) struct Counters {
@@ -333,15 +363,19 @@ pub(crate) struct Counters {
     pub(crate) owner: AtomicU32,
     /// Processes that loaded the library.
     pub(crate) processes: AtomicU32,
-    /// Processes that had managed files while another had the gate, and which one saw it last.
-    pub(crate) refused: AtomicU32,
-    pub(crate) refused_pid: AtomicU32,
+    /// Changes when a thread has taken a desk; the process with the gate sleeps on it.
+    pub(crate) bell: AtomicU32,
+    /// Number of the highest desk ever taken, plus 1.
+    pub(crate) desks_used: AtomicU32,
+    /// Last sign of life of the process with the gate, on the monotonic clock, in nanoseconds.
+    pub(crate) alive_ns: AtomicU64,
+    pub(crate) desks: [Desk; DESKS],
     /// Managed files that were opened.
     pub(crate) opened: AtomicU64,
     /// Bytes read that were in the page cache, and did not need the disk.
     pub(crate) cached_bytes: AtomicU64,
     /// Bytes of managed files that went past the gate, by [`Past`].
-    pub(crate) past_bytes: [AtomicU64; 4],
+    pub(crate) past_bytes: [AtomicU64; 3],
     /// Calls by rule and [`Kind`]; the last is for what no rule matched.
     pub(crate) matched: [[AtomicU64; 4]; RULES_MAX + 1],
     pub(crate) classes: [ClassCounters; CLASSES_MAX],
@@ -350,14 +384,12 @@ pub(crate) struct Counters {
 /// Why bytes of a managed file went past the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// Another process of the run has the gate.
+    /// Another process of the run has the gate, and does not answer, or has no desk left.
     OtherProcess = 0,
-    /// The process was made by `fork` and did not `exec`.
-    Forked = 1,
     /// A signal handler, or while the gate was made or after it.
-    Nested = 2,
+    Nested = 1,
     /// The gate refused: no room, or its class is overloaded.
-    Refused = 3,
+    Refused = 2,
 }
 
 /// The counters as the command reads them: a copy of the file from [`COUNTERS_AT`] on.
@@ -384,10 +416,6 @@ impl Seen {
 
     pub(crate) fn processes(&self) -> u32 {
         self.half(std::mem::offset_of!(Counters, processes))
-    }
-
-    pub(crate) fn refused(&self) -> (u32, u32) {
-        (self.half(std::mem::offset_of!(Counters, refused)), self.half(std::mem::offset_of!(Counters, refused_pid)))
     }
 
     pub(crate) fn opened(&self) -> u64 {

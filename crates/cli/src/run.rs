@@ -11,7 +11,7 @@
 //! the part of the I/O that passed the gate. The program's exit code becomes the command's.
 //!
 //! # Limits
-//! Linux and glibc; one process of a run has the gate, one run has the disk. See docs/guide/run.md.
+//! Linux and glibc; one run has the disk. See docs/guide/run.md.
 //!
 //! # Example
 //! `plimsoll run --rules rocksdb --disk model.yaml --dir /data -- db_bench --db=/data --use_direct_reads ...`
@@ -74,7 +74,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "MS", value_parser = parse_goal)]
     latency_goal: Option<LatencyGoal>,
 
-    /// Record what happens to every call here (for `plimsoll trace`); a second process that has the gate writes FILE.PID
+    /// Record what happens to every call here (for `plimsoll trace`); the next process that has the gate writes FILE.PID
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

@@ -90,6 +90,11 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     }
 }
 
+/// Forgets the files' numbers: those of another gate.
+pub(crate) fn forget_names() {
+    TABLE.iter().filter(|entry| entry.file.load(Relaxed) != 0).for_each(|entry| entry.file.store(0, Relaxed));
+}
+
 impl Fd {
     pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags.load(Relaxed) & flag != 0

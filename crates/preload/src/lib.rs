@@ -7,9 +7,8 @@
 //! # How it works
 //! The library defines `read`, `pwrite`, `fsync` and their relatives; the dynamic linker prefers them to libc's. Each
 //! looks its descriptor up in a table (`fds`). A call on an unmanaged file continues at once. For the rest, rules
-//! choose the class (`rules`), and the call goes through [`plimsoll::Gate`] (`passage`). `state` decides whether there
-//! is a gate: not while the program starts, not in a process made by `fork`, and in only one process of a run.
-//! Counters lie in memory shared with the command.
+//! choose the class (`rules`), and the call goes through [`plimsoll::Gate`] (`passage`). One process of a run has the
+//! gate (`state`); the others ask it (`desk`). Counters and desks lie in memory shared by all of them and the command.
 //!
 //! # Limits
 //! I/O that does not go through libc's functions is not seen: stdio's own calls (`fread`), `mmap`, io_uring, static
@@ -24,6 +23,7 @@
 //! ```
 
 mod calls;
+mod desk;
 mod errno;
 mod fds;
 #[path = "../../handover.rs"]

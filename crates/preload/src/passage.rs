@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll::core::Op;
-use plimsoll::{Call, Passed, Permit};
+use plimsoll::{Call, Class, Passed, Permit};
 
-use crate::fds::{Fd, Managed};
+use crate::desk::{self, Denied, Turn};
+use crate::fds::Managed;
 use crate::handover::{Counters, Kind, Past};
-use crate::state::{self, Inside, Office};
+use crate::state::{self, Inside, Seat};
 use crate::{errno, names};
 
 /// Bytes written into the page cache that are charged together.
@@ -15,88 +15,108 @@ const DIRTY_BYTES: u64 = 1 << 20;
 
 /// A call whose class is known.
 pub(crate) struct Passage {
-    office: &'static Office,
     counters: &'static Counters,
-    entry: &'static Fd,
-    call: Call,
+    managed: Managed,
+    kind: Kind,
     class: usize,
+    offset_bytes: u64,
     errno_before: i32,
     _inside: Inside,
+}
+
+/// A call that was admitted by this process or another.
+enum Admitted {
+    Here(Permit<'static>),
+    Elsewhere(Turn),
+}
+
+impl Admitted {
+    fn len_bytes(&self) -> usize {
+        let len_bytes = match self {
+            Admitted::Here(permit) => permit.len_bytes(),
+            Admitted::Elsewhere(turn) => turn.len_bytes(),
+        };
+        len_bytes as usize
+    }
+
+    fn end(self, result: Result<u32, i32>) -> Passed {
+        match self {
+            Admitted::Here(permit) => permit.end(result),
+            Admitted::Elsewhere(turn) => turn.end(result),
+        }
+    }
 }
 
 impl Passage {
     /// Finds the class of a call on `managed` that moves `len_bytes`. If the call bypasses the gate, counts that and
     /// returns `None`.
     pub(crate) fn find(managed: Managed, kind: Kind, len_bytes: usize, offset: i64) -> Option<Passage> {
-        let Managed { fd, entry, rules: of_path } = managed;
         let counters = state::counters()?;
         let errno_before = errno::get();
+        state::notice_fork();
         let past = |why: Past| {
             counters.past_bytes[why as usize].fetch_add(len_bytes as u64, Relaxed);
             errno::set(errno_before);
             None
         };
-        if state::is_forked() {
-            return past(Past::Forked);
-        }
         let Some(inside) = state::go_inside() else { return past(Past::Nested) };
-        let run = state::run()?;
-        let Some(office) = state::office() else {
-            return past(if state::is_refused() { Past::OtherProcess } else { Past::Nested });
-        };
-
-        let (rule, class) = run.rules.first(of_path, names::of_this_thread(&run.rules), kind);
-        counters.matched[rule][kind as usize].fetch_add(1, Relaxed);
-
-        let op = match kind {
-            Kind::Read => Op::Read,
-            Kind::Write => Op::Write,
-            Kind::Sync => Op::Flush,
-            Kind::Allocate => Op::Allocate,
-        };
-        let call = Call {
-            class: office.classes.get(class).copied().unwrap_or(plimsoll::Class::DEFAULT),
-            op,
-            len_bytes: 0,
-            offset_bytes: offset.max(0) as u64,
-            file: state::file_number(run, office, fd, entry),
-        };
-        Some(Passage { office, counters, entry, call, class, errno_before, _inside: inside })
-    }
-
-    fn enter(&self, op: Op, len_bytes: usize, at: usize) -> Option<Permit<'static>> {
-        let call = Call {
-            op,
-            len_bytes: u32::try_from(len_bytes).unwrap_or(1 << 30),
-            offset_bytes: self.call.offset_bytes.saturating_add(at as u64),
-            ..self.call
-        };
-        match self.office.gate.enter_for(call) {
-            Ok(permit) => Some(permit),
-            Err(_) => {
-                self.counters.past_bytes[Past::Refused as usize].fetch_add(len_bytes as u64, Relaxed);
-                None
-            }
+        if let Seat::Nowhere(why) = state::seat(counters) {
+            return past(why);
         }
+
+        let rules = &state::run()?.rules;
+        let (rule, class) = rules.first(managed.rules, names::of_this_thread(rules), kind);
+        counters.matched[rule][kind as usize].fetch_add(1, Relaxed);
+        let offset_bytes = offset.max(0) as u64;
+        Some(Passage { counters, managed, kind, class, offset_bytes, errno_before, _inside: inside })
     }
 
-    fn count(&self, op: Op, bytes: u64, passed: Passed) {
+    /// Waits until a part of the call, `at` bytes from its beginning, is admitted. If it bypasses the gate, counts that
+    /// and returns `None`.
+    fn enter(&self, kind: Kind, len_bytes: usize, at: usize) -> Option<Admitted> {
+        let asked_bytes = u32::try_from(len_bytes).unwrap_or(1 << 30);
+        let offset_bytes = self.offset_bytes.saturating_add(at as u64);
+        let mut seat = state::seat(self.counters);
+        let why = loop {
+            match seat {
+                Seat::Here(office) => {
+                    let class = office.classes.get(self.class).copied().unwrap_or(Class::DEFAULT);
+                    let file = state::file_number(office, self.managed);
+                    let call = Call { class, op: kind.op(), len_bytes: asked_bytes, offset_bytes, file };
+                    match office.gate.enter_for(call) {
+                        Ok(permit) => return Some(Admitted::Here(permit)),
+                        Err(_) => break Past::Refused,
+                    }
+                }
+                Seat::Elsewhere => match desk::ask(self.counters, self.class, kind, asked_bytes, offset_bytes) {
+                    Ok(turn) => return Some(Admitted::Elsewhere(turn)),
+                    Err(Denied::Refused) => break Past::Refused,
+                    Err(Denied::NoDesk) => break Past::OtherProcess,
+                    Err(Denied::Gone) => seat = state::find_seat(),
+                },
+                Seat::Nowhere(why) => break why,
+            }
+        };
+        self.counters.past_bytes[why as usize].fetch_add(len_bytes as u64, Relaxed);
+        None
+    }
+
+    fn count(&self, kind: Kind, bytes: u64, passed: Passed) {
         let Some(class) = self.counters.classes.get(self.class) else { return };
-        let done = &class.done[usize::from(op != Op::Read)];
+        let done = &class.done[usize::from(kind != Kind::Read)];
         done.calls.fetch_add(1, Relaxed);
         done.bytes.fetch_add(bytes, Relaxed);
         done.waited.record(passed.waited_ns);
         done.total.record(passed.total_ns);
-        state::copy_waits(self.office, passed.at_ns);
     }
 
-    fn end(&self, permit: Option<Permit<'_>>, op: Op, result: isize) {
-        let Some(permit) = permit else { return };
+    fn end(&self, admitted: Option<Admitted>, kind: Kind, result: isize) {
+        let Some(admitted) = admitted else { return };
         // If the call was charged in pieces, this permit is only for the last one.
-        let most = if op.is_transfer() { permit.len_bytes() } else { 0 };
-        let moved = u32::try_from(result).map(|moved| moved.min(most));
-        let passed = permit.end(moved.map_err(|_| errno::get()));
-        self.count(op, u64::from(moved.unwrap_or(0)), passed);
+        let most = if matches!(kind, Kind::Read | Kind::Write) { admitted.len_bytes() } else { 0 };
+        let moved = usize::try_from(result).map(|moved| moved.min(most) as u32);
+        let passed = admitted.end(moved.map_err(|_| errno::get()));
+        self.count(kind, u64::from(moved.unwrap_or(0)), passed);
     }
 
     /// Ends the call. If it failed, sets its `errno`; otherwise restores the one before.
@@ -107,14 +127,14 @@ impl Passage {
 
     /// Moves `len_bytes` with as many calls of `part(offset, len)` as it takes.
     pub(crate) fn in_parts(self, len_bytes: usize, mut part: impl FnMut(usize, usize) -> isize) -> isize {
-        let op = self.call.op;
+        let kind = self.kind;
         let mut moved = 0;
         loop {
-            let permit = self.enter(op, len_bytes - moved, moved);
-            let len = permit.as_ref().map_or(len_bytes - moved, |permit| permit.len_bytes() as usize);
+            let permit = self.enter(kind, len_bytes - moved, moved);
+            let len = permit.as_ref().map_or(len_bytes - moved, Admitted::len_bytes);
             let result = part(moved, len);
             let errno = errno::get();
-            self.end(permit, op, result);
+            self.end(permit, kind, result);
             if result < 0 {
                 let all = if moved > 0 { moved as isize } else { result };
                 return self.finish(all, errno);
@@ -128,58 +148,59 @@ impl Passage {
 
     /// Makes a call that cannot be cut: all but its last piece is charged in advance.
     pub(crate) fn whole(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
-        let op = self.call.op;
-        let permit = if op == Op::Read || op == Op::Write { self.charge(op, len_bytes) } else { self.enter(op, 0, 0) };
+        let kind = self.kind;
+        let is_transfer = matches!(kind, Kind::Read | Kind::Write);
+        let permit = if is_transfer { self.charge(kind, len_bytes) } else { self.enter(kind, 0, 0) };
         let result = call();
         let errno = errno::get();
-        self.end(permit, op, result);
+        self.end(permit, kind, result);
         self.finish(result, errno)
     }
 
     /// Charges `len_bytes` in pieces. Returns the permit of the last one.
-    fn charge(&self, op: Op, len_bytes: usize) -> Option<Permit<'static>> {
+    fn charge(&self, kind: Kind, len_bytes: usize) -> Option<Admitted> {
         let mut left = len_bytes;
         loop {
-            let permit = self.enter(op, left, len_bytes - left)?;
-            let allowed = permit.len_bytes() as usize;
+            let permit = self.enter(kind, left, len_bytes - left)?;
+            let allowed = permit.len_bytes();
             if allowed >= left {
                 return Some(permit);
             }
-            self.end(Some(permit), op, allowed as isize);
+            self.end(Some(permit), kind, allowed as isize);
             left -= allowed;
         }
     }
 
     /// Makes a write into the page cache. It is charged once a MiB is dirty, or when the file is synced.
     pub(crate) fn buffered(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
-        let before = self.entry.dirty_bytes.load(Relaxed);
+        let before = self.managed.entry.dirty_bytes.load(Relaxed);
         if before.saturating_add(len_bytes as u64) >= DIRTY_BYTES {
-            let dirty = self.entry.dirty_bytes.swap(0, Relaxed) as usize;
-            let permit = self.charge(Op::Write, dirty);
-            self.end(permit, Op::Write, dirty as isize);
+            let dirty = self.managed.entry.dirty_bytes.swap(0, Relaxed) as usize;
+            let permit = self.charge(Kind::Write, dirty);
+            self.end(permit, Kind::Write, dirty as isize);
         }
         let result = call();
         let errno = errno::get();
         if result > 0 {
-            self.entry.dirty_bytes.fetch_add(result as u64, Relaxed);
+            self.managed.entry.dirty_bytes.fetch_add(result as u64, Relaxed);
         }
         self.finish(result, errno)
     }
 
-    /// Makes a call that writes dirty bytes to the disk. Charges those, then `call` itself as `Op::Flush`. If it only
+    /// Makes a call that writes dirty bytes to the disk. Charges those, then `call` itself as `Kind::Sync`. If it only
     /// `writes`, `call` is the last of the charged writes instead.
     pub(crate) fn sync(self, writes: bool, call: impl FnOnce() -> isize) -> isize {
-        let dirty = self.entry.dirty_bytes.swap(0, Relaxed) as usize;
-        let mut permit = if dirty > 0 { self.charge(Op::Write, dirty) } else { None };
-        let mut op = Op::Write;
+        let dirty = self.managed.entry.dirty_bytes.swap(0, Relaxed) as usize;
+        let mut permit = if dirty > 0 { self.charge(Kind::Write, dirty) } else { None };
+        let mut kind = Kind::Write;
         if !writes {
-            self.end(permit.take(), Op::Write, dirty as isize);
-            op = Op::Flush;
-            permit = self.enter(op, 0, 0);
+            self.end(permit.take(), Kind::Write, dirty as isize);
+            kind = Kind::Sync;
+            permit = self.enter(kind, 0, 0);
         }
         let result = call();
         let errno = errno::get();
-        self.end(permit, op, if result < 0 { result } else { dirty as isize });
+        self.end(permit, kind, if result < 0 { result } else { dirty as isize });
         self.finish(result, errno)
     }
 }

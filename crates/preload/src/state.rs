@@ -1,8 +1,9 @@
 //! Whether this process has a gate, and the memory that it shares with the command.
 //!
 //! A process starts asleep: every call bypasses the gate. When the library is loaded it looks for the command's file;
-//! without one it sleeps for ever. The first managed call creates the gate, unless another process of the run has one.
-//! A child of `fork` goes back to sleep: the parent's locks and threads are not its own.
+//! without one it sleeps for ever. The first managed call creates the gate, unless another process of the run has one;
+//! then calls are admitted by that process. A child of `fork` begins as a process that has just loaded the library: the
+//! parent's locks and threads are not its own.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -11,7 +12,7 @@ use std::io::{BufWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll::control::Server;
@@ -20,12 +21,12 @@ use plimsoll::trace::TraceConfig;
 use plimsoll::trace::format::{Clock, Writer};
 use plimsoll::{Class, Gate, Topology};
 
-use crate::fds::Fd;
-use crate::handover::{COUNTERS_AT, Counters, Handover, VARIABLE, VERSION};
+use crate::fds::Managed;
+use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION};
 use crate::rules::Rules;
-use crate::{errno, fds};
+use crate::{desk, errno, fds};
 
-/// No run, or a child of `fork`.
+/// No run, or one that this process has left.
 const ASLEEP: u8 = 0;
 /// A run, but no gate yet.
 const READY: u8 = 1;
@@ -33,28 +34,17 @@ const READY: u8 = 1;
 const MAKING: u8 = 2;
 /// The gate exists.
 const OPEN: u8 = 3;
-/// Another process has the gate. Asked for again when that process has given it up, and now and then, in case it was
-/// killed.
-const REFUSED: u8 = 4;
-/// Refused calls between two checks that the process with the gate is alive: a check is a system call.
-const CALLS_A_LOOK: u32 = 256;
+/// Another process has the gate.
+const GUEST: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(ASLEEP);
-/// This process was made by `fork` from one with managed files.
-static FORKED: AtomicBool = AtomicBool::new(false);
 static RUN: OnceLock<Run> = OnceLock::new();
-static OFFICE: OnceLock<Office> = OnceLock::new();
+/// Never freed: threads may use it until the process ends.
+static OFFICE: AtomicPtr<Office> = AtomicPtr::new(std::ptr::null_mut());
 /// A word that is 0 in children of `fork`.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
 static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
-/// Calls since this process was refused the gate.
-static REFUSED_CALLS: AtomicU32 = AtomicU32::new(0);
-/// Time of the last copy of the wait counters.
-static COPIED_NS: AtomicU64 = AtomicU64::new(0);
-/// Interval between two copies, in nanoseconds.
-const COPY_NS: u64 = 20_000_000;
-
 std::thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
@@ -69,8 +59,17 @@ pub(crate) struct Run {
 pub(crate) struct Office {
     pub(crate) gate: Gate,
     pub(crate) classes: Vec<Class>,
-    /// The socket for `plimsoll attach`. Never dropped: threads may use it until the process ends.
+    /// The socket for `plimsoll attach`.
     control: Option<Server>,
+}
+
+/// Where calls of this process are admitted.
+pub(crate) enum Seat {
+    Here(&'static Office),
+    /// In another process; see [`desk`].
+    Elsewhere,
+    /// Nowhere: they bypass the gate. Says why.
+    Nowhere(Past),
 }
 
 /// Marks a thread as inside the library until dropped.
@@ -101,42 +100,59 @@ pub(crate) fn counters() -> Option<&'static Counters> {
     unsafe { at.as_ref() }
 }
 
-/// Returns whether this process was made by `fork`, so that its calls bypass the gate. Detects `_Fork` and the raw
-/// system call too, which run no handlers.
-pub(crate) fn is_forked() -> bool {
+/// Begins anew if this process was made by `fork` and has not noticed yet. Detects `_Fork` and the raw system call too,
+/// which run no handlers.
+#[inline]
+pub(crate) fn notice_fork() {
     let mark = MARK.load(Ordering::Relaxed);
     // SAFETY: null, or the page that `leave_mark` mapped, which stays until the process ends.
-    let is_wiped = unsafe { mark.as_ref() }.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0);
-    is_wiped || FORKED.load(Ordering::Relaxed)
+    if let Some(mark) = unsafe { mark.as_ref() }
+        && mark.load(Ordering::Relaxed) == 0
+    {
+        begin_anew(mark);
+    }
 }
 
-/// Maps a page that the kernel wipes in the children of `fork`.
-fn leave_mark() {
+#[cold]
+fn begin_anew(mark: &AtomicU32) {
+    PID.store(std::process::id(), Ordering::Relaxed);
+    OFFICE.store(std::ptr::null_mut(), Ordering::Relaxed);
+    if STATE.load(Ordering::Relaxed) != ASLEEP {
+        STATE.store(READY, Ordering::Relaxed);
+    }
+    let _ = INSIDE.try_with(|inside| inside.set(false));
+    mark.store(1, Ordering::Release);
+}
+
+/// Maps a page that the kernel wipes in the children of `fork`. Returns whether it could.
+fn leave_mark() -> bool {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping of one page, which is never unmapped.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
     if page == libc::MAP_FAILED {
-        return;
+        return false;
     }
     // SAFETY: the page belongs to this function alone.
     if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
-        return;
+        return false;
     }
     let mark: *mut AtomicU32 = page.cast();
     // SAFETY: zeroes are a valid atomic word, and the page is aligned for it.
     unsafe { &*mark }.store(1, Ordering::Relaxed);
     MARK.store(mark, Ordering::Relaxed);
+    true
 }
 
 /// Returns whether this is the process that loaded the library. False in a child of `vfork`, which shares the memory
 /// but has other descriptors.
 pub(crate) fn is_own_process() -> bool {
-    std::process::id() == PID.load(Ordering::Relaxed)
+    notice_fork();
+    std::process::id() == pid()
 }
 
-/// Returns whether another process of the run has the gate.
-pub(crate) fn is_refused() -> bool {
-    STATE.load(Ordering::Relaxed) == REFUSED
+/// Returns the number of the process that loaded the library or was made by `fork`.
+pub(crate) fn pid() -> u32 {
+    PID.load(Ordering::Relaxed)
 }
 
 /// Returns whether descriptors must be looked at when they are opened.
@@ -145,65 +161,84 @@ pub(crate) fn is_awake() -> bool {
     STATE.load(Ordering::Relaxed) != ASLEEP
 }
 
-/// Returns the gate. Creates it if this is the first call that needs it.
+/// Returns the gate's office, if this process has it.
 #[inline]
 pub(crate) fn office() -> Option<&'static Office> {
-    match STATE.load(Ordering::Acquire) {
-        OPEN => OFFICE.get(),
-        READY => make(),
-        REFUSED if may_be_free() => make(),
-        _ => None,
-    }
-}
-
-/// Returns whether another process's gate may be free by now.
-fn may_be_free() -> bool {
-    let calls = REFUSED_CALLS.fetch_add(1, Ordering::Relaxed);
-    calls % CALLS_A_LOOK == CALLS_A_LOOK - 1 || counters().is_some_and(|it| it.owner.load(Ordering::Relaxed) == 0)
-}
-
-#[cold]
-fn make() -> Option<&'static Office> {
-    let seen = STATE.load(Ordering::Acquire);
-    if !matches!(seen, READY | REFUSED) {
+    if STATE.load(Ordering::Acquire) != OPEN {
         return None;
     }
+    // SAFETY: null, or an office that `make` has leaked.
+    unsafe { OFFICE.load(Ordering::Acquire).as_ref() }
+}
 
-    let (run, counters) = (RUN.get()?, counters()?);
-    let pid = std::process::id();
+/// Returns where calls are admitted. Creates the gate if this is the first call that needs it.
+#[inline]
+pub(crate) fn seat(counters: &Counters) -> Seat {
+    if let Some(office) = office() {
+        return Seat::Here(office);
+    }
+    let is_guest = STATE.load(Ordering::Relaxed) == GUEST;
+    if is_guest && counters.owner.load(Ordering::Relaxed) != 0 && !desk::is_silent(counters) {
+        return Seat::Elsewhere;
+    }
+    find_seat()
+}
+
+/// Finds out which process has the gate. If none has, creates it here.
+#[cold]
+pub(crate) fn find_seat() -> Seat {
+    let not_yet = Seat::Nowhere(Past::Nested);
+    let seen = STATE.load(Ordering::Acquire);
+    let (Some(run), Some(counters), READY | GUEST) = (RUN.get(), counters(), seen) else { return not_yet };
     let owner = counters.owner.load(Ordering::Acquire);
 
-    if owner != pid && owner != 0 && is_alive(owner) {
-        if seen == READY && STATE.compare_exchange(READY, REFUSED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            counters.refused.fetch_add(1, Ordering::Relaxed);
-            counters.refused_pid.store(pid, Ordering::Relaxed);
-        }
-        return None;
+    if owner != pid() && owner != 0 && is_alive(owner) {
+        // If it fails, another thread has found out as much, or more.
+        let _ = STATE.compare_exchange(seen, GUEST, Ordering::AcqRel, Ordering::Acquire);
+        return if desk::is_silent(counters) { Seat::Nowhere(Past::OtherProcess) } else { Seat::Elsewhere };
     }
 
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        return None;
+        return not_yet;
     }
-
-    let is_ours = counters.owner.compare_exchange(owner, pid, Ordering::AcqRel, Ordering::Acquire).is_ok();
-    let office = if is_ours { open(run) } else { None };
-    let Some(office) = office else {
-        if is_ours {
-            // Without a gate no call is held back.
-            counters.owner.store(0, Ordering::Release);
-        }
-        STATE.store(if is_ours { ASLEEP } else { seen }, Ordering::Release);
-        return None;
+    if counters.owner.compare_exchange(owner, pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        STATE.store(GUEST, Ordering::Release);
+        return Seat::Elsewhere;
+    }
+    // Others wait for the gate that is made now.
+    counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
+    let Some(office) = open(run) else {
+        // Without a gate no call is held back.
+        counters.owner.store(0, Ordering::Release);
+        STATE.store(ASLEEP, Ordering::Release);
+        return not_yet;
     };
+
     keep_waits_of_the_dead(counters);
-    let office = OFFICE.get_or_init(|| office);
+    // Names that the parent of this process gave, before `fork`.
+    fds::forget_names();
+    let office = Box::leak(Box::new(office));
+    OFFICE.store(office, Ordering::Release);
     STATE.store(OPEN, Ordering::Release);
-    Some(office)
+    without_signals(|| desk::open(counters));
+    Seat::Here(office)
 }
 
-fn is_alive(pid: u32) -> bool {
-    // SAFETY: signal 0 is not sent; the call only checks that the process exists.
-    errno::keep(|| unsafe { libc::kill(pid as i32, 0) } == 0 || errno::get() == libc::EPERM)
+/// Returns whether a process lives. One that its parent has not waited for does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    errno::keep(|| {
+        // SAFETY: it touches no memory.
+        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
+        if handle < 0 {
+            return errno::get() != libc::ESRCH;
+        }
+        let mut ended = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
+        // SAFETY: `ended` is one entry, which the call fills.
+        let is_over = unsafe { libc::poll(&raw mut ended, 1, 0) } == 1;
+        // SAFETY: the descriptor was made above.
+        let _ = unsafe { crate::real::close(handle) };
+        !is_over
+    })
 }
 
 fn open(run: &Run) -> Option<Office> {
@@ -258,19 +293,8 @@ fn keep_waits_of_the_dead(counters: &Counters) {
     }
 }
 
-/// Copies the classes' waits into the shared memory, if a copy is due.
-pub(crate) fn copy_waits(office: &Office, now_ns: u64) {
-    let last_ns = COPIED_NS.load(Ordering::Relaxed);
-    if now_ns < last_ns.saturating_add(COPY_NS) {
-        return;
-    }
-    if COPIED_NS.compare_exchange(last_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        copy(office);
-    }
-}
-
-fn copy(office: &Office) {
-    let Some(counters) = counters() else { return };
+/// Copies the classes' waits into the shared memory.
+pub(crate) fn copy_waits(office: &Office, counters: &Counters) {
     for (class, shared) in office.classes.iter().zip(&counters.classes) {
         let Some(stats) = office.gate.class_stats(*class) else { continue };
         for (reason, place) in WaitReason::ALL.into_iter().zip(&shared.waited_ns) {
@@ -284,11 +308,12 @@ extern "C" fn load() {
     let before = errno::get();
     let inside = go_inside();
     let is_there = std::env::var_os(VARIABLE).is_some_and(|path| find(Path::new(&path)).is_some());
-    if is_there {
+    if is_there && leave_mark() {
         PID.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the functions live as long as the library, which is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        leave_mark();
+        give_up();
+        counters().into_iter().for_each(|counters| desk::free_all_of(counters, pid()));
         STATE.store(READY, Ordering::Release);
         look_at_inherited();
     }
@@ -338,31 +363,32 @@ fn find(path: &Path) -> Option<()> {
     Some(())
 }
 
-/// Puts a child of `fork` to sleep.
 extern "C" fn forked() {
-    STATE.store(ASLEEP, Ordering::Relaxed);
-    FORKED.store(true, Ordering::Relaxed);
-    PID.store(std::process::id(), Ordering::Relaxed);
-    let _ = INSIDE.try_with(|inside| inside.set(false));
+    notice_fork();
 }
 
 /// Ends the trace and gives the gate up, at the end of the process.
 extern "C" fn unload() {
-    if STATE.load(Ordering::Acquire) != OPEN {
-        return;
-    }
+    notice_fork();
+    let Some(office) = office() else { return };
     let Some(_inside) = go_inside() else { return };
-    if let Some(office) = OFFICE.get() {
-        copy(office);
-        drop(office.gate.topology().trace().stop());
-        remove_socket(office);
-    }
     if let Some(counters) = counters() {
-        let pid = std::process::id();
-        let _ = counters.owner.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Acquire);
+        copy_waits(office, counters);
     }
+    drop(office.gate.topology().trace().stop());
+    remove_socket(office);
     // Calls of threads that still run bypass the gate from now on.
     STATE.store(ASLEEP, Ordering::Release);
+    give_up();
+}
+
+/// Gives up the gate and the desks that this process had, if any: now, or before it called `exec`.
+fn give_up() {
+    let Some(counters) = counters() else { return };
+    let was_ours = counters.owner.compare_exchange(pid(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    if was_ours {
+        desk::close(counters);
+    }
 }
 
 fn remove_socket(office: &Office) {
@@ -438,19 +464,18 @@ pub(crate) fn take_in(fd: i32, flags: i32) {
     fds::manage(fd, rules, kept);
 }
 
-/// Returns the number in traces of the file behind `fd`, whose table entry is `entry`. Names the file at its first
-/// call. Returns 0 if no trace was asked for.
+/// Returns the number of a file in traces. Names the file at its first call. Returns 0 if no trace was asked for.
 #[inline]
-pub(crate) fn file_number(run: &Run, office: &Office, fd: i32, entry: &Fd) -> u32 {
-    match entry.file() {
+pub(crate) fn file_number(office: &Office, managed: Managed) -> u32 {
+    match managed.entry.file() {
         Some(number) => number,
-        None if run.handover.trace.is_some() => name_file(office, fd, entry),
+        None if run().is_some_and(|run| run.handover.trace.is_some()) => name_file(office, managed),
         None => 0,
     }
 }
 
 #[cold]
-fn name_file(office: &Office, fd: i32, entry: &Fd) -> u32 {
+fn name_file(office: &Office, Managed { fd, entry, .. }: Managed) -> u32 {
     use std::os::unix::ffi::OsStrExt;
     let path = path_of(fd).unwrap_or_default();
     // The kernel's mark of an unlinked file is not part of its name.

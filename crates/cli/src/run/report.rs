@@ -125,17 +125,9 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         lines.push(format!("from the page cache, past the gate: {}", bytes(counters.cached_bytes())));
     }
 
-    let (refused, pid) = counters.refused();
     let past = |why| counters.past_bytes(why);
-    if refused > 0 || past(Past::OtherProcess) > 0 {
-        lines.push(format!(
-            "past the gate: {} of processes that came while another of the run had it ({refused} of them, the last was {pid})",
-            bytes(past(Past::OtherProcess))
-        ));
-    }
-
     let others = [
-        (Past::Forked, "of processes that were made by fork and run the same program"),
+        (Past::OtherProcess, "while the process that has the gate did not answer, or served as many threads as it can"),
         (Past::Nested, "of signal handlers, or while the gate was made"),
         (Past::Refused, "that the gate refused: no room, or a class that is overloaded"),
     ];

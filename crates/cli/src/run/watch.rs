@@ -1,8 +1,8 @@
 //! The program while it runs: passes signals on, and looks for I/O that the library cannot see.
 //!
 //! # How it works
-//! A thread waits for the end and leaves the dead program in /proc until its counters have been read: these include the
-//! processes that it has waited for. SIGTERM and SIGHUP are passed on; SIGINT and SIGQUIT come from the terminal, which
+//! A thread waits for the end and leaves the dead program's number taken until no signal can reach another. The kernel's
+//! counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM and SIGHUP are passed on; SIGINT and SIGQUIT come from the terminal, which
 //! sends them to the program itself. At intervals /proc shows whether it maps managed files or has an io_uring.
 //!
 //! # Limits
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
+use plimsoll::sys::rusage::children_disk_bytes;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -64,11 +65,13 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
         }
     })?;
 
-    seen.disk_bytes = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| disk_bytes(&text));
-    Ok((child.wait()?, seen))
+    let status = child.wait()?;
+    // The program is this process's only child. Its own /proc/PID/io may be closed to us once it is dead.
+    seen.disk_bytes = children_disk_bytes().ok();
+    Ok((status, seen))
 }
 
-/// Waits until the process is dead, and leaves its entry in /proc.
+/// Waits until the process is dead, and leaves its number taken.
 fn wait_for(pid: u32) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
@@ -79,12 +82,6 @@ fn send(pid: u32, signal: Signal) {
         // If it is already dead, there is nothing to do.
         let _ = kill_process(pid, signal);
     }
-}
-
-/// Returns `read_bytes` and `write_bytes` of a /proc/PID/io.
-fn disk_bytes(text: &str) -> Option<(u64, u64)> {
-    let figure = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
-    Some((figure("read_bytes")?, figure("write_bytes")?))
 }
 
 impl FromOutside {
@@ -108,18 +105,5 @@ impl FromOutside {
             let mut targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
             self.has_io_uring = targets.any(|target| target.as_os_str() == "anon_inode:[io_uring]");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernels_counters_are_read() {
-        let text =
-            "rchar: 7\nwchar: 8\nsyscr: 1\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n";
-        assert_eq!(disk_bytes(text), Some((4096, 8192)));
-        assert_eq!(disk_bytes("rchar: 7\n"), None);
     }
 }

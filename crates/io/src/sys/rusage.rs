@@ -1,4 +1,4 @@
-//! CPU time of the process and of the calling thread, and the number of the thread's sleeps.
+//! CPU time of the process and of the calling thread, the number of the thread's sleeps, and the disk I/O of children.
 //!
 //! # Why
 //! The cost of an I/O path is its CPU time per operation. A sleeping shard must use none, which a test can check only
@@ -52,15 +52,29 @@ pub fn process_cpu_s() -> f64 {
 /// # Errors
 /// If the kernel has no `RUSAGE_THREAD` (older than Linux 2.6.26), or a sandbox forbids `getrusage`.
 pub fn thread_voluntary_switches() -> io::Result<u64> {
+    Ok(u64::try_from(usage(libc::RUSAGE_THREAD)?.ru_nvcsw).unwrap_or(0))
+}
+
+/// Returns the bytes that ended child processes have read from and written to disks, with those of the processes that
+/// they had waited for. The kernel counts 512 bytes at a time.
+///
+/// # Errors
+/// If a sandbox forbids `getrusage`.
+pub fn children_disk_bytes() -> io::Result<(u64, u64)> {
+    let usage = usage(libc::RUSAGE_CHILDREN)?;
+    let bytes = |blocks: i64| u64::try_from(blocks).unwrap_or(0).saturating_mul(512);
+    Ok((bytes(usage.ru_inblock), bytes(usage.ru_oublock)))
+}
+
+fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel writes one `rusage` to `usage`, which is ours and outlives the call; it keeps no pointer.
-    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    let answer = unsafe { libc::getrusage(of, usage.as_mut_ptr()) };
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call has answered 0, so it has filled `usage`, which no other code has seen.
-    let usage = unsafe { usage.assume_init() };
-    Ok(u64::try_from(usage.ru_nvcsw).unwrap_or(0))
+    Ok(unsafe { usage.assume_init() })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{DISK, World, ended, err, has};
 
 /// A program, and what a shell does with it. What a script prints and leaves must not depend on time or chance.
-const SCRIPTS: [(&str, &str); 26] = [
+const SCRIPTS: [(&str, &str); 27] = [
     (
         "dd",
         "dd if=/dev/urandom of=seed bs=64k count=1 2>/dev/null; rm seed; dd if=/dev/zero of=a bs=1M count=9 conv=fsync",
@@ -94,6 +94,19 @@ const SCRIPTS: [(&str, &str); 26] = [
          sqlite3 -csv db '.import in.csv t' 'create index x on t(b)' \
          \"select count(*),sum(a),min(b) from t where b like '%7'\" 'delete from t where a%3=0' vacuum; \
          sqlite3 db 'pragma integrity_check' .dump | md5sum; rm db",
+    ),
+    (
+        "mariadbd",
+        "o='--no-defaults -uroot -S s'; mkdir d; \
+         mariadb-install-db --no-defaults --user=root --datadir=$PWD/d --auth-root-authentication-method=normal >/dev/null 2>&1; \
+         mariadbd --no-defaults --user=root --datadir=$PWD/d --socket=$PWD/s --skip-networking --innodb-buffer-pool-size=8M \
+         --innodb-flush-method=O_DIRECT 2>log & \
+         for i in $(seq 600); do mariadb-admin $o ping >/dev/null 2>&1 && break; sleep 0.1; done; \
+         mariadb-slap $o -a --concurrency=4 --number-of-queries=400 --auto-generate-sql-load-type=mixed --engine=innodb >/dev/null; \
+         mariadb $o -e 'create database t; use t; create table n(a int primary key, b char(200)) engine=innodb; \
+         insert into n select seq, repeat(seq,20) from seq_1_to_20000; update n set b=reverse(b) where a%3=0; \
+         delete from n where a%7=0; select count(*), sum(a), sum(crc32(b)) from n; check table n extended'; \
+         mariadb-dump $o --skip-dump-date t | md5sum; mariadb-admin $o shutdown; wait; ls d/t; rm -r d log",
     ),
     (
         "rsync",
