@@ -23,7 +23,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
-use plimsoll_show::page::{Block, Mood, Section, Tile};
+use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::page::{Block, Section, Tile};
 use plimsoll_show::table::Table;
 
 use crate::stat::from::Recorded;
@@ -240,7 +241,8 @@ impl History {
             true => self.tiles(last),
             false => self.devices_summary().into(),
         };
-        let mut sections = vec![Section::new("Devices", [devices])];
+        let blocks: Vec<Block> = self.answer().map(Block::Answer).into_iter().chain([devices]).collect();
+        let mut sections = vec![Section::new("Devices", blocks)];
         if !self.groups.is_empty() {
             sections.push(Section::new("Groups", [self.groups_summary().into()]));
         }
@@ -248,6 +250,20 @@ impl History {
         sections.extend(self.figures_section(last));
         sections.extend(self.remarks.section());
         sections
+    }
+
+    /// Returns the verdict on the device or group that needs attention most; `None` without intervals.
+    fn answer(&self) -> Option<Answer> {
+        // What is known comes before what is not.
+        let worst = |(_, track): &(&String, &Track)| (track.worst().0 != Verdict::Unknown, track.worst().0);
+        let (name, track) = self.devices.iter().chain(&self.groups).max_by_key(worst)?;
+        let (verdict, why) = track.worst();
+        let of = match self.devices.len() {
+            1 => String::new(),
+            devices => format!(", the worst of {devices} devices"),
+        };
+        let times = format!("of the time: {}", track.times());
+        Some(Answer::new(mood(verdict), format!("{name}: {}{of}", verdict_words(verdict)), why, times))
     }
 
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
