@@ -5,8 +5,6 @@ use std::path::Path;
 use clap::Args;
 use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use plimsoll_measure::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Source};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -66,35 +64,9 @@ fn read(side: &str) -> Result<Vec<Source>, Failure> {
     side.split(',').map(read).collect()
 }
 
-/// Returns which side is better, by the first job that decides.
-fn answer(report: &CompareReport) -> Answer {
-    let decided = report.jobs.iter().find(|job| job.winner.is_some()).or_else(|| report.jobs.first());
-    let Some(job) = decided else { return Answer::new(Mood::Quiet, "there is nothing to compare", "", "") };
-    let more = match report.jobs.len() {
-        1 => String::new(),
-        jobs => format!(" in {} (one of {jobs} comparisons)", job.job),
-    };
-    let mood = match job.winner {
-        _ if report.regression => Mood::Bad,
-        Some(_) => Mood::Good,
-        None => Mood::Quiet,
-    };
-    let first = report.comparisons.iter().find(|comparison| comparison.job == job.job && comparison.side == job.side);
-    let figure = first.map_or_else(String::new, |comparison| {
-        let [name, base, other, _, change, interval, ..] = comparison.cells();
-        let interval = if interval.is_empty() { interval } else { format!(", 95 % interval {interval} %") };
-        format!("{}: {base} and {other}, {}{interval}", name.trim(), change.trim())
-    });
-    let confidence = match report.warnings.len() {
-        0 => String::new(),
-        count => format!("{count} warning(s) say what lowers it"),
-    };
-    Answer::new(mood, format!("{}{more}", report.winner(job)), figure, confidence)
-}
-
 /// Returns the sides, a table for each job, and the winners.
 fn table(report: &CompareReport) -> String {
-    let mut text = screen::answer(&answer(report));
+    let mut text = screen::answer(&report.answer());
     for words in report.overall_words() {
         text.push_str(&format!("{}\n", screen::wrap(&words)));
     }

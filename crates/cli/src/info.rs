@@ -11,8 +11,7 @@ use plimsoll_files::check::{self, Beside, CheckOptions, Finding};
 use plimsoll_files::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
 use plimsoll_files::presets::{self, Cap};
 use plimsoll_files::{disk, io_properties};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_show::answer::{Answer, Mood};
 
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{DiskFormat, form, input, parse_goal};

@@ -8,8 +8,7 @@ use std::time::Instant;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::tune::Observer;
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_show::answer::{Answer, Mood};
 
 /// Greatest width of a table.
 pub(crate) const WIDTH: u16 = 100;

@@ -130,7 +130,7 @@ struct SavedFlags {
     record: Option<PathBuf>,
 
     /// Judge what was saved instead of this host: recordings of --record, samples of /proc/diskstats, text or JSON of
-    /// iostat, also in a directory, tar or gzip file; `-`: stdin
+    /// iostat, CSV of stat, also in a directory, tar or gzip file; `-`: stdin
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every", "compare"], value_parser = input())]
     from: Vec<PathBuf>,
 

@@ -52,8 +52,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll test");
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
-    let runs = experiment.as_ref().map_or(Some(1), Experiment::runs);
-    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments, runs);
+    let options = &checked.situation.options;
+    let run_ns = options.warmup_ns.saturating_add(options.duration_ns);
+    let expected_ns = experiment.as_ref().map_or(run_ns, |experiment| experiment.expected_ns(options));
+    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments, Some(expected_ns));
     if let Some(experiment) = experiment {
         let outcome = experiment.run(&checked.situation, &control, arguments.format, &outputs, &mut steps)?;
         recording.end()?;
@@ -80,7 +82,8 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     };
 
     let report = TestReport::of(&result).with_options(&checked.situation.options);
-    let written = outputs.write("test", &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
+    let written =
+        outputs.write("test", None, &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
     screen::print(&text(arguments.format, &report, &result, &checked))?;
     written?;
     recorded?;
@@ -180,13 +183,16 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Returns the progress of `runs` runs; `None`: nobody knows how many.
-    fn new(disk: &'a DiskFlags, checked: &'a Checked, instruments: &'a Instruments, runs: Option<u32>) -> Steps<'a> {
-        let options = &checked.situation.options;
-        let stages: BTreeSet<u32> = options.jobs.jobs.iter().map(|job| job.stage).collect();
-        let stage_ns = options.warmup_ns.saturating_add(options.duration_ns);
-        let known = known(Some(stage_ns)).zip(runs);
-        let whole = known.map(|(stage, runs)| stage.saturating_mul(runs).saturating_mul(stages.len() as u32));
+    /// Returns the progress of runs that take `expected_ns` for each stage of the job file; `None`: nobody knows how long.
+    fn new(
+        disk: &'a DiskFlags,
+        checked: &'a Checked,
+        instruments: &'a Instruments,
+        expected_ns: Option<u64>,
+    ) -> Steps<'a> {
+        let stages: BTreeSet<u32> = checked.situation.options.jobs.jobs.iter().map(|job| job.stage).collect();
+        // The matrix has a job file of its own.
+        let whole = known(expected_ns).map(|stage| stage.saturating_mul(stages.len().max(1) as u32));
         let (done, step) = (Duration::ZERO, Duration::ZERO);
         Steps { disk, checked, instruments, warned: false, view: None, whole, done, step }
     }
@@ -203,7 +209,8 @@ impl<'a> Steps<'a> {
         let span = known(expected_ns).map(|step| {
             self.step = step;
             match self.whole {
-                Some(whole) => Span { done: self.done, step, whole },
+                // A search may need more runs than usual.
+                Some(whole) => Span { done: self.done, step, whole: whole.max(self.done + step) },
                 None => Span { done: Duration::ZERO, step, whole: step },
             }
         });

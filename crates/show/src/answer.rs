@@ -13,17 +13,40 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll_show::answer::Answer;
-//! use plimsoll_show::page::Mood;
+//! use plimsoll_show::answer::{Answer, Mood};
 //! let answer = Answer::new(Mood::Bad, "saturated: the disk is the limiter", "13.6 GB/s", "known to 10 %");
 //! assert_eq!(answer.lines(60), ["saturated: the disk is the limiter", "13.6 GB/s", "known to 10 %"]);
 //! assert_eq!(answer.lines(30), ["saturated: the disk is the", "limiter. 13.6 GB/s. known to", "10 %"]);
 //! ```
 
-use crate::page::Mood;
-
 /// Most lines.
 pub const LINES_MAX: usize = 3;
+
+/// The weight of a state; the state itself is in words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// Neutral.
+    #[default]
+    Quiet,
+    /// As it should be.
+    Good,
+    /// Needs attention.
+    Heed,
+    /// Wrong.
+    Bad,
+}
+
+impl Mood {
+    /// Returns what follows the class of an element on a page.
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Mood::Quiet => "",
+            Mood::Good => " good",
+            Mood::Heed => " heed",
+            Mood::Bad => " bad",
+        }
+    }
+}
 
 /// What a command concludes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

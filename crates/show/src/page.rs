@@ -33,10 +33,11 @@ mod words;
 
 use std::fmt::Write as _;
 
+use crate::answer::Answer;
 use crate::plot::{self, Chart, escaped};
 use crate::table::Table;
 
-pub use tile::{Mood, Tile};
+pub use tile::Tile;
 
 /// One result on a page of several.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,6 +60,8 @@ pub struct Section {
 /// One block of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
+    /// The verdict, which stands before everything else.
+    Answer(Answer),
     /// A paragraph.
     Text(String),
     /// Warnings that the reader should not overlook, one entry each; an empty list shows nothing.
@@ -82,6 +85,12 @@ impl Section {
 impl From<Table> for Block {
     fn from(table: Table) -> Block {
         Block::Table(table)
+    }
+}
+
+impl From<Answer> for Block {
+    fn from(answer: Answer) -> Block {
+        Block::Answer(answer)
     }
 }
 
@@ -168,6 +177,7 @@ pub fn body(parts: &[Part]) -> String {
 
 fn write_block(page: &mut String, block: &Block, heading: &str, id: &str) {
     match block {
+        Block::Answer(answer) => write_answer(page, answer),
         Block::Text(text) => {
             let _ = writeln!(page, "<p>{}</p>", escaped(text));
         }
@@ -186,6 +196,16 @@ fn write_block(page: &mut String, block: &Block, heading: &str, id: &str) {
         }
         Block::Tiles(tiles) => tile::write(page, tiles, id),
     }
+}
+
+/// Writes a paragraph for each part of an answer; its colour only repeats the words.
+fn write_answer(page: &mut String, answer: &Answer) {
+    let _ = writeln!(page, "<div class=\"answer{}\">", answer.mood.class());
+    for (at, part) in answer.lines(usize::MAX).iter().enumerate() {
+        let tag = if at == 0 { "strong" } else { "span" };
+        let _ = writeln!(page, "<p><{tag}>{}</{tag}></p>", escaped(part));
+    }
+    page.push_str("</div>\n");
 }
 
 /// Returns the start tag of a region that scrolls sideways if it is too wide.
@@ -258,6 +278,7 @@ fn is_number_column(table: &Table, column: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Mood;
     use crate::plot::gallery;
 
     fn strings(cells: &[&str]) -> Vec<String> {
@@ -282,6 +303,7 @@ mod tests {
                 section(
                     "Result",
                     vec![
+                        Answer::new(Mood::Bad, "doubtful: <write>", "known to 9 %", "").into(),
                         Block::Text("Measured for 120 s a figure with io_uring on 4 shards.".into()),
                         Block::Warnings(warnings),
                         Block::Table(table),
@@ -314,6 +336,9 @@ mod tests {
             assert_eq!(page.matches(opened).count(), page.matches(closed).count(), "{opened}");
             assert!(page.contains(opened), "{opened}");
         }
+        let answer = "<div class=\"answer bad\">\n<p><strong>doubtful: &lt;write&gt;</strong></p>\n\
+                      <p><span>known to 9 %</span></p>\n</div>\n<p>Measured";
+        assert!(page.contains(answer), "{page}");
         for foreign in ["<steady>", "<nvme>", "<governor>", "<script", "src=", "url(", "@import", "NaN"] {
             assert!(!page.contains(foreign), "{foreign}");
         }

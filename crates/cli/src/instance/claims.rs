@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_measure::instance::claims::{self, Checked, ClaimsReport, Verdict};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_measure::instance::claims::{self, Checked, ClaimsReport};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat};
@@ -40,7 +38,8 @@ pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
     if let Some(output) = page {
         output.write(&claims::page(&reports))?;
     }
-    let tables = || screen::answer(&answer(&reports)) + &reports.iter().map(table).collect::<Vec<_>>().join("\n");
+    let tables =
+        || screen::answer(&claims::answer(&reports)) + &reports.iter().map(table).collect::<Vec<_>>().join("\n");
     arguments.format.print(tables, &reports, || claims::to_csv(&reports))?;
     Ok(if reports.iter().any(|report| report.wrong > 0) { Outcome::Finding } else { Outcome::Done })
 }
@@ -69,22 +68,4 @@ fn table(report: &ClaimsReport) -> String {
     }
 
     text
-}
-
-/// Returns how many of all claims hold.
-fn answer(reports: &[ClaimsReport]) -> Answer {
-    let claims = || reports.iter().flat_map(|report| &report.claims);
-    let count = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
-    let wrong: usize = reports.iter().map(|report| report.wrong).sum();
-    let (mood, verdict) = match wrong {
-        0 => (Mood::Good, format!("all {} claims hold", claims().count())),
-        wrong => (Mood::Bad, format!("{wrong} wrong of {} claims", claims().count())),
-    };
-    let figure = format!(
-        "{} exact, {} within rounding, {} with a binary prefix",
-        count(Verdict::Exact),
-        count(Verdict::WithinRounding),
-        count(Verdict::OtherPrefix)
-    );
-    Answer::new(mood, verdict, figure, "")
 }

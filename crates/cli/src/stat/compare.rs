@@ -21,8 +21,8 @@ use plimsoll_observe::stat::compare::{self, ANSWER, Comparison, Context, Judgeme
 use plimsoll_observe::stat::from::Recorded;
 use plimsoll_observe::stat::watch::Watch;
 use plimsoll_observe::stat::{Facts, Interval, Observed};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::{self, Block, Mood, Section};
+use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::table::{Table, known};
 use serde::Serialize;
 
@@ -73,7 +73,8 @@ pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     let comparisons = comparisons(arguments, &a, &b, &judged)?;
 
     if let Some(page) = page {
-        let sections: Vec<Section> = comparisons.iter().flat_map(Comparison::sections).collect();
+        let verdict = comparisons.first().map(|first| Section::new(ANSWER, [answer(first, comparisons.len()).into()]));
+        let sections: Vec<Section> = verdict.into_iter().chain(sections(&comparisons)).collect();
         page.write(&page::html(&format!("{} and {}", a.name, b.name), &sections))?;
     }
 
@@ -164,17 +165,20 @@ fn names(observed: &[Observed]) -> Vec<String> {
 }
 
 fn text(comparisons: &[Comparison]) -> String {
-    let sections = comparisons.iter().flat_map(Comparison::sections);
+    let answer =
+        comparisons.first().map_or_else(String::new, |first| screen::answer(&answer(first, comparisons.len())));
+    answer + &sections(comparisons).map(section_text).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the sections without what the answer at the top says.
+fn sections(comparisons: &[Comparison]) -> impl Iterator<Item = Section> {
     let is_one = comparisons.len() == 1;
-    // The answer stands at the top.
-    let sections = sections.filter(|section| !(is_one && section.heading == ANSWER)).map(|mut section| {
+    let all = comparisons.iter().flat_map(Comparison::sections);
+    let others = all.filter(move |section| !(is_one && section.heading == ANSWER)).map(|mut section| {
         section.blocks.retain(|block| *block != Block::Text(SINGLE.to_owned()));
         section
     });
-    let sections = sections.filter(|section| !section.blocks.is_empty());
-    let answer =
-        comparisons.first().map_or_else(String::new, |first| screen::answer(&answer(first, comparisons.len())));
-    answer + &sections.map(section_text).collect::<Vec<_>>().join("\n")
+    others.filter(|section| !section.blocks.is_empty())
 }
 
 /// Returns the answer of a comparison; of several devices, each part has its own.

@@ -24,8 +24,7 @@ use plimsoll_observe::stat::from::bundle::directory;
 use plimsoll_observe::stat::from::{self, Recorded, Saved};
 use plimsoll_observe::stat::host::{Host, is_partition};
 use plimsoll_observe::stat::{Basis, Interval, Judged, Observed, ReadOptions, Verdict};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_show::answer::{Answer, Mood};
 
 use super::{Kept, StatArguments, sink, watching};
 use crate::failure::{Failure, Outcome};

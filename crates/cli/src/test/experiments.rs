@@ -5,17 +5,17 @@ use std::path::Path;
 use plimsoll_figures::units::{format_bytes_binary, format_iops, format_throughput_decimal};
 use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use plimsoll_files::rbd::{self, RbdRun};
-use plimsoll_measure::experiment::dual::{self, DualReport, Iostat};
+use plimsoll_measure::experiment::dual::{self, DualReport, DualRun, Iostat};
 use plimsoll_measure::experiment::find_rate::{self, Goal, RateReport, SearchOptions};
 use plimsoll_measure::experiment::matrix::{self, MatrixReport};
 use plimsoll_measure::experiment::pictures::{self, Picture};
 use plimsoll_measure::experiment::sweep::{self, Axis, SweepReport};
 use plimsoll_measure::experiment::words::{self, Said, us};
-use plimsoll_measure::experiment::{ExperimentError, Point, Situation};
+use plimsoll_measure::experiment::{ExperimentError, Point, Situation, rounds_of};
 use plimsoll_measure::load::Control;
 use plimsoll_measure::report::Circumstances;
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_measure::test::TestOptions;
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
@@ -81,14 +81,19 @@ impl<'a> Experiment<'a> {
         })
     }
 
-    /// Returns how many runs the experiment makes of the job file as it is; `None` if that depends on what they find, or on other
-    /// jobs.
-    pub(super) fn runs(&self) -> Option<u32> {
-        match self {
-            Experiment::Sweep(axes) => sweep::points_of(axes).ok().and_then(|points| u32::try_from(points.len()).ok()),
-            Experiment::Dual { .. } => Some(2),
-            Experiment::FindRate(_) | Experiment::Matrix { .. } => None,
-        }
+    /// Returns the expected time of all runs, of each stage of the job file, in nanoseconds. A search makes as many runs
+    /// as it must: the usual number is taken.
+    pub(super) fn expected_ns(&self, options: &TestOptions) -> u64 {
+        let TestOptions { warmup_ns, duration_ns, .. } = *options;
+        let (runs, rounds) = match self {
+            Experiment::Sweep(axes) => {
+                (sweep::points_of(axes).map_or(0, |points| points.len()), rounds_of(duration_ns))
+            }
+            Experiment::Dual { .. } => (2, rounds_of(duration_ns)),
+            Experiment::FindRate(_) => (find_rate::RUNS_USUAL, 1),
+            Experiment::Matrix { .. } => (matrix::ROWS.len(), 1),
+        };
+        warmup_ns.saturating_mul(rounds).saturating_add(duration_ns).saturating_mul(runs as u64)
     }
 
     /// Runs the experiment and prints its report.
@@ -141,10 +146,10 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
 
 fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
     // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
-    let answer = shown.said.answer.iter().flat_map(|answer| answer.lines(usize::MAX));
     let made = shown.made.iter().flat_map(Circumstances::sentences);
-    let remarks: Vec<String> = answer.chain(made).chain(shown.said.remarks.iter().cloned()).collect();
-    let written = outputs.write(&shown.title, &remarks, shown.said.table.clone(), || shown.pictures.clone());
+    let remarks: Vec<String> = made.chain(shown.said.remarks.iter().cloned()).collect();
+    let Said { answer, table: figures, .. } = shown.said.clone();
+    let written = outputs.write(&shown.title, answer, &remarks, figures, || shown.pictures.clone());
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
         TestFormat::Table => table(shown),
@@ -297,22 +302,20 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
                 us(job.latency.p99_us),
             ]);
         }
-        let io = run.iostat.unwrap_or_default();
-        let seen = |text: String| if run.iostat.is_some() { text } else { "-".to_owned() };
-        rows.push(vec![
+        let together = vec![
             format!("{}: together", run.times),
             format_throughput_decimal(run.point.throughput_bytes_per_s),
             format_iops(run.point.iops),
             us(run.point.latency.average_us),
             us(run.point.latency.p99_us),
-            seen(format_iops(io.reads_per_s)),
-            seen(format_iops(io.writes_per_s)),
-            io.await_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms")),
-            io.queue.map_or("-".to_owned(), |queue| format!("{queue:.2}")),
-            io.util_pct.map_or("-".to_owned(), |pct| format!("{pct:.0} %")),
-            percent(run.point.capacity_used),
-        ]);
-        numbers.push([vec![run.times.to_string()], point_csv(&run.point), iostat_csv(run.iostat)].concat());
+        ];
+        rows.push([together, iostat_cells(run.iostat), vec![percent(run.point.capacity_used)]].concat());
+        if run.busiest.is_some() {
+            let head = format!("{}: busiest second", run.times);
+            rows.push([vec![head], vec![String::new(); 4], iostat_cells(run.busiest)].concat());
+        }
+        let iostats = [iostat_csv(run.iostat), iostat_csv(run.busiest)].concat();
+        numbers.push([vec![run.times.to_string()], point_csv(&run.point), iostats].concat());
     }
 
     let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
@@ -322,14 +325,22 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
             dual::Outcome::Unclear => Mood::Heed,
             dual::Outcome::AtEnd | dual::Outcome::HeldAbove => Mood::Bad,
         };
-        let rates: Vec<String> =
-            report.runs.iter().map(|run| format_throughput_decimal(run.point.throughput_bytes_per_s)).collect();
-        let confidence = "one run each: differences below 10 % are noise";
+        let rate = |run: &DualRun| {
+            format!("{}{}", format_throughput_decimal(run.point.throughput_bytes_per_s), run.point.interval_text())
+        };
+        let rates: Vec<String> = report.runs.iter().map(rate).collect();
+        let confidence = match report.runs.iter().map(|run| run.point.rounds.len()).min() {
+            Some(0 | 1) | None => "one run each: differences below 10 % are noise".to_owned(),
+            Some(rounds) => format!("{rounds} rounds in turns; differences below 10 % are noise"),
+        };
         Answer::new(mood, upper_first(&found.sentence), format!("alone and together: {}", rates.join(", ")), confidence)
     });
     let remarks = vec![match (&report.device, &report.no_counters) {
         (Some(device), _) => {
-            format!("r/s to %util: what iostat says of {device}. capacity: part of the disk model that was used.")
+            format!(
+                "r/s to %util: what iostat says of {device}, on average and (busiest second) in the interval with the most \
+                 requests. capacity: part of the disk model that was used."
+            )
         }
         (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
     }];
@@ -341,6 +352,8 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     }
 
     let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
+    let busiest = columns.map(|column| format!("busiest_{column}"));
+    let columns = columns.into_iter().chain(busiest.iter().map(String::as_str));
     Shown {
         title: "once, and twice at once".to_owned(),
         said: Said { answer, table: Table::new("", headers, rows), remarks },
@@ -359,6 +372,17 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
 fn upper_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn iostat_cells(iostat: Option<Iostat>) -> Vec<String> {
+    let Some(io) = iostat else { return vec!["-".to_owned(); 5] };
+    vec![
+        format_iops(io.reads_per_s),
+        format_iops(io.writes_per_s),
+        io.await_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms")),
+        io.queue.map_or("-".to_owned(), |queue| format!("{queue:.2}")),
+        io.util_pct.map_or("-".to_owned(), |pct| format!("{pct:.0} %")),
+    ]
 }
 
 fn iostat_csv(iostat: Option<Iostat>) -> Vec<String> {

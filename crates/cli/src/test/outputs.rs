@@ -1,6 +1,7 @@
 //! The files of a run's pictures and page, checked to be writable before the work.
 
 use plimsoll_measure::experiment::pictures::{self, Picture};
+use plimsoll_show::answer::Answer;
 use plimsoll_show::table::Table;
 
 use super::arguments::TestArguments;
@@ -23,6 +24,7 @@ impl Outputs {
     pub(super) fn write(
         &self,
         title: &str,
+        answer: Option<Answer>,
         remarks: &[String],
         table: Table,
         made: impl FnOnce() -> Vec<Picture>,
@@ -32,7 +34,7 @@ impl Outputs {
         }
         let pictures = made();
         if let Some(output) = &self.page {
-            output.write(&pictures::page(title, remarks, table, &pictures))?;
+            output.write(&pictures::page(title, answer, remarks, table, &pictures))?;
         }
         if let Some(output) = &self.pictures {
             for picture in &pictures {

@@ -65,7 +65,8 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
 
     let report = report(&result, &options);
     tell(&result.figures, &checked);
-    let written = outputs.write("replay", &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
+    let written =
+        outputs.write("replay", None, &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
     screen::print(&text(arguments.format, &report, &result))?;
     written?;
     recorded?;

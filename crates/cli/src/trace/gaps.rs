@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
 use plimsoll_observe::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, Limiter, LongGap, QueueGaps, ReasonGaps};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_show::answer::{Answer, Mood};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{ReportFormat, nanos, time};

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll_figures::units::{format_count, format_duration_ns, format_throughput_decimal};
 use plimsoll_observe::trace::stages::{By, DiskReport, GroupReport, PICTURES, StageReport, Stages, StagesReport};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
@@ -92,15 +90,13 @@ pub(super) fn table(report: &StagesReport) -> String {
         }
     }
     let mut parts = vec![screen::wrap(&head)];
-    let mut classes = report.classes.iter().take(GROUPS_SHOWN);
-    let first = if report.groups.is_empty() { None } else { classes.next() };
     if !report.groups.is_empty() {
         parts.push(groups(report));
         parts.push(disks(report));
-        parts.extend(classes.map(|class| screen::wrap(&class.sentence)));
+        let others = report.classes.iter().take(GROUPS_SHOWN).skip(1);
+        parts.extend(others.map(|class| screen::wrap(&class.sentence)));
     }
-    let answer = first.map(|class| Answer::new(Mood::Quiet, class.sentence.clone(), "", ""));
-    answer.as_ref().map_or_else(String::new, screen::answer) + &parts.join("\n\n")
+    report.answer().as_ref().map_or_else(String::new, screen::answer) + &parts.join("\n\n")
 }
 
 fn groups(report: &StagesReport) -> String {

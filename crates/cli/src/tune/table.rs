@@ -1,9 +1,8 @@
 //! A report of `tune` for people: the disk's figures on one screen.
 
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
+use plimsoll_measure::tune::pictures::answer;
 use plimsoll_measure::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
 
 use crate::screen;
 
@@ -34,29 +33,6 @@ pub(crate) fn table(report: &TuneReport) -> String {
         text.push('\n');
     }
     text
-}
-
-/// Returns whether the figures can be relied on.
-fn answer(report: &TuneReport) -> Answer {
-    let doubts = report.doubts();
-    let figures = [&report.read_iops, &report.write_iops, &report.read_bandwidth, &report.write_bandwidth];
-    let known: Vec<&Figure> = figures.into_iter().flatten().collect();
-    let (mood, verdict) = match (doubts.first(), known.len()) {
-        (Some(doubt), _) => {
-            let names: Vec<&str> = doubts.iter().map(|doubt| doubt.figure).collect();
-            (Mood::Bad, format!("doubtful: {}: {}", names.join(", "), doubt.why))
-        }
-        (None, 4) => (Mood::Good, "no figure is doubtful".to_owned()),
-        (None, count) => (Mood::Heed, format!("{count} of 4 figures were measured, none is doubtful")),
-    };
-    let widest = known.iter().filter_map(|figure| figure.ci95_pct).reduce(f64::max);
-    let figure =
-        widest.map_or_else(String::new, |widest| format!("each is known to \u{b1} {widest:.1} % or better (95 %)"));
-    let confidence = match report.warnings.len() {
-        0 => String::new(),
-        count => format!("{count} warning(s) say what lowers it"),
-    };
-    Answer::new(mood, verdict, figure, confidence)
 }
 
 fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {

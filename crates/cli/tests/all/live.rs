@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::skip::skip;
 use crate::terminal::{Terminal, has_terminals};
 use crate::world::{PLIMSOLL, READS, World};
 
@@ -59,6 +60,116 @@ fn a_sweep_leaves_no_bar_behind() {
     assert!(terminal.ended().is_some());
     let rows = terminal.rows();
     assert!(!rows.iter().any(|row| row.contains("running") || row.ends_with(" left")), "{rows:#?}");
+}
+
+/// Returns a screen without what differs from run to run: bars are empty, and a figure with its unit is a `#` where its
+/// last letter stood.
+fn masked(rows: &[String]) -> String {
+    let is_figure = |word: &str| !word.is_empty() && word.bytes().all(|it| matches!(it, b'0'..=b'9' | b',' | b'.'));
+    let row = |row: &String| -> String {
+        let row = row.replace(['=', '>'], " ");
+        let mut words = row.split(' ').peekable();
+        let mut out = Vec::new();
+        while let Some(word) = words.next() {
+            let is_unit = |next: &&str| matches!(*next, "B/s" | "kB/s" | "MB/s" | "GB/s" | "ns" | "us" | "ms" | "s");
+            let unit = words.next_if(|next| is_figure(word) && is_unit(next));
+            let letters = word.len() + unit.map_or(0, |unit| 1 + unit.len());
+            out.push(if is_figure(word) { format!("{:>letters$}", "#") } else { word.to_owned() });
+        }
+        out.join(" ")
+    };
+    rows.iter().map(|it| row(it) + "\n").collect::<String>().trim_end().to_owned()
+}
+
+/// Starts a command on a terminal, waits for the screen, and ends it.
+#[track_caller]
+fn check_screen(command: Command, size: (u16, u16), expected: &str, prepared: impl Fn(&[String]) -> String) {
+    let what = format!("{command:?}");
+    let mut terminal = Terminal::start(command, size);
+    terminal.shows(&format!("{what}:\n{expected}\n"), |rows| prepared(rows) == expected);
+    terminal.interrupt();
+    assert!(terminal.ended().is_some());
+}
+
+/// Whole screens, as text: the view of two jobs, and the progress of a measurement and of each experiment. Each would
+/// take more than a day, so that its first percent and the width of what is left last.
+#[test]
+fn screens_of_progress_are_as_they_are_to_be() {
+    if !has_terminals() {
+        return;
+    }
+    const TEST: &[&str] = &["test", "jobs.yaml", "--backend", "memory", "--warmup", "0", "--duration", "90000"];
+    const MATRIX: &[&str] = &["test", "--backend", "memory", "--warmup", "0", "--duration", "90000"];
+    const TUNE: &[&str] = &["tune", "--backend", "null", "--quick", "--figures-only", "--phase", "60000s", "."];
+    const BLOCKS: &[&str] = &["--read-block-size", "4096", "--write-block-size", "4096"];
+    const SAID: &str = "random reads of    # bytes (set by --read-block-size)\n\
+                        random writes of    # bytes (set by --write-block-size)\n";
+    // Command, the step, the digits of the minutes left, and the names of the rows.
+    type Case = (&'static [&'static str], &'static [&'static str], &'static str, usize, &'static [&'static str]);
+    const CASES: [Case; 6] = [
+        (TEST, &[], "running", 4, &["reads", "others"]),
+        (TEST, &["--sweep", "parallelism=2"], "1/5 parallelism=2: running", 4, &["reads", "others"]),
+        (TEST, &["--dual"], "1/5 once: running", 4, &["reads", "others"]),
+        (TEST, &["--find-rate", "reads.p99=1ms"], "closed loop: running", 5, &["reads", "others"]),
+        (MATRIX, &["--matrix", "--data-size", "64M"], "1/4 1 MiB seq write: running", 4, &["# MiB seq write"]),
+        (TUNE, BLOCKS, "sequential write", 4, &[]),
+    ];
+    let job = |name: &str, columns: usize| {
+        let figures = "         # IOPS            #  p50        #  p99        #";
+        let more = if columns >= 120 { "  queue     #  disk    #" } else { "" };
+        format!("\n{name:20} {figures}{more}")
+    };
+    for size in [(80, 24), (120, 40)] {
+        let columns = usize::from(size.0);
+        for (command, more, step, digits, names) in CASES {
+            let step = step.replace("4 1 MiB", "4 # MiB").replace('=', " ");
+            let left = format!("{:>digits$} min left", "#");
+            let rest = columns - step.chars().count().max(24) - " []   # %  ".len() - left.len();
+            let rows: String = names.iter().map(|name| job(name, columns)).collect();
+            let said = if command == TUNE { SAID } else { "" };
+            let expected = format!("{said}{step:24} [{:rest$}]   # %  {left}{rows}", "");
+
+            let world = World::new(&[("jobs.yaml", jobs().as_str())]);
+            let mut run = Command::new(PLIMSOLL);
+            run.args(command).args(more).current_dir(world.path());
+            run.env("TERM", "xterm").env("XDG_RUNTIME_DIR", world.path());
+            check_screen(run, size, &expected, masked);
+        }
+    }
+}
+
+/// The whole screen of `stat --top`, over counters of disks that this machine need not have.
+#[test]
+fn screens_of_all_disks_are_as_they_are_to_be() {
+    const COUNTERS: &str =
+        "8 0 sda 1000 0 8000 100 500 0 4000 50 0 120 150\n8 16 sdb 9000 0 72000 900 0 0 0 0 0 800 900\n";
+    const BIND: &str = "mount --bind diskstats /proc/diskstats";
+    let world = World::new(&[("diskstats", COUNTERS)]);
+    let inside = |script: String| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &script]).current_dir(world.path());
+        command.env("TERM", "xterm").env("XDG_RUNTIME_DIR", world.path());
+        command
+    };
+    if !has_terminals() {
+        return;
+    }
+    match inside(BIND.to_owned()).output() {
+        Ok(output) if output.status.success() => {}
+        other => return skip(format_args!("cannot mount in a namespace: {other:?}")),
+    }
+    let small = "Device      r/s    w/s      read   written  await aqu-sz    U    S verdict\n\
+                 (no room for: throughput, %util) idle: sda, sdb";
+    let large = "Device      r/s    w/s      read   written  await aqu-sz %util    U    S verdict       throughput\n\
+                 idle: sda, sdb";
+    for (size, expected) in [((80, 24), small), ((120, 40), large)] {
+        let run = inside(format!("{BIND} && exec {PLIMSOLL} stat 1 --top"));
+        // The first row has the host, the time and how busy its CPUs are.
+        check_screen(run, size, expected, |rows| {
+            let has_head = rows[0].contains(" UTC  every 1 s  cpu ");
+            if has_head { rows[1..].join("\n").trim_end().to_owned() } else { String::new() }
+        });
+    }
 }
 
 /// A measurement of many phases, and a sweep: the bar never goes back, and says how long the whole still takes.

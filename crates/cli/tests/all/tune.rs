@@ -324,3 +324,28 @@ fn a_fill_sweep_says_whether_the_disk_slows() {
     world.run(&["tune", "--fill-sweep", ".", "--format", "yaml"]).assert_refused(2, &["--format table, json or csv"]);
     world.run(&["tune", "--fill-sweep", ".", "--quick"]).assert_refused(2, &["--fill-sweep"]);
 }
+
+#[test]
+fn only_what_a_busy_machine_explains_is_skipped() {
+    let ended = |code: i32, out: &str| Ended { code: Some(code), out: out.to_owned(), err: String::new() };
+    let report = |samples: &str, complete: bool, reason: &str| {
+        let figure = format!(r#"{{"samples": [{samples}], "settled_at": 1, "complete": {complete}}}"#);
+        let message = format!("write_iops is doubtful: {reason}; measure again");
+        let warning = format!(r#"{{"code": "doubtful", "message": "{message}"}}"#);
+        format!(r#"{{"interrupted": false, "write_iops": {figure}, "warnings": [{warning}]}}"#)
+    };
+    let (vague, exceeded) = ("it is known to ± 31 % only", "the curves of this measurement reach 2 IOPS");
+    for (code, out, is_skipped) in [
+        (1, report("9, 100, 130, 90", true, vague), true),
+        (1, report("9, 100, 101, 100", true, vague), false),
+        (1, report("9, 100, 101, 100", true, exceeded), true),
+        (1, report("9, 100, 101, 100", true, "40 % of what the disk moved was not ours"), false),
+        (0, report("9, 100, 101, 100", false, ""), true),
+        (2, report("9, 100, 130, 90", false, vague), false),
+        (1, "doubtful: write_iops: it is known to ± 31 % only\n".to_owned(), true),
+        (1, "no figure is doubtful\n".to_owned(), false),
+        (1, "disks:\n  - mountpoint: /\n    doubtful: [write_iops]  # measure again\n".to_owned(), true),
+    ] {
+        assert_eq!(ended(code, &out).is_of_a_busy_machine(), is_skipped, "{code} {out}");
+    }
+}

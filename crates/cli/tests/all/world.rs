@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The program under test.
@@ -27,6 +28,11 @@ pub(crate) const WRITES: &str = "\
   shard_info: {parallelism: 4, reqsize: 4kB, shares: 100}
 ";
 
+/// Part of a disk's I/O, in percent, from which on others have disturbed a figure.
+const FOREIGN_PCT: f64 = 10.0;
+/// Largest over least sample of a figure from which on they disagree.
+const DISAGREE_FACTOR: f64 = 1.1;
+
 /// How a run ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -41,14 +47,16 @@ impl Ended {
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// Whether a measurement of `tune` ended with a finding that only a busy machine explains: a figure was measured for
-    /// less than its time, or the curves went past it.
+    /// Returns whether a measurement of `tune` ended with a finding that only a busy machine explains: a figure was
+    /// measured for less than its time, its own samples disagree, others used the disk, or the curves went past it.
     pub(crate) fn is_of_a_busy_machine(&self) -> bool {
-        let is_cut = self.out.contains("\"complete\": false");
-        // On stderr the warning may be folded into the count of all.
-        let is_doubtful =
-            self.code == Some(1) && (self.err.contains(" is doubtful: ") || self.out.contains("doubtful"));
-        matches!(self.code, Some(0 | 1)) && (is_cut || is_doubtful)
+        match (self.code, serde_json::from_str::<Value>(&self.out)) {
+            (Some(0 | 1), Ok(Value::Array(reports))) => reports.iter().any(is_disturbed),
+            (Some(0 | 1), Ok(report)) => is_disturbed(&report),
+            // The table begins with the doubtful figures; io-properties name them.
+            (Some(1), Err(_)) => self.out.starts_with("doubtful: ") || self.out.contains("doubtful: ["),
+            _ => false,
+        }
     }
 
     /// Exactly one error, before anything else was said, and no result.
@@ -63,6 +71,32 @@ impl Ended {
             assert!(self.err.contains(fragment), "no `{fragment}` in {self:#?}");
         }
     }
+}
+
+/// Returns whether a report of `tune` that ended by itself shows that the machine did something else meanwhile.
+fn is_disturbed(report: &Value) -> bool {
+    let doubt = |name: &str| {
+        let of_figure = |warning: &&Value| {
+            let message = warning["message"].as_str().unwrap_or_default();
+            warning["code"] == "doubtful" && message.starts_with(&format!("{name} is doubtful: "))
+        };
+        report["warnings"].as_array()?.iter().find(of_figure)?["message"].as_str()
+    };
+    let is_disturbed = |name: &&str| {
+        let figure = &report[*name];
+        let samples: Vec<f64> = figure["samples"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        let settled = samples.get(figure["settled_at"].as_u64().unwrap_or(0) as usize..).unwrap_or_default();
+        let least = settled.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_uneven = settled.iter().any(|sample| *sample > DISAGREE_FACTOR * least);
+        let reason = doubt(name).unwrap_or_default();
+        let is_shared = figure["foreign_pct"].as_f64().is_some_and(|percent| percent > FOREIGN_PCT);
+        (is_shared && reason.contains("was not ours"))
+            || figure["complete"] == false
+            || (is_uneven && reason.contains("it is known to ±"))
+            || reason.contains("the curves")
+    };
+    report["interrupted"] == false
+        && ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"].iter().any(is_disturbed)
 }
 
 /// A directory on the disk that holds the build, removed at the end. A temporary directory in memory would refuse

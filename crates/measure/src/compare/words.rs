@@ -14,6 +14,7 @@
 
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::table::Table;
 
@@ -82,6 +83,33 @@ impl CompareReport {
             .collect()
     }
 
+    /// Returns which side is better, by the first job that decides.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let decided = self.jobs.iter().find(|job| job.winner.is_some()).or_else(|| self.jobs.first());
+        let Some(job) = decided else { return Answer::new(Mood::Quiet, "there is nothing to compare", "", "") };
+        let more = match self.jobs.len() {
+            1 => String::new(),
+            jobs => format!(" in {} (one of {jobs} comparisons)", job.job),
+        };
+        let mood = match job.winner {
+            _ if self.regression => Mood::Bad,
+            Some(_) => Mood::Good,
+            None => Mood::Quiet,
+        };
+        let first = self.comparisons.iter().find(|comparison| comparison.job == job.job && comparison.side == job.side);
+        let figure = first.map_or_else(String::new, |comparison| {
+            let [name, base, other, _, change, interval, ..] = comparison.cells();
+            let interval = if interval.is_empty() { interval } else { format!(", 95 % interval {interval} %") };
+            format!("{}: {base} and {other}, {}{interval}", name.trim(), change.trim())
+        });
+        let confidence = match self.warnings.len() {
+            0 => String::new(),
+            count => format!("{count} warning(s) say what lowers it"),
+        };
+        Answer::new(mood, format!("{}{more}", self.winner(job)), figure, confidence)
+    }
+
     /// Returns the meaning of p and the verdicts.
     #[must_use]
     pub fn rule(&self) -> String {
@@ -109,12 +137,12 @@ impl CompareReport {
         let sides = self.sides.iter().map(|side| Block::Text(side.line()));
         let overall = self.overall_words().into_iter().map(|words| Block::Text(format!("{words}.")));
         let rule = [Block::Warnings(self.warnings.clone()), Block::Text(self.rule())];
-        let blocks = overall.chain(sides).chain(rule).collect();
+        let blocks = std::iter::once(self.answer().into()).chain(overall).chain(sides).chain(rule).collect();
         let mut sections = vec![Section { heading: "What is compared".to_owned(), blocks }];
         for job in self.job_names() {
             let of_job = self.comparisons.iter().filter(|comparison| comparison.job == job);
             let table = Table::new("", CELL_HEADERS, of_job.map(|comparison| comparison.cells()));
-            let winners = self.jobs.iter().filter(|verdict| verdict.job == job);
+            let winners = self.jobs.iter().filter(|verdict| verdict.job == job && self.jobs.len() > 1);
             let winners = winners.map(|verdict| Block::Text(format!("{}.", self.winner(verdict))));
             let blocks = winners.chain([Block::Table(table)]).collect();
             sections.push(Section { heading: job.to_owned(), blocks });

@@ -6,7 +6,7 @@
 //! # How it works
 //! [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads them again
 //! and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond them is
-//! foreign.
+//! foreign. Meanwhile a thread reads them each second, as `iostat 1` does, and keeps the busiest.
 //!
 //! # Limits
 //! The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of the whole
@@ -14,6 +14,8 @@
 //! such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not judged.
 
 use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use plimsoll::sys::diskstats::{self, Counters, DiskStats};
@@ -25,6 +27,9 @@ use super::Situation;
 use crate::foreign::ForeignMeter;
 use crate::load::Traffic;
 
+/// Length of the parts of a run of which the busiest is kept.
+const WINDOW: Duration = Duration::from_secs(1);
+
 /// A device that the kernel counts for.
 pub(super) struct Device {
     pub(super) name: String,
@@ -35,10 +40,25 @@ pub(super) struct Device {
     judges_writes: bool,
 }
 
+/// What the device moved, and in which time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    pub(super) counters: Counters,
+    pub(super) elapsed: Duration,
+}
+
+impl Moved {
+    fn requests_per_s(&self) -> f64 {
+        (self.counters.reads + self.counters.writes) as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
 /// The state of the counters when a run began.
 pub(super) struct Begun {
     stats: DiskStats,
     at: Instant,
+    /// Ends the thread that keeps the busiest second; `None` if there is none.
+    busiest: Option<(Sender<()>, JoinHandle<Option<Moved>>)>,
     meter: ForeignMeter,
     own_read_bytes: u64,
     own_written_bytes: u64,
@@ -46,8 +66,9 @@ pub(super) struct Begun {
 
 /// What the device moved during a run.
 pub(super) struct Counted {
-    pub(super) moved: Counters,
-    pub(super) elapsed: Duration,
+    pub(super) moved: Moved,
+    /// The second with the most requests; a shorter run as a whole.
+    pub(super) busiest: Option<Moved>,
     /// Part of the bytes that the run did not ask for, in percent; `None` if the device moved none although asked to.
     pub(super) foreign_pct: Option<f64>,
 }
@@ -80,9 +101,13 @@ impl Device {
         let (major, minor) = self.disk_number;
         let mut meter = ForeignMeter::new(Path::new("/proc"), major, minor);
         meter.begin();
+        let (end, is_over) = mpsc::channel();
+        let number = self.number;
+        let thread = thread::Builder::new().spawn(move || busiest(number, &is_over)).ok();
         Some(Begun {
             stats,
             at: Instant::now(),
+            busiest: thread.map(|thread| (end, thread)),
             meter,
             own_read_bytes: traffic.read_bytes(),
             own_written_bytes: traffic.written_bytes(),
@@ -91,16 +116,47 @@ impl Device {
 
     /// Reads the counters at the end of the run; `None` if the device is gone or was replaced.
     pub(super) fn end(&self, mut begun: Begun, traffic: &Traffic) -> Option<Counted> {
-        let moved = self.read()?.counters.since(&begun.stats.counters)?;
-        let elapsed = begun.at.elapsed();
+        let counters = self.read()?.counters.since(&begun.stats.counters)?;
+        let moved = Moved { counters, elapsed: begun.at.elapsed() };
+        let busiest = begun.busiest.take().and_then(|(end, thread)| {
+            drop(end);
+            thread.join().ok().flatten()
+        });
         let own_read_bytes = traffic.read_bytes().saturating_sub(begun.own_read_bytes);
         let own_written_bytes = traffic.written_bytes().saturating_sub(begun.own_written_bytes);
         let foreign = begun.meter.end(own_read_bytes, self.judges_writes.then_some(own_written_bytes));
-        Some(Counted { moved, elapsed, foreign_pct: foreign.map(|share| share.foreign_pct) })
+        Some(Counted { moved, busiest, foreign_pct: foreign.map(|share| share.foreign_pct) })
     }
 
     fn read(&self) -> Option<DiskStats> {
-        diskstats::of_device(Path::new("/proc"), self.number.0, self.number.1).ok()
+        read(self.number)
+    }
+}
+
+fn read((major, minor): (u32, u32)) -> Option<DiskStats> {
+    diskstats::of_device(Path::new("/proc"), major, minor).ok()
+}
+
+/// Returns the second in which the device moved most requests, until the sender of `is_over` is dropped.
+fn busiest(number: (u32, u32), is_over: &Receiver<()>) -> Option<Moved> {
+    let (mut before, mut at) = (read(number)?.counters, Instant::now());
+    let mut busiest: Option<Moved> = None;
+    loop {
+        let ended = is_over.recv_timeout(WINDOW) != Err(RecvTimeoutError::Timeout);
+        let now = read(number)?.counters;
+        let window = Moved { counters: now.since(&before)?, elapsed: at.elapsed() };
+        (before, at) = (now, Instant::now());
+        // What is left at the end is no whole second.
+        let is_kept = match busiest {
+            Some(most) => !ended && window.requests_per_s() > most.requests_per_s(),
+            None => true,
+        };
+        if is_kept {
+            busiest = Some(window);
+        }
+        if ended {
+            return busiest;
+        }
     }
 }
 

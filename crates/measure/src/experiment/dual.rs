@@ -7,8 +7,13 @@
 //!
 //! # How it works
 //! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
-//! The kernel's counters of the device are read before and after each run: [`Iostat`] is what `iostat -x` would have
-//! shown. Beside it stands the part of the disk's capacity that was used, by the disk model.
+//! Both take turns in at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, which share the duration, so that a disk that
+//! changes meanwhile changes under both. A conclusion stands if both rates are known to `VAGUE_PCT` and leaving out any
+//! one round does not change it.
+//!
+//! The kernel's counters of the device are read before and after each round, and each second meanwhile: [`Iostat`] is
+//! what `iostat -x` would have shown, of all rounds and of the busiest second. Beside it stands the part of the disk's
+//! capacity that was used, by the disk model.
 //!
 //! # Limits
 //! The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a network, an
@@ -24,18 +29,20 @@
 
 use std::time::Duration;
 
-use plimsoll::core::WaitReason;
+use plimsoll::core::{Histogram, WaitReason};
 use plimsoll::sys::diskstats::Counters;
 use plimsoll_files::jobs::{Job, JobClass};
 use plimsoll_observe::stat::Columns;
 use serde::Serialize;
 
-use super::device::Device;
-use super::point::foreign_pct;
-use super::{ExperimentError, OnStep, Point, Situation, is_end};
+use super::device::{Counted, Device};
+use super::point::{Sums, foreign_pct};
+use super::{ExperimentError, OnStep, Point, Situation, is_end, rounds_of};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::{Circumstances, Latency};
+use crate::test::TestResult;
+use crate::tune::VAGUE_PCT;
 
 /// Shares of the second of two jobs, if the first has none of its own.
 const SHARES: u32 = 100;
@@ -95,7 +102,7 @@ pub enum Outcome {
     Unclear,
 }
 
-/// One of the two runs.
+/// One of the two loads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualRun {
     /// How many times the load ran at once: 1 or 2.
@@ -104,8 +111,10 @@ pub struct DualRun {
     pub point: Point,
     /// Figures of each job.
     pub jobs: Vec<DualJob>,
-    /// The kernel's figures, as iostat shows them.
+    /// The kernel's figures, as iostat shows them; the mean of the rounds.
     pub iostat: Option<Iostat>,
+    /// The same in the second with the most requests, as `iostat 1` shows it.
+    pub busiest: Option<Iostat>,
 }
 
 /// Figures of a job of a run.
@@ -157,6 +166,25 @@ impl Iostat {
             util_pct: columns.util_percent.map(|percent| percent.min(100.0)),
         }
     }
+
+    /// Returns the mean of rounds of the same length; `None` without any.
+    fn mean(rounds: &[Iostat]) -> Option<Iostat> {
+        let first = rounds.first()?;
+        let mean = |of: fn(&Iostat) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len() as f64;
+        let requests_per_s = |it: &Iostat| it.reads_per_s + it.writes_per_s;
+        let awaited = || rounds.iter().filter_map(|it| Some((requests_per_s(it), it.await_ms?)));
+        let requests = awaited().map(|(requests, _)| requests).sum::<f64>();
+        let await_ms = awaited().map(|(requests, ms)| requests * ms).sum::<f64>() / requests;
+        Some(Iostat {
+            reads_per_s: mean(|it| it.reads_per_s),
+            writes_per_s: mean(|it| it.writes_per_s),
+            read_bytes_per_s: mean(|it| it.read_bytes_per_s),
+            write_bytes_per_s: mean(|it| it.write_bytes_per_s),
+            await_ms: Some(await_ms).filter(|ms| ms.is_finite()),
+            queue: first.queue.map(|_| mean(|it| it.queue.unwrap_or(0.0))),
+            util_pct: first.util_pct.map(|_| mean(|it| it.util_pct.unwrap_or(0.0))),
+        })
+    }
 }
 
 /// Returns the growth from `before` to `then`, as a part of `before`; 0 if `before` is 0.
@@ -165,14 +193,74 @@ pub fn grew(before: f64, then: f64) -> f64 {
     if before > 0.0 { then / before - 1.0 } else { 0.0 }
 }
 
-/// Runs the jobs once, and then twice at once.
+/// A load, and what its rounds gave.
+struct Load {
+    times: u8,
+    situation: Situation,
+    sums: Sums,
+    jobs: Vec<JobSums>,
+    seen: Vec<Iostat>,
+    busiest: Option<Iostat>,
+}
+
+/// The rounds of a job, added up.
+#[derive(Default)]
+struct JobSums {
+    name: String,
+    iops: f64,
+    bytes_per_s: f64,
+    latency: Histogram,
+}
+
+impl Load {
+    fn new(times: u8, situation: Situation) -> Load {
+        Load { times, situation, sums: Sums::default(), jobs: Vec::new(), seen: Vec::new(), busiest: None }
+    }
+
+    fn add(&mut self, result: &TestResult, counted: Option<&Counted>) {
+        self.sums.add(result, counted.and_then(|counted| counted.foreign_pct));
+        self.jobs.resize_with(result.jobs.len(), JobSums::default);
+        for (sums, job) in self.jobs.iter_mut().zip(&result.jobs) {
+            let total = result.run.total(&job.job.name);
+            sums.name.clone_from(&job.job.name);
+            sums.iops += total.iops();
+            sums.bytes_per_s += total.bytes_per_s();
+            sums.latency.merge(&total.latency);
+        }
+
+        let Some(counted) = counted else { return };
+        self.seen.push(Iostat::of(&counted.moved.counters, counted.moved.elapsed));
+        let busiest = counted.busiest.map(|moved| Iostat::of(&moved.counters, moved.elapsed));
+        let requests_per_s = |it: &Iostat| it.reads_per_s + it.writes_per_s;
+        let both = self.busiest.into_iter().chain(busiest);
+        self.busiest = both.max_by(|a, b| requests_per_s(a).total_cmp(&requests_per_s(b)));
+    }
+
+    /// Returns the run; `None` without a round.
+    fn run(self) -> Option<DualRun> {
+        let point = self.sums.point(&self.situation, Vec::new());
+        let rounds = point.rounds.len() as f64;
+        let job = |job: &JobSums| DualJob {
+            name: job.name.clone(),
+            iops: job.iops / rounds,
+            throughput_bytes_per_s: job.bytes_per_s / rounds,
+            latency: Latency::of(&job.latency),
+        };
+        let jobs = self.jobs.iter().map(job).collect();
+        let (iostat, busiest) = (Iostat::mean(&self.seen), self.busiest);
+        (rounds > 0.0).then_some(DualRun { times: self.times, point, jobs, iostat, busiest })
+    }
+}
+
+/// Runs the jobs once, and then twice at once, in rounds.
 ///
 /// # Errors
-/// [`ExperimentError`]. A stop of `control` is no error: the report then has the runs so far.
+/// [`ExperimentError`]. A stop of `control` is no error: the report then has the rounds so far.
 pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Result<DualReport, ExperimentError> {
-    let situation = &situation.reusing_files();
-    let twice = twice(situation);
-    let device = Device::of(situation);
+    let mut base = situation.reusing_files();
+    let rounds = rounds_of(base.options.duration_ns);
+    base.options.duration_ns /= rounds;
+    let device = Device::of(&base);
     let mut report = DualReport {
         made: None,
         device: device.as_ref().ok().map(|device| device.name.clone()),
@@ -183,32 +271,22 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
         written_bytes: 0,
     };
 
-    for (times, situation, words) in [(1u8, situation, "once"), (2, &twice, "twice at once")] {
-        let counted = situation.run_counted(device.as_ref().ok(), control, &mut |what, expected_ns| {
-            on_step(&format!("{words}: {what}"), expected_ns);
+    let mut loads = [Load::new(1, base.clone()), Load::new(2, twice(&base))];
+    let order = (1..=rounds).flat_map(|round| [(round, 0), (round, 1)]);
+    for (round, at) in order {
+        let Some(load) = loads.get_mut(at) else { break };
+        let head = format!("{round}/{rounds} {}", if load.times == 1 { "once" } else { "twice at once" });
+        let counted = load.situation.run_counted(device.as_ref().ok(), control, &mut |what, expected_ns| {
+            on_step(&format!("{head}: {what}"), expected_ns);
         });
 
         match counted {
-            Err(error) if is_end(&error) && times > 1 => report.interrupted = true,
+            Err(error) if is_end(&error) && report.made.is_some() => report.interrupted = true,
             Ok((result, _)) if result.interrupted => report.interrupted = true,
             counted => {
                 let (result, counted) = counted?;
                 report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
-                let job = |job: &crate::test::TestJob| {
-                    let total = result.run.total(&job.job.name);
-                    DualJob {
-                        name: job.job.name.clone(),
-                        iops: total.iops(),
-                        throughput_bytes_per_s: total.bytes_per_s(),
-                        latency: Latency::of(&total.latency),
-                    }
-                };
-                let iostat = counted.as_ref().map(|counted| Iostat::of(&counted.moved, counted.elapsed));
-
-                let jobs = result.jobs.iter().map(job).collect();
-                let mut point = Point::of(situation, &result, Vec::new());
-                point.foreign_pct = counted.and_then(|counted| counted.foreign_pct);
-                report.runs.push(DualRun { times, point, jobs, iostat });
+                load.add(&result, counted.as_ref());
             }
         }
         if report.interrupted {
@@ -216,6 +294,7 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
         }
     }
 
+    report.runs = loads.into_iter().filter_map(Load::run).collect();
     report.finding = finding(&report.runs);
     report.written_bytes = control.traffic.written_bytes();
     Ok(report)
@@ -245,11 +324,48 @@ fn second(job: &Job, others: &[Job]) -> Job {
     job
 }
 
+/// How two loads compare with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Less,
+    Same,
+    Little,
+    More,
+}
+
+/// Returns what a growth in percent is.
+fn change(growth_pct: f64) -> Change {
+    match growth_pct {
+        growth if growth < -SAME_PCT => Change::Less,
+        growth if growth <= SAME_PCT => Change::Same,
+        growth if growth < MORE_PCT => Change::Little,
+        _ => Change::More,
+    }
+}
+
+/// Returns why no conclusion from both stands; `None` if one does.
+fn doubt(once: &Point, twice: &Point, growth_pct: f64) -> Option<String> {
+    let widest = [once, twice].into_iter().filter_map(Point::half_width_part).fold(0.0, f64::max);
+    if 100.0 * widest > VAGUE_PCT {
+        return Some(format!("their rates are known to \u{b1} {:.0} % only; raise --duration", 100.0 * widest));
+    }
+
+    let rounds = once.rounds.len().min(twice.rounds.len());
+    let growth_without = |left_out: &usize| {
+        let [once, twice] = [once, twice].map(|point| point.on_curve_without(*left_out).throughput);
+        100.0 * grew(once, twice)
+    };
+    let differs = |left_out: &usize| change(growth_without(left_out)) != change(growth_pct);
+    let against = (0..rounds).filter(|_| rounds > 1).find(differs)?;
+    let growth = growth_without(&against);
+    Some(format!("without round {} of {rounds} it is {growth:+.0} %; raise --duration", against + 1))
+}
+
 /// Concludes from both runs; `None` without both.
 #[must_use]
 pub fn finding(runs: &[DualRun]) -> Option<Finding> {
     let [once, twice] = runs else { return None };
-    let growth = 100.0 * grew(once.point.throughput_bytes_per_s, twice.point.throughput_bytes_per_s);
+    let growth = 100.0 * grew(once.point.on_curve().throughput, twice.point.on_curve().throughput);
     let util = |run: &DualRun| run.iostat.and_then(|iostat| iostat.util_pct);
     let foreign_pct = foreign_pct(runs.iter().map(|run| &run.point));
     let reasons = [WaitReason::Tokens, WaitReason::Limit, WaitReason::Depth].map(WaitReason::name);
@@ -262,19 +378,22 @@ pub fn finding(runs: &[DualRun]) -> Option<Finding> {
              got {growth:+.0} % compared with one; repeat it when the disk is quiet"
         );
         (Outcome::Unclear, why)
-    } else if growth < -SAME_PCT {
+    } else if let Some(doubt) = doubt(&once.point, &twice.point, growth) {
+        let why = format!("inconclusive: two loads together got {growth:+.0} % compared with one, and {doubt}");
+        (Outcome::Unclear, why)
+    } else if change(growth) == Change::Less {
         let why = format!(
             "inconclusive: two loads together got {growth:+.0} % compared with one, and a full disk gives the same; it \
              is overloaded, or changed between the runs: repeat it"
         );
         (Outcome::Unclear, why)
-    } else if growth > SAME_PCT && growth < MORE_PCT {
+    } else if change(growth) == Change::Little {
         let why = format!(
             "inconclusive: two loads together got {growth:+.0} % compared with one, and short runs differ by as much: \
              repeat it, longer"
         );
         (Outcome::Unclear, why)
-    } else if growth >= MORE_PCT {
+    } else if change(growth) == Change::More {
         let why = match util(once).zip(util(twice)) {
             Some((first, second)) if first >= BUSY_PCT => format!(
                 "alone, the device was busy for {first:.0} % of the time, and two loads still got {growth:.0} % more (at \
@@ -338,6 +457,7 @@ pub fn finding(runs: &[DualRun]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Round;
     use crate::experiment::tests_support::situation;
 
     const TWO: &str = "[{name: a, type: randread, shards: all, shard_info: {parallelism: 2, shares: 7}}, \
@@ -354,6 +474,30 @@ mod tests {
         assert_eq!((report.runs[0].jobs.len(), report.runs[1].jobs.len()), (2, 4));
         assert_eq!(report.runs[1].point.parallelism, 2 * report.runs[0].point.parallelism);
         assert!(report.no_counters.is_some() && report.finding.is_some());
+    }
+
+    #[test]
+    fn both_loads_take_turns_and_the_busiest_second_is_kept() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let one =
+            "[{name: a, type: randread, shards: all, data_size: 1MB, shard_info: {parallelism: 1, reqsize: 4kB}}]";
+        let mut real = situation(one);
+        real.options.storage = crate::test::Storage::Directory(directory.path().to_owned());
+        (real.options.backend, real.options.duration_ns) = (None, 300_000_000);
+        let mut order = Vec::new();
+        let note = &mut |what: &str, _: Option<u64>| order.extend(what.strip_suffix(": running").map(str::to_owned));
+        let report = run(&real, &Control::default(), note).unwrap();
+        let turns = ["1/3 once", "1/3 twice at once", "2/3 once", "2/3 twice at once", "3/3 once", "3/3 twice at once"];
+        assert_eq!(order, turns);
+        assert!(report.runs.iter().all(|run| run.point.rounds.len() == 3), "{report:?}");
+        assert_eq!(report.made.as_ref().unwrap().duration_s, Some(0.3));
+        for run in &report.runs {
+            let reads_per_s = |iostat: Option<Iostat>| iostat.map(|it| it.reads_per_s);
+            // The disk that holds the build is counted, unless it is none.
+            assert_eq!(run.iostat.is_some(), report.no_counters.is_none());
+            // No round lasts a second: the busiest is a whole round.
+            assert!(reads_per_s(run.busiest) >= reads_per_s(run.iostat).map(|mean| 0.9 * mean), "{run:?}");
+        }
     }
 
     #[test]
@@ -384,6 +528,7 @@ mod tests {
             point: Point { throughput_bytes_per_s, ..Point::default() },
             jobs: Vec::new(),
             iostat: util_pct.map(|util_pct| Iostat { util_pct: Some(util_pct), ..Iostat::default() }),
+            busiest: None,
         };
         for (once, twice, util, part) in [
             (617e6, 1092e6, Some((96.0, 98.0)), "still got 77 % more"),
@@ -400,6 +545,21 @@ mod tests {
         for twice in [93e6, 500e6] {
             let less = finding(&[run(1, 617e6, Some(96.0)), run(2, twice, Some(98.0))]).unwrap();
             assert!(less.outcome == Outcome::Unclear && less.sentence.starts_with("inconclusive"), "{less:?}");
+        }
+        // Rounds that agree settle it; one that is alone with what it says does not.
+        let rounds = |times, rates: &[f64]| {
+            let round = |rate: &f64| Round { throughput_bytes_per_s: *rate, ..Round::default() };
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let mut run = run(times, mean, Some(98.0));
+            run.point.rounds = rates.iter().map(round).collect();
+            run
+        };
+        for (twice, outcome, part) in [
+            ([1200e6, 1210e6, 1190e6], Outcome::Grew, "still got"),
+            ([600e6, 610e6, 1000e6], Outcome::Unclear, "without round 3 of 3 it is +1 %; raise --duration"),
+        ] {
+            let said = finding(&[rounds(1, &[600e6; 3]), rounds(2, &twice)]).unwrap();
+            assert!(said.outcome == outcome && said.sentence.contains(part), "{said:?}");
         }
         let mut beside = run(2, 610e6, Some(98.0));
         beside.point.foreign_pct = Some(40.0);

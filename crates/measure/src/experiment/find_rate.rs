@@ -47,6 +47,9 @@ use super::{ExperimentError, OnStep, Situation, is_end};
 use crate::load::Control;
 use crate::report::Circumstances;
 
+/// Runs of a usual search: the closed loop, three until one rate passes and one does not, six that halve the distance,
+/// and four that repeat both ends.
+pub const RUNS_USUAL: usize = 14;
 /// Part of the requests asked for that must be made for a rate to pass.
 pub const ACHIEVED_MIN: f64 = 0.99;
 /// Fewest requests beyond a percentile: with fewer, a single one decides it.

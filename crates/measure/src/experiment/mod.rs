@@ -157,6 +157,23 @@ impl Situation {
     }
 }
 
+/// Most rounds of an experiment: as many as `tune` takes of a figure.
+pub const ROUNDS_MAX: u64 = 5;
+/// Shortest round, in nanoseconds: one interval of a result.
+const ROUND_MIN_NS: u64 = 100_000_000;
+/// Duration from which on a run ends when its jobs have done their work.
+const WITHOUT_END_NS: u64 = 1 << 58;
+
+/// Returns the number of rounds into which a run of `duration_ns` is divided.
+#[must_use]
+pub const fn rounds_of(duration_ns: u64) -> u64 {
+    match (duration_ns, duration_ns / ROUND_MIN_NS) {
+        (WITHOUT_END_NS.., _) | (_, 0) => 1,
+        (_, ROUNDS_MAX..) => ROUNDS_MAX,
+        (_, rounds) => rounds,
+    }
+}
+
 /// Returns whether an error means that no more may be written, or that the user asked for the end.
 fn is_end(error: &ExperimentError) -> bool {
     matches!(error, ExperimentError::Test(TestError::Interrupted | TestError::MaxWrite { .. }))

@@ -28,6 +28,7 @@
 //! ```
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_show::answer::Answer;
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
 use plimsoll_show::table::Table;
@@ -238,16 +239,17 @@ pub fn table(report: &TestReport) -> Table {
     Table::new("", headers, rows)
 }
 
-/// Returns one HTML page: remarks and a table, then the pictures.
+/// Returns one HTML page: the answer, remarks and a table, then the pictures.
 #[must_use]
-pub fn page(title: &str, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
-    page::html(title, &sections(remarks, table, pictures))
+pub fn page(title: &str, answer: Option<Answer>, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
+    page::html(title, &sections(answer, remarks, table, pictures))
 }
 
 /// Returns the sections of the page.
 #[must_use]
-pub fn sections(remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
-    let mut blocks: Vec<Block> = remarks.iter().cloned().map(Block::Text).collect();
+pub fn sections(answer: Option<Answer>, remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
+    let remarks = remarks.iter().cloned().map(Block::Text);
+    let mut blocks: Vec<Block> = answer.into_iter().map(Block::Answer).chain(remarks).collect();
     blocks.push(Block::Table(table));
     let mut sections = vec![Section { heading: "Result".to_owned(), blocks }];
     for picture in pictures {
@@ -293,7 +295,7 @@ mod tests {
         assert_eq!(layers, [4, 12, 4, 8]);
         let svg = plot::svg("a sweep", &pictures[0].charts);
         assert!(svg.contains("reqsize=&lt;1M&gt;") && !svg.contains("NaN"));
-        let page = page("sweep", &["said".into()], Table::default(), &pictures);
+        let page = page("sweep", None, &["said".into()], Table::default(), &pictures);
         assert!(page.contains("Against parallelism") && page.contains("said"));
     }
 

@@ -156,6 +156,12 @@ impl Point {
         let half_width = self.throughput_half_width_bytes_per_s?;
         (self.throughput_bytes_per_s > 0.0).then(|| half_width / self.throughput_bytes_per_s)
     }
+
+    /// Returns the interval of the throughput as what follows the figure: ` ± 1.2 %`; nothing if it is unknown.
+    #[must_use]
+    pub fn interval_text(&self) -> String {
+        self.half_width_part().map_or_else(String::new, |part| format!(" \u{b1} {:.1} %", 100.0 * part))
+    }
 }
 
 /// Returns what a curve is of. If no bytes move (flushes), requests are the throughput.

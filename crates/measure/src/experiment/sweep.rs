@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of all
-//! axes, the last changing fastest. The duration of a point is divided into at most [`ROUNDS_MAX`] rounds, and each round
+//! axes, the last changing fastest. The duration of a point is divided into at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, and each round
 //! runs all points, so that a disk that changes meanwhile changes under all of them alike, and its change shows in the
 //! intervals.
 //!
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::Device;
 use super::point::{Sums, foreign_pct, promised_bytes_per_s};
-use super::{ExperimentError, OnStep, Point, Situation, is_end};
+use super::{ExperimentError, OnStep, Point, Situation, is_end, rounds_of};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::Circumstances;
@@ -46,12 +46,6 @@ pub use setting::{Key, Setting};
 
 /// Most points of one sweep.
 pub const POINTS_MAX: usize = 1000;
-/// Most rounds of a sweep: as many as `tune` takes of a figure.
-pub const ROUNDS_MAX: u64 = 5;
-/// Shortest round, in nanoseconds: one interval of a result.
-const ROUND_MIN_NS: u64 = 100_000_000;
-/// Duration from which on a run ends when its jobs have done their work.
-const WITHOUT_END_NS: u64 = 1 << 58;
 /// Most values of one axis.
 const VALUES_MAX: usize = 256;
 
@@ -155,10 +149,7 @@ pub fn run(
 ) -> Result<SweepReport, ExperimentError> {
     let plan = points_of(axes).map_err(ExperimentError::Asked)?;
     let mut base = situation.reusing_files();
-    let rounds = match base.options.duration_ns {
-        WITHOUT_END_NS.. => 1,
-        duration_ns => (duration_ns / ROUND_MIN_NS).clamp(1, ROUNDS_MAX),
-    };
+    let rounds = rounds_of(base.options.duration_ns);
     base.options.duration_ns /= rounds;
     let situations = plan.iter().map(|settings| changed(&base, settings)).collect::<Result<Vec<_>, _>>()?;
 

@@ -14,8 +14,7 @@
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_figures::verdict::Kind;
-use plimsoll_show::answer::Answer;
-use plimsoll_show::page::Mood;
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::table::Table;
 
 use super::Point;
@@ -92,8 +91,7 @@ fn answer_of_sweep(report: &SweepReport) -> Answer {
     let best = best.map_or_else(String::new, |point| {
         let at: Vec<String> = point.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let rate = format_throughput_decimal(point.throughput_bytes_per_s);
-        let interval = point.half_width_part().map_or_else(String::new, |part| format!(" ± {:.1} %", 100.0 * part));
-        format!("most: {rate}{interval}, {} IOPS at {}", format_iops(point.iops), at.join(" "))
+        format!("most: {rate}{}, {} IOPS at {}", point.interval_text(), format_iops(point.iops), at.join(" "))
     });
     let is_known = report.points.iter().all(|point| point.half_width_part().is_some());
     let confidence = if is_known { "" } else { "a point is one run: differences below 10 % are noise" };

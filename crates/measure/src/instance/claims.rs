@@ -57,7 +57,7 @@ use compute::Input;
 pub use quantity::Quantity;
 pub(crate) use quantity::half_digit_of;
 pub use reader::{FindCard, find_published, parse, parse_from_file};
-pub use tables::{Row, Table, page, to_csv};
+pub use tables::{Row, Table, answer, page, to_csv};
 
 /// The key of a machine's price among the figures: the price of a core for a year.
 pub const PRICE: &str = "price_per_core_year";

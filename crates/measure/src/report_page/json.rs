@@ -121,13 +121,12 @@ fn of_sweep(file: &str, report: SweepReport) -> Content {
 
 fn of_experiment(made: Option<&Circumstances>, said: Said, drawn: &[Picture]) -> Vec<Section> {
     let made = made.into_iter().flat_map(Circumstances::sentences);
-    let answer = said.answer.iter().flat_map(|answer| answer.lines(usize::MAX));
-    let remarks: Vec<String> = answer.chain(made).chain(said.remarks).collect();
-    pictures::sections(&remarks, said.table, drawn)
+    let remarks: Vec<String> = made.chain(said.remarks).collect();
+    pictures::sections(said.answer, &remarks, said.table, drawn)
 }
 
 fn of_test(file: &str, text: &str) -> Result<Content, String> {
     let report = TestReport::from_json(text).map_err(|error| error.to_string())?;
-    let sections = pictures::sections(&report.remarks(), pictures::table(&report), &pictures::of_report(&report));
+    let sections = pictures::sections(None, &report.remarks(), pictures::table(&report), &pictures::of_report(&report));
     Ok(Content::new(Kind::Test, format!("Test {file}"), sections))
 }

@@ -18,6 +18,7 @@
 //! ```
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops};
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
 use plimsoll_show::table::Table;
@@ -93,6 +94,30 @@ pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
     (title, std::iter::once(summary(report)).chain(pictures).collect())
 }
 
+/// Returns whether the figures can be relied on.
+#[must_use]
+pub fn answer(report: &TuneReport) -> Answer {
+    let doubts = report.doubts();
+    let figures = [&report.read_iops, &report.write_iops, &report.read_bandwidth, &report.write_bandwidth];
+    let known: Vec<&Figure> = figures.into_iter().flatten().collect();
+    let (mood, verdict) = match (doubts.first(), known.len()) {
+        (Some(doubt), _) => {
+            let names: Vec<&str> = doubts.iter().map(|doubt| doubt.figure).collect();
+            (Mood::Bad, format!("doubtful: {}: {}", names.join(", "), doubt.why))
+        }
+        (None, 4) => (Mood::Good, "no figure is doubtful".to_owned()),
+        (None, count) => (Mood::Heed, format!("{count} of 4 figures were measured, none is doubtful")),
+    };
+    let widest = known.iter().filter_map(|figure| figure.ci95_pct).reduce(f64::max);
+    let figure =
+        widest.map_or_else(String::new, |widest| format!("each is known to \u{b1} {widest:.1} % or better (95 %)"));
+    let confidence = match report.warnings.len() {
+        0 => String::new(),
+        count => format!("{count} warning(s) say what lowers it"),
+    };
+    Answer::new(mood, verdict, figure, confidence)
+}
+
 fn summary(report: &TuneReport) -> Section {
     let row = |name: &str, figure: &Option<Figure>| match figure {
         None => vec![name.to_owned(), "not measured".into(), String::new(), String::new(), String::new()],
@@ -114,6 +139,7 @@ fn summary(report: &TuneReport) -> Section {
 
     let place = report.place.as_ref().map(|place| format!("On {}, begun {}. ", place.host, place.date));
     let mut blocks = vec![
+        answer(report).into(),
         Block::Text(format!(
             "{}{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
             place.unwrap_or_default(),

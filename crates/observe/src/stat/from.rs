@@ -14,6 +14,7 @@
 //! | `/sys/block/NAME/stat` | the same for the device that the path or file is named after |
 //! | text of iostat, any layout of sysstat 9 to 12 | an interval for each report |
 //! | JSON of iostat, also cut off, also several documents | the same |
+//! | CSV of `stat --format csv` | the same |
 //!
 //! **Times.** A sample begins with a line of `date`, seconds since 1970, ISO 8601 or a separator such as `zzz ***`, or
 //! where a device's name repeats. Intervals last from stamp to stamp; without stamps they last
@@ -56,7 +57,7 @@ use super::readers::diskstats_text::Sample;
 use super::readers::iostat_json::JsonError;
 use super::readers::recognise::Kind;
 use super::readers::{
-    Notes, ROWS_MAX, ReadOptions, diskstats_text, iostat_json, iostat_text, recognise, too_many_rows,
+    Notes, ROWS_MAX, ReadOptions, diskstats_text, iostat_json, iostat_text, own_csv, recognise, too_many_rows,
 };
 use super::{DeviceFacts, Facts, Interval, record};
 
@@ -107,7 +108,7 @@ pub enum FromError {
 const DEPTH_MAX: usize = 8;
 /// All kinds of files that are read, for messages.
 const EXPECTED: &str =
-    "a recording of `plimsoll stat --record`, samples of /proc/diskstats, or text or JSON of `iostat`";
+    "a recording of `plimsoll stat --record`, samples of /proc/diskstats, text or JSON of `iostat`, or CSV of `stat`";
 
 /// Reads a file. `name` is its name in messages; for `/sys/block/NAME/stat` it also names the device.
 ///
@@ -207,7 +208,7 @@ impl Collected {
             Kind::Other(looks_like, remedy) => return Err(other((looks_like, remedy))),
             Kind::DiskStats | Kind::SysfsStat if self.samples.is_empty() => self.samples_of = file(),
             Kind::DiskStats | Kind::SysfsStat => {}
-            Kind::Record | Kind::Json | Kind::Iostat => self.end_series()?,
+            Kind::Record | Kind::Json | Kind::Iostat | Kind::OwnCsv => self.end_series()?,
         }
         let origin = match kind {
             Kind::Empty | Kind::Other(..) => return Ok(()),
@@ -224,6 +225,12 @@ impl Collected {
                 })?;
                 self.extend(name, with_devices(name, read.intervals, "JSON of iostat", &text)?)?;
                 self.of_host("JSON of iostat", read.host)
+            }
+            Kind::OwnCsv => {
+                let what = "CSV of `plimsoll stat`";
+                let intervals = own_csv::read(name, &text, &mut notes);
+                self.extend(name, with_devices(name, intervals, what, &text)?)?;
+                what.to_owned()
             }
             Kind::DiskStats => {
                 diskstats_text::read(&text, &mut self.samples, &mut notes).map_err(|line| FromError::Line {

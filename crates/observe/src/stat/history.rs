@@ -23,12 +23,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
-use plimsoll_show::page::{Block, Mood, Section, Tile};
+use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::page::{Block, Section, Tile};
 use plimsoll_show::table::Table;
 
 use crate::stat::from::Recorded;
 use crate::stat::host::is_partition;
-use crate::stat::output::{keyed, time};
+use crate::stat::output::{keyed, says_no, time};
 use crate::stat::pictures::{PICTURES, Series};
 use crate::stat::programs::ClassRow;
 use crate::stat::watch::{Watch, WatchOptions};
@@ -240,7 +241,8 @@ impl History {
             true => self.tiles(last),
             false => self.devices_summary().into(),
         };
-        let mut sections = vec![Section::new("Devices", [devices])];
+        let blocks: Vec<Block> = self.answer().map(Block::Answer).into_iter().chain([devices]).collect();
+        let mut sections = vec![Section::new("Devices", blocks)];
         if !self.groups.is_empty() {
             sections.push(Section::new("Groups", [self.groups_summary().into()]));
         }
@@ -248,6 +250,25 @@ impl History {
         sections.extend(self.figures_section(last));
         sections.extend(self.remarks.section());
         sections
+    }
+
+    /// Returns the verdict on the device or group that needs attention most; `None` without intervals.
+    fn answer(&self) -> Option<Answer> {
+        // What is known comes before what is not.
+        let worst = |(_, track): &(&String, &Track)| (track.worst().0 != Verdict::Unknown, track.worst().0);
+        let (name, track) = self.devices.iter().chain(&self.groups).max_by_key(worst)?;
+        let (verdict, why) = track.worst();
+        let of = match self.devices.len() {
+            1 => String::new(),
+            devices => format!(", the worst of {devices} devices"),
+        };
+        let said = format!("{name}: {}{of}", verdict_words(verdict));
+        let times = format!("of the time: {}", track.times());
+        // No device has to stand out for their work to be shared badly.
+        match self.remarks.sentences(|code| OF_SHARING.contains(&code)).into_iter().next() {
+            Some(sharing) if !says_no(verdict) => Some(Answer::new(Mood::Heed, sharing, said, times)),
+            _ => Some(Answer::new(mood(verdict), said, why, times)),
+        }
     }
 
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
@@ -467,7 +488,30 @@ mod tests {
     use plimsoll_show::page;
 
     use super::*;
+    use crate::stat::Remark;
     use crate::stat::output::tests::{judged, observed};
+
+    #[test]
+    fn a_page_begins_with_what_is_worst_or_with_how_work_is_shared() {
+        let mut history = History::default();
+        let push = |history: &mut History, verdict, remark: Option<&str>| {
+            let remarks = remark.map(|message| Remark { code: "like-devices", message: message.to_owned() });
+            let devices = vec![judged("sda", 9.0, Verdict::Ok), judged("sdb", 9.0, verdict)];
+            let remarks = remarks.into_iter().collect();
+            history.push(Observed { duration_s: Some(1.0), devices, remarks, ..Observed::default() });
+        };
+        push(&mut history, Verdict::Ok, Some("2 disks take turns"));
+        let lines = |history: &History| history.answer().unwrap().lines(usize::MAX);
+        assert_eq!(lines(&history)[..2], ["2 disks take turns", "sdb: ok, the worst of 2 devices"]);
+        push(&mut history, Verdict::Saturated, None);
+        let said = [
+            "sdb: saturated, the worst of 2 devices",
+            "a \"reason\", with a comma",
+            "of the time: ok 50 %, saturated 50 %",
+        ];
+        assert_eq!(lines(&history), said);
+        assert!(page::html("", &history.recorded()).contains("<div class=\"answer heed\">\n<p><strong>sdb: saturated"));
+    }
 
     #[test]
     fn a_summary_begins_with_what_is_worst() {

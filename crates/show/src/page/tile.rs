@@ -15,32 +15,8 @@
 
 use std::fmt::Write as _;
 
+use crate::answer::Mood;
 use crate::plot::escaped;
-
-/// The weight of a state; the state itself is in words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mood {
-    /// Neutral.
-    #[default]
-    Quiet,
-    /// As it should be.
-    Good,
-    /// Needs attention.
-    Heed,
-    /// Wrong.
-    Bad,
-}
-
-impl Mood {
-    const fn class(self) -> &'static str {
-        match self {
-            Mood::Quiet => "tile",
-            Mood::Good => "tile good",
-            Mood::Heed => "tile heed",
-            Mood::Bad => "tile bad",
-        }
-    }
-}
 
 /// One thing and its state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +45,7 @@ pub(super) fn write(page: &mut String, tiles: &[Tile], id: &str) {
         let (name, state) = (escaped(&tile.name), escaped(&tile.state));
         let _ = write!(
             page,
-            "<li class=\"{}\"><div class=\"tile-head\"><span>{name}</span> <span class=\"state\">{state}</span></div>",
+            "<li class=\"tile{}\"><div class=\"tile-head\"><span>{name}</span> <span class=\"state\">{state}</span></div>",
             tile.mood.class()
         );
         if !tile.why.is_empty() {

@@ -14,13 +14,14 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::table::{self, Column};
 use serde::Serialize;
 
 use super::compute::as_difference_pct;
 use super::quantity::grouped;
-use super::{Checked, ClaimsReport, Machine, PRICE};
+use super::{Checked, ClaimsReport, Machine, PRICE, Verdict};
 use crate::instance::{figures, variant_name};
 
 /// Figures of several machines, with differences to the first.
@@ -169,6 +170,25 @@ pub fn to_csv(reports: &[ClaimsReport]) -> String {
     table::csv(&rows.collect::<Vec<_>>(), columns)
 }
 
+/// Returns how many of all claims hold.
+#[must_use]
+pub fn answer(reports: &[ClaimsReport]) -> Answer {
+    let claims = || reports.iter().flat_map(|report| &report.claims);
+    let count = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
+    let wrong: usize = reports.iter().map(|report| report.wrong).sum();
+    let (mood, verdict) = match wrong {
+        0 => (Mood::Good, format!("all {} claims hold", claims().count())),
+        wrong => (Mood::Bad, format!("{wrong} wrong of {} claims", claims().count())),
+    };
+    let figure = format!(
+        "{} exact, {} within rounding, {} with a binary prefix",
+        count(Verdict::Exact),
+        count(Verdict::WithinRounding),
+        count(Verdict::OtherPrefix)
+    );
+    Answer::new(mood, verdict, figure, "")
+}
+
 /// Returns all reports as one HTML page.
 #[must_use]
 pub fn page(reports: &[ClaimsReport]) -> String {
@@ -186,5 +206,7 @@ pub fn page(reports: &[ClaimsReport]) -> String {
         blocks.extend(report.tables.iter().map(table));
         Section { heading: format!("{}, {}", report.source, report.date), blocks }
     };
-    page::html("Claims, computed again", &reports.iter().map(section).collect::<Vec<_>>())
+    let verdict = Section::new("Verdict", [answer(reports).into()]);
+    let sections: Vec<Section> = std::iter::once(verdict).chain(reports.iter().map(section)).collect();
+    page::html("Claims, computed again", &sections)
 }

@@ -77,7 +77,7 @@ pub(crate) fn of_dual(situation: &Situation, seed: u64, references: &mut Referen
     let run = |times: u8| {
         let (point, busy_part) = situation.run(most * u32::from(times), 100 * seed + u64::from(times));
         let iostat = Iostat { util_pct: Some(100.0 * busy_part), ..Iostat::default() };
-        DualRun { times, point, jobs: Vec::new(), iostat: Some(iostat) }
+        DualRun { times, point, jobs: Vec::new(), iostat: Some(iostat), busiest: None }
     };
     let runs = [run(1), run(2)];
     let finding = dual::finding(&runs).unwrap();

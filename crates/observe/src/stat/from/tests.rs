@@ -516,6 +516,33 @@ fn our_own_recording_is_read() {
 }
 
 #[test]
+fn our_own_csv_is_read() {
+    use crate::stat::output::{csv, tests::observed};
+    let mut later = observed();
+    (later.end_unix_ms, later.is_since_boot) = (Some(1_710_463_995_000), true);
+    let whole = csv::header() + &csv::lines(&observed()) + &csv::lines(&observed()) + &csv::lines(&later);
+
+    let recorded = text(&whole);
+    assert_eq!(recorded.origin, "text: CSV of `plimsoll stat`");
+    assert_eq!(recorded.notes, [""; 0]);
+    let when = |it: &Interval| (it.end_unix_ms.unwrap() - 1_710_463_994_000, it.duration_s, it.is_since_boot);
+    let intervals: Vec<_> = recorded.intervals.iter().map(when).collect();
+    assert_eq!(intervals, [(0, Some(1.0), false), (0, Some(1.0), false), (1000, None, true)]);
+    let [sda, nvme, sdb] = &recorded.intervals[1].devices[..] else { panic!("{recorded:#?}") };
+    let did_nothing = "r/s 0, w/s 0, rkB/s 0, r_await 0.13, aqu-sz 0.23, %util 100, await 0";
+    assert_eq!((known(sda).as_str(), sda.in_flight), (did_nothing, Some(0)));
+    assert_eq!((nvme.device.as_str(), nvme.columns.reads_per_s), ("nvme0n1", Some(1234.57)));
+    assert_eq!((sdb.device.as_str(), sdb.gap, &sdb.columns), ("sdb", Some(Gap::Appeared), &Columns::default()));
+
+    let cut = text(whole.trim_end().rsplit_once(',').unwrap().0.replace(",100.00,", ",x,").as_str());
+    assert_eq!(cut.intervals[2].devices.len(), 2);
+    assert!(cut.notes.iter().any(|note| note == "text:3: util is `x`: taken as unknown"), "{:?}", cut.notes);
+    assert!(cut.notes.last().unwrap().starts_with("text:10: 40 fields of 41"), "{:?}", cut.notes);
+    let error = read("a.csv", csv::header().as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.starts_with("a.csv:1: CSV of `plimsoll stat` without a row"), "{error}");
+}
+
+#[test]
 fn json_with_damage() {
     let whole = String::from_utf8(sample("pkb_iostat_output.json")).unwrap();
     let all = text(&whole);

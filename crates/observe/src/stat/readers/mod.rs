@@ -1,4 +1,4 @@
-//! Readers of files of other programs: `/proc/diskstats`, the text of `iostat` and its JSON.
+//! Readers of files: `/proc/diskstats`, the text of `iostat` and its JSON, and our own CSV.
 //!
 //! # Why
 //! People who ask for help send the files that they have. The version, the locale and the terminal's width must not
@@ -19,6 +19,7 @@ pub(super) mod columns;
 pub(super) mod diskstats_text;
 pub(super) mod iostat_json;
 pub(super) mod iostat_text;
+pub(super) mod own_csv;
 pub(super) mod recognise;
 pub(super) mod times;
 

@@ -4,7 +4,7 @@
 //! Names of files say little, and a message about a wrong file should name its kind, not complain about line 1.
 //!
 //! # How it works
-//! Files that are no text are found by their first bytes, then recordings and JSON by their begin, then texts:
+//! Files that are no text are found by their first bytes, then recordings, JSON and our CSV by their begin, then texts:
 //! `/sys/block/NAME/stat` by its numbers, iostat by a header, `/proc/diskstats` by its lines, and other programs by
 //! words that only they print. [`ReadOptions`](super::ReadOptions) do not matter here.
 //!
@@ -17,7 +17,7 @@
 use plimsoll_files::rbd;
 use serde_json::Value;
 
-use super::{diskstats_text, iostat_text};
+use super::{diskstats_text, iostat_text, own_csv};
 use crate::stat::record;
 
 /// The kind of a file.
@@ -27,6 +27,8 @@ pub(in crate::stat) enum Kind {
     Record,
     Json,
     Iostat,
+    /// Of `stat --format csv`.
+    OwnCsv,
     DiskStats,
     SysfsStat,
     /// Another kind: its name, and what to do.
@@ -53,12 +55,7 @@ const MAGIC: [(&[u8], &str, &str); 11] = [
 ];
 
 /// Words that occur together in one line of only one program, with the kind and what to do.
-const PROGRAMS: [(&[&str], &str, &str); 18] = [
-    (
-        &["duration_s", "is_since_boot"],
-        "CSV of `plimsoll stat`",
-        "pass its text, its JSON (--format json), or a recording (--record)",
-    ),
+const PROGRAMS: [(&[&str], &str, &str); 17] = [
     (&["procs", "memory", "swap"], "vmstat's output", IOSTAT),
     (&["DEV", "tps"], "sar's output", IOSTAT),
     (&["CPU", "%user", "%nice"], "sar's output", IOSTAT),
@@ -98,6 +95,10 @@ pub(in crate::stat) fn recognise(bytes: &[u8], text: &str) -> Kind {
     let in_list = begin.strip_prefix('[').map(str::trim_start);
     if begin.starts_with('{') || in_list.is_some_and(|list| list.starts_with(['{', '[', ']', '"'])) {
         return Kind::Json;
+    }
+
+    if own_csv::has_header(begin) {
+        return Kind::OwnCsv;
     }
 
     let is_numbers = text.split_whitespace().all(|word| word.bytes().all(|byte| byte.is_ascii_digit()));

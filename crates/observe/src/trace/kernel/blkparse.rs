@@ -99,7 +99,8 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
     let [sign, at_sector, source_sector] = std::array::from_fn(|_| words.next());
     let action = match letters {
         // `A R 2112 + 8 <- (8,1) 64`.
-        "A" => Action::Remap(source_sector.filter(|_| sign == Some("<-")).and_then(|sector| sector.parse().ok())),
+        "A" if sign == Some("<-") => Action::Remap(source_of(at_sector, source_sector, intake)),
+        "A" => Action::Remap(None),
         letters => action_of(letters, sign, at_sector),
     };
     let has_name = !matches!(action, Action::Complete | Action::Other | Action::Remap(_));
@@ -120,6 +121,13 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
         sequence,
         error: bracket.filter(|_| action == Action::Complete).map_or(0, error_of),
     })
+}
+
+/// Returns from where a bio was remapped: `(8,1)` and `64`.
+fn source_of(device: Option<&str>, sector: Option<&str>, intake: &mut Intake) -> Option<(u16, u64)> {
+    let (major, minor) = device?.strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+    let sector = sector?.parse().ok()?;
+    Some((intake.number_of(major.parse().ok()?, minor.parse().ok()?), sector))
 }
 
 /// Returns whether the name, if there is one, ends on its line and has no control characters.

@@ -220,7 +220,7 @@ impl Records<'_> {
             return;
         }
 
-        let action = action_of(head.action & 0xff, more);
+        let action = action_of(head.action & 0xff, more, &mut self.intake);
         let sectors = u64::from(head.bytes).div_ceil(SECTOR_BYTES);
         let [is_write, is_flush, is_discard, is_command] =
             [IS_WRITE, IS_FLUSH, IS_DISCARD, IS_COMMAND].map(|bit| head.action & bit != 0);
@@ -292,7 +292,7 @@ impl Records<'_> {
     }
 }
 
-fn action_of(number: u32, more: &[u8]) -> Action {
+fn action_of(number: u32, more: &[u8], intake: &mut Intake) -> Action {
     match number {
         1 => Action::Queue,
         2 => Action::BackMerge,
@@ -303,11 +303,17 @@ fn action_of(number: u32, more: &[u8]) -> Action {
         8 => Action::Complete,
         12 => Action::Insert,
         13 => more.first_chunk().map_or(Action::Other, |sector| Action::Split(u64::from_be_bytes(*sector))),
-        // Two device numbers, then the sector.
-        15 => Action::Remap(more.get(8..).and_then(<[u8]>::first_chunk).map(|sector| u64::from_be_bytes(*sector))),
+        15 => Action::Remap(source_of(more, intake)),
         // S, P, U, UT, B, and kinds of later kernels.
         _ => Action::Other,
     }
+}
+
+/// Returns from where a bio was remapped. The record has its device, the device now, and its sector.
+fn source_of(more: &[u8], intake: &mut Intake) -> Option<(u16, u64)> {
+    let device = u32::from_be_bytes(*more.first_chunk()?);
+    let sector = u64::from_be_bytes(*more.get(8..)?.first_chunk()?);
+    Some((intake.number_of(device >> 20, device & 0xf_ffff), sector))
 }
 
 /// The records of one file.

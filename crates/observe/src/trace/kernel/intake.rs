@@ -76,8 +76,17 @@ impl<'v> Intake<'v> {
         number
     }
 
-    /// Returns the number of a device.
+    /// Returns the number of a device that has an event.
     pub(super) fn disk(&mut self, major: u32, minor: u32) -> u16 {
+        let number = self.number_of(major, minor);
+        if number < u16::MAX {
+            self.names.disks.entry(number).or_insert_with(|| format!("{major},{minor}"));
+        }
+        number
+    }
+
+    /// Returns the number of a device, which may have no event.
+    pub(super) fn number_of(&mut self, major: u32, minor: u32) -> u16 {
         // The kernel packs a device number into 12 and 20 bits.
         let device = (major & 0xfff) << 20 | minor & 0xf_ffff;
         if let Some(number) = self.disks.get(&device) {
@@ -86,7 +95,6 @@ impl<'v> Intake<'v> {
         let number = u16::try_from(self.disks.len()).unwrap_or(u16::MAX);
         if number < u16::MAX {
             self.disks.insert(device, number);
-            self.names.disks.insert(number, format!("{major},{minor}"));
         }
         number
     }

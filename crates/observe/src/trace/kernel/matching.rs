@@ -15,8 +15,9 @@
 //!   for any longer: the kernel itself gives up by then.
 //! * One flush of the device serves all waiting flushes; the first has the span, and counts the others.
 //! * A device that never has requests (device mapper, md) completes queued bios.
-//! * A bio may be remapped more than once on one disk: from LVM or dm-crypt to the sectors of a partition, from there to
-//!   those of the disk. It is one bio, which moves.
+//! * A bio may be remapped more than once: from LVM to dm-crypt, from there to the sectors of a partition, and from there
+//!   to those of the disk. It is one bio, which moves down, also from one device of the trace to another: its wait begins
+//!   at the top, it is of the lowest device, and what the devices above do after its completion is not seen.
 //!
 //! **Limits.** [`OPEN_MAX`] requests; beyond that those sent more than 30 s ago end as they are, or else all.
 //!
@@ -62,6 +63,8 @@ enum Since {
     GetRequest,
     Remap,
     Queue,
+    /// Queued on a device above.
+    Above,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +110,8 @@ pub(super) struct Matcher<'v> {
     strays: BTreeSet<Key>,
     /// Devices that have requests.
     drivers: BTreeSet<u16>,
+    /// Devices whose bios went on to other devices of the trace.
+    above: BTreeSet<u16>,
     number: u64,
     spans: u64,
     counts: Counts,
@@ -120,6 +125,7 @@ impl<'v> Matcher<'v> {
             open_max: OPEN_MAX,
             strays: BTreeSet::new(),
             drivers: BTreeSet::new(),
+            above: BTreeSet::new(),
             number: 0,
             spans: 0,
             counts: Counts::default(),
@@ -197,28 +203,40 @@ impl<'v> Matcher<'v> {
         key
     }
 
-    /// Begins a bio that is remapped to here. A bio from a device above may be remapped on this disk once more, from the
-    /// sectors of a partition to those of the whole: then it moves.
-    fn remap(&mut self, event: &BlockEvent, op: Op, source: Option<u64>) {
-        let before = source.filter(|source| *source != event.sector).and_then(|sector| {
-            let key = self.find_exact(&BlockEvent { sector, ..*event }, op, State::Bio..=State::Bio)?;
-            self.open.get(&key).is_some_and(|open| open.since == Since::Remap).then_some(key)
+    /// Begins a bio that is remapped to here, or moves the one that it was: on this disk if it is remapped once more, from
+    /// the sectors of a partition to those of the whole; else on the device above.
+    fn remap(&mut self, event: &BlockEvent, op: Op, source: Option<(u16, u64)>) {
+        let above = source.filter(|(disk, _)| *disk != event.disk).and_then(|(disk, sector)| {
+            self.find_exact(&BlockEvent { disk, sector, ..*event }, op, State::Bio..=State::Bio)
         });
-        match before.and_then(|key| Some((key, self.open.remove(&key)?))) {
-            Some((key, open)) => {
-                self.open.insert((key.0, event.sector, key.2), open);
-            }
-            None => self.begin(event, op, Since::Remap),
+        let before = above.or_else(|| {
+            let (_, sector) = source.filter(|(_, sector)| *sector != event.sector)?;
+            let key = self.find_exact(&BlockEvent { sector, ..*event }, op, State::Bio..=State::Bio)?;
+            let is_remapped = |open: &Open| matches!(open.since, Since::Remap | Since::Above);
+            self.open.get(&key).is_some_and(is_remapped).then_some(key)
+        });
+        let Some((key, mut open)) = before.and_then(|key| Some((key, self.open.remove(&key)?))) else {
+            return self.begin(event, op, Since::Remap);
+        };
+
+        if key.0 != event.disk {
+            self.above.insert(key.0);
+            open.since = if open.since == Since::Remap { Since::Remap } else { Since::Above };
         }
+        self.open.insert((event.disk, event.sector, key.2), open);
     }
 
-    /// Begins a bio that is remapped to here, or queued. A Q after its A is the same bio.
+    /// Begins a bio that is remapped to here, or queued. A Q after its A is the same bio; one that was queued above has
+    /// waited since then.
     fn begin(&mut self, event: &BlockEvent, op: Op, since: Since) {
         if let Some(key) = self.find_exact(event, op, State::Bio..=State::Bio)
             && let Some(open) = self.open.get_mut(&key)
-            && open.since == Since::Remap
+            && matches!(open.since, Since::Remap | Since::Above)
         {
-            *open = Open { since, begin_ns: event.time_ns, class: event.class, cpu: event.cpu, ..*open };
+            *open = match open.since {
+                Since::Above => Open { since, ..*open },
+                _ => Open { since, begin_ns: event.time_ns, class: event.class, cpu: event.cpu, ..*open },
+            };
             return;
         }
         self.insert(event, op, State::Bio, since);
@@ -350,7 +368,7 @@ impl<'v> Matcher<'v> {
     fn complete(&mut self, event: &BlockEvent, op: Op) {
         let states = if self.drivers.contains(&event.disk) { State::Out..=State::Out } else { State::Bio..=State::Out };
         let Some(key) = self.find_current(event, op, states) else {
-            self.counts.ends_of_nothing += 1;
+            self.counts.ends_of_nothing += u64::from(!self.above.contains(&event.disk));
             return;
         };
         let Some(open) = self.open.remove(&key) else { return };

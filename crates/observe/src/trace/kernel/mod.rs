@@ -78,8 +78,8 @@ enum Action {
     BackMerge,
     FrontMerge,
     Split(u64),
-    /// From this sector, of a partition or a device above; `None` if it is not known.
-    Remap(Option<u64>),
+    /// From this sector of this device, a partition or a device above; `None` if it is not known.
+    Remap(Option<(u16, u64)>),
     Requeue,
     /// P, U, UT, S, B, messages, and kinds of later kernels.
     Other,

@@ -2,6 +2,7 @@
 
 use plimsoll::core::{Histogram, WaitReason};
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
+use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
@@ -411,6 +412,13 @@ impl StagesReport {
         ]
     }
 
+    /// Returns where the time of the first class went; `None` if nothing is known of any.
+    #[must_use]
+    pub fn answer(&self) -> Option<Answer> {
+        let first = self.classes.first().filter(|_| !self.groups.is_empty());
+        first.map(|class| Answer::new(Mood::Quiet, class.sentence.clone(), "", ""))
+    }
+
     /// Returns a page with everything.
     #[must_use]
     pub fn page(&self, title: &str) -> String {
@@ -420,11 +428,12 @@ impl StagesReport {
     /// Returns the sections of the page.
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
-        let verdicts = self.classes.iter().map(|class| Block::Text(class.sentence.clone()));
+        let answer = self.answer().map(Block::Answer);
+        let others = self.classes.iter().skip(1).map(|class| Block::Text(class.sentence.clone()));
         vec![
             Section {
                 heading: "Where the time went".into(),
-                blocks: std::iter::once(Block::Warnings(self.lost.clone())).chain(verdicts).collect(),
+                blocks: answer.into_iter().chain([Block::Warnings(self.lost.clone())]).chain(others).collect(),
             },
             Section::new("Over time", [Block::Picture(self.charts())]),
             Section::new("Stages", [self.page_table().into()]),
