@@ -19,6 +19,7 @@
 //! | `memory` | `0` | memory for blocks, besides the disks |
 //! | `in_flight` | `256MiB` | most bytes of inserts in flight in each class; an insert beyond is dropped |
 //! | `hit_deadline` | `none` (2 s) | a hit that takes longer is a miss |
+//! | `hit_slowdown` | `1.5` | how many times longer the p99 of hits may be beside writes; `none`: writes are not held back |
 //! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
 //! | `move_rate` | `none` | limit of evacuation and rebalancing, bytes a second |
 //! | `index_memory` | `none` | limit of the index |
@@ -169,6 +170,7 @@ const CACHE: Schema<'static> = Schema {
         "memory",
         "in_flight",
         "hit_deadline",
+        "hit_slowdown",
         "ghost_pct",
         "move_rate",
         "index_memory",
@@ -222,6 +224,8 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
     let time = |least_ns| move |field: &Field<'_>| field.time_ns(least_ns).map(Duration::from_nanos);
     let size = |field: &Field<'_>| field.figure(parse_size_bytes, MIB..=MAX_BYTES, "bytes");
     let rate = |field: &Field<'_>| field.figure(parse_rate_bytes_per_s, MIB..=MAX_BYTES, "bytes/s");
+    let times =
+        |field: &Field<'_>| field.number(|times| (1.01..=1000.0).contains(&times), "from 1.01 to 1000, or none");
     let any_size = |field: &Field<'_>| field.figure(parse_size_bytes, 0..=MAX_BYTES, "bytes");
     Ok(CacheConfig {
         checkpoint_interval: fields.or("checkpoint_interval", usual.checkpoint_interval, time(1_000_000))?,
@@ -235,6 +239,7 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
         memory_bytes: fields.or("memory", Some(usual.memory_bytes), unless_none(any_size))?.unwrap_or(0),
         in_flight_bytes: fields.or("in_flight", usual.in_flight_bytes, size)?,
         hit_deadline: fields.or("hit_deadline", None, unless_none(time(1)))?,
+        hit_slowdown: fields.or("hit_slowdown", usual.hit_slowdown, unless_none(times))?,
         move_bytes_per_s: fields.or("move_rate", None, unless_none(rate))?,
         index_bytes: fields.or("index_memory", None, unless_none(size))?,
         discard: fields.or("discard", usual.discard, Field::boolean)?,
@@ -296,6 +301,7 @@ impl CacheFile {
         line("memory", size_text(config.memory_bytes));
         line("in_flight", size_text(config.in_flight_bytes));
         line("hit_deadline", or_none(config.hit_deadline.map(time_text)));
+        line("hit_slowdown", or_none(config.hit_slowdown.map(|times| times.to_string())));
         line("ghost_pct", config.ghost_pct.to_string());
         line("move_rate", or_none(config.move_bytes_per_s.map(size_text)));
         line("index_memory", or_none(config.index_bytes.map(size_text)));
@@ -484,6 +490,7 @@ mod tests {
             memory_bytes: 64 << 20,
             in_flight_bytes: (1 << 20) + 1,
             hit_deadline: Some(Duration::from_micros(1500)),
+            hit_slowdown: Some(2.25),
             ghost_pct: 0.0,
             move_bytes_per_s: Some(50 << 20),
             discard: true,

@@ -89,6 +89,10 @@ pub struct CacheConfig {
     /// How long the read of a hit may take before it is reported as a miss; `None`: 2 s, so that no caller waits for
     /// ever for a disk that hangs.
     pub hit_deadline: Option<Duration>,
+    /// How many times longer the p99 of hits may be beside writes than without them, 1.01 to 1000. Writes of data (fill,
+    /// evacuation) slow down until it is so, but not below 16 MB/s a disk. `None`: only the shares of their classes hold
+    /// writes back.
+    pub hit_slowdown: Option<f64>,
     /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,
     /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
@@ -112,6 +116,7 @@ impl Default for CacheConfig {
             memory_bytes: 0,
             in_flight_bytes: 256 << 20,
             hit_deadline: None,
+            hit_slowdown: Some(1.5),
             ghost_pct: 100.0,
             move_bytes_per_s: None,
             discard: false,
@@ -155,6 +160,7 @@ impl CacheConfig {
             ("target_free_blocks_pct", "0.1 to 90 percent", (0.1..=90.0).contains(&self.target_free_blocks_pct)),
             ("in_flight_bytes", "at least 1 MiB", self.in_flight_bytes >= 1 << 20),
             ("hit_deadline", "more than 0", self.hit_deadline != Some(Duration::ZERO)),
+            ("hit_slowdown", "1.01 to 1000", self.hit_slowdown.is_none_or(|times| (1.01..=1000.0).contains(&times))),
             ("ghost_pct", "0 to 400 percent", (0.0..=400.0).contains(&self.ghost_pct)),
             ("move_bytes_per_s", "at least 1 MiB a second", self.move_bytes_per_s.is_none_or(|rate| rate >= 1 << 20)),
             ("index_bytes", "at least 1 MiB", self.index_bytes.is_none_or(|bytes| bytes >= 1 << 20)),

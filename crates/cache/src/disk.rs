@@ -13,6 +13,7 @@
 //! # Example
 //! The eighth read in a row that fails makes the disk failed; the keeper parts with it, and its blocks are misses.
 
+mod pace;
 mod speed;
 mod under_way;
 mod writes;
@@ -31,6 +32,7 @@ use crate::health::{Health, is_passing};
 use crate::log::DiskLog;
 use crate::stats::{DiskHealth, IoCounters, IoKind};
 use crate::sync::lock;
+use pace::Pace;
 use speed::Speed;
 use under_way::{ReadsUnderWay, TYPICAL_READ_BYTES, UnderWay};
 use writes::Writes;
@@ -69,6 +71,7 @@ pub(crate) struct CacheDisk {
     /// Bytes of data waiting or in flight.
     backlog_bytes: AtomicU64,
     speed: Speed,
+    pace: Mutex<Pace>,
 }
 
 impl CacheDisk {
@@ -79,6 +82,7 @@ impl CacheDisk {
         home: Handle,
         log: DiskLog,
         write_bytes_per_s: Option<f64>,
+        hit_slowdown: Option<f64>,
     ) -> CacheDisk {
         CacheDisk {
             identity,
@@ -98,6 +102,7 @@ impl CacheDisk {
             writes: Mutex::default(),
             backlog_bytes: AtomicU64::new(0),
             speed: Speed::new(write_bytes_per_s),
+            pace: Mutex::new(Pace::new(hit_slowdown)),
         }
     }
 
@@ -192,8 +197,18 @@ impl CacheDisk {
         self.backlog_bytes.load(Relaxed)
     }
 
+    /// Returns the bytes of data that the disk is expected to write in a second.
     pub(crate) fn write_bytes_per_s(&self) -> f64 {
-        self.speed.bytes_per_s()
+        let held_to = lock(&self.pace).bytes_per_s().unwrap_or(f64::INFINITY);
+        self.speed.bytes_per_s().min(held_to)
+    }
+
+    /// Waits until other work than hits may read `len_bytes`.
+    pub(crate) async fn wait_for_turn(&self, shard: &Shard, len_bytes: u64) {
+        let due_ns = lock(&self.pace).book_read(shard.now_ns(), len_bytes);
+        if due_ns > shard.now_ns() {
+            shard.sleep_until(due_ns).await;
+        }
     }
 
     /// Reads `buffer.len()` bytes; a short read is an error.
@@ -209,7 +224,7 @@ impl CacheDisk {
         let counters = self.counters(kind);
         let begin_ns = shard.now_ns();
         let under_way = UnderWay::new(counters);
-        let mut watched = self.watch_read(shard, begin_ns, len as u32);
+        let mut watched = self.watch_read(shard, kind, begin_ns, len as u32);
 
         let (result, buffer) = shard.read_at(&self.file, class, offset, buffer).await;
         let result = match result {
@@ -221,6 +236,9 @@ impl CacheDisk {
         let took_ns = shard.now_ns().saturating_sub(begin_ns);
         watched.has_ended = true;
         under_way.ended(len as u64, took_ns, result.is_ok());
+        if kind == IoKind::LookupRead && result.is_ok() {
+            lock(&self.pace).hit(begin_ns, shard.now_ns());
+        }
         self.judge(|health| match &result {
             Ok(()) => health.read_ok(shard.now_ns(), len as u32, took_ns),
             Err(error) if is_passing(error) => {}

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use plimsoll::Shard;
 
 use super::CacheDisk;
-use crate::stats::IoCounters;
+use crate::stats::{IoCounters, IoKind};
+use crate::sync::lock;
 
 /// Counts an operation as in flight until it has ended, or its future is dropped.
 pub(super) struct UnderWay<'a>(Option<&'a IoCounters>);
@@ -61,6 +62,7 @@ const READ_AGE_NS: u64 = 100_000_000;
 pub(super) struct Watched<'a> {
     disk: &'a CacheDisk,
     shard: &'a Shard,
+    kind: IoKind,
     begin_ns: u64,
     len_bytes: u32,
     pub(super) has_ended: bool,
@@ -72,15 +74,24 @@ impl Drop for Watched<'_> {
         if !self.has_ended {
             let now_ns = self.shard.now_ns();
             let took_ns = now_ns.saturating_sub(self.begin_ns);
+            if self.kind == IoKind::LookupRead {
+                lock(&self.disk.pace).hit(self.begin_ns, now_ns);
+            }
             self.disk.judge(|health| health.read_given_up(now_ns, self.len_bytes, took_ns));
         }
     }
 }
 
 impl CacheDisk {
-    pub(super) fn watch_read<'a>(&'a self, shard: &'a Shard, begin_ns: u64, len_bytes: u32) -> Watched<'a> {
+    pub(super) fn watch_read<'a>(
+        &'a self,
+        shard: &'a Shard,
+        kind: IoKind,
+        begin_ns: u64,
+        len_bytes: u32,
+    ) -> Watched<'a> {
         self.reads.count(begin_ns).fetch_add(1, Relaxed);
-        Watched { disk: self, shard, begin_ns, len_bytes, has_ended: false }
+        Watched { disk: self, shard, kind, begin_ns, len_bytes, has_ended: false }
     }
 }
 

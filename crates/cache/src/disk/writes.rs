@@ -7,8 +7,9 @@
 //! # How it works
 //! A write waits in the lane of its class, by offset. At most [`WRITES_IN_FLIGHT`] runs of a lane are in flight (in
 //! the scheduler or in the device). Whenever one completes, the oldest waiting write is submitted, merged with those
-//! directly behind it, up to [`RUN_BYTES`]. An idle disk thus writes at once, a busy one in large runs, without a
-//! timer. All writes of a disk go through one shard, its home.
+//! directly behind it, up to [`RUN_BYTES`]. An idle disk thus writes at once, a busy one in large runs. Where hits hold
+//! writes back (`pace`), runs of the lanes begin by turns, each kind with its [`weight`]. All writes of a disk go
+//! through one shard, its home.
 //!
 //! # Limits
 //! The order of two writes is undefined. No caller writes a place again before its first write has ended.
@@ -52,6 +53,8 @@ struct Waiting {
 struct Lane {
     class: Class,
     kind: IoKind,
+    /// Bytes sent, divided by the weight of the lane's kind.
+    sent: f64,
     /// Offsets in order of arrival; those that an earlier run took are still listed.
     oldest: VecDeque<u64>,
     by_offset: BTreeMap<u64, Waiting>,
@@ -64,6 +67,10 @@ pub(super) struct Writes {
     lanes: Vec<Lane>,
     /// A job that sends runs is on its way to the home shard.
     is_called: bool,
+    /// A task waits until the next run is due.
+    is_timed: bool,
+    /// What the lane served last had sent before.
+    sent: f64,
     /// What to call at the ends of the runs in flight, by their numbers.
     ends: HashMap<u64, Vec<WriteDone>>,
     next_run: u64,
@@ -86,20 +93,28 @@ impl Writes {
             Some(lane) => lane,
             None => {
                 let (oldest, by_offset) = (VecDeque::new(), BTreeMap::new());
-                self.lanes.push(Lane { class, kind, oldest, by_offset, in_flight: 0 });
+                self.lanes.push(Lane { class, kind, sent: 0.0, oldest, by_offset, in_flight: 0 });
                 self.lanes.len() - 1
             }
         };
         if let Some(lane) = self.lanes.get_mut(lane) {
+            if lane.by_offset.is_empty() {
+                // A lane that had nothing to send saves nothing up.
+                lane.sent = lane.sent.max(self.sent);
+            }
             lane.oldest.push_back(offset);
             lane.by_offset.insert(offset, waiting);
         }
     }
 
+    /// Takes the next run of the lane that has sent least.
     fn next_run(&mut self) -> Option<Run> {
-        let (lane, (offset, waiting)) =
-            self.lanes.iter_mut().enumerate().find_map(|(number, lane)| Some((number, lane.next_run()?)))?;
-        let Lane { class, kind, .. } = *self.lanes.get(lane)?;
+        let may_go = self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.may_go());
+        let (number, next) = may_go.min_by(|(_, a), (_, b)| a.sent.total_cmp(&b.sent))?;
+        let (offset, waiting) = next.next_run()?;
+        let (lane, class, kind) = (number, next.class, next.kind);
+        self.sent = next.sent;
+        next.sent += waiting.iter().map(|write| write.buffer.len() as f64).sum::<f64>() / weight(kind);
         let number = self.next_run;
         self.next_run += 1;
         let mut run = Run { number, lane, class, kind, offset, buffers: Vec::new(), changes: Vec::new() };
@@ -121,16 +136,28 @@ impl Writes {
     }
 
     fn may_go(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.in_flight < WRITES_IN_FLIGHT && !lane.by_offset.is_empty())
+        self.lanes.iter().any(Lane::may_go)
+    }
+}
+
+/// Returns the part of a kind's writes where the pace holds them back: as the shares of their classes are by default.
+fn weight(kind: IoKind) -> f64 {
+    if kind == IoKind::EvacuateWrite { 1.0 } else { 3.0 }
+}
+
+impl Run {
+    fn len_bytes(&self) -> u64 {
+        self.buffers.iter().map(|buffer| buffer.len() as u64).sum()
     }
 }
 
 impl Lane {
+    fn may_go(&self) -> bool {
+        self.in_flight < WRITES_IN_FLIGHT && !self.by_offset.is_empty()
+    }
+
     /// Takes the oldest waiting write, and those directly behind it. Returns their offset.
     fn next_run(&mut self) -> Option<(u64, Vec<Waiting>)> {
-        if self.in_flight >= WRITES_IN_FLIGHT {
-            return None;
-        }
         let (offset, first) = loop {
             let offset = self.oldest.pop_front()?;
             if let Some(first) = self.by_offset.remove(&offset) {
@@ -169,7 +196,7 @@ impl CacheDisk {
         self.backlog_bytes.fetch_add(buffer.len() as u64, Relaxed);
         let mut writes = lock(&self.writes);
         writes.push(class, kind, offset, Waiting { buffer, change, done: Box::new(done) });
-        if writes.is_called || !writes.may_go() {
+        if writes.is_called || writes.is_timed || !writes.may_go() {
             return;
         }
         writes.is_called = true;
@@ -195,9 +222,8 @@ impl CacheDisk {
             given_up.push((run, done));
         }
         drop(writes);
-        for (Run { buffers, .. }, done) in given_up {
-            let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
-            self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
+        for (run, done) in given_up {
+            self.backlog_bytes.fetch_sub(run.len_bytes(), Relaxed);
             done.into_iter().for_each(|done| done(Err(error.kind().into())));
         }
     }
@@ -219,22 +245,53 @@ impl CacheDisk {
         ends.into_iter().for_each(|done| done(Err(io::ErrorKind::NotConnected.into())));
     }
 
-    /// Submits the runs that may be in flight. Called on the home shard.
+    /// Submits the runs that may be in flight and are due. Called on the home shard.
     fn send_runs(self: &Arc<CacheDisk>, shard: &Shard) {
         loop {
-            let Some(run) = lock(&self.writes).next_run() else { return };
+            let now_ns = shard.now_ns();
+            let mut writes = lock(&self.writes);
+            if !writes.may_go() {
+                return;
+            }
+            let due_ns = lock(&self.pace).due_ns(now_ns);
+            if due_ns > now_ns {
+                let is_timed = std::mem::replace(&mut writes.is_timed, true);
+                drop(writes);
+                if !is_timed {
+                    self.send_runs_at(shard, due_ns);
+                }
+                return;
+            }
+            let Some(run) = writes.next_run() else { return };
+            drop(writes);
+            lock(&self.pace).write_began(now_ns, run.len_bytes());
             let (disk, own) = (Arc::clone(self), shard.clone());
             shard.spawn(async move { disk.carry_out(&own, run).await }).detach();
         }
     }
 
+    fn send_runs_at(self: &Arc<CacheDisk>, shard: &Shard, due_ns: u64) {
+        let (disk, own) = (Arc::clone(self), shard.clone());
+        let wait = async move {
+            own.sleep_until(due_ns).await;
+            lock(&disk.writes).is_timed = false;
+            disk.send_runs(&own);
+        };
+        shard.spawn(wait).detach();
+    }
+
     async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run) {
+        let len_bytes = run.len_bytes();
         let Run { number, lane, class, kind, offset, buffers, changes } = run;
-        let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let began_ns = shard.now_ns();
         let result = self.write_run(shard, class, kind, offset, buffers).await;
         let backlog_bytes = self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
-        if result.is_ok() {
+        let is_held_back = {
+            let mut pace = lock(&self.pace);
+            pace.write_ended(shard.now_ns());
+            pace.bytes_per_s().is_some()
+        };
+        if result.is_ok() && !is_held_back {
             self.speed.wrote(began_ns, shard.now_ns(), len_bytes, backlog_bytes);
         }
 
@@ -260,15 +317,15 @@ mod tests {
 
     use plimsoll::backend::OpenOptions;
     use plimsoll::backend::sim::{SimConfig, SimWorld};
-    use plimsoll::{Classes, DiskSetup, ReactorConfig, SimRuntime, Topology};
+    use plimsoll::{Classes, DiskSetup, Handle, ReactorConfig, SimRuntime, Topology};
 
     use super::*;
     use crate::disk::DiskIdentity;
     use crate::entry::SlabId;
     use crate::log::{DiskLog, StreamShape};
 
-    #[test]
-    fn a_write_that_the_home_shard_has_no_room_for_ends_and_the_next_one_goes() {
+    /// Returns a disk of a new world, and a handle to its home shard, which takes two requests.
+    fn disk() -> (SimRuntime, Handle, Arc<CacheDisk>) {
         let world = SimWorld::new(&SimConfig::default()).unwrap();
         let config = ReactorConfig { max_requests: 2 };
         let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
@@ -278,7 +335,13 @@ mod tests {
         let Ok(log) = DiskLog::new(shape, &mut || Some((SlabId(0), 0))) else { panic!("there is a slab") };
         let identity = DiskIdentity { number: 0, guid: 1, path: "disk".into() };
         let (file, home) = (topology.file("disk".as_ref(), options, 0), runtime.handle(0));
-        let disk = Arc::new(CacheDisk::new(identity, file, None, home.clone(), log, None));
+        let disk = Arc::new(CacheDisk::new(identity, file, None, home.clone(), log, None, None));
+        (runtime, home, disk)
+    }
+
+    #[test]
+    fn a_write_that_the_home_shard_has_no_room_for_ends_and_the_next_one_goes() {
+        let (runtime, home, disk) = disk();
         let (ends, ended) = channel();
         let write = |offset| {
             let (ends, buffer) = (ends.clone(), AlignedBuf::new(4096).unwrap());
@@ -297,5 +360,26 @@ mod tests {
         runtime.run_for(Duration::from_secs(1)).unwrap();
         assert_eq!(ended.try_recv(), Ok(Ok(())));
         assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn lanes_take_turns_by_weight_and_save_nothing_up() {
+        let (_runtime, _home, disk) = disk();
+        let mut writes = Writes::default();
+        let push = |writes: &mut Writes, kind, number: u64| {
+            let (buffer, change) = (AlignedBuf::new(4096).unwrap(), disk.begin_change().unwrap());
+            // Not beside each other, so that each is a run.
+            writes.push(Class::DEFAULT, kind, number * 8192, Waiting { buffer, change, done: Box::new(|_| {}) });
+        };
+        let next = |writes: &mut Writes| {
+            let run = writes.next_run().unwrap();
+            writes.end_run(run.number, run.lane);
+            run.kind
+        };
+        (0..20).for_each(|number| push(&mut writes, IoKind::InsertWrite, number));
+        assert!((0..8).all(|_| next(&mut writes) == IoKind::InsertWrite));
+        (0..20).for_each(|number| push(&mut writes, IoKind::EvacuateWrite, 1000 + number));
+        let moves = (0..12).filter(|_| next(&mut writes) == IoKind::EvacuateWrite).count();
+        assert_eq!(moves, 3, "one of four");
     }
 }
