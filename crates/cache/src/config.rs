@@ -97,6 +97,9 @@ pub struct CacheConfig {
     pub ghost_pct: f64,
     /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
     pub move_bytes_per_s: Option<u64>,
+    /// Most bytes written to the disks in a day, at least 1 GiB: fill, moves and metadata together. Inserts beyond are
+    /// dropped. Unused bytes are saved for an hour. `None`: no limit.
+    pub write_bytes_per_day: Option<u64>,
     /// Discard empty slabs on the disk (`BLKDISCARD`, or holes in files).
     pub discard: bool,
     /// AES-256-GCM with this key: 28 bytes more on disk for each block.
@@ -119,6 +122,7 @@ impl Default for CacheConfig {
             hit_slowdown: Some(1.5),
             ghost_pct: 100.0,
             move_bytes_per_s: None,
+            write_bytes_per_day: None,
             discard: false,
             encryption_key: None,
             index_bytes: None,
@@ -163,6 +167,11 @@ impl CacheConfig {
             ("hit_slowdown", "1.01 to 1000", self.hit_slowdown.is_none_or(|times| (1.01..=1000.0).contains(&times))),
             ("ghost_pct", "0 to 400 percent", (0.0..=400.0).contains(&self.ghost_pct)),
             ("move_bytes_per_s", "at least 1 MiB a second", self.move_bytes_per_s.is_none_or(|rate| rate >= 1 << 20)),
+            (
+                "write_bytes_per_day",
+                "at least 1 GiB a day",
+                self.write_bytes_per_day.is_none_or(|bytes| bytes >= 1 << 30),
+            ),
             ("index_bytes", "at least 1 MiB", self.index_bytes.is_none_or(|bytes| bytes >= 1 << 20)),
         ];
         match checks.into_iter().find(|(_, _, is_right)| !is_right) {
