@@ -19,7 +19,9 @@
 //! | `memory` | `0` | memory for blocks, besides the disks |
 //! | `in_flight` | `256MiB` | most bytes of inserts in flight in each class; an insert beyond is dropped |
 //! | `hit_deadline` | `none` (2 s) | a hit that takes longer is a miss |
+//! | `hit_slowdown` | `1.5` | how many times longer the p99 of hits may be beside writes; `none`: writes are not held back |
 //! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
+//! | `writes_per_day` | `none` | most bytes written to the devices in a day; inserts beyond are dropped |
 //! | `move_rate` | `none` | limit of evacuation and rebalancing, bytes a second |
 //! | `index_memory` | `none` | limit of the index |
 //! | `discard` | `false` | discard empty slabs on the device |
@@ -169,7 +171,9 @@ const CACHE: Schema<'static> = Schema {
         "memory",
         "in_flight",
         "hit_deadline",
+        "hit_slowdown",
         "ghost_pct",
+        "writes_per_day",
         "move_rate",
         "index_memory",
         "discard",
@@ -222,6 +226,9 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
     let time = |least_ns| move |field: &Field<'_>| field.time_ns(least_ns).map(Duration::from_nanos);
     let size = |field: &Field<'_>| field.figure(parse_size_bytes, MIB..=MAX_BYTES, "bytes");
     let rate = |field: &Field<'_>| field.figure(parse_rate_bytes_per_s, MIB..=MAX_BYTES, "bytes/s");
+    let times =
+        |field: &Field<'_>| field.number(|times| (1.01..=1000.0).contains(&times), "from 1.01 to 1000, or none");
+    let budget = |field: &Field<'_>| field.figure(parse_size_bytes, 1024 * MIB..=u64::MAX, "bytes");
     let any_size = |field: &Field<'_>| field.figure(parse_size_bytes, 0..=MAX_BYTES, "bytes");
     Ok(CacheConfig {
         checkpoint_interval: fields.or("checkpoint_interval", usual.checkpoint_interval, time(1_000_000))?,
@@ -235,6 +242,8 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
         memory_bytes: fields.or("memory", Some(usual.memory_bytes), unless_none(any_size))?.unwrap_or(0),
         in_flight_bytes: fields.or("in_flight", usual.in_flight_bytes, size)?,
         hit_deadline: fields.or("hit_deadline", None, unless_none(time(1)))?,
+        hit_slowdown: fields.or("hit_slowdown", usual.hit_slowdown, unless_none(times))?,
+        write_bytes_per_day: fields.or("writes_per_day", None, unless_none(budget))?,
         move_bytes_per_s: fields.or("move_rate", None, unless_none(rate))?,
         index_bytes: fields.or("index_memory", None, unless_none(size))?,
         discard: fields.or("discard", usual.discard, Field::boolean)?,
@@ -296,7 +305,9 @@ impl CacheFile {
         line("memory", size_text(config.memory_bytes));
         line("in_flight", size_text(config.in_flight_bytes));
         line("hit_deadline", or_none(config.hit_deadline.map(time_text)));
+        line("hit_slowdown", or_none(config.hit_slowdown.map(|times| times.to_string())));
         line("ghost_pct", config.ghost_pct.to_string());
+        line("writes_per_day", or_none(config.write_bytes_per_day.map(size_text)));
         line("move_rate", or_none(config.move_bytes_per_s.map(size_text)));
         line("index_memory", or_none(config.index_bytes.map(size_text)));
         line("discard", config.discard.to_string());
@@ -484,8 +495,10 @@ mod tests {
             memory_bytes: 64 << 20,
             in_flight_bytes: (1 << 20) + 1,
             hit_deadline: Some(Duration::from_micros(1500)),
+            hit_slowdown: Some(2.25),
             ghost_pct: 0.0,
             move_bytes_per_s: Some(50 << 20),
+            write_bytes_per_day: Some(3 << 40),
             discard: true,
             index_bytes: Some(1 << 30),
             ..CacheConfig::default()

@@ -89,10 +89,17 @@ pub struct CacheConfig {
     /// How long the read of a hit may take before it is reported as a miss; `None`: 2 s, so that no caller waits for
     /// ever for a disk that hangs.
     pub hit_deadline: Option<Duration>,
+    /// How many times longer the p99 of hits may be beside writes than without them, 1.01 to 1000. Writes of data (fill,
+    /// evacuation) slow down until it is so, but not below 16 MB/s a disk. `None`: only the shares of their classes hold
+    /// writes back.
+    pub hit_slowdown: Option<f64>,
     /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,
     /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
     pub move_bytes_per_s: Option<u64>,
+    /// Most bytes written to the disks in a day, at least 1 GiB: fill, moves and metadata together. Inserts beyond are
+    /// dropped. Unused bytes are saved for an hour. `None`: no limit.
+    pub write_bytes_per_day: Option<u64>,
     /// Discard empty slabs on the disk (`BLKDISCARD`, or holes in files).
     pub discard: bool,
     /// AES-256-GCM with this key: 28 bytes more on disk for each block.
@@ -112,8 +119,10 @@ impl Default for CacheConfig {
             memory_bytes: 0,
             in_flight_bytes: 256 << 20,
             hit_deadline: None,
+            hit_slowdown: Some(1.5),
             ghost_pct: 100.0,
             move_bytes_per_s: None,
+            write_bytes_per_day: None,
             discard: false,
             encryption_key: None,
             index_bytes: None,
@@ -155,8 +164,14 @@ impl CacheConfig {
             ("target_free_blocks_pct", "0.1 to 90 percent", (0.1..=90.0).contains(&self.target_free_blocks_pct)),
             ("in_flight_bytes", "at least 1 MiB", self.in_flight_bytes >= 1 << 20),
             ("hit_deadline", "more than 0", self.hit_deadline != Some(Duration::ZERO)),
+            ("hit_slowdown", "1.01 to 1000", self.hit_slowdown.is_none_or(|times| (1.01..=1000.0).contains(&times))),
             ("ghost_pct", "0 to 400 percent", (0.0..=400.0).contains(&self.ghost_pct)),
             ("move_bytes_per_s", "at least 1 MiB a second", self.move_bytes_per_s.is_none_or(|rate| rate >= 1 << 20)),
+            (
+                "write_bytes_per_day",
+                "at least 1 GiB a day",
+                self.write_bytes_per_day.is_none_or(|bytes| bytes >= 1 << 30),
+            ),
             ("index_bytes", "at least 1 MiB", self.index_bytes.is_none_or(|bytes| bytes >= 1 << 20)),
         ];
         match checks.into_iter().find(|(_, _, is_right)| !is_right) {

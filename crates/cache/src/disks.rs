@@ -122,7 +122,7 @@ impl Engine {
         let Prepared { file, lock: kept, slot, source, .. } = prepared;
         let write_bytes_per_s = source.write_bytes_per_s;
         self.roster.set_source(identity.guid, source, slot);
-        CacheDisk::new(identity, file, kept, home, log, write_bytes_per_s)
+        CacheDisk::new(identity, file, kept, home, log, write_bytes_per_s, self.config.hit_slowdown)
     }
 
     pub(crate) fn set_disk(&self, number: u16, disk: Option<Arc<CacheDisk>>) {

@@ -18,7 +18,7 @@
 //! after both.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use plimsoll::Handle;
@@ -136,6 +136,8 @@ pub(crate) struct Engine {
     pub(crate) moves: Moves,
     pub(crate) discards: Discards,
     pub(crate) allocations: AtomicU64,
+    /// The bytes that may be written in a day are used up for now: inserts are dropped.
+    pub(crate) is_budget_spent: AtomicBool,
     /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
@@ -179,6 +181,7 @@ impl Engine {
             moves: Moves::default(),
             discards: Discards::default(),
             allocations: AtomicU64::new(0),
+            is_budget_spent: AtomicBool::new(false),
             corrupt: Corrupt::default(),
             flights: Flights::new(),
             findings: Mutex::default(),

@@ -192,6 +192,9 @@ impl Engine {
         permit: Permit,
         tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
+        if self.is_budget_spent.load(Relaxed) {
+            return Err(DropReason::Endurance);
+        }
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
 

@@ -20,6 +20,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use plimsoll::Shard;
@@ -27,6 +28,7 @@ use plimsoll::buffer::AlignedBuf;
 
 use crate::bell::Calls;
 use crate::disk::CacheDisk;
+use crate::endurance::Endurance;
 use crate::engine::Engine;
 use crate::format::{SLOT_BYTES, SLOT_OFFSETS};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
@@ -57,6 +59,8 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
     let interval_ns = u64::try_from(engine.config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
     let mut due_ns = shard.now_ns().saturating_add(interval_ns);
     let mut cursor = Cursor::default();
+    let budget = engine.config.write_bytes_per_day;
+    let mut endurance = budget.map(|bytes| Endurance::new(bytes, shard.now_ns(), engine.written_bytes()));
     loop {
         let wake_ns = due_ns.min(shard.now_ns().saturating_add(ROUND_NS));
         // Either way there may be work.
@@ -67,6 +71,10 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
                 // If the disk does not take it, its scribe records that.
                 drop(engine.start_log(shard, disk));
             }
+        }
+        if let Some(endurance) = &mut endurance {
+            let is_spent = endurance.is_spent(shard.now_ns(), engine.written_bytes());
+            engine.is_budget_spent.store(is_spent, Relaxed);
         }
         engine.look_after_disks(shard).await;
         engine.evict(&mut cursor).await;
@@ -150,6 +158,13 @@ impl Engine {
         } else {
             drop(self.bell.ring_for_checkpoint());
         }
+    }
+
+    /// Returns the bytes written to the disks that are there, since they are.
+    fn written_bytes(&self) -> u64 {
+        let kinds = [IoKind::InsertWrite, IoKind::EvacuateWrite, IoKind::MetadataWrite];
+        let of_disk = |disk: &Arc<CacheDisk>| kinds.iter().map(|kind| disk.counters(*kind).look().bytes).sum::<u64>();
+        self.all_disks().iter().map(of_disk).sum()
     }
 
     /// Acts on the health of the disks.

@@ -48,6 +48,7 @@ mod crypt;
 mod discard;
 mod disk;
 mod disks;
+mod endurance;
 mod engine;
 mod entry;
 mod error;

@@ -319,3 +319,53 @@ pub(crate) struct FoundLog {
     /// The highest number of a commit, also of one after the end.
     pub(crate) last_number: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Extent;
+    use crate::format::{Expect, decode_chunk};
+    use crate::key::KeyHash;
+
+    const SHAPE: StreamShape = StreamShape { disk_guid: 1, slab_bytes: 1 << 20, sector_bytes: 4096 };
+
+    /// The disk has no free slab for a while: nothing is lost, and the log is whole as soon as there is one.
+    #[test]
+    fn records_wait_in_memory_while_there_is_no_slab() {
+        let mut free = vec![SlabId(1), SlabId(0)];
+        let take = |free: &mut Vec<SlabId>| free.pop().map(|slab| (slab, u64::from(slab.0) << 20));
+        let Ok(mut log) = DiskLog::new(SHAPE, &mut || take(&mut free)) else { panic!("there is a slab") };
+        let extent = Extent { slab: SlabId(9), offset_units: 0, len_bytes: 1 };
+        let mut number = 0_u64;
+        let mut append = |log: &mut DiskLog, free: &mut Vec<SlabId>| {
+            number += 1;
+            let hash = KeyHash::of(&number.to_le_bytes(), 1);
+            log.append(&Record::Remove { hash, extent }, &mut || take(free));
+            number
+        };
+        let mut written = Vec::new();
+        // Two slabs are filled, then records have to wait.
+        while !log.is_short() {
+            append(&mut log, &mut free);
+            written.extend(log.take_sealed());
+        }
+        let last = (0..1000).fold(0, |_, _| append(&mut log, &mut free));
+        assert!(log.is_short() && log.take_sealed().is_empty());
+
+        free.push(SlabId(2));
+        log.cut(&Record::Commit { generation: 5, now_tick: 0 }, &mut || take(&mut free));
+        assert!(!log.is_short());
+        written.extend(log.take_sealed());
+
+        let (mut found, mut has_commit) = (0, false);
+        for (chunk, Sealed { bytes, .. }) in (0..).zip(&written) {
+            let (disk_guid, stream) = (SHAPE.disk_guid, log.stream.writer.stream());
+            let expect = Expect { disk_guid, stream, chunk, sector_bytes: SHAPE.sector_bytes };
+            for record in decode_chunk(bytes, &expect).unwrap().records {
+                found += u64::from(matches!(record, Record::Remove { .. }));
+                has_commit |= matches!(record, Record::Commit { generation: 5, .. });
+            }
+        }
+        assert_eq!((found, has_commit), (last, true));
+    }
+}

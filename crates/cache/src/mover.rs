@@ -173,6 +173,9 @@ impl Engine {
     /// Moves one block. Returns the bytes moved.
     async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
         let class = self.classes.evacuate;
+        if let Some((disk, _)) = self.locate(&entry.extent) {
+            disk.wait_for_turn(shard, entry.extent.len_bytes.into()).await;
+        }
         let stored = self.read_stored(shard, &entry, class, IoKind::EvacuateRead);
         let buffer = match in_time(shard, stored).await.unwrap_or(Err(MissReason::Deadline)) {
             Ok(buffer) => buffer,

@@ -212,16 +212,19 @@ pub enum DropReason {
     WriteFailed,
     /// The key was removed, or inserted again, before the write ended.
     Superseded,
+    /// The bytes that may be written in a day are used up for now.
+    Endurance,
 }
 
 impl DropReason {
     /// All reasons, with their names in tables and JSON.
-    pub const ALL: [(DropReason, &'static str); 5] = [
+    pub const ALL: [(DropReason, &'static str); 6] = [
         (DropReason::InFlight, "in_flight"),
         (DropReason::NoSpace, "no_space"),
         (DropReason::NoDisk, "no_disk"),
         (DropReason::WriteFailed, "write_failed"),
         (DropReason::Superseded, "superseded"),
+        (DropReason::Endurance, "endurance"),
     ];
 }
 

@@ -6,23 +6,24 @@
 //!
 //! # How it works
 //! One disk is filled with blocks of 16 KiB, half of which are then used again. Blocks of 8 KiB are inserted as fast
-//! as the disk takes them. Eviction leaves every slab half full, so the cache has to evacuate slabs of 16 KiB blocks
+//! as the cache takes them. Eviction leaves every slab half full, so the cache has to evacuate slabs of 16 KiB blocks
 //! to make room for the others. Hits come at random times, at a modest rate, on young blocks: first on the idle cache,
-//! then beside all that, then beside all that with a latency target for hits.
+//! then beside all that, where only shares hold writes back, and where hits do (the default). Then the same with blocks
+//! of one size, which need no evacuation.
 //!
 //! # Limits
 //! The disk is that of i4i.2xlarge, and the scheduler knows its figures. Hits are as long as the inserted blocks.
 //!
 //! # Example
 //! At 1000 shares for hits, and 300 and 100 for fills and evacuation, hits that take an eighth of the disk wait only
-//! for requests that are in the disk already.
+//! for what is in the disk already: for dies that are being programmed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use plimsoll::{LatencyTarget, Qos, Shard};
+use plimsoll::Shard;
 use plimsoll_sim::device::presets;
 use plimsoll_sim::rng::Rng;
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
@@ -36,9 +37,8 @@ use crate::{CacheConfig, InsertOptions};
 /// Size of the disk, in bytes.
 const DISK_BYTES: u64 = 2 * GIB;
 
-/// Number of blocks stored first, and their size in bytes.
-const OLD_BLOCKS: u32 = 110_000;
-const OLD_BYTES: u32 = 16 << 10;
+/// Bytes of blocks stored first.
+const OLD_BYTES: u32 = 110_000 * (16 << 10);
 
 /// Number of blocks that are read; they are stored last.
 const READ_BLOCKS: u32 = 8000;
@@ -61,16 +61,35 @@ const FILLERS: u32 = 256;
 /// Runs the scenario.
 pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
-    let (idle, busy) = measure(seed, None, &mut outcome)?;
-    let p99_ns = percentile(&mut idle.times.clone(), 0.99);
-    let (_, held) = measure(seed, Some(p99_ns + p99_ns / 4), &mut outcome)?;
-    show(&[("idle", &idle), ("busy, by shares", &busy), ("busy, p99 wanted", &held)], &mut outcome);
-    judge(&idle, &held, &mut outcome);
+    let mut measure = |old_block_bytes, hit_slowdown| measure(seed, old_block_bytes, hit_slowdown, &mut outcome);
+    let hit_slowdown = CacheConfig::default().hit_slowdown;
+    let (idle, drained) = measure(2 * BLOCK_BYTES, None)?;
+    let (_, busy) = measure(2 * BLOCK_BYTES, hit_slowdown)?;
+    let (_, fill_drained) = measure(BLOCK_BYTES, None)?;
+    let (_, fill) = measure(BLOCK_BYTES, hit_slowdown)?;
+    let parts = [
+        ("idle", &idle),
+        ("fill and evacuation, by shares", &drained),
+        ("fill and evacuation, by default", &busy),
+        ("fill alone, by shares", &fill_drained),
+        ("fill alone, by default", &fill),
+    ];
+    show(&parts, &mut outcome);
+    // At 0.38 of its write rate, hits of this disk take 1.5 times as long, at 0.5 1.7 times: see the remark.
+    judge("fill and evacuation", 0.25, [&idle, &drained, &busy], &mut outcome);
+    judge("fill alone", 0.33, [&idle, &fill_drained, &fill], &mut outcome);
+    let moved = megabytes_per_s(busy.moved_bytes);
+    figure(&mut outcome, "evacuated beside these hits, MB/s", moved, Target::AtLeast(1.0));
     Ok(outcome)
 }
 
-/// Measures an idle cache, then a busy one; with a target for the p99 of hits, or without.
-fn measure(seed: u64, target_ns: Option<u64>, outcome: &mut Outcome) -> Result<(Part, Part), ScenarioError> {
+/// Measures a cache of blocks of `old_block_bytes` while it is idle, then while it is busy.
+fn measure(
+    seed: u64,
+    old_block_bytes: u32,
+    hit_slowdown: Option<f64>,
+    outcome: &mut Outcome,
+) -> Result<(Part, Part), ScenarioError> {
     let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
     let disk = StageDisk {
         spec: preset.spec.clone(),
@@ -78,23 +97,21 @@ fn measure(seed: u64, target_ns: Option<u64>, outcome: &mut Outcome) -> Result<(
         write_bytes_per_s: None,
         capacity_bytes: DISK_BYTES,
     };
-    let config = CacheConfig { target_free_blocks_pct: 10.0, ghost_pct: 0.0, ..CacheConfig::default() };
+    let config = CacheConfig { target_free_blocks_pct: 10.0, ghost_pct: 0.0, hit_slowdown, ..CacheConfig::default() };
     let mut stage = Stage::new(seed, &[disk], CacheConfig { checkpoint_interval: Duration::from_secs(1), ..config })?;
 
-    stage.run(fill(&stage, 0..OLD_BLOCKS, OLD_BYTES, STORED_BYTES_PER_S))?;
-    stage.run(fill(&stage, OLD_BLOCKS..OLD_BLOCKS + READ_BLOCKS, BLOCK_BYTES, STORED_BYTES_PER_S))?;
-    let _ = stage.run(hits(&stage, seed, MEASURED, KeysRead::EveryOther))?;
-    let idle = part(&mut stage, seed)?;
+    let old = OLD_BYTES / old_block_bytes;
+    stage.run(fill(&stage, 0..old, old_block_bytes, STORED_BYTES_PER_S))?;
+    stage.run(fill(&stage, old..old + READ_BLOCKS, BLOCK_BYTES, STORED_BYTES_PER_S))?;
+    let _ = stage.run(hits(&stage, seed, MEASURED, KeysRead::EveryOther { old }))?;
+    let idle = part(&mut stage, old, seed)?;
 
-    let latency_target = target_ns.map(|latency_ns| LatencyTarget { latency_ns, quantile: 0.99 });
-    let qos = Qos { latency_target, ..Qos::default() };
-    stage.engine().host.topology.classes().set_qos(stage.engine().classes.hit, qos).map_err(wrong)?;
     let is_over = Rc::new(Cell::new(false));
 
     start_fillers(&stage, &is_over);
     // Until the free space is used up, and writes have given way as far as they must.
-    let _ = stage.run(hits(&stage, seed.wrapping_add(2), SETTLING, KeysRead::Young))?;
-    let busy = part(&mut stage, seed.wrapping_add(1))?;
+    let _ = stage.run(hits(&stage, seed.wrapping_add(2), SETTLING, KeysRead::Young { old }))?;
+    let busy = part(&mut stage, old, seed.wrapping_add(1))?;
     is_over.set(true);
     stage.end(outcome);
     Ok((idle, busy))
@@ -127,8 +144,9 @@ fn show(parts: &[(&str, &Part)], outcome: &mut Outcome) {
     outcome.tables.push(shown);
     outcome.remarks.push(
         "A read that meets a die which is being programmed waits up to 0.25 ms on this disk: no order of requests helps, \
-         only fewer writes. Shares let writes have what reads leave; with a latency target of the class cache.hit (1.25 \
-         times its p99 on the idle cache) writes give way until it holds."
+         only fewer writes. By shares, writes have what reads leave. By default, they are held to what lets 99 % of the \
+         hits stay below 1.5 times what 99 % of them take without writes: about 0.38 of the write rate. To free a slab of old blocks, half of \
+         it is moved: of three bytes written two are fill."
             .to_owned(),
     );
 }
@@ -144,23 +162,21 @@ fn megabytes_per_s(bytes: u64) -> f64 {
     bytes as f64 / MEASURED.as_secs_f64() / 1e6
 }
 
-fn judge(idle: &Part, busy: &Part, outcome: &mut Outcome) {
+fn judge(what: &str, least: f64, [idle, drained, busy]: [&Part; 3], outcome: &mut Outcome) {
     let ratio = busy.us(0.99) / idle.us(0.99);
-    figure(outcome, "p99 of hits beside fill and evacuation, times idle", ratio, Target::AtMost(1.5));
-    let filled = megabytes_per_s(busy.filled_bytes);
-    figure(outcome, "filled beside these hits, MB/s", filled, Target::AtLeast(20.0));
-    let moved = megabytes_per_s(busy.moved_bytes);
-    figure(outcome, "evacuated beside these hits, MB/s", moved, Target::AtLeast(1.0));
+    figure(outcome, &format!("{what}: p99 of hits, times idle"), ratio, Target::AtMost(1.5));
+    let filled = busy.filled_bytes as f64 / drained.filled_bytes as f64;
+    figure(outcome, &format!("{what}: filled, of the rate by shares alone"), filled, Target::AtLeast(least));
 }
 
 /// Measures hits, and the other I/O meanwhile.
-fn part(stage: &mut Stage, seed: u64) -> Result<Part, ScenarioError> {
+fn part(stage: &mut Stage, old: u32, seed: u64) -> Result<Part, ScenarioError> {
     let engine = stage.engine().clone();
     let bytes = |kind| bytes_by_disk(&engine, kind).iter().sum::<u64>();
     let counts =
         || [bytes(IoKind::InsertWrite), bytes(IoKind::EvacuateWrite), engine.counters.checkpoints.load(Relaxed)];
     let before = counts();
-    let (times, misses) = stage.run(hits(stage, seed, MEASURED, KeysRead::Young))?;
+    let (times, misses) = stage.run(hits(stage, seed, MEASURED, KeysRead::Young { old }))?;
     let [filled_bytes, moved_bytes, checkpoints] = std::array::from_fn(|at| counts()[at] - before[at]);
     for value in [times.iter().sum(), filled_bytes, moved_bytes] {
         stage.note(value);
@@ -168,13 +184,13 @@ fn part(stage: &mut Stage, seed: u64) -> Result<Part, ScenarioError> {
     Ok(Part { times, misses, filled_bytes, moved_bytes, checkpoints })
 }
 
-/// The blocks to read.
+/// The blocks to read, of a cache that stored `old` old ones and then the others.
 #[derive(Clone, Copy)]
 enum KeysRead {
     /// Every other of the old blocks, once each: that makes them young.
-    EveryOther,
+    EveryOther { old: u32 },
     /// The blocks stored last, at random.
-    Young,
+    Young { old: u32 },
 }
 
 /// Reads at random times for a while. Returns the duration of each read, and the number of misses.
@@ -183,8 +199,8 @@ async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (
     let (times, misses) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
     let mut random = Rng::new(seed);
     let per_s = match keys {
-        KeysRead::EveryOther => f64::from(OLD_BLOCKS / 2) / how_long.as_secs_f64(),
-        KeysRead::Young => READS_PER_S,
+        KeysRead::EveryOther { old } => f64::from(old / 2) / how_long.as_secs_f64(),
+        KeysRead::Young { .. } => READS_PER_S,
     };
 
     let mut at_ns = shard.now_ns();
@@ -196,8 +212,8 @@ async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (
         }
         shard.sleep_until(at_ns).await;
         let key = match keys {
-            KeysRead::EveryOther => (number * 2) % OLD_BLOCKS,
-            KeysRead::Young => OLD_BLOCKS + random.below(u64::from(READ_BLOCKS)) as u32,
+            KeysRead::EveryOther { old } => (number * 2) % old,
+            KeysRead::Young { old } => old + random.below(u64::from(READ_BLOCKS)) as u32,
         };
         let (engine, own, times, misses) = (stage.engine().clone(), shard.clone(), times.clone(), misses.clone());
         let one = async move {
