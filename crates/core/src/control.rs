@@ -153,6 +153,9 @@ pub(crate) struct Totals {
     pub(crate) in_flight_requests: u32,
     /// Times that a queue had a request and found the window full.
     pub(crate) window_blocks: u64,
+    /// Most completions that other queues than the one that reports have seen and not reported yet. They are not older
+    /// than [`STEP_NS`].
+    pub(crate) unseen_completions: u64,
     /// [`DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share of the
     /// disk. `None` if there is no such class.
     pub(crate) outstanding_cap_ns: Option<u64>,
@@ -560,7 +563,12 @@ impl Controller {
     /// Ends a turnover: detects falls and recoveries, and judges a cut.
     fn end_turnover(&mut self, now_ns: u64, totals: &Totals) {
         let confirming = matches!(self.mode, Mode::Confirm { .. });
-        let needed = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
+        let least = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
+        let needed = if self.turnover.elapsed_ns(now_ns) < UNSEEN_PARTS * STEP_NS {
+            least.max(totals.unseen_completions.saturating_mul(UNSEEN_PARTS))
+        } else {
+            least
+        };
         if self.turnover.completions(totals) < needed {
             return;
         }

@@ -204,6 +204,14 @@ struct LaneFeedback {
     token_blocks: AtomicU64,
 }
 
+/// Completions of all queues together that may not have been reported yet.
+const UNREPORTED_MOST: u64 = 32;
+
+/// Returns the number of completions after which each of `queues` queues reports them to the controller.
+pub(crate) fn report_completions(queues: u64) -> u64 {
+    UNREPORTED_MOST / queues
+}
+
 /// The completions of a queue since its last report, and how often it found the window full or tokens missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
@@ -484,6 +492,7 @@ impl Disk {
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let completions = total(&self.feedback.completions);
         let outstanding_cap_ns = self.ceilings().least(now_ns, queue, report.outstanding_cap_ns);
+        let queues = total(&self.settings.queues).max(1);
         let totals = Totals {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
@@ -498,6 +507,7 @@ impl Disk {
                 window_blocks: total(&lane.window_blocks),
                 token_blocks: total(&lane.token_blocks),
             }),
+            unseen_completions: report_completions(queues) * (queues - 1),
             outstanding_cap_ns,
         };
         controller.step(now_ns, &totals);

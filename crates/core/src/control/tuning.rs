@@ -74,6 +74,9 @@ pub(super) const RECOVERY_RATIO: f64 = 1.4;
 /// Requirements of a turnover: completions, and windows of work.
 pub(super) const TURNOVER_COMPLETIONS: u64 = 16;
 pub(super) const TURNOVER_WINDOWS: f64 = 3.0;
+/// Least completions of a turnover over those that other queues may not have reported, and least length over the time for
+/// which they keep them: otherwise reports that come together look like a fall and a recovery.
+pub(super) const UNSEEN_PARTS: u64 = 4;
 /// A fall must also exceed this many usual deviations of a turnover from the usual rate, because some mixes of sizes
 /// vary a lot.
 pub(super) const FALL_DEVIATIONS: f64 = 4.0;
