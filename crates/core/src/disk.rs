@@ -39,6 +39,7 @@
 //! ```
 
 mod ceilings;
+mod waiters;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +56,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
 use ceilings::Ceilings;
+use waiters::Waiters;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
@@ -148,6 +150,7 @@ pub struct Disk {
     aged: OwnBucket,
     /// By lane, because turns of one direction say nothing about the other's.
     sleepers: [Sleepers; 2],
+    waiters: [Waiters; 2],
     write_share_bits: OwnLine,
     settings: Settings,
     feedback: Feedback,
@@ -360,6 +363,7 @@ impl Disk {
             flow: Flow::default(),
             aged: OwnBucket::default(),
             sleepers: Default::default(),
+            waiters: [Waiters::new(), Waiters::new()],
             write_share_bits: OwnLine::new(0),
             settings: Settings {
                 scale_bits: controller.capacity_scale().map(|scale| AtomicU64::new(scale.to_bits())),
@@ -755,6 +759,27 @@ impl Disk {
     /// its turn had not come at its last poll.
     pub(crate) fn all_looked_ns(&self, lane: usize) -> u64 {
         self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
+    }
+
+    /// Lists queue `number`, which found no room, until [`Disk::stops_waiting`]; its turn in `lane` comes at `turn` on
+    /// the disk's clock.
+    pub(crate) fn waits_for_room(&self, lane: usize, number: u16, turn: u64) {
+        self.waiters[lane].add(number, turn);
+    }
+
+    /// Takes queue `number` off the list. Returns whether another queue has done so, to leave it room.
+    pub(crate) fn stops_waiting(&self, number: u16) -> bool {
+        let were_listed = [0, 1].map(|lane: usize| self.waiters[lane].forget(number));
+        were_listed == [false; 2]
+    }
+
+    /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
+    /// is none, or no queue waits for it.
+    pub(crate) fn first_waiter(&self, but: Option<u16>) -> Option<u16> {
+        if self.in_flight_ticks() >= self.window_ticks() {
+            return None;
+        }
+        self.waiters.iter().find_map(|waiters| waiters.take_first(but))
     }
 
     /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
