@@ -196,6 +196,7 @@ struct Feedback {
     unloaded_work: AtomicU64,
     latency_ns: AtomicU64,
     late_ns: AtomicU64,
+    away_ns: AtomicU64,
     window_blocks: AtomicU64,
     lanes: [LaneFeedback; 2],
 }
@@ -226,6 +227,9 @@ pub(crate) struct Report {
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
+    /// The queue's part of [`crate::control::Totals::away_ns`], and its longest time away.
+    pub(crate) away_ns: u64,
+    pub(crate) longest_away_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) lanes: [LaneTotals; 2],
     /// The queue's part of [`crate::control::Totals::outstanding_cap_ns`].
@@ -243,13 +247,23 @@ impl Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
-            [(); 7].map(|()| AtomicU64::new(0));
+        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, away_ns, window_blocks] =
+            [(); 8].map(|()| AtomicU64::new(0));
         let lanes = [(); 2].map(|()| {
             let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
             LaneFeedback { completed_ticks, window_blocks, token_blocks }
         });
-        Feedback { in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks, lanes }
+        Feedback {
+            in_device,
+            completions,
+            completed_ticks,
+            unloaded_work,
+            latency_ns,
+            late_ns,
+            away_ns,
+            window_blocks,
+            lanes,
+        }
     }
 
     fn add(&self, report: &Report) {
@@ -266,6 +280,7 @@ impl Feedback {
             (&self.unloaded_work, report.unloaded_work),
             (&self.latency_ns, report.latency_ns),
             (&self.late_ns, report.late_ns),
+            (&self.away_ns, report.away_ns),
             (&self.window_blocks, report.window_blocks),
         ];
         totals.into_iter().for_each(add);
@@ -503,6 +518,8 @@ impl Disk {
             unloaded_work: total(&self.feedback.unloaded_work),
             latency_ns: total(&self.feedback.latency_ns),
             late_ns: total(&self.feedback.late_ns),
+            away_ns: total(&self.feedback.away_ns),
+            longest_away_ns: report.longest_away_ns,
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.in_device) as u32,
             window_blocks: total(&self.feedback.window_blocks),
@@ -663,7 +680,7 @@ impl Disk {
     }
 
     /// Takes `tokens` from the buckets of `lane` in disk group `group`, or from another group's that are more than half
-    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::bucket_depth_ns`].
+    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::lost_tokens_ns`].
     /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
     /// suffice.
     pub(crate) fn take_tokens(
@@ -675,12 +692,18 @@ impl Disk {
         late_ns: u64,
         overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<usize, u64> {
-        let depth_ns = self.bucket_depth_ns(lane, tokens, late_ns);
+        // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
+        let lost_ns = self.lost_tokens_ns(lane, late_ns);
+        let depth_ns = self.effective_goal_ns();
         let at = self.buckets_of(group, lane);
-        let take = |depth_ns| self.buckets(at).try_take(now_ns, tokens, depth_ns);
-        match take(depth_ns).or_else(|_| take(depth_ns.saturating_add(overdraft_ticks() / TICKS_PER_NS))) {
+        let take = |more_ns: u64| {
+            let depth_ns = depth_ns.saturating_add(lost_ns).saturating_add(more_ns);
+            self.buckets(at).try_take(now_ns.saturating_sub(lost_ns), tokens, depth_ns)
+        };
+        match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
             Ok(()) => Ok(at),
             Err(retry_ns) => {
+                let retry_ns = retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1));
                 let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
                 let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
                 (1..self.groups).map(other).find(lends).ok_or(retry_ns)
@@ -699,18 +722,13 @@ impl Disk {
         group * 2 + lane
     }
 
-    /// Returns the depth of the token buckets for a queue that has waited without a poll for `late_ns` and takes `tokens`:
-    /// the effective goal, or, if the queue polls less often than that, what was issued meanwhile and these. Otherwise it
-    /// would lose tokens at each poll. At most a window is made up for, and nothing without the closed loop: the model is
-    /// a limit then.
-    fn bucket_depth_ns(&self, lane: usize, tokens: Tokens, late_ns: u64) -> u64 {
-        let goal_ns = self.effective_goal_ns();
-        if late_ns <= goal_ns || !self.config.control.enabled {
-            return goal_ns;
+    /// Returns the time for which a queue that polls `late_ns` after it asked to be polled is given the tokens that a full
+    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit.
+    fn lost_tokens_ns(&self, lane: usize, late_ns: u64) -> u64 {
+        if late_ns <= self.effective_goal_ns() || !self.config.control.enabled {
+            return 0;
         }
-        let window_ns = self.window_ns() as f64 / self.scale_of(lane);
-        let one_ns = tokens.ticks.max(tokens.byte_ticks) / TICKS_PER_NS;
-        late_ns.saturating_add(one_ns).min(goal_ns.saturating_add(window_ns as u64)).max(goal_ns)
+        late_ns.min((self.window_ns() as f64 / self.scale_of(lane)) as u64)
     }
 
     /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
@@ -801,7 +819,10 @@ impl Disk {
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let buckets = self.buckets(self.buckets_of(group, lane));
         let tokens = Tokens { ticks, byte_ticks };
-        buckets.available(now_ns, tokens, self.bucket_depth_ns(lane, tokens, late_ns)).map_err(NoRoom::Tokens)
+        let lost_ns = self.lost_tokens_ns(lane, late_ns);
+        let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
+        let available = buckets.available(now_ns.saturating_sub(lost_ns), tokens, depth_ns);
+        available.map_err(|retry_ns| NoRoom::Tokens(retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))))
     }
 
     /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.

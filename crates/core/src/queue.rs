@@ -37,6 +37,7 @@
 //! # Ok::<(), plimsoll_core::QueueError>(())
 //! ```
 
+mod away;
 mod back;
 mod follow;
 mod gates;
@@ -60,6 +61,7 @@ use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
+use away::Away;
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 
@@ -230,6 +232,10 @@ pub struct IoQueue {
     /// if it waited for a completion, after that poll.
     polled_ns: u64,
     late_ns: u64,
+    /// Whether this queue is or was away while the device had nothing to do.
+    away: Option<Away>,
+    /// The shortest latency ever of a piece like the last one that completed.
+    least_ns: u64,
     /// Not yet reported to the disk's controller, and the time of the last report.
     unreported: Report,
     reported_ns: u64,
@@ -305,6 +311,8 @@ impl IoQueue {
             wakeup_ns: None,
             polled_ns: 0,
             late_ns: 0,
+            away: None,
+            least_ns: 0,
             unreported: Report::default(),
             reported_ns: 0,
             looked_at_backlog_ns: 0,
@@ -465,6 +473,9 @@ impl IoQueue {
             return None;
         }
         if self.polled_ns != now_ns {
+            if matches!(self.away, Some(Away::Left { .. })) {
+                self.away = None;
+            }
             self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
             self.polled_ns = now_ns;
         }
@@ -496,6 +507,17 @@ impl IoQueue {
                 Err(stop) => stopped_by = Some(stopped_by.map_or(stop, |other| sooner(other, stop))),
             }
         }
+
+        let left = |tokens_ns| {
+            let own_ticks = self.in_flight_ticks;
+            Some(Away::Left { ticks: self.disk.in_flight_ticks(), own_ticks, tokens_ns })
+        };
+        self.away = match (self.away, stopped_by) {
+            (Some(Away::Back { .. }), _) => self.away,
+            (_, Some((WaitReason::Depth, _))) => left(0),
+            (_, Some((WaitReason::Tokens, Some(tokens_ns)))) => left(tokens_ns),
+            _ => None,
+        };
 
         match stopped_by {
             Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),

@@ -392,6 +392,8 @@ fn senseless_figures_are_survived() {
                 in_flight_ns: rng.next(),
                 in_flight_requests: rng.next() as u32,
                 late_ns: rng.next(),
+                away_ns: rng.next(),
+                longest_away_ns: rng.next(),
                 window_blocks: rng.next(),
                 lanes: [(); 2].map(|()| LaneTotals {
                     completed_ticks: rng.next(),

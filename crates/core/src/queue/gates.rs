@@ -205,7 +205,7 @@ impl IoQueue {
 
     /// Notes that the window is full for work of `lane`. On a duplex disk that counts against a direction only if
     /// enough of the work in the device is of that direction.
-    fn note_full_window(&mut self, lane: usize) {
+    pub(super) fn note_full_window(&mut self, lane: usize) {
         self.unreported.window_blocks += 1;
         let has_part = self.lanes[lane].in_flight_ticks.saturating_mul(DIRECTION_PART) >= self.in_flight_ticks;
         self.unreported.lanes[lane].window_blocks += u64::from(has_part);

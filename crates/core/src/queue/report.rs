@@ -30,6 +30,7 @@ impl IoQueue {
         let clip_ns = self.disk.latency_clip_ns();
         let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
+        self.least_ns = least_ns;
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
@@ -44,6 +45,9 @@ impl IoQueue {
             // Without work, the classes of this queue no longer bound the window.
             self.unreported.outstanding_cap_ns = None;
             self.report_now(now_ns);
+            return;
+        }
+        if self.decides_away(now_ns, piece.ticks) {
             return;
         }
 
