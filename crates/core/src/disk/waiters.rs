@@ -66,7 +66,8 @@ impl Waiters {
     }
 }
 
-#[cfg(all(test, not(plimsoll_loom)))]
+#[cfg(test)]
+#[cfg(not(plimsoll_loom))]
 mod tests {
     use super::*;
 

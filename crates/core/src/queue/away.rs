@@ -74,7 +74,8 @@ impl IoQueue {
     }
 }
 
-#[cfg(all(test, not(plimsoll_loom)))]
+#[cfg(test)]
+#[cfg(not(plimsoll_loom))]
 mod tests {
     use std::sync::Arc;
 
