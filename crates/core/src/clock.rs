@@ -136,6 +136,11 @@ impl Clock {
         self.mean.load(Relaxed)
     }
 
+    /// Returns the mean after the children have been served `cost`.
+    pub(crate) fn mean_after(&self, cost: Cost) -> u64 {
+        self.mean().wrapping_add((cost.as_fs() as f64 * UNITS_PER_FS / self.weight() as f64) as u64)
+    }
+
     pub(crate) fn weight(&self) -> u64 {
         positive(self.weight.load(Relaxed))
     }

@@ -38,6 +38,11 @@
 //!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
+//! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry (`Totals::away_ns`).
+//!   That time does not count in turnovers, scale and the test of pauses. If it is more than the throughput goal gives
+//!   up, the window doubles, up to the bound and the longest recent absence: no probe of a few per cents can see what
+//!   bridging it would gain.
+//!
 //! * **Beyond the bound.** The bound keeps requests from waiting in the device. If a window at the bound still gains
 //!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example
 //!   until a busy CPU sees completions. The window then grows beyond the bound, as long as that elasticity lasts.
@@ -147,12 +152,19 @@ pub(crate) struct Totals {
     pub(crate) latency_ns: u64,
     /// The part of `latency_ns` in which completions may have been back and not seen.
     pub(crate) late_ns: u64,
+    /// Time for which queues that had found the window full did not look, while the device did all that was in it.
+    pub(crate) away_ns: u64,
+    /// The longest such time since the reporting queue's last report.
+    pub(crate) longest_away_ns: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,
     /// Requests in flight now.
     pub(crate) in_flight_requests: u32,
     /// Times that a queue had a request and found the window full.
     pub(crate) window_blocks: u64,
+    /// Most completions that other queues than the one that reports have seen and not reported yet. They are not older
+    /// than [`STEP_NS`].
+    pub(crate) unseen_completions: u64,
     /// [`DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share of the
     /// disk. `None` if there is no such class.
     pub(crate) outstanding_cap_ns: Option<u64>,
@@ -230,6 +242,10 @@ pub(crate) struct Controller {
     needed_ns: f64,
     /// The largest window while requests wait in the device: the configured one, or the disk's need.
     bound_ns: f64,
+    /// The longest recent [`Totals::longest_away_ns`], which fades; and how far the window may exceed the bound for it,
+    /// because the device ran dry too often.
+    away_ns: f64,
+    away_room_ns: f64,
     /// Whether the window may exceed the bound, because at the bound none waits in the device.
     is_beyond: bool,
     ceiling_ns: f64,
@@ -288,6 +304,8 @@ impl Controller {
             uncapped_ns: None,
             needed_ns: 0.0,
             bound_ns,
+            away_ns: 0.0,
+            away_room_ns: 0.0,
             is_beyond: false,
             ceiling_ns: bound_ns,
             scale: [scale; 2],
@@ -365,19 +383,23 @@ impl Controller {
     /// comes first, and at [`Controller::next_step_ns`]. Time that goes backwards counts as standing still.
     pub(crate) fn step(&mut self, now_ns: u64, totals: &Totals) {
         let now_ns = now_ns.max(self.last_ns);
+        self.away_ns = self.away_ns.max(totals.longest_away_ns as f64);
         let completions = totals.completions.saturating_sub(self.last.completions);
         let is_recent = now_ns.saturating_sub(self.last_completion_ns) < STEP_NS;
         if (1..STEP_COMPLETIONS).contains(&completions) && is_recent {
             // The few completions that one of many queues has seen alone prove little.
             return;
         }
+        let faded = (now_ns - self.last_ns) as f64 / AWAY_FADES_NS;
+        self.away_ns *= 1.0 - faded.min(1.0);
+        self.away_room_ns = self.away_room_ns.min(self.away_ns);
         self.last_ns = now_ns;
         if completions == 0 {
             self.step_without_completion(now_ns, totals);
             return;
         }
 
-        let silence_ns = now_ns.saturating_sub(self.last_completion_ns);
+        let silence_ns = now_ns.saturating_sub(self.last_completion_ns).saturating_sub(self.away_ns as u64);
         let is_first = self.mean_latency_ns.is_none();
         self.note_means(completions, totals);
 
@@ -491,7 +513,7 @@ impl Controller {
 
     /// Returns the largest window that evidence may lead to.
     fn most_ns(&self) -> f64 {
-        if self.is_beyond { self.bound_ns * BEYOND_MOST } else { self.bound_ns }
+        if self.is_beyond { self.bound_ns * BEYOND_MOST } else { self.bound_ns + self.away_room_ns }
     }
 
     /// Sets the largest window now, and moves the centre within it. Work that keeps the disk busy is admitted however
@@ -560,13 +582,19 @@ impl Controller {
     /// Ends a turnover: detects falls and recoveries, and judges a cut.
     fn end_turnover(&mut self, now_ns: u64, totals: &Totals) {
         let confirming = matches!(self.mode, Mode::Confirm { .. });
-        let needed = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
+        let least = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
+        let needed = if self.turnover.elapsed_ns(now_ns) < UNSEEN_PARTS * STEP_NS {
+            least.max(totals.unseen_completions.saturating_mul(UNSEEN_PARTS))
+        } else {
+            least
+        };
         if self.turnover.completions(totals) < needed {
             return;
         }
         let reading = self.turnover.read(now_ns, totals);
+        let rate = reading.rate / reading.present;
         let windows = reading.work_ns / self.window();
-        let is_deep = self.usual_rate.is_some_and(|usual| reading.rate < FALL_RATIO_DEEP * usual);
+        let is_deep = self.usual_rate.is_some_and(|usual| rate < FALL_RATIO_DEEP * usual);
         let may_be_short = is_deep || !matches!(self.mode, Mode::Probe);
         if windows < TURNOVER_WINDOWS && !(may_be_short && windows >= TURNOVER_WINDOWS / 2.0) {
             return;
@@ -585,37 +613,35 @@ impl Controller {
             return;
         }
 
-        if let Mode::Confirm { centre_before_ns, rate } = self.mode {
-            self.judge_cut(now_ns, totals, centre_before_ns, EventReason::Rate { before: rate, after: reading.rate });
+        if let Mode::Confirm { centre_before_ns, rate: before } = self.mode {
+            self.judge_cut(now_ns, totals, centre_before_ns, EventReason::Rate { before, after: rate });
             return;
         }
 
         let Some(usual) = self.usual_rate else {
-            self.usual_rate = Some(reading.rate);
+            self.usual_rate = Some(rate);
             return;
         };
 
-        let reason = EventReason::Rate { before: usual, after: reading.rate };
-        let change = reading.rate / usual - 1.0;
+        let reason = EventReason::Rate { before: usual, after: rate };
+        let change = rate / usual - 1.0;
         let is_noise = change * change < FALL_DEVIATIONS * FALL_DEVIATIONS * self.rate_variance;
 
         match self.mode {
-            Mode::Suspect if reading.rate < FALL_RATIO * usual => {
-                self.fall(now_ns, totals, reading.rate, usual, reason)
-            }
+            Mode::Suspect if rate < FALL_RATIO * usual => self.fall(now_ns, totals, rate, usual, reason),
             Mode::Suspect => {
                 self.mode = Mode::Probe;
                 self.restart(now_ns, totals);
             }
-            _ if reading.rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
-            _ if reading.rate > RECOVERY_RATIO * usual && !is_noise => {
-                self.usual_rate = Some(reading.rate);
+            _ if rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
+            _ if rate > RECOVERY_RATIO * usual && !is_noise => {
+                self.usual_rate = Some(rate);
                 self.search.begin_anew(STEP_FAR);
                 self.window_event(now_ns, EventKind::Recovery, self.centre_ns, reason);
                 self.restart(now_ns, totals);
             }
             _ => {
-                self.usual_rate = Some(usual + (reading.rate - usual) * RATE_SMOOTHING);
+                self.usual_rate = Some(usual + (rate - usual) * RATE_SMOOTHING);
                 self.rate_variance += (change * change - self.rate_variance) * RATE_SMOOTHING;
             }
         }
@@ -651,7 +677,11 @@ impl Controller {
     /// Ends a phase of the probe; the second of a pair may move the centre.
     fn end_phase(&mut self, now_ns: u64, totals: &Totals) {
         let length = self.phase_length();
-        if !matches!(self.mode, Mode::Probe) || self.phase.completions(totals) < length {
+        let least_ns = (PHASE_AWAYS * self.away_ns) as u64;
+        if !matches!(self.mode, Mode::Probe)
+            || self.phase.completions(totals) < length
+            || self.phase.elapsed_ns(now_ns) < least_ns
+        {
             return;
         }
 
@@ -667,6 +697,18 @@ impl Controller {
             self.first_phase = None;
             self.phase = Meter::start(now_ns, totals);
             return;
+        }
+
+        if reading.present < self.config.throughput_goal {
+            // However little the next per cents of the window gain: the device runs dry while queues are away.
+            self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
+            self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
+            if self.centre_ns < AWAY_NEAR * self.ceiling_ns {
+                self.first_phase = None;
+                self.move_centre(now_ns, STEP_FAR, 0.0);
+                self.begin_phase(now_ns, totals);
+                return;
+            }
         }
 
         let phase = Phase {
@@ -694,7 +736,8 @@ impl Controller {
             return;
         }
         // Little's law in work: the mean number in flight, each worth the mean of those that completed.
-        let in_flight_ns = reading.requests * reading.work_ns / self.phase.completions(totals) as f64;
+        let requests = reading.requests / reading.present;
+        let in_flight_ns = requests * reading.work_ns / self.phase.completions(totals) as f64;
         let wished_ns = (DEMAND_PART * in_flight_ns).max(self.needed_ns).max(self.floor_ns());
         if in_flight_ns > self.needed_ns && wished_ns < self.centre_ns {
             (self.at_bound, self.uncapped_ns) = (false, None);
@@ -789,7 +832,7 @@ impl Controller {
         {
             return;
         }
-        let Reading { rate, rates, offered, held, work_ns, certain, .. } = self.period.read(now_ns, totals);
+        let Reading { rate, rates, offered, held, work_ns, certain, present, .. } = self.period.read(now_ns, totals);
         if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
             return;
         }
@@ -801,8 +844,8 @@ impl Controller {
             return;
         }
 
-        // While completions went unseen the disk may have been idle, so it carries at least this.
-        let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
+        // While completions went unseen the disk may have been idle, or was, so it carries at least this.
+        let headroom = SCALE_HEADROOM / (certain * present).max(CERTAIN_LEAST);
         for lane in 0..2 {
             if held[lane] {
                 // The usual rate is that of the busier direction.

@@ -39,6 +39,7 @@
 //! ```
 
 mod ceilings;
+mod waiters;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +56,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
 use ceilings::Ceilings;
+use waiters::Waiters;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
@@ -148,6 +150,7 @@ pub struct Disk {
     aged: OwnBucket,
     /// By lane, because turns of one direction say nothing about the other's.
     sleepers: [Sleepers; 2],
+    waiters: [Waiters; 2],
     write_share_bits: OwnLine,
     settings: Settings,
     feedback: Feedback,
@@ -193,6 +196,7 @@ struct Feedback {
     unloaded_work: AtomicU64,
     latency_ns: AtomicU64,
     late_ns: AtomicU64,
+    away_ns: AtomicU64,
     window_blocks: AtomicU64,
     lanes: [LaneFeedback; 2],
 }
@@ -202,6 +206,14 @@ struct LaneFeedback {
     completed_ticks: AtomicU64,
     window_blocks: AtomicU64,
     token_blocks: AtomicU64,
+}
+
+/// Completions of all queues together that may not have been reported yet.
+const UNREPORTED_MOST: u64 = 32;
+
+/// Returns the number of completions after which each of `queues` queues reports them to the controller.
+pub(crate) fn report_completions(queues: u64) -> u64 {
+    UNREPORTED_MOST / queues
 }
 
 /// The completions of a queue since its last report, and how often it found the window full or tokens missing.
@@ -215,6 +227,9 @@ pub(crate) struct Report {
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
+    /// The queue's part of [`crate::control::Totals::away_ns`], and its longest time away.
+    pub(crate) away_ns: u64,
+    pub(crate) longest_away_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) lanes: [LaneTotals; 2],
     /// The queue's part of [`crate::control::Totals::outstanding_cap_ns`].
@@ -232,13 +247,23 @@ impl Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
-            [(); 7].map(|()| AtomicU64::new(0));
+        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, away_ns, window_blocks] =
+            [(); 8].map(|()| AtomicU64::new(0));
         let lanes = [(); 2].map(|()| {
             let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
             LaneFeedback { completed_ticks, window_blocks, token_blocks }
         });
-        Feedback { in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks, lanes }
+        Feedback {
+            in_device,
+            completions,
+            completed_ticks,
+            unloaded_work,
+            latency_ns,
+            late_ns,
+            away_ns,
+            window_blocks,
+            lanes,
+        }
     }
 
     fn add(&self, report: &Report) {
@@ -255,6 +280,7 @@ impl Feedback {
             (&self.unloaded_work, report.unloaded_work),
             (&self.latency_ns, report.latency_ns),
             (&self.late_ns, report.late_ns),
+            (&self.away_ns, report.away_ns),
             (&self.window_blocks, report.window_blocks),
         ];
         totals.into_iter().for_each(add);
@@ -352,6 +378,7 @@ impl Disk {
             flow: Flow::default(),
             aged: OwnBucket::default(),
             sleepers: Default::default(),
+            waiters: [Waiters::new(), Waiters::new()],
             write_share_bits: OwnLine::new(0),
             settings: Settings {
                 scale_bits: controller.capacity_scale().map(|scale| AtomicU64::new(scale.to_bits())),
@@ -484,12 +511,15 @@ impl Disk {
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let completions = total(&self.feedback.completions);
         let outstanding_cap_ns = self.ceilings().least(now_ns, queue, report.outstanding_cap_ns);
+        let queues = total(&self.settings.queues).max(1);
         let totals = Totals {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
             unloaded_work: total(&self.feedback.unloaded_work),
             latency_ns: total(&self.feedback.latency_ns),
             late_ns: total(&self.feedback.late_ns),
+            away_ns: total(&self.feedback.away_ns),
+            longest_away_ns: report.longest_away_ns,
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.in_device) as u32,
             window_blocks: total(&self.feedback.window_blocks),
@@ -498,6 +528,7 @@ impl Disk {
                 window_blocks: total(&lane.window_blocks),
                 token_blocks: total(&lane.token_blocks),
             }),
+            unseen_completions: report_completions(queues) * (queues - 1),
             outstanding_cap_ns,
         };
         controller.step(now_ns, &totals);
@@ -649,7 +680,7 @@ impl Disk {
     }
 
     /// Takes `tokens` from the buckets of `lane` in disk group `group`, or from another group's that are more than half
-    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::bucket_depth_ns`].
+    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::lost_tokens_ns`].
     /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
     /// suffice.
     pub(crate) fn take_tokens(
@@ -661,12 +692,18 @@ impl Disk {
         late_ns: u64,
         overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<usize, u64> {
-        let depth_ns = self.bucket_depth_ns(lane, tokens, late_ns);
+        // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
+        let lost_ns = self.lost_tokens_ns(lane, late_ns);
+        let depth_ns = self.effective_goal_ns();
         let at = self.buckets_of(group, lane);
-        let take = |depth_ns| self.buckets(at).try_take(now_ns, tokens, depth_ns);
-        match take(depth_ns).or_else(|_| take(depth_ns.saturating_add(overdraft_ticks() / TICKS_PER_NS))) {
+        let take = |more_ns: u64| {
+            let depth_ns = depth_ns.saturating_add(lost_ns).saturating_add(more_ns);
+            self.buckets(at).try_take(now_ns.saturating_sub(lost_ns), tokens, depth_ns)
+        };
+        match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
             Ok(()) => Ok(at),
             Err(retry_ns) => {
+                let retry_ns = retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1));
                 let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
                 let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
                 (1..self.groups).map(other).find(lends).ok_or(retry_ns)
@@ -685,18 +722,13 @@ impl Disk {
         group * 2 + lane
     }
 
-    /// Returns the depth of the token buckets for a queue that has waited without a poll for `late_ns` and takes `tokens`:
-    /// the effective goal, or, if the queue polls less often than that, what was issued meanwhile and these. Otherwise it
-    /// would lose tokens at each poll. At most a window is made up for, and nothing without the closed loop: the model is
-    /// a limit then.
-    fn bucket_depth_ns(&self, lane: usize, tokens: Tokens, late_ns: u64) -> u64 {
-        let goal_ns = self.effective_goal_ns();
-        if late_ns <= goal_ns || !self.config.control.enabled {
-            return goal_ns;
+    /// Returns the time for which a queue that polls `late_ns` after it asked to be polled is given the tokens that a full
+    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit.
+    fn lost_tokens_ns(&self, lane: usize, late_ns: u64) -> u64 {
+        if late_ns <= self.effective_goal_ns() || !self.config.control.enabled {
+            return 0;
         }
-        let window_ns = self.window_ns() as f64 / self.scale_of(lane);
-        let one_ns = tokens.ticks.max(tokens.byte_ticks) / TICKS_PER_NS;
-        late_ns.saturating_add(one_ns).min(goal_ns.saturating_add(window_ns as u64)).max(goal_ns)
+        late_ns.min((self.window_ns() as f64 / self.scale_of(lane)) as u64)
     }
 
     /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
@@ -747,6 +779,27 @@ impl Disk {
         self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
     }
 
+    /// Lists queue `number`, which found no room, until [`Disk::stops_waiting`]; its turn in `lane` comes at `turn` on
+    /// the disk's clock.
+    pub(crate) fn waits_for_room(&self, lane: usize, number: u16, turn: u64) {
+        self.waiters[lane].add(number, turn);
+    }
+
+    /// Takes queue `number` off the list. Returns whether another queue has done so, to leave it room.
+    pub(crate) fn stops_waiting(&self, number: u16) -> bool {
+        let were_listed = [0, 1].map(|lane: usize| self.waiters[lane].forget(number));
+        were_listed == [false; 2]
+    }
+
+    /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
+    /// is none, or no queue waits for it.
+    pub(crate) fn first_waiter(&self, but: Option<u16>) -> Option<u16> {
+        if self.in_flight_ticks() >= self.window_ticks() {
+            return None;
+        }
+        self.waiters.iter().find_map(|waiters| waiters.take_first(but))
+    }
+
     /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
     /// request of any length, and a full bucket suffices for any cost.
     pub(crate) fn has_room(
@@ -766,7 +819,10 @@ impl Disk {
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let buckets = self.buckets(self.buckets_of(group, lane));
         let tokens = Tokens { ticks, byte_ticks };
-        buckets.available(now_ns, tokens, self.bucket_depth_ns(lane, tokens, late_ns)).map_err(NoRoom::Tokens)
+        let lost_ns = self.lost_tokens_ns(lane, late_ns);
+        let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
+        let available = buckets.available(now_ns.saturating_sub(lost_ns), tokens, depth_ns);
+        available.map_err(|retry_ns| NoRoom::Tokens(retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))))
     }
 
     /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.

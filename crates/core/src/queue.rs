@@ -8,10 +8,10 @@
 //! A pure state machine. The caller brings the time and carries requests and results back and forth:
 //! [`IoQueue::enqueue`] takes a request, [`IoQueue::poll_dispatch`] returns the next piece to submit,
 //! [`IoQueue::complete`] takes its result, [`IoQueue::next_wakeup`] returns when to poll again if nothing happens
-//! before. A piece passes four gates: it is its class's turn on the whole disk (`tree`, `clock`; or a reservation is
-//! due, `qos`), no limit holds the class back (if one does, other classes proceed), the device has room (depth or
-//! window), and the disk's bucket holds its tokens (`bucket`). At the last two the head of the line waits, and no
-//! other piece overtakes it.
+//! before, [`IoQueue::take_hand_over`] which other queue of the disk to poll. A piece passes four gates: it is its
+//! class's turn on the whole disk (`tree`, `clock`; or a reservation is due, `qos`), no limit holds the class back (if
+//! one does, other classes proceed), the device has room (depth or window), and the disk's bucket holds its tokens
+//! (`bucket`). At the last two the head of the line waits, and no other piece overtakes it.
 //!
 //! A long request is not copied into pieces: each dispatch cuts the next piece off, so one request takes one slot
 //! whatever its length. Pieces come back in any order; the result is the longest prefix that succeeded.
@@ -37,6 +37,7 @@
 //! # Ok::<(), plimsoll_core::QueueError>(())
 //! ```
 
+mod away;
 mod back;
 mod follow;
 mod gates;
@@ -60,6 +61,7 @@ use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
+use away::Away;
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 
@@ -99,6 +101,9 @@ pub struct QueueConfig {
     ///
     /// [`DiskConfig::groups`]: crate::DiskConfig::groups
     pub group: u16,
+    /// The name of the queue for [`IoQueue::take_hand_over`] of the disk's other queues, such as its shard; `None` if
+    /// its driver cannot be woken for that. Different for each queue of a disk.
+    pub number: Option<u16>,
 }
 
 impl Default for QueueConfig {
@@ -109,6 +114,7 @@ impl Default for QueueConfig {
             wakeup_credit_ns: None,
             decay_tau_ns: DECAY_TAU_NS,
             group: 0,
+            number: None,
         }
     }
 }
@@ -212,6 +218,12 @@ pub struct IoQueue {
     unloaded: Unloaded,
     /// Whether the last attempt to dispatch found the device full, or no tokens.
     found_full: bool,
+    /// Whether the disk lists this queue among those that wait for room.
+    is_waiting: bool,
+    /// Whether pieces have left the device since the last poll, or this queue was woken for room; and the queue that
+    /// gets what this one cannot use.
+    has_left: bool,
+    hand_over: Option<u16>,
     /// Number of the disk's queues with work at that attempt.
     queues_at_dispatch: u32,
     blocked: BlockedTime,
@@ -220,6 +232,10 @@ pub struct IoQueue {
     /// if it waited for a completion, after that poll.
     polled_ns: u64,
     late_ns: u64,
+    /// Whether this queue is or was away while the device had nothing to do.
+    away: Option<Away>,
+    /// The shortest latency ever of a piece like the last one that completed.
+    least_ns: u64,
     /// Not yet reported to the disk's controller, and the time of the last report.
     unreported: Report,
     reported_ns: u64,
@@ -287,11 +303,16 @@ impl IoQueue {
             usual_device_ns: 0,
             unloaded: Unloaded::new(),
             found_full: false,
+            is_waiting: false,
+            has_left: false,
+            hand_over: None,
             queues_at_dispatch: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
             polled_ns: 0,
             late_ns: 0,
+            away: None,
+            least_ns: 0,
             unreported: Report::default(),
             reported_ns: 0,
             looked_at_backlog_ns: 0,
@@ -442,14 +463,19 @@ impl IoQueue {
             self.follow();
         }
 
+        self.stop_waiting();
         // Unparks classes whose requests were cancelled meanwhile, too: their next request must not find them parked.
         self.unpark_due(now_ns);
         if self.queued == 0 {
             self.blocked.unblock(now_ns);
             self.wakeup_ns = None;
+            self.leave_room_to_others();
             return None;
         }
         if self.polled_ns != now_ns {
+            if matches!(self.away, Some(Away::Left { .. })) {
+                self.away = None;
+            }
             self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
             self.polled_ns = now_ns;
         }
@@ -482,6 +508,17 @@ impl IoQueue {
             }
         }
 
+        let left = |tokens_ns| {
+            let own_ticks = self.in_flight_ticks;
+            Some(Away::Left { ticks: self.disk.in_flight_ticks(), own_ticks, tokens_ns })
+        };
+        self.away = match (self.away, stopped_by) {
+            (Some(Away::Back { .. }), _) => self.away,
+            (_, Some((WaitReason::Depth, _))) => left(0),
+            (_, Some((WaitReason::Tokens, Some(tokens_ns)))) => left(tokens_ns),
+            _ => None,
+        };
+
         match stopped_by {
             Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),
             Some((reason, _)) => self.blocked.block(reason, now_ns),
@@ -496,7 +533,16 @@ impl IoQueue {
         let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
         let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
         self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
+        self.leave_room_to_others();
         None
+    }
+
+    /// Returns the [number](QueueConfig::number) of another queue of the disk that the caller should poll soon: at the
+    /// last poll, which returned `None`, there was room in the device that is that queue's turn. Returns each once.
+    ///
+    /// A caller that cannot wake other queues need not ask: they look by themselves, later.
+    pub fn take_hand_over(&mut self) -> Option<u16> {
+        self.hand_over.take()
     }
 
     /// Returns the next piece of `lane`, `None` if its work is all parked or there is none, or what stops the lane.
@@ -686,6 +732,7 @@ impl Drop for IoQueue {
         for lane in &mut self.lanes {
             mode::take_fifos(&mut lane.tree, self.members.len() as u32);
         }
+        self.stop_waiting();
         self.unreported.in_device = self.unreported.in_device.wrapping_sub(u64::from(self.in_device));
         self.disk.remove_queue(self.place, &self.unreported.divided(), self.in_flight_ticks);
     }

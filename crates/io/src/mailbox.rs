@@ -215,6 +215,14 @@ impl Mailboxes {
         }
     }
 
+    /// Wakes `shard` if it runs.
+    pub(crate) fn wake(&self, shard: u16) {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return };
+        if let Reach::Open(wake) = &*peer.reach.read().unwrap_or_else(PoisonError::into_inner) {
+            wake.wake();
+        }
+    }
+
     /// Answers a request that no shard will read with `EPIPE`, as a handle's; drops every other message.
     fn bounce(&self, message: Message) {
         if let Message::Request { from, serial, request } = message {

@@ -270,6 +270,10 @@ impl DiskQueue {
         self.queue.next_wakeup()
     }
 
+    pub(crate) fn take_hand_over(&mut self) -> Option<u16> {
+        self.queue.take_hand_over()
+    }
+
     pub(crate) fn snapshot(&self, now_ns: u64) -> Snapshot {
         self.queue.snapshot(now_ns)
     }

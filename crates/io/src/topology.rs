@@ -447,7 +447,7 @@ impl Topology {
 
     /// Returns the I/O queues that `shard` coordinates, by disk.
     pub(crate) fn queues_of(&self, shard: u16) -> Vec<Option<DiskQueue>> {
-        (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
+        (0..self.disks()).map(|disk| self.queue_of(disk, shard, Some(shard))).collect()
     }
 
     /// Registers a gate, so that a look at all shards finds it.
@@ -466,7 +466,8 @@ impl Topology {
     }
 
     /// Returns the I/O queue of `disk` that `shard` coordinates, or `None` if another shard coordinates its queue.
-    pub(crate) fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {
+    /// `number`: the shard to wake if another queue leaves room to this one.
+    pub(crate) fn queue_of(&self, disk: u16, shard: u16, number: Option<u16>) -> Option<DiskQueue> {
         if self.coordinator(disk, shard) != shard {
             return None;
         }
@@ -477,6 +478,7 @@ impl Topology {
             wakeup_credit_ns: setup.wakeup_credit_ns,
             decay_tau_ns: setup.decay_tau_ns,
             group: self.group_of(disk, shard),
+            number,
         };
         Some(DiskQueue::new(IoQueue::new(shared.clone(), config)))
     }

@@ -9,7 +9,8 @@
 //! The disk *was offered enough* if
 //! * at most an eighth of the completions fell into steps in which no queue found the window full, and
 //! * the mean number in flight, which is the sum of latencies over time (Little's law), is at least 0.6 of the number
-//!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test.
+//!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test. Time in
+//!   which the queues had more and did not look, because their shard computed or had no CPU, does not count.
 //!
 //! On a duplex disk each direction has the same test: it *was held back* if the disk was offered enough and the window
 //! was full for that direction too. The work of both is divided in proportion to the completions of each.
@@ -28,6 +29,8 @@ use crate::bucket::TICKS_PER_NS;
 const UNBLOCKED_PART: u64 = 8;
 /// Smallest mean number in flight, as a part of the number at a full window.
 const FULLNESS_MIN: f64 = 0.6;
+/// Smallest part of the time that counts as present: absences of several queues overlap.
+const PRESENT_LEAST: f64 = 0.05;
 /// Part of the work in flight that counts as done.
 const IN_FLIGHT_DONE: f64 = 0.5;
 
@@ -57,6 +60,8 @@ pub(crate) struct Reading {
     pub(crate) offered: bool,
     /// Part of the latencies, 0 to 1, in which the work in flight had certainly not come back.
     pub(crate) certain: f64,
+    /// Part of the time in which the device was not idle for want of a queue that looks.
+    pub(crate) present: f64,
     /// Whether the window limited each direction.
     pub(crate) held: [bool; 2],
 }
@@ -89,9 +94,11 @@ impl Meter {
         let mean_requests = totals.latency_ns.saturating_sub(self.start.latency_ns) as f64 / elapsed;
         let is_seldom = |unblocked: u64| unblocked.saturating_mul(UNBLOCKED_PART) <= self.completions(totals);
 
+        let away_ns = totals.away_ns.saturating_sub(self.start.away_ns) as f64;
+        let present = (1.0 - away_ns / elapsed).max(PRESENT_LEAST);
         let offered = self.full_steps > 0.0
             && is_seldom(self.unblocked)
-            && mean_requests * self.full_steps >= FULLNESS_MIN * self.full_requests;
+            && mean_requests * self.full_steps >= FULLNESS_MIN * present * self.full_requests;
 
         let latency_ns = totals.latency_ns.saturating_sub(self.start.latency_ns);
         let late_ns = totals.late_ns.saturating_sub(self.start.late_ns);
@@ -101,7 +108,16 @@ impl Meter {
         let second_part = if second > 0.0 { second / (first + second) } else { 0.0 };
         let rates = [1.0 - second_part, second_part].map(|part| work_ns / elapsed * part);
         let held = self.unblocked_of.map(|unblocked| offered && is_seldom(unblocked));
-        Reading { work_ns, rate: rates[0].max(rates[1]), rates, requests: mean_requests, offered, held, certain }
+        Reading {
+            work_ns,
+            rate: rates[0].max(rates[1]),
+            rates,
+            requests: mean_requests,
+            offered,
+            held,
+            certain,
+            present,
+        }
     }
 
     pub(crate) fn elapsed_ns(&self, now_ns: u64) -> u64 {

@@ -251,6 +251,26 @@ fn a_window_that_never_limits_is_not_adapted() {
 }
 
 #[test]
+fn reports_that_come_together_are_neither_a_fall_nor_a_recovery() {
+    // Two queues report 16 completions each, the second now soon after the first, now late. Completions come evenly.
+    let mut controller = Controller::new(ControlConfig::default(), limits(MS / 4));
+    let mut totals =
+        Totals { in_flight_requests: 4, in_flight_ns: 40_000, unseen_completions: 16, ..Totals::default() };
+    for report in 0..4_000 {
+        totals.completions += 16;
+        totals.completed_ticks += 16 * 10_000 * TICKS_PER_NS;
+        totals.lanes[0].completed_ticks = totals.completed_ticks;
+        totals.latency_ns += 16 * 80_000;
+        totals.window_blocks += 16;
+        totals.lanes[0].window_blocks += 16;
+        let after_ns = report % 2 * (20_000 + report / 2 * 13_000 % 600_000);
+        controller.step(MS + report / 2 * 640_000 + after_ns, &totals);
+        let is_false = |event: &ControlEvent| matches!(event.kind, EventKind::Fall | EventKind::Recovery);
+        assert!(!controller.events_since(0).any(is_false), "after report {report}");
+    }
+}
+
+#[test]
 fn a_cap_that_goes_leaves_the_window_as_it_was() {
     let mut controller = Controller::new(ControlConfig::default(), limits(MS));
     let mut totals = Totals { in_flight_requests: 10, in_flight_ns: 100_000, ..Totals::default() };
@@ -372,12 +392,15 @@ fn senseless_figures_are_survived() {
                 in_flight_ns: rng.next(),
                 in_flight_requests: rng.next() as u32,
                 late_ns: rng.next(),
+                away_ns: rng.next(),
+                longest_away_ns: rng.next(),
                 window_blocks: rng.next(),
                 lanes: [(); 2].map(|()| LaneTotals {
                     completed_ticks: rng.next(),
                     window_blocks: rng.next(),
                     token_blocks: rng.next(),
                 }),
+                unseen_completions: rng.next(),
                 outstanding_cap_ns: rng.next().is_multiple_of(2).then(|| rng.next()),
             };
             for _ in 0..10_000 {

@@ -26,6 +26,9 @@ pub(super) const PHASE_WINDOWS: f64 = 8.0;
 pub(super) const PHASE_WINDOWS_FAR: f64 = 2.0;
 /// Smallest work in a phase, in completions of the size in which the disk spends most time.
 pub(super) const PHASE_TYPICAL_PART: f64 = 0.5;
+/// Least length of a phase, in times of the longest recent absence of a queue: phases that differ by one absence more or
+/// less tell nothing.
+pub(super) const PHASE_AWAYS: f64 = 8.0;
 /// Windows of a pair whose ln differs by less than this cannot be compared.
 pub(super) const PROBE_LN_MIN: f64 = 0.02;
 /// The requests in flight of a pair must differ by at least this part of the difference of the windows.
@@ -74,6 +77,9 @@ pub(super) const RECOVERY_RATIO: f64 = 1.4;
 /// Requirements of a turnover: completions, and windows of work.
 pub(super) const TURNOVER_COMPLETIONS: u64 = 16;
 pub(super) const TURNOVER_WINDOWS: f64 = 3.0;
+/// Least completions of a turnover over those that other queues may not have reported, and least length over the time for
+/// which they keep them: otherwise reports that come together look like a fall and a recovery.
+pub(super) const UNSEEN_PARTS: u64 = 4;
 /// A fall must also exceed this many usual deviations of a turnover from the usual rate, because some mixes of sizes
 /// vary a lot.
 pub(super) const FALL_DEVIATIONS: f64 = 4.0;
@@ -119,6 +125,11 @@ pub(crate) const BOUND_UNLOADED: f64 = 3.0;
 /// then, over the bound.
 pub(super) const BEYOND_ELASTICITY: f64 = 0.35;
 pub(super) const BEYOND_MOST: f64 = 64.0;
+/// Time in which the allowance for queues that were away fades, and the most of it, in bounds.
+pub(super) const AWAY_FADES_NS: f64 = 1e9;
+pub(super) const AWAY_MOST: f64 = 16.0;
+/// Part of the largest window from which on a window is not made larger for queues that were away.
+pub(super) const AWAY_NEAR: f64 = 0.95;
 /// Relative change of the centre by outstanding work after which measurements begin anew.
 pub(super) const CAP_LEAP: f64 = 0.1;
 /// The largest window over what the classes have outstanding: of the one with the least for its part of the disk, or of

@@ -10,7 +10,8 @@
 //! that time (or, if that is more, within three times the time of the shortest request), at most 16 MiB; in the forms
 //! compatible with Seastar, the longest 512 * 2^k within the goal. A disk shortens it further, to a quarter of what it
 //! holds at once ([`Disk::bound_ns`]), so that no request fills the device alone; but only as far as the pieces' fixed
-//! costs stay below 1/64 of the disk's time.
+//! costs stay below 1/64 of the disk's time. Where operations are limited apart from bytes, pieces are long enough that
+//! all of the disk's bytes take no more than 1/5 of its operations.
 //!
 //! [`Disk::bound_ns`]: crate::Disk::bound_ns
 //!
@@ -35,6 +36,9 @@ const PIECE_FIXED_PARTS: u64 = 3;
 const PIECE_MAX_BYTES: u32 = 16 << 20;
 /// A piece may be long enough that its fixed cost is 1 / this of it.
 const START_PART: u64 = 64;
+/// Where operations and bytes are limited apart, a piece may be long enough that all of the disk's bytes take 1 / this of
+/// its operations.
+const APART_PART: u64 = 5;
 const SECTOR_BYTES: u32 = 512;
 
 /// The lengths at which requests are split. See [`CostModel::piece_limits`].
@@ -80,6 +84,7 @@ impl CostModel {
     fn longest_within(&self, op: Op, goal_ns: u64) -> u32 {
         let fixed_parts = match self.form {
             Some(CostForm::Additive | CostForm::Seastar) => 0,
+            _ if self.has_limits_apart() => APART_PART,
             _ => PIECE_FIXED_PARTS,
         };
         let fixed_fs = self.cost(op, 0).as_fs().saturating_mul(fixed_parts);
@@ -90,10 +95,14 @@ impl CostModel {
     /// more than 1/64 of its time; at least 64 KiB.
     pub(crate) fn shorten(&self, limits: PieceLimits, wished_ns: u64) -> PieceLimits {
         let longest = |op| {
-            // The cost of a piece that does not depend on its length.
-            let twice_fs = self.cost(op, PIECE_MIN_BYTES).as_fs().saturating_mul(2);
-            let start_fs = twice_fs.saturating_sub(self.cost(op, 2 * PIECE_MIN_BYTES).as_fs());
-            let cheap = Cost::from_fs(start_fs.saturating_mul(START_PART));
+            let cheap_fs = if self.has_limits_apart() {
+                self.cost(op, 0).as_fs().saturating_mul(APART_PART)
+            } else {
+                // The cost of a piece that does not depend on its length.
+                let twice_fs = self.cost(op, PIECE_MIN_BYTES).as_fs().saturating_mul(2);
+                twice_fs.saturating_sub(self.cost(op, 2 * PIECE_MIN_BYTES).as_fs()).saturating_mul(START_PART)
+            };
+            let cheap = Cost::from_fs(cheap_fs);
             self.longest_piece(op, Cost::from_ns(wished_ns).max(cheap))
         };
         PieceLimits {

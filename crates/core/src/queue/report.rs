@@ -3,7 +3,7 @@
 use super::{Backlog, Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
 use crate::control::{DEMAND_PART, unloaded_work};
-use crate::disk::Report;
+use crate::disk::{Report, report_completions};
 use crate::qos::Waiting;
 use crate::request::Direction;
 use crate::slots::NONE;
@@ -11,9 +11,7 @@ use crate::snapshot::{ClassSnapshot, Snapshot};
 use crate::stats::{ClassStats, Latencies, WaitReason};
 use crate::tree::ROOT;
 
-/// Completions after which a queue reports to the controller, divided by the number of queues with work; and the time
-/// after which it reports at its next completion anyway.
-const REPORT_COMPLETIONS: u64 = 32;
+/// Time after which a queue reports at its next completion, however few it has seen.
 const REPORT_NS: u64 = 1_000_000;
 /// Time between two checks of the backlogs.
 const BACKLOG_PERIOD_NS: u64 = 10_000_000;
@@ -32,6 +30,7 @@ impl IoQueue {
         let clip_ns = self.disk.latency_clip_ns();
         let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
+        self.least_ns = least_ns;
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
@@ -48,10 +47,13 @@ impl IoQueue {
             self.report_now(now_ns);
             return;
         }
+        if self.decides_away(now_ns, piece.ticks) {
+            return;
+        }
 
         // Reports are smaller if there are more queues: reports that coincide must not look like a jump of the rate.
         let queues = u64::from(self.queues_at_dispatch).max(1);
-        if (self.unreported.completions + 1) * queues <= REPORT_COMPLETIONS
+        if self.unreported.completions < report_completions(queues)
             && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
         {
             if self.in_device == 0 && self.unreported.in_device != 0 && self.disk.has_several_queues() {

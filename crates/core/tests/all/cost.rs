@@ -460,9 +460,15 @@ proptest! {
         let effective = Cost::from_ns(limits.effective_goal_ns);
         prop_assert!(limits.effective_goal_ns >= goal_ns);
         for (op, piece) in [(Op::Read, limits.read_max_bytes), (Op::Write, limits.write_max_bytes)] {
-            // The fixed part of a cost is a third of a piece's at the most, but in the forms that are Seastar's.
+            // The fixed part of a cost is a third of a piece's at the most, but in the forms that are Seastar's; where
+            // operations are limited apart, a fifth.
             let is_seastars = matches!(form, CostForm::Additive | CostForm::Seastar);
-            let fixed = Cost::from_fs(model.cost(op, 0).as_fs().saturating_mul(if is_seastars { 0 } else { 3 }));
+            let parts = match form {
+                _ if is_seastars => 0,
+                CostForm::Max => 5,
+                _ => 3,
+            };
+            let fixed = Cost::from_fs(model.cost(op, 0).as_fs().saturating_mul(parts));
             let most = effective.max(fixed);
             prop_assert!(model.cost(op, piece) <= most);
             prop_assert!((65_536..=16 << 20).contains(&piece) && piece % 4096 == 0);

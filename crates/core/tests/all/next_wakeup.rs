@@ -135,3 +135,34 @@ fn a_queue_looks_again_when_the_work_of_another_fills_the_device() {
     }
     assert!(queues[1].poll_dispatch(later_ns + 20 * US).is_some());
 }
+
+#[test]
+fn room_that_is_anothers_turn_is_handed_over() {
+    for waker in [Some(8), None] {
+        let disk = Arc::new(Disk::new(usual()));
+        let numbers = [Some(3), waker];
+        let mut queues =
+            numbers.map(|number| IoQueue::new(Arc::clone(&disk), QueueConfig { number, ..QueueConfig::default() }));
+        let class = disk.add_class(GroupId::ROOT, 10).unwrap();
+        for n in 0..300 {
+            queues[0].enqueue(S, class, Op::Read, 4 * KIB, n).unwrap();
+        }
+        let mut pieces: Vec<_> = std::iter::from_fn(|| queues[0].poll_dispatch(S)).collect();
+        assert_eq!(queues[0].take_hand_over(), None, "the device is full");
+
+        queues[1].enqueue(S + MS, class, Op::Read, 4 * KIB, 0).unwrap();
+        assert!(queues[1].poll_dispatch(S + MS).is_none());
+        // A few more, and it is the other queue's turn.
+        loop {
+            let _ = queues[0].complete(S + MS, pieces.pop().unwrap(), Outcome::Moved(4 * KIB));
+            if queues[0].poll_dispatch(S + MS).is_none() {
+                break;
+            }
+        }
+        assert_eq!([queues[0].take_hand_over(), queues[0].take_hand_over()], [waker, None]);
+
+        assert!(queues[1].poll_dispatch(S + MS).is_some());
+        assert!(queues[1].poll_dispatch(S + MS).is_none());
+        assert_eq!(queues[1].take_hand_over(), None, "no queue waits");
+    }
+}

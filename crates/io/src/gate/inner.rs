@@ -238,8 +238,12 @@ impl Inner {
         state.appoint(now_ns, key);
         let keeps = state.keeper.filter(|keeper| Some(keeper.key) == key).map(|keeper| keeper.until_ns);
         let to_wake = std::mem::take(&mut state.to_wake);
+        let hand_over = state.queue.take_hand_over();
         drop(state);
         to_wake.iter().for_each(|parker| parker.wake());
+        if let Some(shard) = hand_over {
+            self.topology.mailboxes().wake(shard);
+        }
         keeps
     }
 
@@ -479,7 +483,7 @@ fn queue_in_place_of(topology: &Topology, shard: u16, disk: u16) -> Result<DiskQ
     if !topology.mailboxes().open_gate(shard) {
         return Err(GateStartError::IsOpen { shard });
     }
-    let queue = topology.queue_of(disk, shard);
+    let queue = topology.queue_of(disk, shard, None);
     queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| topology.mailboxes().close(shard))
 }
 

@@ -74,6 +74,9 @@ impl Reactor {
 
         let Some(queue) = &mut self.queues[disk] else { return false };
         let Some(dispatch) = queue.poll_dispatch(self.now_ns) else {
+            if let Some(shard) = queue.take_hand_over() {
+                self.topology.mailboxes().wake(shard);
+            }
             if self.tracer.is_on() {
                 self.note_blocked(disk);
             }

@@ -85,6 +85,9 @@ use self::slab::Slab;
 use crate::device::{Device, DeviceCompletion, DeviceRequest};
 use crate::report::{Sample, Totals, WorldReport};
 
+/// Time from leaving room in a device until the shard that is woken for it runs: an eventfd, and a switch of threads.
+const HAND_OVER_NS: u64 = 5_000;
+
 /// Turns at one moment after which time is taken to stand still.
 const MAX_TURNS_AT_ONE_MOMENT: u64 = 10_000_000;
 
@@ -135,6 +138,8 @@ pub(crate) struct DiskState {
     device: Device,
     in_device: measure::InDevice,
     counting: counters::Counting,
+    /// The place of its first queue.
+    first_queue: usize,
 }
 
 /// An I/O queue of one disk, on its coordinator.
@@ -214,9 +219,9 @@ impl<'a> World<'a> {
         log: Option<&'a mut dyn FnMut(&Event)>,
     ) -> Result<World<'a>, WorldError> {
         check::check(spec)?;
-        let disks = new_disks(spec)?;
+        let mut disks = new_disks(spec)?;
         let mut shards: Vec<Shard> = spec.shards.iter().map(|shard| Shard::new(*shard)).collect();
-        let queues = new_queues(spec, &disks, &mut shards);
+        let queues = new_queues(spec, &mut disks, &mut shards);
         let classes = ClassTable::new(&spec.classes, shards.len(), &spec.disks, &disks, &queues)?;
 
         let mut world = World {
@@ -399,11 +404,19 @@ impl<'a> World<'a> {
             );
         }
 
+        let hand_over = state.queue.take_hand_over();
         state.changed = false;
         state.wakeup_ns = state.queue.next_wakeup().map_or(NEVER, |at_ns| at_ns.max(self.now_ns + 1));
         let disk = state.disk as usize;
         if has_sent {
             self.plan_disk(disk);
+        }
+
+        if let Some(of_disk) = hand_over {
+            let other = &mut self.queues[self.disks[disk].first_queue + usize::from(of_disk)];
+            other.changed = true;
+            let shard = other.shards.start;
+            self.wake_shard(shard, self.now_ns + HAND_OVER_NS);
         }
     }
 
@@ -487,16 +500,18 @@ fn new_disks(spec: &WorldSpec) -> Result<Vec<DiskState>, WorldError> {
                 .map_err(|error| check::invalid(format!("the device of disk {at}"), error.to_string()))?,
             in_device: measure::InDevice::default(),
             counting: counters::Counting::default(),
+            first_queue: 0,
         })
     };
     spec.disks.iter().enumerate().map(new_disk).collect()
 }
 
 /// Creates the I/O queues of all disks, and registers each with its coordinator.
-fn new_queues(spec: &WorldSpec, disks: &[DiskState], shards: &mut [Shard]) -> Vec<QueueState> {
+fn new_queues(spec: &WorldSpec, disks: &mut [DiskState], shards: &mut [Shard]) -> Vec<QueueState> {
     let mut states = Vec::new();
     for (at, disk) in spec.disks.iter().enumerate() {
         let queues = disk.num_io_queues.map_or(shards.len(), usize::from);
+        disks[at].first_queue = states.len();
         for number in 0..queues {
             let first_of = |number| check::first_shard(shards.len(), queues, number) as u32;
             let mode = match disk.mode {
@@ -510,7 +525,8 @@ fn new_queues(spec: &WorldSpec, disks: &[DiskState], shards: &mut [Shard]) -> Ve
             let users = first_of(number)..first_of(number + 1);
             let group = spec.shards[users.start as usize].numa_node;
             let SimDisk { max_requests, wakeup_credit_ns, decay_tau_ns, .. } = *disk;
-            let config = QueueConfig { mode, max_requests, wakeup_credit_ns, decay_tau_ns, group };
+            let number = Some(number as u16);
+            let config = QueueConfig { mode, max_requests, wakeup_credit_ns, decay_tau_ns, group, number };
 
             shards[users.start as usize].queues.push(states.len() as u32);
             states.push(QueueState {

@@ -5,12 +5,13 @@
 //! two looks. Nothing waits in the device, so nothing is gained by holding requests back.
 //!
 //! # How it works
-//! Other processes take the shard's CPU for 3 ms at a time, and leave it one turn in between. Two classes with 64 requests
-//! of 128 KiB outstanding each, shares 1:3. The throughput is compared with that of the same busy shard without a
-//! scheduler. After that the other processes are gone.
+//! Other processes take the shard's CPU for some milliseconds at a time, and leave it one turn or some milliseconds in
+//! between. Two classes with 128 requests of 128 KiB outstanding each, shares 1:3. The throughput is compared with that of
+//! the same busy shard without a scheduler.
 //!
 //! # Limits
-//! One shard: with several, each has late completions of its own.
+//! One shard: with several, each has late completions of its own. A class that has all that it offers in the device
+//! would lose its share, so the longest absence that can be bridged depends on what the classes have outstanding.
 //!
 //! # Example
 //! 250 MB/s, looks each 3 ms: 5.7 requests of 128 KiB must be in flight, where 0.75 ms hold one or two.
@@ -25,13 +26,15 @@ use crate::device::DeviceSpec;
 use crate::world::{DiskMode, Hog, ShardSpec, SimDisk};
 
 const SHARES: [u32; 2] = [100, 300];
+/// For how long others take the CPU, and for how long they leave it; 0: for one turn.
+const ABSENCES_MS: [(u64, u64); 5] = [(3, 0), (1, 1), (3, 1), (4, 4), (8, 2)];
 
 /// Runs a slow and a fast disk beneath a busy shard.
 pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
-        "2 x 64 reads of 128 KiB outstanding; the shard looks each 3 ms",
-        &["disk", "MB/s", "drained", "part", "in device", "share error"],
+        "2 x 128 reads of 128 KiB outstanding",
+        &["disk", "away, of", "MB/s", "drained", "part", "in device", "share error"],
     );
     let slow = four_figures([3_000, 250_000_000, 3_000, 250_000_000]);
     let fast = preset("i4i.2xlarge")?;
@@ -42,35 +45,41 @@ pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
 
     let (mut least, mut largest_error) = (f64::MAX, 0.0_f64);
     for (name, device, config) in disks {
-        let mut run = |mode| {
-            let disk = SimDisk { mode, ..SimDisk::new(device.clone(), config.clone()) };
-            let jobs = vec![reads("one", 64, 128 << 10), reads("three", 64, 128 << 10)];
-            let mut spec = world_of(seed, disk, &[("one", SHARES[0]), ("three", SHARES[1])], jobs);
-            spec.shards = vec![ShardSpec { hog: Some(Hog { busy_ns: 3 * MS, pause_ns: 0 }), ..ShardSpec::default() }];
-            (spec.warmup_ns, spec.duration_ns) = (3 * S, 4 * S);
-            outcome.run(&spec)
-        };
-        let drained = disk_of(&run(DiskMode::Drain)?)?.bytes_per_s;
-        let report = run(DiskMode::Scheduled)?;
-        let disk = disk_of(&report)?;
-        let parts = [class_of(&report, "one")?, class_of(&report, "three")?].map(|class| class.device_time_ns as f64);
-        let (part, error) = (disk.bytes_per_s / drained, share_error_percent(&parts, &SHARES));
-        (least, largest_error) = (least.min(part), largest_error.max(error));
-        table.row([
-            name.to_owned(),
-            format!("{:.1}", disk.bytes_per_s / 1e6),
-            format!("{:.1}", drained / 1e6),
-            format!("{part:.2}"),
-            format!("{:.1}", disk.mean_in_device),
-            format!("{error:.2} %"),
-        ]);
+        for (busy_ms, pause_ms) in ABSENCES_MS {
+            let mut run = |mode| {
+                let disk = SimDisk { mode, ..SimDisk::new(device.clone(), config.clone()) };
+                let jobs = vec![reads("one", 128, 128 << 10), reads("three", 128, 128 << 10)];
+                let mut spec = world_of(seed, disk, &[("one", SHARES[0]), ("three", SHARES[1])], jobs);
+                let hog = Hog { busy_ns: busy_ms * MS, pause_ns: pause_ms * MS };
+                spec.shards = vec![ShardSpec { hog: Some(hog), ..ShardSpec::default() }];
+                (spec.warmup_ns, spec.duration_ns) = (3 * S, 4 * S);
+                outcome.run(&spec)
+            };
+            let drained = disk_of(&run(DiskMode::Drain)?)?.bytes_per_s;
+            let report = run(DiskMode::Scheduled)?;
+            let disk = disk_of(&report)?;
+            let parts =
+                [class_of(&report, "one")?, class_of(&report, "three")?].map(|class| class.device_time_ns as f64);
+            let (part, error) = (disk.bytes_per_s / drained, share_error_percent(&parts, &SHARES));
+            (least, largest_error) = (least.min(part), largest_error.max(error));
+            table.row([
+                name.to_owned(),
+                format!("{busy_ms} of {} ms", busy_ms + pause_ms),
+                format!("{:.1}", disk.bytes_per_s / 1e6),
+                format!("{:.1}", drained / 1e6),
+                format!("{part:.2}"),
+                format!("{:.1}", disk.mean_in_device),
+                format!("{error:.2} %"),
+            ]);
+        }
     }
 
     outcome.tables.push(table);
     outcome.figure("least throughput over drained", least, Target::AtLeast(0.90));
     outcome.figure("largest share error, %", largest_error, Target::AtMost(1.0));
     outcome.remark(
-        "While the tokens issued between two looks were lost, the disks had 0.84 and 0.05 of their drained throughput.",
+        "While tokens issued between two looks were lost, and a device that ran dry was taken for a slow one, the fast \
+         disk had 0.05 to 0.61 of its drained throughput.",
     );
     Ok(outcome)
 }
