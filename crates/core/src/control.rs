@@ -38,9 +38,9 @@
 //!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
-//! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry (`Totals::away_ns`).
-//!   That time does not count in turnovers, scale and the test of pauses. If it is more than the throughput goal gives
-//!   up, the window doubles, up to the bound and the longest recent absence: no probe of a few per cents can see what
+//! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry (`Totals::dry_ns`).
+//!   That time does not count in turnovers, scale and the test of pauses. If it is more than half of what the throughput
+//!   goal gives up, the window doubles, up to the bound and the longest recent absence: no probe of a few per cents can see what
 //!   bridging it would gain.
 //!
 //! * **Beyond the bound.** The bound keeps requests from waiting in the device. If a window at the bound still gains
@@ -152,9 +152,9 @@ pub(crate) struct Totals {
     pub(crate) latency_ns: u64,
     /// The part of `latency_ns` in which completions may have been back and not seen.
     pub(crate) late_ns: u64,
-    /// Time for which queues that had found the window full did not look, while the device did all that was in it.
-    pub(crate) away_ns: u64,
-    /// The longest such time since the reporting queue's last report.
+    /// Time for which the device had nothing to do because a queue with more did not look.
+    pub(crate) dry_ns: u64,
+    /// The longest time since the reporting queue's last report for which it did not look, if the device ran dry.
     pub(crate) longest_away_ns: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,
@@ -699,7 +699,8 @@ impl Controller {
             return;
         }
 
-        if reading.present < self.config.throughput_goal {
+        // Half of what the goal gives up is for the search.
+        if 1.0 - reading.present > (1.0 - self.config.throughput_goal) / 2.0 {
             // However little the next per cents of the window gain: the device runs dry while queues are away.
             self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
             self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);

@@ -196,7 +196,7 @@ struct Feedback {
     unloaded_work: AtomicU64,
     latency_ns: AtomicU64,
     late_ns: AtomicU64,
-    away_ns: AtomicU64,
+    dry_ns: AtomicU64,
     window_blocks: AtomicU64,
     lanes: [LaneFeedback; 2],
 }
@@ -227,8 +227,8 @@ pub(crate) struct Report {
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
-    /// The queue's part of [`crate::control::Totals::away_ns`], and its longest time away.
-    pub(crate) away_ns: u64,
+    /// The queue's part of [`crate::control::Totals::dry_ns`], and its longest time away.
+    pub(crate) dry_ns: u64,
     pub(crate) longest_away_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) lanes: [LaneTotals; 2],
@@ -247,7 +247,7 @@ impl Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, away_ns, window_blocks] =
+        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, dry_ns, window_blocks] =
             [(); 8].map(|()| AtomicU64::new(0));
         let lanes = [(); 2].map(|()| {
             let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
@@ -260,7 +260,7 @@ impl Feedback {
             unloaded_work,
             latency_ns,
             late_ns,
-            away_ns,
+            dry_ns,
             window_blocks,
             lanes,
         }
@@ -280,7 +280,7 @@ impl Feedback {
             (&self.unloaded_work, report.unloaded_work),
             (&self.latency_ns, report.latency_ns),
             (&self.late_ns, report.late_ns),
-            (&self.away_ns, report.away_ns),
+            (&self.dry_ns, report.dry_ns),
             (&self.window_blocks, report.window_blocks),
         ];
         totals.into_iter().for_each(add);
@@ -518,7 +518,7 @@ impl Disk {
             unloaded_work: total(&self.feedback.unloaded_work),
             latency_ns: total(&self.feedback.latency_ns),
             late_ns: total(&self.feedback.late_ns),
-            away_ns: total(&self.feedback.away_ns),
+            dry_ns: total(&self.feedback.dry_ns),
             longest_away_ns: report.longest_away_ns,
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.in_device) as u32,

@@ -61,7 +61,7 @@ use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
-use away::Away;
+use away::Left;
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 
@@ -232,8 +232,10 @@ pub struct IoQueue {
     /// if it waited for a completion, after that poll.
     polled_ns: u64,
     late_ns: u64,
-    /// Whether this queue is or was away while the device had nothing to do.
-    away: Option<Away>,
+    /// What was in the device after the last poll, if the window or tokens stopped this queue then.
+    left: Option<Left>,
+    /// Whether the window was full when this queue went away; until the next poll.
+    was_full: bool,
     /// The shortest latency ever of a piece like the last one that completed.
     least_ns: u64,
     /// Not yet reported to the disk's controller, and the time of the last report.
@@ -311,7 +313,8 @@ impl IoQueue {
             wakeup_ns: None,
             polled_ns: 0,
             late_ns: 0,
-            away: None,
+            left: None,
+            was_full: false,
             least_ns: 0,
             unreported: Report::default(),
             reported_ns: 0,
@@ -473,9 +476,7 @@ impl IoQueue {
             return None;
         }
         if self.polled_ns != now_ns {
-            if matches!(self.away, Some(Away::Left { .. })) {
-                self.away = None;
-            }
+            (self.left, self.was_full) = (None, false);
             self.late_ns = now_ns.saturating_sub(self.wakeup_ns.unwrap_or(self.polled_ns).max(self.polled_ns));
             self.polled_ns = now_ns;
         }
@@ -508,14 +509,10 @@ impl IoQueue {
             }
         }
 
-        let left = |tokens_ns| {
-            let own_ticks = self.in_flight_ticks;
-            Some(Away::Left { ticks: self.disk.in_flight_ticks(), own_ticks, tokens_ns })
-        };
-        self.away = match (self.away, stopped_by) {
-            (Some(Away::Back { .. }), _) => self.away,
-            (_, Some((WaitReason::Depth, _))) => left(0),
-            (_, Some((WaitReason::Tokens, Some(tokens_ns)))) => left(tokens_ns),
+        let left = |tokens_ns| Some(Left { ticks: self.disk.in_flight_ticks(), tokens_ns });
+        self.left = match stopped_by {
+            Some((WaitReason::Depth, _)) => left(0),
+            Some((WaitReason::Tokens, Some(tokens_ns))) => left(tokens_ns),
             _ => None,
         };
 

@@ -61,6 +61,7 @@ use crate::file::SharedFile;
 use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
+use crate::sys::rusage::RunDelay;
 use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
@@ -161,6 +162,11 @@ struct Piece {
     iov: Option<Box<[libc::iovec]>>,
 }
 
+/// A sleep after which the shard looks whether its thread has waited for a CPU, and the longest time between two such
+/// looks (each reads /proc).
+const LONG_SLEEP_NS: u64 = 500_000;
+const RUN_DELAY_PERIOD_NS: u64 = 5_000_000;
+
 /// A completion that came back at `since_ns` or later.
 struct Back {
     completion: Completion,
@@ -204,6 +210,10 @@ pub struct Reactor {
     looked_ns: u64,
     /// The start of this turn: the last reap, or the end of the last sleep.
     turned_ns: u64,
+    /// How long the thread has waited for a CPU; `None` on virtual time, or where the kernel does not say. And when it was
+    /// last read.
+    run_delay: Option<RunDelay>,
+    run_delay_read_ns: u64,
 }
 
 impl Reactor {
@@ -223,7 +233,10 @@ impl Reactor {
         let now_ns = backend.now_ns();
         let queues = topology.queues_of(shard);
         let is_mine: Vec<bool> = queues.iter().map(Option::is_some).collect();
+        let has_virtual_time = backend.name() == "sim";
         let mut reactor = Reactor {
+            run_delay: if has_virtual_time { None } else { RunDelay::of_this_thread().ok() },
+            run_delay_read_ns: now_ns,
             places: Places::new(backend.capacity(), &is_mine),
             backend,
             broken: None,
@@ -567,8 +580,30 @@ impl Reactor {
 
         self.unflushed = 0;
         let waited = self.backend.wait(wakeup_ns);
+        let slept_from_ns = self.looked_ns;
         self.has_slept();
+        self.note_run_delay(slept_from_ns);
         self.heed(waited)
+    }
+
+    /// Looks whether the thread, at the end of a long sleep, has waited for a CPU: completions have been there for as long.
+    fn note_run_delay(&mut self, slept_from_ns: u64) {
+        let Some(delay) = &mut self.run_delay else { return };
+        let slept_ns = self.looked_ns.saturating_sub(slept_from_ns);
+        let is_long = slept_ns >= LONG_SLEEP_NS;
+        // Now and then also at the end of a short one: the next long one is not to count many small delays.
+        if !is_long && self.looked_ns.saturating_sub(self.run_delay_read_ns) < RUN_DELAY_PERIOD_NS {
+            return;
+        }
+        self.run_delay_read_ns = self.looked_ns;
+        match delay.since_last_ns() {
+            Ok(waited_ns) if is_long => {
+                self.looked_ns -= waited_ns.min(slept_ns);
+                self.turned_ns = self.looked_ns;
+            }
+            Ok(_) => {}
+            Err(_) => self.run_delay = None,
+        }
     }
 
     /// Returns whether there is work already: ended requests, completions, jobs or messages.

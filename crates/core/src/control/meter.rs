@@ -94,8 +94,8 @@ impl Meter {
         let mean_requests = totals.latency_ns.saturating_sub(self.start.latency_ns) as f64 / elapsed;
         let is_seldom = |unblocked: u64| unblocked.saturating_mul(UNBLOCKED_PART) <= self.completions(totals);
 
-        let away_ns = totals.away_ns.saturating_sub(self.start.away_ns) as f64;
-        let present = (1.0 - away_ns / elapsed).max(PRESENT_LEAST);
+        let dry_ns = totals.dry_ns.saturating_sub(self.start.dry_ns) as f64;
+        let present = (1.0 - dry_ns / elapsed).max(PRESENT_LEAST);
         let offered = self.full_steps > 0.0
             && is_seldom(self.unblocked)
             && mean_requests * self.full_steps >= FULLNESS_MIN * present * self.full_requests;

@@ -392,7 +392,7 @@ fn senseless_figures_are_survived() {
                 in_flight_ns: rng.next(),
                 in_flight_requests: rng.next() as u32,
                 late_ns: rng.next(),
-                away_ns: rng.next(),
+                dry_ns: rng.next(),
                 longest_away_ns: rng.next(),
                 window_blocks: rng.next(),
                 lanes: [(); 2].map(|()| LaneTotals {

@@ -11,7 +11,7 @@
 //! compatible with Seastar, the longest 512 * 2^k within the goal. A disk shortens it further, to a quarter of what it
 //! holds at once ([`Disk::bound_ns`]), so that no request fills the device alone; but only as far as the pieces' fixed
 //! costs stay below 1/64 of the disk's time. Where operations are limited apart from bytes, pieces are long enough that
-//! all of the disk's bytes take no more than 1/5 of its operations.
+//! all of the disk's bytes take no more than 1/4 of its operations.
 //!
 //! [`Disk::bound_ns`]: crate::Disk::bound_ns
 //!
@@ -38,7 +38,7 @@ const PIECE_MAX_BYTES: u32 = 16 << 20;
 const START_PART: u64 = 64;
 /// Where operations and bytes are limited apart, a piece may be long enough that all of the disk's bytes take 1 / this of
 /// its operations.
-const APART_PART: u64 = 5;
+const APART_PART: u64 = 4;
 const SECTOR_BYTES: u32 = 512;
 
 /// The lengths at which requests are split. See [`CostModel::piece_limits`].

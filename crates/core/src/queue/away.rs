@@ -5,72 +5,48 @@
 //! loop sees little work in flight and a slow disk. It has to know why: a larger window would have kept the disk busy.
 //!
 //! # How it works
-//! The kernel does not say when a request was done. But a queue knows what it left in the device when the window or
-//! tokens stopped it. If it sees the first completion later than the device needed for all of that, and then half of it
-//! within a quarter of the time that the device needs for it, these had been done before: the queue was away.
-//! A device that stalls gives its work back one by one, at its own rate.
+//! A queue knows what it left in the device when the window or tokens stopped it. If it sees the first completion later
+//! than the device needed for all of that, and its driver says that completions may have been back for most of that
+//! time ([`IoQueue::complete_late`]), then the queue was away.
 //!
 //! # Limits
-//! One request alone proves nothing. If others keep the device busy meanwhile, there is no absence.
+//! A driver that does not know how late it is tells nothing. If other queues keep the device busy, there is no absence.
+//! Completions alone do not tell: a disk whose requests come back in bursts looks like a queue that was away.
 //!
 //! # Example
-//! Four reads of 100 us each are in the device, and the next poll comes after 5 ms. All four complete at once: away for
-//! 5 ms. Had only one completed, and the second 100 us later, the device would have stalled.
+//! Four reads of 100 us each are in the device, and the thread gets a CPU again after 5 ms: it was away for 5 ms, and the
+//! device ran dry for 4.6. Had it slept all that time because nothing completed, the device would have stalled.
 
 use super::IoQueue;
 use crate::bucket::TICKS_PER_NS;
 
-/// Completions that prove an absence, at least.
-const LEAST_COMPLETIONS: u32 = 2;
-
-/// What a queue left in the device when it was stopped, and what came back.
+/// What a queue left in the device when it was stopped, in ticks, and from when on there are tokens (0: the window
+/// stopped it).
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Away {
-    /// It was stopped with `ticks` in the device, of which `own_ticks` are its own. There are tokens from `tokens_ns` on.
-    Left { ticks: u64, own_ticks: u64, tokens_ns: u64 },
-    /// It saw the first completion at `since_ns`, late: nothing was seen for `for_ns`.
-    Back { since_ns: u64, for_ns: u64, own_ticks: u64, done_ticks: u64, completions: u32, at_window: bool },
+pub(super) struct Left {
+    pub(super) ticks: u64,
+    pub(super) tokens_ns: u64,
 }
 
 impl IoQueue {
-    /// Takes a completion of `ticks`. Returns whether it is still open if this queue was away.
-    pub(super) fn decides_away(&mut self, now_ns: u64, ticks: u64) -> bool {
-        let rate = || self.disk.present_rate() * TICKS_PER_NS as f64;
-        let mut away = match self.away.take() {
-            None => return false,
-            Some(Away::Left { ticks: left_ticks, own_ticks, tokens_ns }) => {
-                let for_ns = now_ns.saturating_sub(self.polled_ns);
-                let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
-                let could_be = now_ns > tokens_ns && for_ns > self.least_ns && others_ticks <= left_ticks / 2;
-                if !could_be || (for_ns - self.least_ns) as f64 * rate() <= left_ticks as f64 {
-                    return false;
-                }
-                let at_window = tokens_ns == 0;
-                Away::Back { since_ns: now_ns, for_ns, own_ticks, done_ticks: 0, completions: 0, at_window }
-            }
-            Some(away) => away,
-        };
-
-        let Away::Back { since_ns, for_ns, own_ticks, done_ticks, completions, at_window } = &mut away else {
-            return false;
-        };
-        *done_ticks += ticks;
-        *completions += 1;
-        if (now_ns - *since_ns) as f64 * rate() * 4.0 > *own_ticks as f64 {
-            return false;
+    /// Takes a completion that may have been back for `late_ns`, and notes if this queue was away until now.
+    pub(super) fn note_away(&mut self, now_ns: u64, late_ns: u64) {
+        let Some(Left { ticks, tokens_ns }) = self.left.take() else { return };
+        let away_ns = now_ns.saturating_sub(self.polled_ns);
+        if late_ns < away_ns / 2 || now_ns <= tokens_ns || away_ns <= self.least_ns {
+            return;
         }
-        if *completions < LEAST_COMPLETIONS || *done_ticks * 2 <= *own_ticks {
-            self.away = Some(away);
-            return true;
+        let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
+        let needed_ns = self.least_ns as f64 + ticks as f64 / TICKS_PER_NS as f64 / self.disk.present_rate();
+        let dry_ns = away_ns as f64 - needed_ns;
+        if others_ticks > ticks / 2 || dry_ns <= 0.0 {
+            return;
         }
 
-        self.unreported.away_ns += *for_ns;
-        self.unreported.longest_away_ns = self.unreported.longest_away_ns.max(*for_ns);
-        if *at_window {
-            // What completes now was held back by the window that was full before.
-            (0..self.lanes.len()).for_each(|lane| self.note_full_window(lane));
-        }
-        false
+        self.unreported.dry_ns += dry_ns as u64;
+        self.unreported.longest_away_ns = self.unreported.longest_away_ns.max(away_ns);
+        // What completes until the next poll was held back by the window that was full before.
+        self.was_full = tokens_ns == 0;
     }
 }
 
@@ -107,30 +83,30 @@ mod tests {
         (queue, pieces)
     }
 
-    /// Completes each piece this long after the one before, the first at `first_ns`, and returns the time away.
-    fn away_ns(first_ns: u64, between_ns: u64) -> u64 {
+    /// Completes the pieces at `at_ns`, of which the first may have been back for `late_ns`, and returns for how long the device
+    /// ran dry.
+    fn dry_ns(at_ns: u64, late_ns: u64) -> u64 {
         let (mut queue, pieces) = full_device();
         // Nothing is reported, so that it can be read here.
         queue.reported_ns = u64::MAX;
-        let mut away_ns = 0;
-        for (at, piece) in (0..).zip(pieces) {
-            let _ = queue.complete(first_ns + at * between_ns, piece, Outcome::Moved(LEN_BYTES));
-            away_ns = away_ns.max(queue.unreported.away_ns);
+        for piece in pieces {
+            let _ = queue.complete_late(at_ns, late_ns, piece, Outcome::Moved(LEN_BYTES));
         }
-        away_ns
+        queue.unreported.dry_ns
     }
 
     #[test]
-    fn all_at_once_and_late_is_an_absence() {
-        assert_eq!(away_ns(1020 * MS, 0), 20 * MS);
-        // A turn sees to some, and comes back soon for the rest.
-        assert_eq!(away_ns(1020 * MS, 2_000), 20 * MS);
+    fn late_for_want_of_a_look_is_an_absence() {
+        // The device needs a millisecond, and up to two for what was in it.
+        let dry_ns = [20, 15].map(|late_ms| self::dry_ns(1020 * MS, late_ms * MS));
+        assert!(dry_ns.iter().all(|ns| (17 * MS..19 * MS).contains(ns)), "{dry_ns:?}");
     }
 
     #[test]
-    fn in_time_or_one_by_one_is_none() {
+    fn in_time_or_late_by_the_device_is_none() {
         // The device needs a millisecond and 131 us for each.
-        assert_eq!(away_ns(1001 * MS, 0), 0);
-        assert_eq!(away_ns(1020 * MS, 131_000), 0);
+        assert_eq!(dry_ns(1001 * MS, MS), 0);
+        assert_eq!(dry_ns(1020 * MS, 0), 0);
+        assert_eq!(dry_ns(1020 * MS, MS), 0);
     }
 }

@@ -31,6 +31,7 @@ impl IoQueue {
         let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
         self.least_ns = least_ns;
+        self.note_away(now_ns, late_ns);
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
@@ -45,9 +46,6 @@ impl IoQueue {
             // Without work, the classes of this queue no longer bound the window.
             self.unreported.outstanding_cap_ns = None;
             self.report_now(now_ns);
-            return;
-        }
-        if self.decides_away(now_ns, piece.ticks) {
             return;
         }
 
@@ -71,6 +69,9 @@ impl IoQueue {
         if elapsed_ns >= BACKLOG_PERIOD_NS {
             self.looked_at_backlog_ns = now_ns;
             self.unreported.outstanding_cap_ns = self.outstanding_cap_ns(elapsed_ns);
+        }
+        if self.was_full {
+            (0..self.lanes.len()).for_each(|lane| self.note_full_window(lane));
         }
         self.disk.report(now_ns, self.place, &self.unreported.divided());
         self.reported_ns = now_ns;

@@ -461,11 +461,11 @@ proptest! {
         prop_assert!(limits.effective_goal_ns >= goal_ns);
         for (op, piece) in [(Op::Read, limits.read_max_bytes), (Op::Write, limits.write_max_bytes)] {
             // The fixed part of a cost is a third of a piece's at the most, but in the forms that are Seastar's; where
-            // operations are limited apart, a fifth.
+            // operations are limited apart, a quarter.
             let is_seastars = matches!(form, CostForm::Additive | CostForm::Seastar);
             let parts = match form {
                 _ if is_seastars => 0,
-                CostForm::Max => 5,
+                CostForm::Max => 4,
                 _ => 3,
             };
             let fixed = Cost::from_fs(model.cost(op, 0).as_fs().saturating_mul(parts));

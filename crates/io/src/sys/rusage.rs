@@ -1,4 +1,5 @@
-//! CPU time of the process and of the calling thread, the number of the thread's sleeps, and the disk I/O of children.
+//! CPU time of the process and of the calling thread, the number of the thread's sleeps, how long it waited for a CPU, and
+//! the disk I/O of children.
 //!
 //! # Why
 //! The cost of an I/O path is its CPU time per operation. A sleeping shard must use none, which a test can check only
@@ -22,8 +23,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -77,6 +80,34 @@ fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     Ok(unsafe { usage.assume_init() })
 }
 
+/// The time for which a thread was ready to run and had no CPU (`/proc/thread-self/schedstat`).
+#[derive(Debug)]
+pub(crate) struct RunDelay {
+    file: File,
+    read_ns: u64,
+}
+
+impl RunDelay {
+    /// Returns the measure of the calling thread, from now on.
+    ///
+    /// # Errors
+    /// If there is no /proc, or the kernel does not count (`CONFIG_SCHED_INFO`).
+    pub(crate) fn of_this_thread() -> io::Result<RunDelay> {
+        let mut delay = RunDelay { file: File::open("/proc/thread-self/schedstat")?, read_ns: 0 };
+        delay.since_last_ns()?;
+        Ok(delay)
+    }
+
+    /// Returns the time since the last call, in nanoseconds.
+    pub(crate) fn since_last_ns(&mut self) -> io::Result<u64> {
+        let mut text = [0; 64];
+        let len = self.file.read_at(&mut text, 0)?;
+        let second = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.split_ascii_whitespace().nth(1));
+        let read_ns = second.and_then(|figure| figure.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(read_ns - std::mem::replace(&mut self.read_ns, read_ns).min(read_ns))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +124,17 @@ mod tests {
         }
         assert!(after > before);
         Ok(())
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_is_counted_or_said_to_be_unknown() {
+        match RunDelay::of_this_thread() {
+            Ok(mut delay) => {
+                std::thread::yield_now();
+                assert!(delay.since_last_ns().is_ok_and(|waited_ns| waited_ns < 3_600_000_000_000));
+            }
+            Err(reason) => skip(format_args!("this kernel does not say how long threads wait for a CPU: {reason}")),
+        }
     }
 
     #[test]

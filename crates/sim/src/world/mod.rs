@@ -440,7 +440,10 @@ impl<'a> World<'a> {
             self.log.note(event);
         }
 
-        match state.queue.complete(self.now_ns, dispatch, outcome) {
+        // The time for which a thread waited for its CPU is known afterwards.
+        let has_hog = self.shards[shard as usize].has_hog();
+        let late_ns = if has_hog { self.now_ns.saturating_sub(completion.at_ns) } else { 0 };
+        match state.queue.complete_late(self.now_ns, late_ns, dispatch, outcome) {
             Progress::Pending => {}
             Progress::Continue(rest) => {
                 let disk = state.disk as usize;

@@ -109,6 +109,11 @@ impl Shard {
         self.turn_cpu_ns = 0;
     }
 
+    /// Returns whether other programs take the shard's CPU.
+    pub(super) fn has_hog(&self) -> bool {
+        self.spec.hog.is_some()
+    }
+
     /// Returns the first moment from `at_ns` on at which the shard can act: at a poll, and outside the hog's slices.
     #[inline]
     pub(crate) fn free_from(&self, at_ns: u64) -> u64 {

@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! Other processes take the shard's CPU for some milliseconds at a time, and leave it one turn or some milliseconds in
-//! between. Two classes with 128 requests of 128 KiB outstanding each, shares 1:3. The throughput is compared with that of
+//! between. Two classes with 192 requests of 128 KiB outstanding each, shares 1:3. The throughput is compared with that of
 //! the same busy shard without a scheduler.
 //!
 //! # Limits
@@ -33,7 +33,7 @@ const ABSENCES_MS: [(u64, u64); 5] = [(3, 0), (1, 1), (3, 1), (4, 4), (8, 2)];
 pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
-        "2 x 128 reads of 128 KiB outstanding",
+        "2 x 192 reads of 128 KiB outstanding",
         &["disk", "away, of", "MB/s", "drained", "part", "in device", "share error"],
     );
     let slow = four_figures([3_000, 250_000_000, 3_000, 250_000_000]);
@@ -48,7 +48,7 @@ pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
         for (busy_ms, pause_ms) in ABSENCES_MS {
             let mut run = |mode| {
                 let disk = SimDisk { mode, ..SimDisk::new(device.clone(), config.clone()) };
-                let jobs = vec![reads("one", 128, 128 << 10), reads("three", 128, 128 << 10)];
+                let jobs = vec![reads("one", 192, 128 << 10), reads("three", 192, 128 << 10)];
                 let mut spec = world_of(seed, disk, &[("one", SHARES[0]), ("three", SHARES[1])], jobs);
                 let hog = Hog { busy_ns: busy_ms * MS, pause_ns: pause_ms * MS };
                 spec.shards = vec![ShardSpec { hog: Some(hog), ..ShardSpec::default() }];
