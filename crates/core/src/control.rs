@@ -383,15 +383,16 @@ impl Controller {
     /// comes first, and at [`Controller::next_step_ns`]. Time that goes backwards counts as standing still.
     pub(crate) fn step(&mut self, now_ns: u64, totals: &Totals) {
         let now_ns = now_ns.max(self.last_ns);
-        self.away_ns = self.away_ns.max(totals.longest_away_ns as f64);
+        let away_ns = totals.longest_away_ns as f64;
         let completions = totals.completions.saturating_sub(self.last.completions);
         let is_recent = now_ns.saturating_sub(self.last_completion_ns) < STEP_NS;
         if (1..STEP_COMPLETIONS).contains(&completions) && is_recent {
             // The few completions that one of many queues has seen alone prove little.
+            self.away_ns = self.away_ns.max(away_ns);
             return;
         }
         let faded = (now_ns - self.last_ns) as f64 / AWAY_FADES_NS;
-        self.away_ns *= 1.0 - faded.min(1.0);
+        self.away_ns = (self.away_ns * (1.0 - faded.min(1.0))).max(away_ns);
         self.away_room_ns = self.away_room_ns.min(self.away_ns);
         self.last_ns = now_ns;
         if completions == 0 {
@@ -704,9 +705,10 @@ impl Controller {
             // However little the next per cents of the window gain: the device runs dry while queues are away.
             self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
             self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
-            if self.centre_ns < AWAY_NEAR * self.ceiling_ns {
+            let most_ns = self.ceiling_ns.min(self.bound_ns + self.away_room_ns);
+            if self.centre_ns < AWAY_NEAR * most_ns {
                 self.first_phase = None;
-                self.move_centre(now_ns, STEP_FAR, 0.0);
+                self.move_centre(now_ns, ln(most_ns / self.centre_ns).min(STEP_FAR), 0.0);
                 self.begin_phase(now_ns, totals);
                 return;
             }
@@ -846,7 +848,7 @@ impl Controller {
         }
 
         // While completions went unseen the disk may have been idle, or was, so it carries at least this.
-        let headroom = SCALE_HEADROOM / (certain * present).max(CERTAIN_LEAST);
+        let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
         for lane in 0..2 {
             if held[lane] {
                 // The usual rate is that of the busier direction.
@@ -854,7 +856,7 @@ impl Controller {
                 let usual = self.usual_rate.filter(|_| is_busier).unwrap_or(0.0);
                 let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
                 self.scale_growth[lane] = SCALE_GROWTH;
-                self.set_scale(now_ns, lane, usual.max(rates[lane]) * headroom, reason);
+                self.set_scale(now_ns, lane, usual.max(rates[lane] / present) * headroom, reason);
             } else if tokens_missing[lane] {
                 let scale = self.scale[lane] * (1.0 + self.scale_growth[lane]);
                 self.set_scale(now_ns, lane, scale, EventReason::TokensMissing);

@@ -56,6 +56,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
 use ceilings::Ceilings;
+pub(crate) use waiters::QUEUES_MAX;
 use waiters::Waiters;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
@@ -528,7 +529,7 @@ impl Disk {
                 window_blocks: total(&lane.window_blocks),
                 token_blocks: total(&lane.token_blocks),
             }),
-            unseen_completions: report_completions(queues) * (queues - 1),
+            unseen_completions: UNREPORTED_MOST * (queues - 1) / queues,
             outstanding_cap_ns,
         };
         controller.step(now_ns, &totals);
@@ -786,18 +787,17 @@ impl Disk {
     }
 
     /// Takes queue `number` off the list. Returns whether another queue has done so, to leave it room.
-    pub(crate) fn stops_waiting(&self, number: u16) -> bool {
-        let were_listed = [0, 1].map(|lane: usize| self.waiters[lane].forget(number));
-        were_listed == [false; 2]
+    pub(crate) fn stops_waiting(&self, lane: usize, number: u16) -> bool {
+        !self.waiters[lane].forget(number)
     }
 
     /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
-    /// is none, or no queue waits for it.
-    pub(crate) fn first_waiter(&self, but: Option<u16>) -> Option<u16> {
+    /// is none, or no queue waits for it whose turn comes before `before`, by lane.
+    pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
         if self.in_flight_ticks() >= self.window_ticks() {
             return None;
         }
-        self.waiters.iter().find_map(|waiters| waiters.take_first(but))
+        self.waiters.iter().zip(before).find_map(|(waiters, before)| waiters.take_first(but, before))
     }
 
     /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a

@@ -54,7 +54,7 @@ use std::sync::Arc;
 use crate::bucket::{Tokens, whole_ticks};
 use crate::classes::{ClassId, QueueError};
 use crate::clock::Clocks;
-use crate::disk::{Disk, Report};
+use crate::disk::{Disk, QUEUES_MAX, Report};
 use crate::qos::{Amount, Credit, Qos, Tags, Waiting};
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
@@ -218,8 +218,9 @@ pub struct IoQueue {
     unloaded: Unloaded,
     /// Whether the last attempt to dispatch found the device full, or no tokens.
     found_full: bool,
-    /// Whether the disk lists this queue among those that wait for room.
-    is_waiting: bool,
+    /// When the turn of this queue comes on the disk's clock, by lane, while the disk lists it among those that wait for
+    /// room.
+    waits_until: [Option<u64>; 2],
     /// Whether pieces have left the device since the last poll, or this queue was woken for room; and the queue that
     /// gets what this one cannot use.
     has_left: bool,
@@ -273,6 +274,8 @@ impl IoQueue {
     /// Returns an empty queue for `disk`, with the disk's classes.
     #[must_use]
     pub fn new(disk: Arc<Disk>, config: QueueConfig) -> IoQueue {
+        let number = config.number.filter(|number| usize::from(*number) < QUEUES_MAX);
+        let config = QueueConfig { number, ..config };
         let fairness = fairness(&config, &disk);
         let lanes = if disk.config().duplex { 2 } else { 1 };
         let lane = |number| Lane {
@@ -305,7 +308,7 @@ impl IoQueue {
             usual_device_ns: 0,
             unloaded: Unloaded::new(),
             found_full: false,
-            is_waiting: false,
+            waits_until: [None; 2],
             has_left: false,
             hand_over: None,
             queues_at_dispatch: 0,
@@ -509,7 +512,8 @@ impl IoQueue {
             }
         }
 
-        let left = |tokens_ns| Some(Left { ticks: self.disk.in_flight_ticks(), tokens_ns });
+        let left =
+            |tokens_ns| Some(Left { ticks: self.disk.in_flight_ticks(), own_ticks: self.in_flight_ticks, tokens_ns });
         self.left = match stopped_by {
             Some((WaitReason::Depth, _)) => left(0),
             Some((WaitReason::Tokens, Some(tokens_ns))) => left(tokens_ns),

@@ -162,10 +162,9 @@ struct Piece {
     iov: Option<Box<[libc::iovec]>>,
 }
 
-/// A sleep after which the shard looks whether its thread has waited for a CPU, and the longest time between two such
-/// looks (each reads /proc).
+/// A sleep after which the shard looks whether its thread has waited for a CPU, and the least time between two looks that
+/// forget what was before a sleep (each reads /proc).
 const LONG_SLEEP_NS: u64 = 500_000;
-const RUN_DELAY_PERIOD_NS: u64 = 5_000_000;
 
 /// A completion that came back at `since_ns` or later.
 struct Back {
@@ -579,6 +578,7 @@ impl Reactor {
         }
 
         self.unflushed = 0;
+        self.forget_run_delay();
         let waited = self.backend.wait(wakeup_ns);
         let slept_from_ns = self.looked_ns;
         self.has_slept();
@@ -588,22 +588,28 @@ impl Reactor {
 
     /// Looks whether the thread, at the end of a long sleep, has waited for a CPU: completions have been there for as long.
     fn note_run_delay(&mut self, slept_from_ns: u64) {
-        let Some(delay) = &mut self.run_delay else { return };
         let slept_ns = self.looked_ns.saturating_sub(slept_from_ns);
-        let is_long = slept_ns >= LONG_SLEEP_NS;
-        // Now and then also at the end of a short one: the next long one is not to count many small delays.
-        if !is_long && self.looked_ns.saturating_sub(self.run_delay_read_ns) < RUN_DELAY_PERIOD_NS {
-            return;
+        if slept_ns >= LONG_SLEEP_NS {
+            self.looked_ns -= self.read_run_delay().min(slept_ns);
+            self.turned_ns = self.looked_ns;
         }
-        self.run_delay_read_ns = self.looked_ns;
-        match delay.since_last_ns() {
-            Ok(waited_ns) if is_long => {
-                self.looked_ns -= waited_ns.min(slept_ns);
-                self.turned_ns = self.looked_ns;
-            }
-            Ok(_) => {}
-            Err(_) => self.run_delay = None,
+    }
+
+    /// Forgets, before a sleep, what the thread has waited for a CPU since the last look, if that may be much.
+    fn forget_run_delay(&mut self) {
+        if self.now_ns.saturating_sub(self.run_delay_read_ns) >= LONG_SLEEP_NS {
+            self.read_run_delay();
         }
+    }
+
+    /// Returns how long the thread has waited for a CPU since the last call; 0 where that is not known.
+    fn read_run_delay(&mut self) -> u64 {
+        self.run_delay_read_ns = self.now_ns;
+        let waited_ns = self.run_delay.as_mut().map_or(Ok(0), RunDelay::since_last_ns);
+        waited_ns.unwrap_or_else(|_| {
+            self.run_delay = None;
+            0
+        })
     }
 
     /// Returns whether there is work already: ended requests, completions, jobs or messages.

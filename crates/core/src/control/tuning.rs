@@ -126,7 +126,7 @@ pub(crate) const BOUND_UNLOADED: f64 = 3.0;
 pub(super) const BEYOND_ELASTICITY: f64 = 0.35;
 pub(super) const BEYOND_MOST: f64 = 64.0;
 /// Time in which the allowance for queues that were away fades, and the most of it, in bounds.
-pub(super) const AWAY_FADES_NS: f64 = 1e9;
+pub(super) const AWAY_FADES_NS: f64 = 4e9;
 pub(super) const AWAY_MOST: f64 = 16.0;
 /// Part of the largest window from which on a window is not made larger for queues that were away.
 pub(super) const AWAY_NEAR: f64 = 0.95;

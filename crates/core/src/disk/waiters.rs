@@ -19,7 +19,7 @@ use crate::clock::is_before;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// The least number of a queue that is not listed.
-const QUEUES_MAX: usize = 256;
+pub(crate) const QUEUES_MAX: usize = 256;
 
 /// The waiting queues of one lane.
 #[derive(Debug)]
@@ -48,20 +48,22 @@ impl Waiters {
         place.load(Relaxed) != 0 && place.swap(0, Relaxed) != 0
     }
 
-    /// Takes the queue whose turn comes first out of the list, and returns its number. Leaves `but` out.
-    pub(super) fn take_first(&self, but: Option<u16>) -> Option<u16> {
+    /// Takes the queue whose turn comes first out of the list, and returns its number. Leaves out `but`, and those whose
+    /// turn does not come before `before`.
+    pub(super) fn take_first(&self, but: Option<u16>, before: Option<u64>) -> Option<u16> {
         let numbers = self.numbers.load(Relaxed) as usize;
-        let mut first: Option<(u16, u64)> = None;
+        let mut first: Option<(Option<u16>, u64)> = before.map(|turn| (None, turn | 1));
         for (number, place) in (0..).zip(&self.turns[..numbers]) {
             let turn = place.load(Relaxed);
             let is_first = first.is_none_or(|(_, earliest)| is_before(turn, earliest));
             if turn != 0 && is_first && Some(number) != but {
-                first = Some((number, turn));
+                first = Some((Some(number), turn));
             }
         }
 
         // Of two queues that leave room at once, one wakes the first.
         let (number, turn) = first?;
+        let number = number?;
         self.turns[usize::from(number)].compare_exchange(turn, 0, Relaxed, Relaxed).ok().map(|_| number)
     }
 }
@@ -74,15 +76,16 @@ mod tests {
     #[test]
     fn the_first_is_the_one_whose_turn_comes_first_and_is_taken_once() {
         let waiters = Waiters::new();
-        assert_eq!(waiters.take_first(None), None);
+        assert_eq!(waiters.take_first(None, None), None);
         // Clocks wrap.
         waiters.add(7, 4);
         waiters.add(200, u64::MAX - 2);
         waiters.add(3, 8);
         waiters.add(u16::MAX, 0);
-        assert_eq!(waiters.take_first(Some(200)), Some(7));
-        assert_eq!(waiters.take_first(None), Some(200));
+        assert_eq!(waiters.take_first(Some(200), Some(4)), None);
+        assert_eq!(waiters.take_first(Some(200), Some(6)), Some(7));
+        assert_eq!(waiters.take_first(None, None), Some(200));
         assert_eq!([waiters.forget(3), waiters.forget(3)], [true, false]);
-        assert_eq!(waiters.take_first(None), None);
+        assert_eq!(waiters.take_first(None, None), None);
     }
 }

@@ -20,30 +20,34 @@
 use super::IoQueue;
 use crate::bucket::TICKS_PER_NS;
 
-/// What a queue left in the device when it was stopped, in ticks, and from when on there are tokens (0: the window
-/// stopped it).
+/// What was in the device when a queue was stopped, in ticks, its own part of it, and from when on there are tokens (0:
+/// the window stopped it).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) ticks: u64,
+    pub(super) own_ticks: u64,
     pub(super) tokens_ns: u64,
 }
 
 impl IoQueue {
     /// Takes a completion that may have been back for `late_ns`, and notes if this queue was away until now.
     pub(super) fn note_away(&mut self, now_ns: u64, late_ns: u64) {
-        let Some(Left { ticks, tokens_ns }) = self.left.take() else { return };
+        let Some(Left { ticks, own_ticks, tokens_ns }) = self.left.take() else { return };
         let away_ns = now_ns.saturating_sub(self.polled_ns);
         if late_ns < away_ns / 2 || now_ns <= tokens_ns || away_ns <= self.least_ns {
             return;
         }
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
         let needed_ns = self.least_ns as f64 + ticks as f64 / TICKS_PER_NS as f64 / self.disk.present_rate();
-        let dry_ns = away_ns as f64 - needed_ns;
+        let could_send_ns = now_ns.saturating_sub(tokens_ns.max(self.polled_ns));
+        let dry_ns = (away_ns as f64 - needed_ns).min(could_send_ns as f64);
         if others_ticks > ticks / 2 || dry_ns <= 0.0 {
             return;
         }
 
-        self.unreported.dry_ns += dry_ns as u64;
+        // Of queues that were away together, each tells its part.
+        let part = if ticks == 0 { 1.0 } else { own_ticks as f64 / ticks as f64 };
+        self.unreported.dry_ns = self.unreported.dry_ns.saturating_add((dry_ns * part) as u64);
         self.unreported.longest_away_ns = self.unreported.longest_away_ns.max(away_ns);
         // What completes until the next poll was held back by the window that was full before.
         self.was_full = tokens_ns == 0;

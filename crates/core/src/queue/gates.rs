@@ -214,21 +214,24 @@ impl IoQueue {
     /// Lists this queue among those that wait for room. Its turn comes when others have been served `ahead`.
     fn wait_for_room(&mut self, lane: usize, ahead: Cost) {
         if let Some(number) = self.config.number {
-            self.is_waiting = true;
-            self.disk.waits_for_room(lane, number, self.lanes[lane].tree.clock(ROOT).mean_after(ahead));
+            let turn = self.lanes[lane].tree.clock(ROOT).mean_after(ahead);
+            self.waits_until[lane] = Some(turn);
+            self.disk.waits_for_room(lane, number, turn);
         }
     }
 
     pub(super) fn stop_waiting(&mut self) {
-        if let (true, Some(number)) = (std::mem::take(&mut self.is_waiting), self.config.number) {
-            self.has_left |= self.disk.stops_waiting(number);
+        let Some(number) = self.config.number else { return };
+        for (lane, turn) in std::mem::take(&mut self.waits_until).into_iter().enumerate() {
+            self.has_left |= turn.is_some() && self.disk.stops_waiting(lane, number);
         }
     }
 
-    /// Hands the room that pieces have left in the device, and this queue cannot use, over to the first that waits.
+    /// Hands the room that pieces have left in the device, and this queue cannot use, over to the first that waits. A queue
+    /// that waits itself hands it only to one whose turn comes before its own, so that hand-overs end.
     pub(super) fn leave_room_to_others(&mut self) {
         if std::mem::take(&mut self.has_left) && self.disk.has_several_queues() {
-            self.hand_over = self.disk.first_waiter(self.config.number);
+            self.hand_over = self.disk.first_waiter(self.config.number, self.waits_until);
         }
     }
 

@@ -4,7 +4,7 @@ use crate::seeds;
 use std::sync::Arc;
 
 use crate::common::{KIB, MS, Random, S, US, World, queue_of, usual};
-use plimsoll_core::{Disk, DiskConfig, GroupId, IoQueue, LatencyGoal, Mode, Op, Outcome, QueueConfig};
+use plimsoll_core::{ControlConfig, Disk, DiskConfig, GroupId, IoQueue, LatencyGoal, Mode, Op, Outcome, QueueConfig};
 
 const LENGTHS: [u32; 4] = [512, 4 * KIB, 64 * KIB, 1024 * KIB];
 
@@ -164,5 +164,44 @@ fn room_that_is_anothers_turn_is_handed_over() {
         assert!(queues[1].poll_dispatch(S + MS).is_some());
         assert!(queues[1].poll_dispatch(S + MS).is_none());
         assert_eq!(queues[1].take_hand_over(), None, "no queue waits");
+    }
+}
+
+#[test]
+fn hand_overs_end() {
+    // The window has room for a part of a piece: both queues wait for room, and neither can use this.
+    let config = DiskConfig { control: ControlConfig::OFF, ..usual() };
+    let disk = Arc::new(Disk::new(config));
+    let class = disk.add_class(GroupId::ROOT, 10).unwrap();
+    let mut queues = [0, 1]
+        .map(|number| IoQueue::new(Arc::clone(&disk), QueueConfig { number: Some(number), ..QueueConfig::default() }));
+    for n in 0..300 {
+        queues.iter_mut().for_each(|queue| {
+            queue.enqueue(S, class, Op::Read, 60 * KIB, n).unwrap();
+        });
+    }
+
+    let mut pieces = Vec::new();
+    for step in 0..200 {
+        let now_ns = S + step * MS;
+        for at in [0, 1] {
+            pieces.extend(std::iter::from_fn(|| queues[at].poll_dispatch(now_ns)).map(|piece| (at, piece)));
+        }
+        if pieces.is_empty() {
+            continue;
+        }
+        let (at, piece) = pieces.remove(0);
+        let _ = queues[at].complete(now_ns, piece, Outcome::Moved(60 * KIB));
+
+        // Each is polled at once when the other hands over to it.
+        let mut turn = at;
+        let mut hand_overs = 0;
+        loop {
+            pieces.extend(std::iter::from_fn(|| queues[turn].poll_dispatch(now_ns)).map(|piece| (turn, piece)));
+            let Some(other) = queues[turn].take_hand_over() else { break };
+            turn = usize::from(other);
+            hand_overs += 1;
+            assert!(hand_overs < 10, "step {step}");
+        }
     }
 }

@@ -221,6 +221,11 @@ impl Inner {
         }
 
         if state.queue.queued() == 0 {
+            // Nothing is there to be sent; but another queue may wait for the room.
+            let _ = state.queue.poll_dispatch(now_ns);
+            let hand_over = state.queue.take_hand_over();
+            drop(state);
+            self.wake_shard(hand_over);
             return passed;
         }
 
@@ -241,10 +246,15 @@ impl Inner {
         let hand_over = state.queue.take_hand_over();
         drop(state);
         to_wake.iter().for_each(|parker| parker.wake());
-        if let Some(shard) = hand_over {
+        self.wake_shard(hand_over);
+        keeps
+    }
+
+    /// Wakes the shard whose queue is to use room in the device.
+    fn wake_shard(&self, shard: Option<u16>) {
+        if let Some(shard) = shard {
             self.topology.mailboxes().wake(shard);
         }
-        keeps
     }
 
     /// Brings the queue up to date with the registry of classes and the mode of the disk, and the trace with its
