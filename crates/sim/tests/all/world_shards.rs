@@ -24,7 +24,8 @@ fn a_starved_shard_handles_events_only_between_slices() {
     assert!(seen > 1_000, "{seen}");
     let by_shard = &report.class("a", 0).unwrap().by_shard;
     assert!(by_shard[0].iops > 5.0 * by_shard[1].iops);
-    assert!(by_shard[1].device.p50_ns > 500 * US, "it sees late what the device has done long since");
+    // It sees late what the device has done long since; half of the time that it has waited for its CPU counts.
+    assert!(by_shard[1].device.p50_ns > 250 * US, "{}", by_shard[1].device.p50_ns);
 }
 
 #[test]
