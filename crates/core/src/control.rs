@@ -38,10 +38,10 @@
 //!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
-//! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry (`Totals::dry_ns`).
-//!   That time does not count in turnovers, scale and the test of pauses. If it is more than half of what the throughput
-//!   goal gives up, the window doubles, up to the bound and the longest recent absence: no probe of a few per cents can see what
-//!   bridging it would gain.
+//! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry
+//!   (`Totals::dry_ns`). That time does not count in turnovers, scale and the test of pauses. If it is more than half of
+//!   what the throughput goal gives up, the window doubles, up to the bound and the longest recent absence: no probe of a
+//!   few per cents can see what bridging it would gain.
 //!
 //! * **Beyond the bound.** The bound keeps requests from waiting in the device. If a window at the bound still gains
 //!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example

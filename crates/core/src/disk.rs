@@ -294,6 +294,11 @@ impl Feedback {
     }
 }
 
+/// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.
+fn retry_in_time_ns(now_ns: u64, lost_ns: u64, retry_ns: u64) -> u64 {
+    retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))
+}
+
 /// The reason why nothing can be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
@@ -704,7 +709,7 @@ impl Disk {
         match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
             Ok(()) => Ok(at),
             Err(retry_ns) => {
-                let retry_ns = retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1));
+                let retry_ns = retry_in_time_ns(now_ns, lost_ns, retry_ns);
                 let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
                 let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
                 (1..self.groups).map(other).find(lends).ok_or(retry_ns)
@@ -822,7 +827,7 @@ impl Disk {
         let lost_ns = self.lost_tokens_ns(lane, late_ns);
         let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
         let available = buckets.available(now_ns.saturating_sub(lost_ns), tokens, depth_ns);
-        available.map_err(|retry_ns| NoRoom::Tokens(retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))))
+        available.map_err(|retry_ns| NoRoom::Tokens(retry_in_time_ns(now_ns, lost_ns, retry_ns)))
     }
 
     /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.

@@ -237,8 +237,6 @@ pub struct IoQueue {
     left: Option<Left>,
     /// Whether the window was full when this queue went away; until the next poll.
     was_full: bool,
-    /// The shortest latency ever of a piece like the last one that completed.
-    least_ns: u64,
     /// Not yet reported to the disk's controller, and the time of the last report.
     unreported: Report,
     reported_ns: u64,
@@ -318,7 +316,6 @@ impl IoQueue {
             late_ns: 0,
             left: None,
             was_full: false,
-            least_ns: 0,
             unreported: Report::default(),
             reported_ns: 0,
             looked_at_backlog_ns: 0,

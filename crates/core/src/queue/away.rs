@@ -30,15 +30,16 @@ pub(super) struct Left {
 }
 
 impl IoQueue {
-    /// Takes a completion that may have been back for `late_ns`, and notes if this queue was away until now.
-    pub(super) fn note_away(&mut self, now_ns: u64, late_ns: u64) {
+    /// Takes a completion that may have been back for `late_ns`, of a piece that takes at least `least_ns`, and notes if
+    /// this queue was away until now.
+    pub(super) fn note_away(&mut self, now_ns: u64, late_ns: u64, least_ns: u64) {
         let Some(Left { ticks, own_ticks, tokens_ns }) = self.left.take() else { return };
         let away_ns = now_ns.saturating_sub(self.polled_ns);
-        if late_ns < away_ns / 2 || now_ns <= tokens_ns || away_ns <= self.least_ns {
+        if late_ns < away_ns / 2 || now_ns <= tokens_ns || away_ns <= least_ns {
             return;
         }
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
-        let needed_ns = self.least_ns as f64 + ticks as f64 / TICKS_PER_NS as f64 / self.disk.present_rate();
+        let needed_ns = least_ns as f64 + ticks as f64 / TICKS_PER_NS as f64 / self.disk.present_rate();
         let could_send_ns = now_ns.saturating_sub(tokens_ns.max(self.polled_ns));
         let dry_ns = (away_ns as f64 - needed_ns).min(could_send_ns as f64);
         if others_ticks > ticks / 2 || dry_ns <= 0.0 {
@@ -87,8 +88,8 @@ mod tests {
         (queue, pieces)
     }
 
-    /// Completes the pieces at `at_ns`, of which the first may have been back for `late_ns`, and returns for how long the device
-    /// ran dry.
+    /// Completes the pieces at `at_ns`, of which the first may have been back for `late_ns`, and returns for how long the
+    /// device ran dry.
     fn dry_ns(at_ns: u64, late_ns: u64) -> u64 {
         let (mut queue, pieces) = full_device();
         // Nothing is reported, so that it can be read here.

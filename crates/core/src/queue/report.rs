@@ -30,8 +30,7 @@ impl IoQueue {
         let clip_ns = self.disk.latency_clip_ns();
         let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
-        self.least_ns = least_ns;
-        self.note_away(now_ns, late_ns);
+        self.note_away(now_ns, late_ns, least_ns);
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
