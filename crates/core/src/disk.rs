@@ -699,7 +699,7 @@ impl Disk {
         overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<usize, u64> {
         // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
-        let lost_ns = self.lost_tokens_ns(lane, late_ns);
+        let lost_ns = self.lost_tokens_ns(lane, late_ns, tokens.ticks.max(tokens.byte_ticks));
         let depth_ns = self.effective_goal_ns();
         let at = self.buckets_of(group, lane);
         let take = |more_ns: u64| {
@@ -729,9 +729,12 @@ impl Disk {
     }
 
     /// Returns the time for which a queue that polls `late_ns` after it asked to be polled is given the tokens that a full
-    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit.
-    fn lost_tokens_ns(&self, lane: usize, late_ns: u64) -> u64 {
-        if late_ns <= self.effective_goal_ns() || !self.config.control.enabled {
+    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit. The bucket
+    /// had `ticks` at the time asked for, unless other queues have taken them, and has lost nothing until it overflows.
+    fn lost_tokens_ns(&self, lane: usize, late_ns: u64, ticks: u64) -> u64 {
+        let had_ns = if self.has_several_queues() { 0 } else { ticks / TICKS_PER_NS };
+        let is_in_time = late_ns == 0 || late_ns.saturating_add(had_ns) <= self.effective_goal_ns();
+        if is_in_time || !self.config.control.enabled {
             return 0;
         }
         late_ns.min((self.window_ns() as f64 / self.scale_of(lane)) as u64)
@@ -824,7 +827,7 @@ impl Disk {
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let buckets = self.buckets(self.buckets_of(group, lane));
         let tokens = Tokens { ticks, byte_ticks };
-        let lost_ns = self.lost_tokens_ns(lane, late_ns);
+        let lost_ns = self.lost_tokens_ns(lane, late_ns, ticks);
         let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
         let available = buckets.available(now_ns.saturating_sub(lost_ns), tokens, depth_ns);
         available.map_err(|retry_ns| NoRoom::Tokens(retry_in_time_ns(now_ns, lost_ns, retry_ns)))

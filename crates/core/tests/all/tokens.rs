@@ -2,7 +2,7 @@
 
 use crate::common::{FIFTY_YEARS_NS, KIB, MS, Random, S, model, queue_of, usual};
 use plimsoll_core::{Cancel, CostModel, DiskConfig, Dispatch, GroupId, IoQueue, LatencyGoal, Op, Outcome, Progress};
-use plimsoll_core::{Failure, MixExponent, QueueConfig, Stopped};
+use plimsoll_core::{CostForm, Failure, FourFigures, MixExponent, QueueConfig, Rate, Stopped};
 
 const LENGTHS: [u32; 5] = [512, 4 * KIB, 64 * KIB, 300 * KIB, 2048 * KIB];
 
@@ -245,4 +245,40 @@ fn costs_below_the_resolution_of_the_bucket_add_up() {
         }
     }
     assert!((299_000..301_000).contains(&dispatched), "{dispatched} instead of 300 000");
+}
+
+/// A thread sleeps until the time asked for, and then a little longer: a bucket of little more than a piece overflows
+/// meanwhile.
+#[test]
+fn a_queue_that_is_woken_late_loses_no_tokens() {
+    const BYTES_PER_S: u64 = 143_000_000;
+    for late_ns in [50_000, 300_000, 500_000, 700_000, 2 * MS] {
+        let rate = |of| Rate::per_second(of);
+        let figures = FourFigures {
+            read_iops: rate(10_000),
+            write_iops: rate(10_000),
+            read_bandwidth: rate(BYTES_PER_S),
+            write_bandwidth: rate(BYTES_PER_S),
+        };
+        let model = CostModel::from_figures(&figures, CostForm::Max, 4096, 4096);
+        let mut queue = queue_of(DiskConfig { model, ..DiskConfig::default() }, QueueConfig::default());
+        let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+        let (mut now_ns, mut sent_bytes, mut pieces) = (S, 0, Vec::<Dispatch>::new());
+        while now_ns < 2 * S {
+            for piece in std::mem::take(&mut pieces) {
+                let len_bytes = piece.len_bytes();
+                let _ = queue.complete_late(now_ns, late_ns, piece, Outcome::Moved(len_bytes));
+            }
+            while queue.queued() < 64 {
+                queue.enqueue(now_ns, class, Op::Write, 64 * KIB, 0).unwrap();
+            }
+            while let Some(piece) = queue.poll_dispatch(now_ns) {
+                sent_bytes += u64::from(piece.len_bytes());
+                pieces.push(piece);
+            }
+            let done_ns = if pieces.is_empty() { u64::MAX } else { now_ns + 200_000 };
+            now_ns = queue.next_wakeup().unwrap_or(done_ns).min(done_ns).max(now_ns + 1) + late_ns;
+        }
+        assert!(sent_bytes as f64 > 0.97 * BYTES_PER_S as f64, "{late_ns} ns late: {sent_bytes} bytes");
+    }
 }
