@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// Names the file.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("2 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("3 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
@@ -45,6 +45,8 @@ pub(crate) struct Handover {
     pub(crate) version: String,
     /// What the program is called on the control socket.
     pub(crate) program: String,
+    /// The PID namespace of the command, as [`pid_namespace`] says it.
+    pub(crate) pid_namespace: u64,
     /// Device numbers of the file systems (or of the block devices themselves) under the managed paths.
     pub(crate) devices: Vec<u64>,
     /// Managed directories and devices, without symbolic links.
@@ -348,8 +350,10 @@ pub(crate) struct Desk {
     pub(crate) class: AtomicU32,
     /// The call's [`Kind`].
     pub(crate) kind: AtomicU32,
-    /// Bytes that the call moves; once it is admitted, those that it may move.
+    /// Bytes that the call moves.
     pub(crate) len_bytes: AtomicU32,
+    /// Bytes that it may move, once it is admitted.
+    pub(crate) admitted_bytes: AtomicU32,
     /// Error number of a call that has ended; 0: it moved `moved_bytes`.
     pub(crate) errno: AtomicU32,
     pub(crate) moved_bytes: AtomicU32,
@@ -375,7 +379,7 @@ pub(crate) struct Counters {
     /// Bytes read that were in the page cache, and did not need the disk.
     pub(crate) cached_bytes: AtomicU64,
     /// Bytes of managed files that went past the gate, by [`Past`].
-    pub(crate) past_bytes: [AtomicU64; 3],
+    pub(crate) past_bytes: [AtomicU64; 4],
     /// Calls by rule and [`Kind`]; the last is for what no rule matched.
     pub(crate) matched: [[AtomicU64; 4]; RULES_MAX + 1],
     pub(crate) classes: [ClassCounters; CLASSES_MAX],
@@ -390,6 +394,13 @@ pub(crate) enum Past {
     Nested = 1,
     /// The gate refused: no room, or its class is overloaded.
     Refused = 2,
+    /// The process is in another PID namespace than the command, so it cannot tell which other processes live.
+    Namespace = 3,
+}
+
+/// Returns the number of this process's PID namespace; 0 if it is not known.
+pub(crate) fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |link| std::os::unix::fs::MetadataExt::ino(&link))
 }
 
 /// The counters as the command reads them: a copy of the file from [`COUNTERS_AT`] on.

@@ -61,7 +61,7 @@ use crate::file::SharedFile;
 use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
-use crate::sys::rusage::RunDelay;
+use crate::sys::rusage::{RUN_DELAY_LOOK_NS, thread_run_delay_ns};
 use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
@@ -162,10 +162,6 @@ struct Piece {
     iov: Option<Box<[libc::iovec]>>,
 }
 
-/// A sleep after which the shard looks whether its thread has waited for a CPU, and the least time between two looks that
-/// forget what was before a sleep (each reads /proc).
-const LONG_SLEEP_NS: u64 = 500_000;
-
 /// A completion that came back at `since_ns` or later.
 struct Back {
     completion: Completion,
@@ -211,7 +207,7 @@ pub struct Reactor {
     turned_ns: u64,
     /// How long the thread has waited for a CPU; `None` on virtual time, or where the kernel does not say. And when it was
     /// last read.
-    run_delay: Option<RunDelay>,
+    run_delay_ns: Option<u64>,
     run_delay_read_ns: u64,
 }
 
@@ -234,7 +230,7 @@ impl Reactor {
         let is_mine: Vec<bool> = queues.iter().map(Option::is_some).collect();
         let has_virtual_time = backend.name() == "sim";
         let mut reactor = Reactor {
-            run_delay: if has_virtual_time { None } else { RunDelay::of_this_thread().ok() },
+            run_delay_ns: if has_virtual_time { None } else { thread_run_delay_ns().ok() },
             run_delay_read_ns: now_ns,
             places: Places::new(backend.capacity(), &is_mine),
             backend,
@@ -589,7 +585,7 @@ impl Reactor {
     /// Looks whether the thread, at the end of a long sleep, has waited for a CPU: completions have been there for as long.
     fn note_run_delay(&mut self, slept_from_ns: u64) {
         let slept_ns = self.looked_ns.saturating_sub(slept_from_ns);
-        if slept_ns >= LONG_SLEEP_NS {
+        if slept_ns >= RUN_DELAY_LOOK_NS {
             self.looked_ns -= self.read_run_delay().min(slept_ns);
             self.turned_ns = self.looked_ns;
         }
@@ -597,7 +593,7 @@ impl Reactor {
 
     /// Forgets, before a sleep, what the thread has waited for a CPU since the last look, if that may be much.
     fn forget_run_delay(&mut self) {
-        if self.now_ns.saturating_sub(self.run_delay_read_ns) >= LONG_SLEEP_NS {
+        if self.now_ns.saturating_sub(self.run_delay_read_ns) >= RUN_DELAY_LOOK_NS {
             self.read_run_delay();
         }
     }
@@ -605,11 +601,9 @@ impl Reactor {
     /// Returns how long the thread has waited for a CPU since the last call; 0 where that is not known.
     fn read_run_delay(&mut self) -> u64 {
         self.run_delay_read_ns = self.now_ns;
-        let waited_ns = self.run_delay.as_mut().map_or(Ok(0), RunDelay::since_last_ns);
-        waited_ns.unwrap_or_else(|_| {
-            self.run_delay = None;
-            0
-        })
+        let Some(before_ns) = self.run_delay_ns else { return 0 };
+        self.run_delay_ns = thread_run_delay_ns().ok();
+        self.run_delay_ns.map_or(0, |after_ns| after_ns.saturating_sub(before_ns))
     }
 
     /// Returns whether there is work already: ended requests, completions, jobs or messages.

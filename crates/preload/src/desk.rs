@@ -139,7 +139,7 @@ pub(crate) fn ask(
         match state {
             ADMITTED => {
                 // Never more than was asked for, whatever the memory says: the caller's buffer ends there.
-                let len_bytes = desk.len_bytes.load(Relaxed).min(len_bytes);
+                let len_bytes = desk.admitted_bytes.load(Relaxed).min(len_bytes);
                 return Ok(Turn { desk, len_bytes, asked_ns, waited_ns: now_ns().saturating_sub(asked_ns) });
             }
             REFUSED => {
@@ -286,7 +286,7 @@ fn admit(office: &'static Office, desk: &Desk) -> Option<Permit<'static>> {
 
     let permit = office.gate.enter_for(call).ok();
     if let Some(permit) = &permit {
-        desk.len_bytes.store(permit.len_bytes(), Relaxed);
+        desk.admitted_bytes.store(permit.len_bytes(), Relaxed);
     }
     let answer = if permit.is_some() { ADMITTED } else { REFUSED };
     let is_told = desk.state.compare_exchange(ASKED, answer, AcqRel, Relaxed).is_ok();

@@ -22,7 +22,7 @@ use plimsoll::trace::format::{Clock, Writer};
 use plimsoll::{Class, Gate, Topology};
 
 use crate::fds::Managed;
-use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION};
+use crate::handover::{COUNTERS_AT, Counters, Handover, Past, VARIABLE, VERSION, pid_namespace};
 use crate::rules::Rules;
 use crate::{desk, errno, fds};
 
@@ -36,6 +36,8 @@ const MAKING: u8 = 2;
 const OPEN: u8 = 3;
 /// Another process has the gate.
 const GUEST: u8 = 4;
+/// This process is in another PID namespace than the command: all its calls bypass the gate.
+const STRANGER: u8 = 5;
 
 static STATE: AtomicU8 = AtomicU8::new(ASLEEP);
 static RUN: OnceLock<Run> = OnceLock::new();
@@ -118,10 +120,16 @@ fn begin_anew(mark: &AtomicU32) {
     PID.store(std::process::id(), Ordering::Relaxed);
     OFFICE.store(std::ptr::null_mut(), Ordering::Relaxed);
     if STATE.load(Ordering::Relaxed) != ASLEEP {
-        STATE.store(READY, Ordering::Relaxed);
+        STATE.store(first_state(), Ordering::Relaxed);
     }
     let _ = INSIDE.try_with(|inside| inside.set(false));
     mark.store(1, Ordering::Release);
+}
+
+/// Returns the state in which a process of the run begins.
+fn first_state() -> u8 {
+    let is_stranger = run().is_some_and(|run| run.handover.pid_namespace != pid_namespace());
+    if is_stranger { STRANGER } else { READY }
 }
 
 /// Maps a page that the kernel wipes in the children of `fork`. Returns whether it could.
@@ -189,6 +197,9 @@ pub(crate) fn seat(counters: &Counters) -> Seat {
 pub(crate) fn find_seat() -> Seat {
     let not_yet = Seat::Nowhere(Past::Nested);
     let seen = STATE.load(Ordering::Acquire);
+    if seen == STRANGER {
+        return Seat::Nowhere(Past::Namespace);
+    }
     let (Some(run), Some(counters), READY | GUEST) = (RUN.get(), counters(), seen) else { return not_yet };
     let owner = counters.owner.load(Ordering::Acquire);
 
@@ -201,12 +212,12 @@ pub(crate) fn find_seat() -> Seat {
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return not_yet;
     }
+    // First, so that nobody who sees the new owner takes it to be silent.
+    counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
     if counters.owner.compare_exchange(owner, pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         STATE.store(GUEST, Ordering::Release);
         return Seat::Elsewhere;
     }
-    // Others wait for the gate that is made now.
-    counters.alive_ns.store(plimsoll::sys::clock::now_ns(), Ordering::Relaxed);
     let Some(office) = open(run) else {
         // Without a gate no call is held back.
         counters.owner.store(0, Ordering::Release);
@@ -224,13 +235,16 @@ pub(crate) fn find_seat() -> Seat {
     Seat::Here(office)
 }
 
-/// Returns whether a process lives. One that its parent has not waited for does not.
+/// Returns whether a process lives. One that its parent has not waited for does not; but that cannot be told before Linux
+/// 5.3, or where a sandbox forbids it.
 pub(crate) fn is_alive(pid: u32) -> bool {
     errno::keep(|| {
         // SAFETY: it touches no memory.
         let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
         if handle < 0 {
-            return errno::get() != libc::ESRCH;
+            // SAFETY: signal 0 is none; it touches no memory.
+            return errno::get() != libc::ESRCH
+                && (unsafe { libc::kill(pid as i32, 0) } == 0 || errno::get() != libc::ESRCH);
         }
         let mut ended = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
         // SAFETY: `ended` is one entry, which the call fills.
@@ -314,7 +328,7 @@ extern "C" fn load() {
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         give_up();
         counters().into_iter().for_each(|counters| desk::free_all_of(counters, pid()));
-        STATE.store(READY, Ordering::Release);
+        STATE.store(first_state(), Ordering::Release);
         look_at_inherited();
     }
     drop(inside);

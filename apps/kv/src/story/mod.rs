@@ -9,7 +9,7 @@
 //! differs is the mode of the scheduler and who sets the shares; in the story of a cold cache, the cache ([`tier`]).
 //!
 //! # Limits
-//! The comparison needs a disk that is slower than the processors. `apps/kv/small-disk` makes one.
+//! The comparison needs a disk that is slower than the processors. `bench/small-disk` makes one.
 //!
 //! # Example
 //! `plimsoll-kv story burst /mnt/disk --io-properties io-properties.yaml`

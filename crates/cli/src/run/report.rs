@@ -130,6 +130,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         (Past::OtherProcess, "while the process that has the gate did not answer, or served as many threads as it can"),
         (Past::Nested, "of signal handlers, or while the gate was made"),
         (Past::Refused, "that the gate refused: no room, or a class that is overloaded"),
+        (Past::Namespace, "of processes in PID namespaces of their own, where they cannot tell which others live"),
     ];
     for (why, words) in others.into_iter().filter(|(why, _)| past(*why) > 0) {
         lines.push(format!("past the gate: {} {words}", bytes(past(why))));

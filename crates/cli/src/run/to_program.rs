@@ -13,7 +13,7 @@ use plimsoll_files::setup::{DiskChoice, figures};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::handover::{
-    CLASSES_MAX, COUNTERS_AT, ClassForm, DiskForm, Handover, Kind, RULES_MAX, RuleForm, Seen, VERSION,
+    CLASSES_MAX, COUNTERS_AT, ClassForm, DiskForm, Handover, Kind, RULES_MAX, RuleForm, Seen, VERSION, pid_namespace,
 };
 use crate::failure::Failure;
 
@@ -157,6 +157,7 @@ pub(super) fn handover(
     Handover {
         version: VERSION.to_owned(),
         program: format!("plimsoll run {name}"),
+        pid_namespace: pid_namespace(),
         devices: vec![managed.device()],
         directories: managed.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         disk,

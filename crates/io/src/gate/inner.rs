@@ -17,6 +17,7 @@
 //! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first
 //! ends its permit, dispatches the second's piece, and wakes it.
 
+use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use plimsoll_core::{ClassStats, Direction, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
@@ -27,6 +28,7 @@ use super::{Call, GateError, GateStartError, Passed};
 use crate::class::Class;
 use crate::queues::DiskQueue;
 use crate::sys::clock::now_ns;
+use crate::sys::rusage::{RUN_DELAY_LOOK_NS, thread_run_delay_ns};
 use crate::topology::Topology;
 use crate::trace::Tracer;
 
@@ -70,6 +72,39 @@ pub(super) struct Entry {
 pub(crate) struct Admitted {
     key: usize,
     pub(super) len_bytes: u32,
+    /// The time at which its thread knew.
+    began_ns: u64,
+}
+
+/// When the calling thread last looked how long it has waited for a CPU, and what it saw.
+#[derive(Clone, Copy)]
+struct RunDelay {
+    looked_ns: u64,
+    waited_ns: u64,
+}
+
+std::thread_local! {
+    static RUN_DELAY: Cell<RunDelay> = const { Cell::new(RunDelay { looked_ns: 0, waited_ns: 0 }) };
+}
+
+/// Looks how long the calling thread has waited for a CPU, if its last look is old.
+pub(super) fn note_run_delay(now_ns: u64) {
+    let last = RUN_DELAY.get();
+    if now_ns.saturating_sub(last.looked_ns) >= RUN_DELAY_LOOK_NS {
+        let waited_ns = thread_run_delay_ns().unwrap_or(last.waited_ns);
+        RUN_DELAY.set(RunDelay { looked_ns: now_ns, waited_ns });
+    }
+}
+
+/// Returns for how long the calling thread waited for a CPU in a call that began at `began_ns`. 0 if the call was short,
+/// or began on another thread, or where the kernel does not say.
+pub(super) fn run_delay_since_ns(began_ns: u64, now_ns: u64) -> u64 {
+    let before = RUN_DELAY.get();
+    if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || before.looked_ns + RUN_DELAY_LOOK_NS < began_ns {
+        return 0;
+    }
+    note_run_delay(now_ns);
+    RUN_DELAY.get().waited_ns.saturating_sub(before.waited_ns)
 }
 
 /// The thread that keeps the time, and the latest time at which it wakes.
@@ -151,8 +186,9 @@ impl Inner {
         let mut parker: Option<Arc<Parker>> = None;
         loop {
             state.run(now_ns, self.disk);
-            if let Some(admitted) = state.admitted(key) {
+            if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
+                note_run_delay(now_ns);
                 return Ok(Some(admitted));
             }
 
@@ -194,6 +230,7 @@ impl Inner {
     /// Ends a call.
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
+        let run_delay_ns = run_delay_since_ns(admitted.began_ns, now_ns);
         let mut state = self.lock();
         let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = state.calls.try_remove(admitted.key)
         else {
@@ -206,6 +243,8 @@ impl Inner {
         }
 
         let Pieces { first, more } = pieces;
+        // The device was not at it while the thread woke up, or had no CPU to begin or to see the end.
+        let late_ns = admitted.began_ns.saturating_sub(first.dispatched_ns()) + run_delay_ns;
         let passed = Passed {
             waited_ns: first.dispatched_ns().saturating_sub(asked_ns),
             total_ns: now_ns.saturating_sub(asked_ns),
@@ -214,7 +253,7 @@ impl Inner {
 
         for piece in std::iter::once(first).chain(more) {
             let outcome = outcome(&piece, result);
-            if let Progress::Continue(rest) = state.queue.complete(now_ns, 0, piece, outcome) {
+            if let Progress::Continue(rest) = state.queue.complete(now_ns, late_ns, piece, outcome) {
                 debug_assert!(false, "no piece is said to be short and to go on");
                 let _ = state.queue.refuse(now_ns, rest, libc::ECANCELED);
             }
@@ -432,9 +471,9 @@ impl State {
     }
 
     /// Returns the admitted part of the call under `key`, or `None` while it waits.
-    fn admitted(&self, key: usize) -> Option<Admitted> {
+    fn admitted(&self, key: usize, now_ns: u64) -> Option<Admitted> {
         let pieces = self.calls.get(key)?.pieces.as_ref()?;
-        Some(Admitted { key, len_bytes: pieces.len_bytes() })
+        Some(Admitted { key, len_bytes: pieces.len_bytes(), began_ns: now_ns })
     }
 
     fn forget(&mut self, key: usize) {

@@ -9,10 +9,13 @@ use plimsoll_core::{
     CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, Op, Qos, Rate, Reservation,
 };
 
+use super::inner::{note_run_delay, run_delay_since_ns};
 use super::{Gate, GateError, GateStartError};
 use crate::backend::choose::BackendKind;
 use crate::class::{Class, Classes};
 use crate::reactor::Reactor;
+use crate::sys::clock::now_ns;
+use crate::sys::rusage::RUN_DELAY_LOOK_NS;
 use crate::topology::{DiskMode, DiskSetup, Topology};
 
 fn gate_of(setup: DiskSetup) -> Gate {
@@ -252,4 +255,18 @@ fn a_trace_has_all_stations_of_a_call() {
     drop(summary);
     let bytes: Vec<u8> = receiver.try_iter().collect();
     assert!(bytes.windows(7).any(|window| window == b"/data/x"));
+}
+
+#[test]
+fn what_a_thread_has_waited_for_a_cpu_counts_within_its_own_long_calls_alone() {
+    let began_ns = now_ns();
+    thread::spawn(move || {
+        // The call began on another thread, which alone has looked.
+        assert_eq!(run_delay_since_ns(began_ns, began_ns + 1_000_000_000), 0);
+    })
+    .join()
+    .expect("it passes");
+
+    note_run_delay(began_ns);
+    assert_eq!(run_delay_since_ns(began_ns, began_ns + RUN_DELAY_LOOK_NS - 1), 0, "a short call");
 }

@@ -23,11 +23,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::FileExt;
+use std::os::fd::IntoRawFd;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::clock::timespec_ns;
@@ -80,33 +80,26 @@ fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     Ok(unsafe { usage.assume_init() })
 }
 
-/// The time for which a thread was ready to run and had no CPU (`/proc/thread-self/schedstat`).
-#[derive(Debug)]
-pub(crate) struct RunDelay {
-    file: File,
-    read_ns: u64,
+/// Returns for how long the calling thread, since it began, was ready to run and had no CPU, in nanoseconds
+/// (`/proc/thread-self/schedstat`). The file is not kept open: a library in another's program owns no descriptors.
+///
+/// # Errors
+/// If there is no /proc, or the kernel does not count (`CONFIG_SCHED_INFO`).
+pub(crate) fn thread_run_delay_ns() -> io::Result<u64> {
+    let file = rustix::fs::open("/proc/thread-self/schedstat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = [0; 64];
+    let read = rustix::io::read(&file, &mut text);
+    // SAFETY: this function alone has the descriptor, and gives it up here. Dropping it would call libc's close, at which
+    // another thread of the program may cancel this one.
+    unsafe { rustix::io::close(file.into_raw_fd()) };
+    let len = read?;
+    let second = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.split_ascii_whitespace().nth(1));
+    Ok(second.and_then(|figure| figure.parse().ok()).ok_or(io::ErrorKind::InvalidData)?)
 }
 
-impl RunDelay {
-    /// Returns the measure of the calling thread, from now on.
-    ///
-    /// # Errors
-    /// If there is no /proc, or the kernel does not count (`CONFIG_SCHED_INFO`).
-    pub(crate) fn of_this_thread() -> io::Result<RunDelay> {
-        let mut delay = RunDelay { file: File::open("/proc/thread-self/schedstat")?, read_ns: 0 };
-        delay.since_last_ns()?;
-        Ok(delay)
-    }
-
-    /// Returns the time since the last call, in nanoseconds.
-    pub(crate) fn since_last_ns(&mut self) -> io::Result<u64> {
-        let mut text = [0; 64];
-        let len = self.file.read_at(&mut text, 0)?;
-        let second = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.split_ascii_whitespace().nth(1));
-        let read_ns = second.and_then(|figure| figure.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(read_ns - std::mem::replace(&mut self.read_ns, read_ns).min(read_ns))
-    }
-}
+/// Least time between two looks of a thread at how long it has waited for a CPU, and the shortest sleep or call after
+/// which it looks: a look takes some microseconds.
+pub(crate) const RUN_DELAY_LOOK_NS: u64 = 500_000;
 
 #[cfg(test)]
 mod tests {
@@ -128,10 +121,10 @@ mod tests {
 
     #[test]
     fn waiting_for_a_cpu_is_counted_or_said_to_be_unknown() {
-        match RunDelay::of_this_thread() {
-            Ok(mut delay) => {
+        match thread_run_delay_ns() {
+            Ok(before_ns) => {
                 std::thread::yield_now();
-                assert!(delay.since_last_ns().is_ok_and(|waited_ns| waited_ns < 3_600_000_000_000));
+                assert!(thread_run_delay_ns().is_ok_and(|after_ns| after_ns >= before_ns));
             }
             Err(reason) => skip(format_args!("this kernel does not say how long threads wait for a CPU: {reason}")),
         }

@@ -116,6 +116,30 @@ fn if_the_process_with_the_gate_is_killed_or_runs_another_program_the_next_has_i
 }
 
 #[test]
+fn a_process_in_another_pid_namespace_does_not_take_the_gate() {
+    let world = World::new();
+    if !has("python3") || !has("unshare") || !has("dd") {
+        return;
+    }
+    let can_unshare = ended(world.command("unshare", &["-rpf", "true"])).status.success();
+    if !can_unshare {
+        skip("no PID namespaces may be made here");
+        return;
+    }
+    // By exec, and by fork alone.
+    let script = format!(
+        "{CHILDREN}\nwrite(1)\nassert os.system('unshare -rpf dd if=a of=b bs=8 oflag=dsync count=5 2>/dev/null') == 0\n\
+         def alone(number):\n import ctypes\n assert ctypes.CDLL(None).unshare(0x30000000) == 0\n \
+         all_well(children(1, lambda n: write(7)))\n\
+         all_well(children(1, alone))\nwrite(1)"
+    );
+    let output = run_python(&world, &[], &script);
+    let told = err(&output);
+    assert!(told.contains("of processes in PID namespaces of their own"), "{told}");
+    assert_eq!(without_rule(&output)[1], 2, "{told}");
+}
+
+#[test]
 fn a_process_with_the_gate_that_is_stopped_holds_no_other() {
     let world = World::new();
     if !has("python3") {
