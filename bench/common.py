@@ -1,12 +1,14 @@
 """What the scripts of this directory have in common: running and building programs, the kernel's scheduler, saying why not."""
 
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 
 class Unable(Exception):
@@ -104,3 +106,43 @@ def build_plimsoll():
         if name == "plimsoll":
             return path
     raise Unable("cargo built no binary called plimsoll: name one with --plimsoll")
+
+
+def scatter(points, x_name, y_name, line=(), mark=None):
+    """SVG of `points` (x, y in ms, label, colour): x from 0 to the right, y upwards in steps of ten. `line` joins some of
+    them, `mark` (y, text) is a dashed line."""
+    width, height, left, top, right, bottom = 720, 440, 64, 24, 150, 52
+    x_max = max(x for x, *_ in points) * 1.05
+    logs = [math.log10(y) for y in [point[1] for point in points] + ([mark[0]] if mark else [])]
+    low, high = min(logs) - 0.15, max(logs) + 0.15
+    to_x = lambda x: left + (width - left - right) * x / x_max
+    to_y = lambda y: height - bottom - (height - top - bottom) * (math.log10(y) - low) / (high - low)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+             f'<rect width="{width}" height="{height}" fill="#fff"/>']
+    step = min((digit * 10.0**power for power in range(-2, 6) for digit in (1, 2, 5)), key=lambda step: abs(x_max / step - 6))
+    for number in range(int(x_max / step) + 1):
+        parts.append(f'<path d="M{to_x(number * step):.1f} {top}V{height - bottom}" stroke="#ddd"/>'
+                     f'<text x="{to_x(number * step):.1f}" y="{height - bottom + 18}" text-anchor="middle">{number * step:g}</text>')
+    for y in [digit * 10.0**power for power in range(-3, 4) for digit in (1, 2, 5)]:
+        if low <= math.log10(y) <= high:
+            parts.append(f'<path d="M{left} {to_y(y):.1f}H{width - right}" stroke="#ddd"/>'
+                         f'<text x="{left - 8}" y="{to_y(y) + 4:.1f}" text-anchor="end">{y:g}</text>')
+    if mark:
+        parts.append(f'<path d="M{left} {to_y(mark[0]):.1f}H{width - right}" stroke="#888" stroke-dasharray="4 4"/>'
+                     f'<text x="{left + 6}" y="{to_y(mark[0]) - 5:.1f}" fill="#888">{escape(mark[1])}</text>')
+    parts.append(f'<text x="{(left + width - right) / 2}" y="{height - 12}" text-anchor="middle">{escape(x_name)}</text>')
+    parts.append(f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" text-anchor="middle">'
+                 f'{escape(y_name)}</text>')
+    if line:
+        joined = " ".join(f"{to_x(x):.1f},{to_y(y):.1f}" for x, y in line)
+        parts.append(f'<polyline points="{joined}" fill="none" stroke="#0a6"/>')
+    used = []
+    for x, y, label, colour in points:
+        at_x, at_y = to_x(x), to_y(y)
+        # A label moves up or down, by as little as makes it free of the others.
+        is_free = lambda there: all(abs(there - other_y) >= 13 or abs(at_x - other_x) >= 130 for other_x, other_y in used)
+        label_y = next(there for there in (at_y + 4 + step for step in sorted(range(-300, 301, 3), key=abs)) if is_free(there))
+        used.append((at_x, label_y))
+        parts.append(f'<circle cx="{at_x:.1f}" cy="{at_y:.1f}" r="4" fill="{colour}"/>'
+                     f'<text x="{at_x + 8:.1f}" y="{label_y:.1f}" fill="{colour}">{escape(label)}</text>')
+    return "\n".join([*parts, "</svg>", ""])
