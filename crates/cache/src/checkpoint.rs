@@ -36,7 +36,7 @@ use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::error::CacheError;
 use crate::format::{self, Member, MemberState, RangeRecord, Record, StreamHead, Superblock};
-use crate::race::all;
+use crate::race::{all, yield_now};
 use crate::sync::{lock, read, write};
 
 impl Engine {
@@ -80,7 +80,7 @@ impl Engine {
             blocks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(pair, _)| pair).collect();
         // A disk that does not take the second copy leaves the cache, but has the checkpoint.
         all(committed.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
-        self.release(shard, committed.iter().map(|(disk, _)| *disk));
+        self.release(shard, committed.iter().map(|(disk, _)| *disk)).await;
         true
     }
 
@@ -173,11 +173,14 @@ impl Engine {
         members
     }
 
-    /// Releases the space freed before a durable checkpoint.
-    fn release<'a>(self: &Arc<Engine>, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
+    /// Releases the space freed before a durable checkpoint, in parts between which other tasks run.
+    async fn release<'a>(self: &Arc<Engine>, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
         let unused: Vec<_> = disks.flat_map(|disk| lock(&disk.log).checkpointed()).collect();
+        let mut empty = Vec::new();
+        while lock(&self.alloc).finish_some(&mut empty) {
+            yield_now().await;
+        }
         let mut alloc = lock(&self.alloc);
-        let empty = alloc.finish_checkpoint();
         for slab in unused {
             alloc.free_metadata_slab(slab);
         }

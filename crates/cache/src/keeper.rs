@@ -102,7 +102,7 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
             engine.start_snapshot(shard);
         }
 
-        engine.start_mover(shard);
+        engine.start_mover(shard).await;
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
             return;

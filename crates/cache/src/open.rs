@@ -523,5 +523,7 @@ impl Engine {
         let first = self.host.disks.start + sources as u16;
         self.roster.set_free_slots(first..self.host.disks.end);
         self.set_reserves();
+        // Now, while no insert waits for it.
+        lock(&self.alloc).rank_claimed();
     }
 }
