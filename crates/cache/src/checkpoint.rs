@@ -17,7 +17,8 @@
 //! Only the cut holds a lock, and it does no I/O.
 //!
 //! If step 2 fails on a disk, it leaves the cache and the checkpoint is made without it: it has missed a checkpoint,
-//! so its metadata no longer counts. If step 3 fails on a disk, it leaves too, but has the commit in its log.
+//! so its metadata no longer counts, even if the commit lands in its log later: the superblocks of this checkpoint list it
+//! as away. If step 3 fails on a disk, it leaves too, but has the commit in its log.
 //!
 //! # Limits
 //! One checkpoint at a time. Three flushes a disk.
