@@ -37,6 +37,8 @@ pub(crate) struct Calls {
 struct Rung {
     calls: Calls,
     is_rung: bool,
+    /// There is no keeper any more.
+    is_closed: bool,
     waker: Option<Waker>,
 }
 
@@ -50,7 +52,9 @@ impl Bell {
         change(&mut rung.calls);
         rung.is_rung = true;
         let waker = rung.waker.take();
+        let unanswered = if rung.is_closed { std::mem::take(&mut rung.calls.waiters) } else { Vec::new() };
         drop(rung);
+        drop(unanswered);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -75,7 +79,7 @@ impl Bell {
         self.ring(|_| {});
     }
 
-    /// Requests a checkpoint that begins after this call.
+    /// Requests a checkpoint that begins after this call. Without a keeper, the answer is dropped.
     pub(crate) fn ring_for_checkpoint(&self) -> oneshot::Receiver<Result<u64, String>> {
         let (answer, answered) = oneshot::channel();
         self.ring(|calls| calls.waiters.push(answer));
@@ -85,6 +89,12 @@ impl Bell {
     /// Requests the last checkpoint, and no more after it.
     pub(crate) fn ring_to_stop(&self) {
         self.ring(|calls| calls.is_stopping = true);
+    }
+
+    /// Reports that there is no keeper any more. Drops the answers that callers wait for, now and later.
+    pub(crate) fn close(&self) {
+        lock(&self.0).is_closed = true;
+        self.ring_for_change();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -9,7 +9,8 @@
 //! the disk's queue. A program on `plimsoll` shards calls [`BlockCache::get_on`].
 //!
 //! # Limits
-//! Dropping a cache without [`BlockCache::close`] loses the changes after the last checkpoint, as a crash would.
+//! Dropping a cache without [`BlockCache::close`] loses the changes after the last checkpoint, as a crash would. If the
+//! shards end before the cache is closed, blocks that are being written are dropped, and a checkpoint is an error.
 //!
 //! # Example
 //! ```
@@ -413,5 +414,84 @@ impl Engine {
             }
         };
         members.iter().map(stats).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use plimsoll::backend::OpenOptions;
+    use plimsoll::backend::sim::{SimConfig, SimWorld};
+    use plimsoll::{Class, DiskSetup, SimRuntime, Topology};
+
+    use super::*;
+
+    fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Returns a cache of one disk on one simulated shard.
+    fn cache() -> (SimRuntime, BlockCache) {
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
+        let host = || Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap().without_locks().seeded(1);
+        let new = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+        let (file, shard) = (topology.file("disk".as_ref(), new, 0), runtime.shard(0).clone());
+        let opened = runtime.block_on(0, async {
+            shard.set_len(&file, Class::DEFAULT, 32 << 20).await.unwrap();
+            let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
+            let disks = [DiskSource::at("disk".into())];
+            BlockCache::create_on(&options, &disks, &host()).await.unwrap();
+            BlockCache::open_on(CacheConfig::default(), &disks, host()).await.unwrap()
+        });
+        (runtime, opened.unwrap())
+    }
+
+    /// A write under way held the cache, and the cache held the write: with its index, its memory and its disks it was
+    /// kept until the process ended.
+    #[test]
+    fn a_cache_that_is_dropped_with_inserts_under_way_is_freed() {
+        for landed in [0, 1, 20] {
+            let (runtime, cache) = cache();
+            let engine = Arc::downgrade(cache.engine());
+            for key in 0..100u32 {
+                // What has begun goes on without its future.
+                assert!(poll(cache.insert(&key.to_le_bytes(), &[1; 8192])).is_pending());
+            }
+            runtime.run_until_landed(runtime.world().landed() + landed).unwrap();
+            drop(cache);
+            drop(runtime);
+            assert!(engine.upgrade().is_none(), "{landed} have landed: something holds the engine");
+        }
+    }
+
+    #[test]
+    fn nothing_waits_for_shards_that_have_ended() {
+        let (runtime, cache) = cache();
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut insert = pin!(cache.insert(b"a", &[1; 8192]));
+            let mut checkpoint = pin!(cache.checkpoint());
+            assert!(insert.as_mut().poll(&mut context).is_pending());
+            assert!(checkpoint.as_mut().poll(&mut context).is_pending());
+            runtime.crash();
+            assert!(has_failed(insert.as_mut().poll(&mut context)));
+            assert!(has_stopped(checkpoint.as_mut().poll(&mut context)));
+        }
+        assert!(has_failed(poll(cache.insert(b"b", &[1; 8192]))));
+        assert!(has_stopped(poll(cache.checkpoint())));
+        assert!(has_stopped(poll(cache.close())));
+    }
+
+    fn has_failed(end: Poll<Result<Inserted, CacheError>>) -> bool {
+        matches!(end, Poll::Ready(Ok(Inserted::Dropped(DropReason::WriteFailed))))
+    }
+
+    fn has_stopped<T>(end: Poll<Result<T, CacheError>>) -> bool {
+        matches!(end, Poll::Ready(Err(CacheError::Stopped(_))))
     }
 }

@@ -17,7 +17,8 @@
 //! Only the cut holds a lock, and it does no I/O.
 //!
 //! If step 2 fails on a disk, it leaves the cache and the checkpoint is made without it: it has missed a checkpoint,
-//! so its metadata no longer counts. If step 3 fails on a disk, it leaves too, but has the commit in its log.
+//! so its metadata no longer counts, even if the commit lands in its log later: the superblocks of this checkpoint list it
+//! as away. If step 3 fails on a disk, it leaves too, but has the commit in its log.
 //!
 //! # Limits
 //! One checkpoint at a time. Three flushes a disk.
@@ -36,7 +37,7 @@ use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::error::CacheError;
 use crate::format::{self, Member, MemberState, RangeRecord, Record, StreamHead, Superblock};
-use crate::race::all;
+use crate::race::{all, yield_now};
 use crate::sync::{lock, read, write};
 
 impl Engine {
@@ -80,7 +81,7 @@ impl Engine {
             blocks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(pair, _)| pair).collect();
         // A disk that does not take the second copy leaves the cache, but has the checkpoint.
         all(committed.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
-        self.release(shard, committed.iter().map(|(disk, _)| *disk));
+        self.release(shard, committed.iter().map(|(disk, _)| *disk)).await;
         true
     }
 
@@ -173,11 +174,14 @@ impl Engine {
         members
     }
 
-    /// Releases the space freed before a durable checkpoint.
-    fn release<'a>(self: &Arc<Engine>, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
+    /// Releases the space freed before a durable checkpoint, in parts between which other tasks run.
+    async fn release<'a>(self: &Arc<Engine>, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
         let unused: Vec<_> = disks.flat_map(|disk| lock(&disk.log).checkpointed()).collect();
+        let mut empty = Vec::new();
+        while lock(&self.alloc).finish_some(&mut empty) {
+            yield_now().await;
+        }
         let mut alloc = lock(&self.alloc);
-        let empty = alloc.finish_checkpoint();
         for slab in unused {
             alloc.free_metadata_slab(slab);
         }

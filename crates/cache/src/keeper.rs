@@ -50,9 +50,21 @@ const HANGS_AFTER_ROUNDS: u64 = 1_000_000_000 / ROUND_NS;
 const DOUBT_AFTER_ROUNDS: u64 = DEADLINE.as_nanos() as u64 / ROUND_NS;
 
 /// Keeps `engine` in order until the bell rings to stop, then makes a last checkpoint.
-pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
-    // The watch has no end of its own.
-    let _: Option<()> = race(watch(&engine, &shard), keep_in_order(&engine, &shard)).await;
+pub(crate) fn keep(engine: Arc<Engine>, shard: Shard) -> impl Future<Output = ()> {
+    let post = Post(engine);
+    async move {
+        // The watch has no end of its own.
+        let _: Option<()> = race(watch(&post.0, &shard), keep_in_order(&post.0, &shard)).await;
+    }
+}
+
+/// The keeper's hold of the engine. It ends with the keeper, also if the shard drops a keeper that has never run.
+struct Post(Arc<Engine>);
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.0.bell.close();
+    }
 }
 
 async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
@@ -90,7 +102,7 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
             engine.start_snapshot(shard);
         }
 
-        engine.start_mover(shard);
+        engine.start_mover(shard).await;
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
             return;

@@ -17,7 +17,6 @@
 //! A cache full of 8 KiB blocks gets 64 KiB ones: no free slab, 5 % free slots of 8 KiB. The emptiest slabs, say 40 %
 //! full, are emptied into the free slots of the others: 13 MB of copies for each 32 MiB slab.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +25,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use plimsoll::Shard;
 
-use crate::alloc::DiskLoad;
+use crate::alloc::{DiskLoad, Survey};
 use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::entry::{Entry, Extent};
@@ -56,12 +55,12 @@ enum Task {
 
 impl Engine {
     /// Starts to move blocks, if there is reason to and no move is under way.
-    pub(crate) fn start_mover(self: &Arc<Engine>, shard: &Shard) {
+    pub(crate) async fn start_mover(self: &Arc<Engine>, shard: &Shard) {
         if self.bell.is_stopping() {
             return;
         }
         let Some(run) = self.moves.chore.start() else { return };
-        let Some(task) = self.next_task() else { return };
+        let Some(task) = self.next_task().await else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
             engine.carry_out(&own, task).await;
@@ -71,16 +70,19 @@ impl Engine {
         shard.spawn(work).detach();
     }
 
-    fn next_task(&self) -> Option<Task> {
-        let mut alloc = lock(&self.alloc);
-        if self.moves.is_starved.swap(false, Relaxed) && alloc.evacuating_bytes() == 0 {
+    async fn next_task(&self) -> Option<Task> {
+        if self.moves.is_starved.swap(false, Relaxed) && lock(&self.alloc).evacuating_bytes() == 0 {
+            let mut survey = Survey::default();
+            while lock(&self.alloc).survey(&mut survey) {
+                yield_now().await;
+            }
+            let mut alloc = lock(&self.alloc);
             let slabs: u32 = self.all_disks().iter().map(|disk| alloc.slabs(disk.identity.number)).sum();
-            alloc.choose_victims(((f64::from(slabs) * EVACUATED_PART) as u32).max(2));
+            alloc.choose_victims(&mut survey, ((f64::from(slabs) * EVACUATED_PART) as u32).max(2));
         }
-        if alloc.evacuating_bytes() > 0 {
+        if lock(&self.alloc).evacuating_bytes() > 0 {
             return Some(Task::Evacuate);
         }
-        drop(alloc);
         if !self.moves.is_rebalancing.load(Relaxed) {
             return None;
         }
@@ -143,12 +145,12 @@ impl Engine {
         // Copied once: no lock is taken for each entry.
         let (evacuating, slabs_of_fullest) = match task {
             Task::Evacuate => (lock(&self.alloc).evacuating_slabs(), None),
-            Task::Balance { from, .. } => (HashSet::new(), Some(self.slabs_of(from))),
+            Task::Balance { from, .. } => (Vec::new(), Some(self.slabs_of(from))),
         };
 
         self.index.sweep(cursor, PASS_ENTRIES, |hash, entry| {
             let is_wanted = match task {
-                Task::Evacuate => evacuating.contains(&entry.extent.slab),
+                Task::Evacuate => evacuating.binary_search(&entry.extent.slab).is_ok(),
                 Task::Balance { bytes, .. } => {
                     lot_bytes < bytes && slabs_of_fullest.as_ref().is_some_and(|slabs| slabs.has(entry.extent.slab))
                 }

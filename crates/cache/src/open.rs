@@ -197,7 +197,7 @@ pub(crate) async fn open(
         if !disk.is_current {
             let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
             let commits = recover::commits(source, &disk.block).await;
-            disk.is_current = commits.contains(&target);
+            disk.is_current = commits.contains(&target) && !missed(&newest, disk.block.disk_guid);
             disk.last_number = commits.into_iter().fold(disk.last_number, u64::max);
         }
     }
@@ -223,6 +223,12 @@ pub(crate) async fn open(
         engine.begin_life(sources.len());
     }
     Ok(engine)
+}
+
+/// Returns whether a checkpoint was made without this disk. That its log has the commit proves nothing then: the log may
+/// have been written too late, and what it names never was made durable.
+fn missed(newest: &Superblock, guid: u128) -> bool {
+    newest.members.iter().any(|member| member.guid == guid && member.state == MemberState::Away)
 }
 
 /// Reads all superblocks. Returns the usable disks, and why each other one is not.
@@ -523,5 +529,7 @@ impl Engine {
         let first = self.host.disks.start + sources as u16;
         self.roster.set_free_slots(first..self.host.disks.end);
         self.set_reserves();
+        // Now, while no insert waits for it.
+        lock(&self.alloc).rank_claimed();
     }
 }

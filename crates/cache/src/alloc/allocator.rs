@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use super::bucket::{Buckets, DiskBucket, Key};
 use super::geometry::{ClaimError, Geometry, SlabRange};
 use super::placement::{Lots, Turns};
-use super::slab::Slab;
+use super::slab::{Place, Slab};
 use crate::config::Placement;
 use crate::entry::{Extent, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId, UNIT_BYTES};
 
@@ -68,8 +68,11 @@ pub(crate) struct Allocator {
     /// Slabs with freeing units, and slabs with leaving units.
     pub(super) freeing: BTreeSet<SlabId>,
     pub(super) leaving: BTreeSet<SlabId>,
-    /// Slabs being emptied.
+    /// Number of the checkpoint that began last.
+    pub(super) begun: u64,
+    /// Slabs being emptied, and what is allocated in them.
     pub(super) evacuating: BTreeSet<SlabId>,
+    pub(super) evacuating_units: u64,
     /// Frees of space that was not allocated: a defect of the caller.
     pub(super) wrong_frees: u64,
 }
@@ -95,7 +98,9 @@ impl Allocator {
             lots: Lots(seed),
             freeing: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            begun: 0,
             evacuating: BTreeSet::new(),
+            evacuating_units: 0,
             wrong_frees: 0,
         }
     }
@@ -166,6 +171,7 @@ impl Allocator {
         self.freeing.retain(|slab| is_known(*slab));
         self.leaving.retain(|slab| is_known(*slab));
         self.evacuating.retain(|slab| is_known(*slab));
+        self.evacuating_units = self.units_evacuating();
         for open in &mut self.shared_open {
             *open = open.filter(|slab| is_known(*slab));
         }
@@ -218,17 +224,19 @@ impl Allocator {
     pub(crate) fn free(&mut self, extent: &Extent) {
         let Some(at) = self.find(extent.slab) else { return };
         let found = self.buckets.of(extent.len_bytes);
-        let slab_units = self.slab_units();
+        let (slab_units, begun) = (self.slab_units(), self.begun);
         let freed = self.ranges[at.range].slabs[at.slab].data_mut().and_then(|data| {
             let (bucket, units) = found?;
             let offset = u32::from(extent.offset_units);
+            data.space.follow(begun);
             let is_freed = bucket == data.bucket && offset + units <= slab_units && data.space.free(offset, units);
-            is_freed.then_some(units)
+            is_freed.then_some((units, data.place == Place::Evacuating))
         });
-        let Some(units) = freed else {
+        let Some((units, is_evacuating)) = freed else {
             self.wrong_frees += 1;
             return;
         };
+        self.evacuating_units -= if is_evacuating { u64::from(units) } else { 0 };
         let disk = &mut self.disks[at.disk];
         disk.allocated_units -= u64::from(units);
         disk.freeing_units += u64::from(units);
@@ -252,7 +260,7 @@ impl Allocator {
     /// Frees a slab of a log or a snapshot, as [`Allocator::free`] does a block.
     pub(crate) fn free_metadata_slab(&mut self, slab: SlabId) {
         let slab_units = u64::from(self.slab_units());
-        if let Some(disk) = self.end_metadata(slab, Slab::FreedMetadata { is_leaving: false }) {
+        if let Some(disk) = self.end_metadata(slab, Slab::FreedMetadata { begun: self.begun }) {
             disk.freeing_units += slab_units;
             self.freeing.insert(slab);
         }

@@ -17,39 +17,62 @@
 //! # Example
 //! Ten slabs of 8 KiB blocks, each 80 % full: two are chosen, since their contents fill the other eight.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
-use super::allocator::Allocator;
-use super::slab::{Place, Slab};
+use super::allocator::{Allocator, Range};
+use super::slab::{Data, Place, Slab};
 use crate::entry::{SlabId, UNIT_BYTES};
 
-impl Allocator {
-    /// Chooses at most `want_free_slabs` more slabs to empty, the emptiest first. They take no blocks from now on.
-    /// Slabs chosen earlier and not yet empty do not count.
-    pub(crate) fn choose_victims(&mut self, want_free_slabs: u32) -> Vec<SlabId> {
-        let mut room_units = vec![0u64; self.buckets.count()];
-        let mut begun = Vec::new();
+/// Slabs that a survey visits at a time.
+pub(super) const SURVEYED_AT_ONCE: u32 = 512;
 
-        for range in &self.ranges {
-            let is_writable = self.disks.iter().any(|disk| disk.number == range.place.disk && disk.is_writable);
-            for (slab, number) in range.slabs.iter().zip(range.place.first.0..).filter(|_| is_writable) {
-                if let Some(data) = slab.data().filter(|data| data.place != Place::Evacuating) {
-                    let counts = data.space.counts();
-                    room_units[data.bucket] += u64::from(counts.free);
-                    let rank = (data.place == Place::Open, counts.allocated, SlabId(number));
-                    begun.push((rank, data.bucket, u64::from(counts.free + counts.allocated)));
-                }
+/// The slabs that could be emptied. Made in parts, because inserts wait for the allocator meanwhile.
+#[derive(Default)]
+pub(crate) struct Survey {
+    /// Number of the first slab that was not visited.
+    pub(super) next: u32,
+    /// Free units by bucket.
+    room_units: Vec<u64>,
+    /// The emptiest first, open ones last, with their buckets and the units that they give back to others.
+    begun: BTreeSet<((bool, u32, SlabId), usize, u64)>,
+}
+
+impl Allocator {
+    /// Visits some more slabs. Returns whether there are others.
+    pub(crate) fn survey(&self, survey: &mut Survey) -> bool {
+        survey.room_units.resize(self.buckets.count(), 0);
+        let end = |range: &Range| range.place.first.0 + range.place.count;
+        let at = self.ranges.partition_point(|range| end(range) <= survey.next);
+        let Some(range) = self.ranges.get(at) else { return false };
+
+        let is_writable = self.disks.iter().any(|disk| disk.number == range.place.disk && disk.is_writable);
+        let first = survey.next.max(range.place.first.0);
+        survey.next = end(range).min(first + SURVEYED_AT_ONCE);
+        let skipped = (first - range.place.first.0) as usize;
+        for (slab, number) in range.slabs.iter().skip(skipped).zip(first..survey.next).filter(|_| is_writable) {
+            if let Some(data) = slab.data().filter(|data| data.place != Place::Evacuating) {
+                let counts = data.space.counts();
+                survey.room_units[data.bucket] += u64::from(counts.free);
+                let rank = (data.place == Place::Open, counts.allocated, SlabId(number));
+                survey.begun.insert((rank, data.bucket, u64::from(counts.free + counts.allocated)));
             }
         }
-        begun.sort_unstable();
+        true
+    }
 
+    /// Chooses at most `want_free_slabs` more slabs to empty, the emptiest first. They take no blocks from now on.
+    /// Slabs chosen earlier and not yet empty do not count.
+    pub(crate) fn choose_victims(&mut self, survey: &mut Survey, want_free_slabs: u32) -> Vec<SlabId> {
         let mut victims = Vec::new();
-        for ((_, allocated_units, slab), bucket, taken_units) in begun {
+        for ((_, allocated_units, slab), bucket, taken_units) in survey.begun.iter().copied() {
             if victims.len() >= want_free_slabs as usize {
                 break;
             }
-            let room = &mut room_units[bucket];
-            if allocated_units == 0 || taken_units <= *room {
+            let room = &mut survey.room_units[bucket];
+            let is_wanted = allocated_units == 0 || taken_units <= *room;
+            // Not if it was emptied since, or begun anew.
+            let is_same = |data: &&Data| data.bucket == bucket && data.place != Place::Evacuating;
+            if is_wanted && self.slab(slab).and_then(Slab::data).filter(is_same).is_some() {
                 *room = room.saturating_sub(taken_units);
                 self.put(slab, Place::Evacuating);
                 victims.push(slab);
@@ -72,8 +95,8 @@ impl Allocator {
         self.allocated_bytes(disk)
     }
 
-    /// Returns the slabs being emptied.
-    pub(crate) fn evacuating_slabs(&self) -> HashSet<SlabId> {
+    /// Returns the slabs being emptied, in order.
+    pub(crate) fn evacuating_slabs(&self) -> Vec<SlabId> {
         self.evacuating.iter().copied().collect()
     }
 
@@ -85,7 +108,12 @@ impl Allocator {
 
     /// Returns the bytes still to be moved out of slabs being emptied, on all disks.
     pub(crate) fn evacuating_bytes(&self) -> u64 {
+        self.evacuating_units * u64::from(UNIT_BYTES)
+    }
+
+    /// Adds up what is allocated in slabs being emptied.
+    pub(super) fn units_evacuating(&self) -> u64 {
         let evacuating = self.evacuating.iter().filter_map(|slab| self.slab(*slab)).filter_map(Slab::data);
-        evacuating.map(|data| u64::from(data.space.counts().allocated)).sum::<u64>() * u64::from(UNIT_BYTES)
+        evacuating.map(|data| u64::from(data.space.counts().allocated)).sum()
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! # How it works
 //! A slab of blocks is in exactly one list, its [`Place`]; only [`Allocator::put`] moves it. A checkpoint visits only
-//! the slabs in which something was freed: freeing units begin to leave, and when the checkpoint is durable, they are
-//! free. Then the slab gets a new rank, or is free itself if it is empty.
+//! the slabs in which something was freed, and those only when it is durable: what left with it is free then, and the
+//! slab gets a new rank, or is free itself if it is empty. That is done in parts, because inserts wait for the allocator:
+//! with 10^8 blocks it would take 14 to 27 ms.
 //!
 //! # Example
 //! A slab of 128 slots is filled while open, then passed over. 40 of its blocks are freed, a checkpoint begins and
@@ -14,63 +15,80 @@ use super::slab::{Data, Place, Slab, Space};
 use crate::config::Placement;
 use crate::entry::SlabId;
 
+/// Parts of maps that a finished checkpoint visits at a time: those of 200 slabs of 32 MiB with slots of 8 KiB, which take
+/// some 200 us, because they are not in the CPU's cache.
+pub(super) const PARTS_AT_ONCE: usize = 4000;
+
+/// Parts that a slab counts as, besides those of its map: it is found, and listed anew.
+pub(super) const PARTS_OF_SLAB: usize = 16;
+
 impl Allocator {
     /// Begins a checkpoint: it will free what has been freed until now. A checkpoint under way is aborted first.
     pub(crate) fn begin_checkpoint(&mut self) {
         self.abort_checkpoint();
         self.leaving = std::mem::take(&mut self.freeing);
-        for slab in self.leaving.clone() {
-            match self.slab_mut(slab) {
-                Some(Slab::Data(data)) => data.space.begin_checkpoint(),
-                Some(Slab::FreedMetadata { is_leaving }) => *is_leaving = true,
-                _ => {}
-            }
-        }
+        self.begun += 1;
     }
 
     /// Aborts the checkpoint: its space waits for the next one.
     pub(crate) fn abort_checkpoint(&mut self) {
+        let begun = self.begun;
         for slab in std::mem::take(&mut self.leaving) {
             match self.slab_mut(slab) {
-                Some(Slab::Data(data)) => data.space.abort_checkpoint(),
-                Some(Slab::FreedMetadata { is_leaving }) => *is_leaving = false,
+                Some(Slab::Data(data)) => {
+                    data.space.follow(begun);
+                    data.space.abort_checkpoint();
+                }
+                Some(Slab::FreedMetadata { begun: since }) => *since = begun,
                 _ => {}
             }
             self.freeing.insert(slab);
         }
     }
 
-    /// Finishes a durable checkpoint: its space can be allocated again. Returns the slabs that are free now.
-    pub(crate) fn finish_checkpoint(&mut self) -> Vec<SlabId> {
-        let mut emptied = Vec::new();
-        for slab in std::mem::take(&mut self.leaving) {
-            let Some(at) = self.find(slab) else { continue };
-            let slab_units = u64::from(self.slab_units());
-            let disk = &mut self.disks[at.disk];
-            let is_empty = match &mut self.ranges[at.range].slabs[at.slab] {
-                Slab::Data(data) => {
-                    let units = u64::from(data.space.finish_checkpoint());
-                    disk.freeing_units -= units;
-                    disk.free_units += if data.place == Place::Evacuating { 0 } else { units };
-                    data.space.is_empty()
-                }
-                Slab::FreedMetadata { is_leaving: true } => {
-                    disk.freeing_units -= slab_units;
-                    true
-                }
-                _ => false,
-            };
-
-            match self.slab(slab).and_then(Slab::data).map(|data| data.place) {
-                _ if is_empty => {
-                    self.end_data(slab);
-                    emptied.push(slab);
-                }
-                Some(Place::Candidate(_) | Place::Passed(_) | Place::Unsorted) => self.rank(slab),
-                _ => {}
-            }
+    /// Frees a part of the space that left with a durable checkpoint: it can be allocated again. Adds the slabs that are
+    /// free now to `emptied`. Returns whether there is more.
+    pub(crate) fn finish_some(&mut self, emptied: &mut Vec<SlabId>) -> bool {
+        let mut parts = 0;
+        while parts < PARTS_AT_ONCE
+            && let Some(slab) = self.leaving.pop_first()
+        {
+            parts += self.finish(slab, emptied);
         }
-        emptied
+        !self.leaving.is_empty()
+    }
+
+    /// Finishes the checkpoint in one slab. Returns the parts visited.
+    fn finish(&mut self, slab: SlabId, emptied: &mut Vec<SlabId>) -> usize {
+        let Some(at) = self.find(slab) else { return 1 };
+        let slab_units = u64::from(self.slab_units());
+        let disk = &mut self.disks[at.disk];
+        let mut parts = PARTS_OF_SLAB;
+        let is_empty = match &mut self.ranges[at.range].slabs[at.slab] {
+            Slab::Data(data) => {
+                data.space.follow(self.begun);
+                parts += data.space.parts_leaving();
+                let units = u64::from(data.space.finish_checkpoint());
+                disk.freeing_units -= units;
+                disk.free_units += if data.place == Place::Evacuating { 0 } else { units };
+                data.space.is_empty()
+            }
+            Slab::FreedMetadata { .. } => {
+                disk.freeing_units -= slab_units;
+                true
+            }
+            Slab::Free(_) | Slab::Metadata => false,
+        };
+
+        match self.slab(slab).and_then(Slab::data).map(|data| data.place) {
+            _ if is_empty => {
+                self.end_data(slab);
+                emptied.push(slab);
+            }
+            Some(Place::Candidate(_) | Place::Passed(_) | Place::Unsorted) => self.rank(slab),
+            _ => {}
+        }
+        parts
     }
 
     /// Turns a free slab into one of a bucket.
@@ -128,7 +146,8 @@ impl Allocator {
         let Slab::Data(data) = &mut self.ranges[at.range].slabs[at.slab] else { return };
         let old = std::mem::replace(&mut data.place, place);
         let disk = &mut self.disks[at.disk];
-        let free_units = u64::from(data.space.counts().free);
+        let counts = data.space.counts();
+        let (free_units, allocated_units) = (u64::from(counts.free), u64::from(counts.allocated));
         match (old == Place::Evacuating, place == Place::Evacuating) {
             (true, false) => disk.free_units += free_units,
             (false, true) => disk.free_units -= free_units,
@@ -146,7 +165,10 @@ impl Allocator {
             Place::Candidate(key) => _ = bucket.candidates.remove(&key),
             Place::Passed(units) => _ = bucket.passed.remove(&(units, slab)),
             Place::Open => *open = None,
-            Place::Evacuating => _ = self.evacuating.remove(&slab),
+            Place::Evacuating => {
+                self.evacuating.remove(&slab);
+                self.evacuating_units -= allocated_units;
+            }
         }
 
         match place {
@@ -154,7 +176,10 @@ impl Allocator {
             Place::Candidate(key) => _ = bucket.candidates.insert(key),
             Place::Passed(units) => _ = bucket.passed.insert((units, slab)),
             Place::Open => *open = Some(slab),
-            Place::Evacuating => _ = self.evacuating.insert(slab),
+            Place::Evacuating => {
+                self.evacuating.insert(slab);
+                self.evacuating_units += allocated_units;
+            }
         }
     }
 }

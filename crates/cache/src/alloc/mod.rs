@@ -23,7 +23,7 @@
 //!
 //! # Example
 //! Slabs of 1 MiB; a block of 8000 bytes gets 16 units (8 KiB) at offset 0 of slab 0, which then belongs to the bucket
-//! of 8 KiB. `free` adds them to `freeing_bytes`; `begin_checkpoint` and `finish_checkpoint` make them free. As the
+//! of 8 KiB. `free` adds them to `freeing_bytes`; `begin_checkpoint` and `finish_some` make them free. As the
 //! slab is empty then, any bucket can use it.
 
 mod allocator;
@@ -39,6 +39,7 @@ mod slab;
 mod tests;
 
 pub(crate) use allocator::Allocator;
+pub(crate) use evacuation::Survey;
 pub(crate) use geometry::{Geometry, NoSpace, SlabRange};
 pub(crate) use placement::DiskLoad;
 pub use report::{BucketReport, SlabInOrder, SlabReport, SlabUse};

@@ -215,6 +215,9 @@ impl Allocator {
         if self.wrong_frees > 0 {
             return Err(format!("{} times something was freed that was not allocated", self.wrong_frees));
         }
+        if self.evacuating_units != self.units_evacuating() {
+            return Err(format!("{} units are to be moved, not {}", self.units_evacuating(), self.evacuating_units));
+        }
         let mut last_end = 0;
         for range in &self.ranges {
             if range.place.first.0 < last_end || range.slabs.len() != range.place.count as usize {
@@ -234,7 +237,7 @@ impl Allocator {
     fn check_slab(&self, slab: &Slab, id: SlabId) -> Result<(), String> {
         let is_listed = |set: &BTreeSet<SlabId>, should: bool| set.contains(&id) == should;
         let (freeing, leaving) = match slab {
-            Slab::FreedMetadata { is_leaving } => (!is_leaving, *is_leaving),
+            Slab::FreedMetadata { begun } => (*begun == self.begun, *begun != self.begun),
             Slab::Data(data) => {
                 data.space.check(self.slab_units())?;
                 let counts = data.space.counts();
@@ -243,7 +246,8 @@ impl Allocator {
                 if units != self.slab_units() / slot_units * slot_units {
                     return Err(format!("{units} units of {}", self.slab_units()));
                 }
-                (counts.freeing > 0, counts.leaving > 0)
+                let (freeing, leaving) = data.space.freed(self.begun);
+                (freeing > 0, leaving > 0)
             }
             Slab::Free(_) | Slab::Metadata => (false, false),
         };

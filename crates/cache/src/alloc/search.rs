@@ -97,7 +97,11 @@ impl Allocator {
         let is_evacuating = data.place == Place::Evacuating;
         let disk = &mut self.disks[at.disk];
         disk.allocated_units += u64::from(units);
-        disk.free_units -= if is_evacuating { 0 } else { u64::from(units) };
+        if is_evacuating {
+            self.evacuating_units += u64::from(units);
+        } else {
+            disk.free_units -= u64::from(units);
+        }
         Ok(())
     }
 
@@ -199,7 +203,8 @@ impl Allocator {
         !fitting.is_empty()
     }
 
-    fn rank_claimed(&mut self) {
+    /// Ranks the slabs in which places were claimed, so that they can be opened.
+    pub(crate) fn rank_claimed(&mut self) {
         for disk in 0..self.disks.len() {
             for slab in std::mem::take(&mut self.disks[disk].unsorted) {
                 self.rank(slab);

@@ -11,7 +11,8 @@
 //!   adjacent.
 //! - [`Ranges`]: free ranges in order; the search continues where the last one ended (next fit), and wraps once.
 //!
-//! Freed space waits twice: `freeing` until a checkpoint begins, `leaving` until that checkpoint is durable.
+//! Freed space waits twice: `freeing` until a checkpoint begins, `leaving` until that checkpoint is durable. A checkpoint
+//! begins without a visit to the slabs: each learns of it ([`Space::follow`]) when it is touched next.
 //!
 //! # Limits
 //! A map of slots takes three bits a slot. A map of ranges grows with fragmentation: the worst case is every other
@@ -33,8 +34,8 @@ pub(super) enum Slab {
     Free(Key),
     /// In use by a log or a snapshot.
     Metadata,
-    /// Was in use by a log or a snapshot. Free after the next checkpoint; if `is_leaving`, after the one under way.
-    FreedMetadata { is_leaving: bool },
+    /// Was in use by a log or a snapshot. Free after the checkpoint that begins after number `begun`.
+    FreedMetadata { begun: u64 },
     /// Blocks of a bucket.
     Data(Box<Data>),
 }
@@ -76,6 +77,8 @@ pub(super) struct Counts {
 pub(super) struct Space {
     counts: Counts,
     map: Map,
+    /// Number of the checkpoint that `leaving` belongs to. Once a later one has begun, what is `freeing` is leaving.
+    begun: u64,
 }
 
 #[derive(Debug)]
@@ -84,17 +87,24 @@ enum Map {
     Ranges(Ranges),
 }
 
+/// Words of a bitmap that are visited in the time of one range.
+const WORDS_OF_PART: usize = 16;
+
 impl Space {
     /// Returns a free slab in slots of `slot_units`.
     pub(super) fn slots(slab_units: u32, slot_units: u32) -> Space {
         let slots = Slots::new(slab_units / slot_units, slot_units);
-        Space { counts: Counts { free: slots.count * slot_units, ..Counts::default() }, map: Map::Slots(slots) }
+        Space {
+            counts: Counts { free: slots.count * slot_units, ..Counts::default() },
+            map: Map::Slots(slots),
+            begun: 0,
+        }
     }
 
     /// Returns a free slab for blocks of any length.
     pub(super) fn ranges(slab_units: u32) -> Space {
         let ranges = Ranges { free: RangeSet::of(0, slab_units), ..Ranges::default() };
-        Space { counts: Counts { free: slab_units, ..Counts::default() }, map: Map::Ranges(ranges) }
+        Space { counts: Counts { free: slab_units, ..Counts::default() }, map: Map::Ranges(ranges), begun: 0 }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -144,8 +154,12 @@ impl Space {
         is_allocated
     }
 
-    /// Moves all freeing units to leaving; none may be leaving yet.
-    pub(super) fn begin_checkpoint(&mut self) {
+    /// Moves to leaving what was freed before checkpoint number `begun` began, unless that is done.
+    pub(super) fn follow(&mut self, begun: u64) {
+        if std::mem::replace(&mut self.begun, begun) == begun {
+            return;
+        }
+        debug_assert_eq!(self.counts.leaving, 0, "the checkpoint before has not ended");
         match &mut self.map {
             Map::Slots(slots) => std::mem::swap(&mut slots.freeing, &mut slots.leaving),
             Map::Ranges(ranges) => std::mem::swap(&mut ranges.freeing, &mut ranges.leaving),
@@ -180,6 +194,20 @@ impl Space {
         let units = std::mem::take(&mut self.counts.leaving);
         self.counts.free += units;
         units
+    }
+
+    /// Returns the units that are freeing and those that are leaving, now that checkpoint number `begun` has begun.
+    pub(super) fn freed(&self, begun: u64) -> (u32, u32) {
+        if self.begun == begun { (self.counts.freeing, self.counts.leaving) } else { (0, self.counts.freeing) }
+    }
+
+    /// Returns the parts of the map that the next [`Space::finish_checkpoint`] visits: a range takes as long as some
+    /// words of a bitmap.
+    pub(super) fn parts_leaving(&self) -> usize {
+        match &self.map {
+            Map::Slots(slots) => slots.leaving.len().div_ceil(WORDS_OF_PART),
+            Map::Ranges(ranges) => ranges.leaving.0.len(),
+        }
     }
 
     /// Returns the length of the longest block that fits, in units.

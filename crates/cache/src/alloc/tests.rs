@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::bucket::Buckets;
+use super::evacuation::SURVEYED_AT_ONCE;
 use super::geometry::ClaimError;
+use super::lists::{PARTS_AT_ONCE, PARTS_OF_SLAB};
 use super::placement::DiskLoads;
 use super::*;
 use crate::config::Placement;
@@ -42,9 +44,24 @@ fn fill(allocator: &mut Allocator, loads: &DiskLoads) -> Vec<Extent> {
 
 fn checkpoint(allocator: &mut Allocator) -> Vec<SlabId> {
     allocator.begin_checkpoint();
-    let emptied = allocator.finish_checkpoint();
+    let emptied = finish(allocator);
     allocator.check().unwrap();
     emptied
+}
+
+fn finish(allocator: &mut Allocator) -> Vec<SlabId> {
+    let mut emptied = Vec::new();
+    while allocator.finish_some(&mut emptied) {
+        // The next checkpoint learns of nothing, and inserts find what is free already.
+        allocator.check().unwrap();
+    }
+    emptied
+}
+
+fn choose_victims(allocator: &mut Allocator, want_free_slabs: u32) -> Vec<SlabId> {
+    let mut survey = Survey::default();
+    while allocator.survey(&mut survey) {}
+    allocator.choose_victims(&mut survey, want_free_slabs)
 }
 
 /// Returns a full cache that has evicted its oldest tenths, so that all disks have wholly free slabs.
@@ -182,7 +199,7 @@ fn freed_space_waits_for_a_checkpoint_that_begins_later() {
     allocator.begin_checkpoint();
     allocator.free(&blocks[3]);
     assert_eq!(allocator.allocate(8192, &loads), Err(NoSpace::UntilCheckpoint));
-    assert_eq!(allocator.finish_checkpoint(), []);
+    assert_eq!(finish(&mut allocator), []);
     assert_eq!(allocator.allocate(8192, &loads), Ok(blocks[5]));
     assert_eq!(allocator.allocate(8192, &loads), Err(NoSpace::UntilCheckpoint));
     allocator.begin_checkpoint();
@@ -193,6 +210,70 @@ fn freed_space_waits_for_a_checkpoint_that_begins_later() {
     assert_eq!(allocator.allocate(8192, &loads), Err(NoSpace::Full));
     blocks.iter().for_each(|extent| allocator.free(extent));
     assert_eq!(checkpoint(&mut allocator), [SlabId(0)]);
+}
+
+/// Inserts wait for the allocator's lock: no call visits more than some slabs.
+#[test]
+fn a_checkpoint_begins_without_a_look_and_ends_in_parts() {
+    for (len_bytes, freed, parts) in [(8192, 64, 1), (65_536, 1, 1), (65_536, 8, 8)] {
+        let (mut allocator, loads) = cache(MIB, Placement::Load, &[600, 600]);
+        let slots = MIB / len_bytes;
+        let blocks: Vec<Extent> = (0..1200 * slots).map(|_| allocator.allocate(len_bytes, &loads).unwrap()).collect();
+        // Every other one, so that each is a range.
+        let is_freed = |extent: &Extent| {
+            let slot = u32::from(extent.offset_units) * UNIT_BYTES / len_bytes;
+            slot.is_multiple_of(2) && slot / 2 < freed
+        };
+        blocks.iter().filter(|extent| is_freed(extent)).for_each(|extent| allocator.free(extent));
+        let seen = |allocator: &Allocator| allocator.slab(SlabId(0)).and_then(|slab| Some(slab.data()?.space.freed(0)));
+        let before = seen(&allocator);
+        allocator.begin_checkpoint();
+        assert_eq!(seen(&allocator), before, "the slab was visited");
+
+        let most = PARTS_AT_ONCE.div_ceil(PARTS_OF_SLAB + parts);
+        let (mut left, mut emptied) = (allocator.leaving.len(), Vec::new());
+        assert_eq!(left, 1200);
+        loop {
+            let has_more = allocator.finish_some(&mut emptied);
+            let visited = left - allocator.leaving.len();
+            assert!(visited <= most, "{visited} slabs of blocks of {len_bytes} bytes at once, at most {most}");
+            left -= visited;
+            if !has_more {
+                break;
+            }
+        }
+        allocator.check().unwrap();
+        assert_eq!((left, allocator.freeing_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn victims_are_chosen_after_a_survey_in_parts() {
+    let (mut allocator, loads) = cache(MIB, Placement::Load, &[1000, 1000]);
+    let blocks = fill(&mut allocator, &loads);
+    blocks.iter().filter(|extent| extent.offset_units >= 1024).for_each(|extent| allocator.free(extent));
+    checkpoint(&mut allocator);
+    let (mut survey, mut visited) = (Survey::default(), Vec::new());
+    loop {
+        let next = survey.next;
+        if !allocator.survey(&mut survey) {
+            break;
+        }
+        visited.push(survey.next - next);
+    }
+    assert!(
+        visited.iter().all(|slabs| *slabs <= SURVEYED_AT_ONCE) && visited.iter().sum::<u32>() == 2000,
+        "{visited:?}"
+    );
+
+    // One is removed meanwhile, and one emptied.
+    allocator.remove_disk(1);
+    let is_left = |extent: &&Extent| extent.slab.0 == 3 && extent.offset_units < 1024;
+    blocks.iter().filter(is_left).for_each(|extent| allocator.free(extent));
+    checkpoint(&mut allocator);
+    let victims = allocator.choose_victims(&mut survey, 20);
+    assert!(victims.len() == 20 && victims.iter().all(|slab| slab.0 < 1000 && slab.0 != 3), "{victims:?}");
+    allocator.check().unwrap();
 }
 
 #[test]
@@ -207,7 +288,7 @@ fn another_size_needs_an_evacuation() {
     assert_eq!(allocator.free_bytes(), 10 * u64::from(MIB) / 4);
     assert_eq!(allocator.allocate(65_536, &loads), Err(NoSpace::Full));
 
-    let victims = allocator.choose_victims(10);
+    let victims = choose_victims(&mut allocator, 10);
     assert_eq!(victims.len(), 2, "as many as the others have room for");
     let (to_move, stay): (Vec<Extent>, Vec<Extent>) =
         live.into_iter().partition(|extent| allocator.is_evacuating(extent.slab));
@@ -510,7 +591,7 @@ impl Model {
                 self.set_slab(slab, Owner::Block, Owner::Freeing);
             }
             Step::Victims(count) => {
-                for slab in self.allocator.choose_victims(count) {
+                for slab in choose_victims(&mut self.allocator, count) {
                     assert!(self.evacuating.insert(slab) && self.writable[usize::from(self.disk_of(slab))]);
                 }
             }
@@ -575,7 +656,7 @@ impl Model {
     fn finish(&mut self) {
         let used = |owners: &[Owner]| owners.iter().any(|owner| *owner != Owner::Nobody);
         let before: BTreeSet<SlabId> = self.owners.iter().filter(|(_, units)| used(units)).map(|(id, _)| *id).collect();
-        let emptied = self.allocator.finish_checkpoint();
+        let emptied = finish(&mut self.allocator);
         self.turn_all(Owner::Leaving, Owner::Nobody);
         let expected: Vec<SlabId> = before.into_iter().filter(|slab| !used(&self.owners[slab])).collect();
         assert_eq!(emptied, expected);

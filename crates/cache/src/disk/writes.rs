@@ -12,7 +12,8 @@
 //! through one shard, its home.
 //!
 //! # Limits
-//! The order of two writes is undefined. No caller writes a place again before its first write has ended.
+//! The order of two writes is undefined. No caller writes a place again before its first write has ended. If the home
+//! shard ends, the writes fail ([`Errand`]).
 //!
 //! # Example
 //! 64 inserts of 8 KiB at once into an empty slab: 16 writes of one block; when the first completes, one of 32 blocks
@@ -76,10 +77,17 @@ pub(super) struct Writes {
     next_run: u64,
 }
 
-/// Contiguous writes that are submitted as one.
-struct Run {
+/// A run in flight.
+#[derive(Clone, Copy)]
+struct Sent {
     number: u64,
     lane: usize,
+    len_bytes: u64,
+}
+
+/// Contiguous writes that are submitted as one.
+struct Run {
+    sent: Sent,
     class: Class,
     kind: IoKind,
     offset: u64,
@@ -114,10 +122,12 @@ impl Writes {
         let (offset, waiting) = next.next_run()?;
         let (lane, class, kind) = (number, next.class, next.kind);
         self.sent = next.sent;
-        next.sent += waiting.iter().map(|write| write.buffer.len() as f64).sum::<f64>() / weight(kind);
         let number = self.next_run;
         self.next_run += 1;
-        let mut run = Run { number, lane, class, kind, offset, buffers: Vec::new(), changes: Vec::new() };
+        let len_bytes = waiting.iter().map(|write| write.buffer.len() as u64).sum();
+        let sent = Sent { number, lane, len_bytes };
+        next.sent += len_bytes as f64 / weight(kind);
+        let mut run = Run { sent, class, kind, offset, buffers: Vec::new(), changes: Vec::new() };
         let ends = self.ends.entry(number).or_default();
         for Waiting { buffer, change, done } in waiting {
             run.buffers.push(buffer);
@@ -128,11 +138,11 @@ impl Writes {
     }
 
     /// Takes a run out of its lane. Returns what to call; nothing if the disk parted meanwhile.
-    fn end_run(&mut self, number: u64, lane: usize) -> Vec<WriteDone> {
-        if let Some(lane) = self.lanes.get_mut(lane) {
+    fn end_run(&mut self, sent: Sent) -> Vec<WriteDone> {
+        if let Some(lane) = self.lanes.get_mut(sent.lane) {
             lane.in_flight -= 1;
         }
-        self.ends.remove(&number).unwrap_or_default()
+        self.ends.remove(&sent.number).unwrap_or_default()
     }
 
     fn may_go(&self) -> bool {
@@ -143,12 +153,6 @@ impl Writes {
 /// Returns the part of a kind's writes where the pace holds them back: as the shares of their classes are by default.
 fn weight(kind: IoKind) -> f64 {
     if kind == IoKind::EvacuateWrite { 1.0 } else { 3.0 }
-}
-
-impl Run {
-    fn len_bytes(&self) -> u64 {
-        self.buffers.iter().map(|buffer| buffer.len() as u64).sum()
-    }
 }
 
 impl Lane {
@@ -181,6 +185,52 @@ impl Lane {
     }
 }
 
+/// What the home shard has to do for the writes of a disk.
+enum Duty {
+    /// To send the runs that may go now: a job on its way to the shard.
+    Call,
+    /// To send them when the next is due.
+    Timer,
+    /// To write a run.
+    Write(Sent),
+}
+
+/// A duty that the home shard has not done yet. Dropped undone, because the shard has ended or had no room for the job,
+/// it fails the writes that depend on it: what they call at their ends holds the cache, which the queue would keep for
+/// ever, and whoever waits for them.
+struct Errand {
+    /// `None` once it is done.
+    disk: Option<Arc<CacheDisk>>,
+    duty: Duty,
+}
+
+impl Errand {
+    fn new(disk: &Arc<CacheDisk>, duty: Duty) -> Errand {
+        Errand { disk: Some(Arc::clone(disk)), duty }
+    }
+
+    /// Marks the errand as done. Returns its disk, unless it was done before.
+    fn done(&mut self) -> Option<Arc<CacheDisk>> {
+        let disk = self.disk.take()?;
+        match self.duty {
+            Duty::Call => lock(&disk.writes).is_called = false,
+            Duty::Timer => lock(&disk.writes).is_timed = false,
+            Duty::Write(_) => {}
+        }
+        Some(disk)
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        let Some(disk) = self.done() else { return };
+        if let Duty::Write(sent) = self.duty {
+            disk.end_run(sent, &Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        disk.give_up_writes();
+    }
+}
+
 impl CacheDisk {
     /// Queues a write of data, to be merged with its neighbours. `done` is called with the result on the home shard.
     /// If that has no room for another job, `done` is called here and now: hold no lock that it takes. If the disk
@@ -202,29 +252,37 @@ impl CacheDisk {
         writes.is_called = true;
         drop(writes);
 
-        let disk = Arc::clone(self);
-        let called = self.home.spawn(move |shard| async move {
-            lock(&disk.writes).is_called = false;
-            disk.send_runs(&shard);
-        });
-        if let Err(error) = called {
-            self.give_up_writes(&error);
+        let mut errand = Errand::new(self, Duty::Call);
+        let send = move |shard: Shard| async move {
+            if let Some(disk) = errand.done() {
+                disk.send_runs(&shard);
+            }
+        };
+        // If the home shard has no room, the errand was dropped and has failed the writes.
+        let _ = self.home.spawn(send);
+    }
+
+    /// Fails the writes that could be submitted now.
+    fn give_up_writes(&self) {
+        loop {
+            // The lock is free again while the ends are called.
+            let next = lock(&self.writes).next_run();
+            let Some(run) = next else { return };
+            self.end_run(run.sent, &Err(io::ErrorKind::BrokenPipe.into()));
         }
     }
 
-    /// Fails the writes that could be submitted now, because the home shard had no room for the job that sends them.
-    fn give_up_writes(&self, error: &io::Error) {
-        let mut writes = lock(&self.writes);
-        writes.is_called = false;
-        let mut given_up = Vec::new();
-        while let Some(run) = writes.next_run() {
-            let done = writes.end_run(run.number, run.lane);
-            given_up.push((run, done));
-        }
-        drop(writes);
-        for (run, done) in given_up {
-            self.backlog_bytes.fetch_sub(run.len_bytes(), Relaxed);
-            done.into_iter().for_each(|done| done(Err(error.kind().into())));
+    /// Calls the ends of a run.
+    fn end_run(&self, sent: Sent, result: &io::Result<()>) {
+        self.backlog_bytes.fetch_sub(sent.len_bytes, Relaxed);
+        let ends = lock(&self.writes).end_run(sent);
+        for done in ends {
+            done(match result {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    Err(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error))
+                }
+            });
         }
     }
 
@@ -264,46 +322,39 @@ impl CacheDisk {
             }
             let Some(run) = writes.next_run() else { return };
             drop(writes);
-            lock(&self.pace).write_began(now_ns, run.len_bytes());
+            lock(&self.pace).write_began(now_ns, run.sent.len_bytes);
             let (disk, own) = (Arc::clone(self), shard.clone());
-            shard.spawn(async move { disk.carry_out(&own, run).await }).detach();
+            let errand = Errand::new(self, Duty::Write(run.sent));
+            shard.spawn(async move { disk.carry_out(&own, run, errand).await }).detach();
         }
     }
 
     fn send_runs_at(self: &Arc<CacheDisk>, shard: &Shard, due_ns: u64) {
-        let (disk, own) = (Arc::clone(self), shard.clone());
+        let (mut errand, own) = (Errand::new(self, Duty::Timer), shard.clone());
         let wait = async move {
             own.sleep_until(due_ns).await;
-            lock(&disk.writes).is_timed = false;
-            disk.send_runs(&own);
+            if let Some(disk) = errand.done() {
+                disk.send_runs(&own);
+            }
         };
         shard.spawn(wait).detach();
     }
 
-    async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run) {
-        let len_bytes = run.len_bytes();
-        let Run { number, lane, class, kind, offset, buffers, changes } = run;
+    async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run, mut errand: Errand) {
+        let Run { sent, class, kind, offset, buffers, changes } = run;
         let began_ns = shard.now_ns();
         let result = self.write_run(shard, class, kind, offset, buffers).await;
-        let backlog_bytes = self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
+        errand.done();
         let is_held_back = {
             let mut pace = lock(&self.pace);
             pace.write_ended(shard.now_ns());
             pace.bytes_per_s().is_some()
         };
         if result.is_ok() && !is_held_back {
-            self.speed.wrote(began_ns, shard.now_ns(), len_bytes, backlog_bytes);
+            self.speed.wrote(began_ns, shard.now_ns(), sent.len_bytes, self.backlog_bytes.load(Relaxed));
         }
 
-        let ends = lock(&self.writes).end_run(number, lane);
-        for done in ends {
-            done(match &result {
-                Ok(()) => Ok(()),
-                Err(error) => {
-                    Err(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error))
-                }
-            });
-        }
+        self.end_run(sent, &result);
         // Only now: while a change is counted, the disk does not begin a new life.
         drop(changes);
         self.send_runs(shard);
@@ -321,13 +372,14 @@ mod tests {
 
     use super::*;
     use crate::disk::DiskIdentity;
+    use crate::disk::pace::Pace;
     use crate::entry::SlabId;
     use crate::log::{DiskLog, StreamShape};
 
-    /// Returns a disk of a new world, and a handle to its home shard, which takes two requests.
-    fn disk() -> (SimRuntime, Handle, Arc<CacheDisk>) {
+    /// Returns a disk of a new world, and a handle to its home shard.
+    fn disk(max_requests: u32) -> (SimRuntime, Handle, Arc<CacheDisk>) {
         let world = SimWorld::new(&SimConfig::default()).unwrap();
-        let config = ReactorConfig { max_requests: 2 };
+        let config = ReactorConfig { max_requests };
         let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
         let runtime = SimRuntime::new(&world, &topology).unwrap();
         let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
@@ -341,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_write_that_the_home_shard_has_no_room_for_ends_and_the_next_one_goes() {
-        let (runtime, home, disk) = disk();
+        let (runtime, home, disk) = disk(2);
         let (ends, ended) = channel();
         let write = |offset| {
             let (ends, buffer) = (ends.clone(), AlignedBuf::new(4096).unwrap());
@@ -352,7 +404,7 @@ mod tests {
 
         (0..2).for_each(|_| home.spawn(|_| async {}).unwrap());
         write(0);
-        assert_eq!(ended.try_recv(), Ok(Err(io::ErrorKind::WouldBlock)));
+        assert_eq!(ended.try_recv(), Ok(Err(io::ErrorKind::BrokenPipe)));
         assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
 
         runtime.run_for(Duration::from_millis(1)).unwrap();
@@ -362,9 +414,47 @@ mod tests {
         assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
     }
 
+    /// What a write calls at its end holds the disk (and, of an insert, the cache), which holds the write.
+    #[test]
+    fn when_the_home_shard_ends_all_writes_do_and_the_disk_is_freed() {
+        let (ends, ended) = channel();
+        let begin = |disk: &Arc<CacheDisk>, writes: u64| {
+            for number in 0..writes {
+                let (ends, held, buffer) = (ends.clone(), Arc::clone(disk), AlignedBuf::new(4096).unwrap());
+                let done = move |end: io::Result<()>| ends.send((held.identity.number, end.is_ok())).unwrap();
+                let change = disk.begin_change().unwrap();
+                disk.submit_write(Class::DEFAULT, IoKind::InsertWrite, (change, number * 8192), buffer, done);
+            }
+        };
+        // Never started; one in a task that has not been polled; some in flight and others waiting; paced.
+        for (landed, is_paced) in [(None, false), (Some(0), false), (Some(3), false), (Some(3), true)] {
+            let (runtime, _home, disk) = disk(64);
+            if is_paced {
+                // A hit that is late holds the writes to the floor, one in 256 us.
+                let (mut pace, ms) = (Pace::new(Some(1.5)), 1_000_000);
+                (0..1000).for_each(|_| pace.hit(100 * ms, 101 * ms));
+                pace.write_began(0, 0);
+                pace.hit(100 * ms, 200 * ms);
+                *lock(&disk.pace) = pace;
+            }
+            begin(&disk, 40);
+            if let Some(landed) = landed {
+                runtime.run_until_landed(landed).unwrap();
+            }
+            drop(runtime);
+            begin(&disk, 2);
+            let (ok, failed): (Vec<_>, Vec<_>) = ended.try_iter().partition(|(_, is_ok)| *is_ok);
+            let ends = (ok.len() as u64, ok.len() + failed.len(), disk.backlog_bytes());
+            assert_eq!(ends, (landed.unwrap_or(0), 42, 0), "{landed:?}, {is_paced}");
+            let weak = Arc::downgrade(&disk);
+            drop(disk);
+            assert!(weak.upgrade().is_none(), "{landed:?}, {is_paced}: something holds the disk");
+        }
+    }
+
     #[test]
     fn lanes_take_turns_by_weight_and_save_nothing_up() {
-        let (_runtime, _home, disk) = disk();
+        let (_runtime, _home, disk) = disk(2);
         let mut writes = Writes::default();
         let push = |writes: &mut Writes, kind, number: u64| {
             let (buffer, change) = (AlignedBuf::new(4096).unwrap(), disk.begin_change().unwrap());
@@ -373,7 +463,7 @@ mod tests {
         };
         let next = |writes: &mut Writes| {
             let run = writes.next_run().unwrap();
-            writes.end_run(run.number, run.lane);
+            writes.end_run(run.sent);
             run.kind
         };
         (0..20).for_each(|number| push(&mut writes, IoKind::InsertWrite, number));

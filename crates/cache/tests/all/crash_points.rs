@@ -95,24 +95,32 @@ fn check(town: &Town, disks: &[DiskSource], is_acknowledged: bool, what: &str) {
     life.crash();
 }
 
-/// Crashes after each operation of `work` in turn, and calls `check` each time. Returns the number of crash points.
+/// Crashes after each operation of `work` in turn, and calls `check` each time, in worlds of one seed or as many as the
+/// test is given. Returns the number of crash points in all.
 fn at_every_point(
     begin: impl Fn(u64) -> (Town, Life),
     work: impl AsyncFn(&BlockCache),
     check: impl Fn(&Town, bool, &str),
 ) -> u64 {
-    for point in 0.. {
-        let (town, life) = begin(point + 1);
+    at_points(|seed, point| {
+        let (town, life) = begin(seed);
         let landed = town.world.landed() + point;
         let cache = life.cache.as_ref().unwrap();
         let end = life.runtime().block_on_until_landed(0, work(cache), landed).unwrap();
         life.crash();
         check(&town, end.is_some(), &format!("point {point}"));
-        if end.is_some() {
-            return point;
-        }
-    }
-    0
+        end.is_some()
+    })
+}
+
+/// Calls `crash` with the seed of a world and the number of a point, until it says that the work was done before that
+/// point. Returns the number of points.
+fn at_points(crash: impl Fn(u64, u64) -> bool) -> u64 {
+    let mut points = 0;
+    crate::seeds::each(1, |round| {
+        points += (0..).take_while(|point| !crash(round << 16 | (point + 1), *point)).count()
+    });
+    points as u64
 }
 
 #[test]
@@ -179,9 +187,8 @@ fn a_checkpoint_that_only_an_absent_disk_has_is_never_the_newest() {
 
 #[test]
 fn a_cache_that_is_being_made_is_one_or_can_be_made_again() {
-    let mut points = 0;
-    for landed in 0.. {
-        let town = town(landed + 1, 3);
+    let points = at_points(|seed, landed| {
+        let town = town(seed, 3);
         let is_done = town.create_until(SLAB_BYTES, town.world.landed() + landed).is_some();
         match town.try_open(&quiet()) {
             Ok(life) => life.run(async |cache| insert(cache, 0..10, 1).await),
@@ -191,11 +198,8 @@ fn a_cache_that_is_being_made_is_one_or_can_be_made_again() {
             }
             Err(error) => panic!("point {landed}: {error}"),
         }
-        if is_done {
-            break;
-        }
-        points += 1;
-    }
+        is_done
+    });
     assert!(points >= 12, "{points} points");
 }
 

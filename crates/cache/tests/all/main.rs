@@ -11,6 +11,8 @@ mod model;
 mod object_store;
 #[cfg(feature = "sim")]
 mod scenarios;
+#[path = "../../../seeds.rs"]
+mod seeds;
 #[path = "../../../skip.rs"]
 mod skip;
 mod stories;

@@ -20,7 +20,6 @@ const ANCHOR: usize = 0;
 /// The faults and the load of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Family {
-    pub(crate) name: &'static str,
     pub(crate) faults: SimFaults,
     /// No block may be lost: no faults but crashes, and room for everything.
     pub(crate) is_strict: bool,
@@ -312,18 +311,7 @@ impl Run {
     }
 }
 
-/// Runs `few` seeds, or as many as the variable `PLIMSOLL_CACHE_SEEDS` demands.
+/// Runs `few` seeds, or those that the test is given.
 pub(crate) fn run_seeds(family: Family, few: u64) {
-    let many = std::env::var("PLIMSOLL_CACHE_SEEDS").ok().and_then(|count| count.parse::<u64>().ok());
-    let first = std::env::var("PLIMSOLL_CACHE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
-    let seeds = first.map_or(1..=many.unwrap_or(few), |seed| seed..=seed);
-    for seed in seeds {
-        let end = std::panic::catch_unwind(|| run(family, seed));
-        if let Err(why) = end {
-            eprintln!("{}: seed {seed} fails (PLIMSOLL_CACHE_SEED={seed} repeats it)", family.name);
-            if std::env::var("PLIMSOLL_CACHE_GO_ON").is_err() {
-                std::panic::resume_unwind(why);
-            }
-        }
-    }
+    crate::seeds::each(few, |seed| run(family, seed));
 }

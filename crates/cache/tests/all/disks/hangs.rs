@@ -1,0 +1,404 @@
+//! Disks that hang: the others go on, and nobody waits for ever.
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::world::{Town, value_of};
+use plimsoll::backend::sim::{SimDiskState, SimFaults};
+use plimsoll::core::Rate;
+use plimsoll::{Limits, Qos};
+use plimsoll_cache::stats::{DiskHealth, MissReason};
+use plimsoll_cache::{CacheConfig, CacheError, GetOptions, Inserted, Lookup};
+
+use super::{SLAB_BYTES, health, hits, insert, key, nap, quiet, state, town};
+
+type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Runs all tasks. Returns their outputs in the order in which they ended.
+async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
+    let mut ends = Vec::new();
+    std::future::poll_fn(|context| {
+        tasks.retain_mut(|task| match task.as_mut().poll(context) {
+            Poll::Ready(end) => {
+                ends.push(end);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ends
+}
+
+/// With this, every operation takes at least 100 s: none completes during the test.
+const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };
+
+#[test]
+fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
+    let town = town(3);
+    let life = town.open(&CacheConfig { checkpoint_interval: Duration::from_secs(5), ..quiet() });
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        cache.checkpoint().await.unwrap();
+        state(&town, 1, HANGS);
+        let begin_ns = shard.now_ns();
+        let (mut there, mut late, mut stored, mut longest_ns) = (0, 0, 0, 0);
+        let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
+        let mut next = 1000;
+        while shard.now_ns() - begin_ns < 60_000_000_000 {
+            for n in (0..600).step_by(7) {
+                let asked_ns = shard.now_ns();
+                match cache.get_with(&key(n), options).await.unwrap() {
+                    Lookup::Hit(block) => {
+                        assert_eq!(block[..], value_of(n + 10_000, 8192));
+                        there += 1;
+                        longest_ns = longest_ns.max(shard.now_ns() - asked_ns);
+                    }
+                    // Once it is known that the disk hangs, its blocks are misses at once.
+                    Lookup::Miss(MissReason::Deadline) => late += u32::from(shard.now_ns() > asked_ns),
+                    Lookup::Miss(_) => {}
+                }
+            }
+            // The cache does not wait for a write to the disk that hangs.
+            let value = value_of(next + 10_000, 8192);
+            let (insert_key, limit) = (key(next), shard.sleep(Duration::from_millis(500)));
+            let mut insert = std::pin::pin!(cache.insert(&insert_key, &value));
+            let mut limit = std::pin::pin!(limit);
+            std::future::poll_fn(|context| {
+                if let Poll::Ready(end) = insert.as_mut().poll(context) {
+                    stored += u32::from(end.unwrap() == Inserted::Stored);
+                    return Poll::Ready(());
+                }
+                limit.as_mut().poll(context)
+            })
+            .await;
+            next += 1;
+            shard.sleep(Duration::from_millis(50)).await;
+        }
+        // The first 2 s show that the disk is slow; after 10 s its log write is abandoned.
+        assert!(there > 30_000 && longest_ns < 5_000_000, "{there} hits, one took {longest_ns} ns");
+        assert!(late < 2000, "{late} look-ups waited for the disk that hangs");
+        assert!(stored > 500 && stored + 60 > next - 1000, "{stored} of {}", next - 1000);
+        let stats = cache.stats();
+        assert!(stats.checkpoints >= 9, "{} checkpoints", stats.checkpoints);
+        assert!(matches!(health(&stats, 1), DiskHealth::Failed | DiskHealth::Missing), "{}", stats.disks[1].why);
+
+        state(&town, 1, SimDiskState::Healthy);
+        // The operations that hung complete one after another.
+        nap(&life, 10_000).await;
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "it answers again: {}", cache.stats().disks[1].why);
+        insert(cache, 5000..5300, 1).await;
+        assert_eq!(hits(cache, 5000..5300, 1).await.len(), 300);
+    });
+    life.close();
+    let life = town.open(&quiet());
+    assert_eq!(life.run(async |cache| hits(cache, 5000..5300, 1).await.len()), 300);
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_hold_up_an_opening() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| insert(cache, 0..300, 1).await);
+    life.close();
+    state(&town, 1, HANGS);
+    let begin_ns = town.world.now_ns();
+    let life = town.open(&quiet());
+    let took_ns = town.world.now_ns() - begin_ns;
+    assert!(took_ns < 11_000_000_000, "{took_ns} ns");
+    life.run(async |cache| {
+        let findings = cache.findings();
+        assert!(findings.len() == 1 && findings[0].contains("disk1"), "{findings:?}");
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Missing);
+        let there = hits(cache, 0..300, 1).await.len();
+        assert!((100..300).contains(&there), "two disks of three: {there}");
+        insert(cache, 300..400, 1).await;
+        cache.checkpoint().await.unwrap();
+    });
+
+    // Nor does creating wait for it.
+    let town = Town::new(2, 48 << 20, 7);
+    state(&town, 1, HANGS);
+    let options = plimsoll_cache::CreateOptions { slab_bytes: Some(SLAB_BYTES), ..Default::default() };
+    let end = town.try_create(&options, &town.disks, u64::MAX).unwrap();
+    assert!(matches!(end, Err(CacheError::Io { what: "cannot read it", .. })), "{end:?}");
+}
+
+#[test]
+fn a_disk_that_hangs_ends_a_check_in_time() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    life.run(async |cache| insert(cache, 0..2000, 1).await);
+    life.close();
+    assert!(town.check(|_, _| {}).is_sound());
+
+    // It hangs as soon as the first blocks have been read.
+    let (world, clock) = (town.world.clone(), town.world.clone());
+    let begin_ns = town.world.now_ns();
+    let ended_ns = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let last_ns = ended_ns.clone();
+    let report = town.check(move |_, _| {
+        world.set_disk_state(1, HANGS).unwrap();
+        last_ns.store(clock.now_ns(), std::sync::atomic::Ordering::Relaxed);
+    });
+    let took_ns = ended_ns.load(std::sync::atomic::Ordering::Relaxed) - begin_ns;
+    assert!((500..1500).contains(&report.blocks.unreadable), "{:?}", report.blocks);
+    assert_eq!((report.blocks.blocks, report.blocks.checksum_errors), (2000, 0));
+    assert!(took_ns < 30_000_000_000, "{took_ns} ns");
+}
+
+#[test]
+fn a_disk_that_hangs_is_known_while_a_checkpoint_waits_for_it() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        state(&town, 1, HANGS);
+        let mut checkpoint = std::pin::pin!(cache.checkpoint());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
+        let begin_ns = shard.now_ns();
+        while shard.now_ns() - begin_ns < 4_000_000_000 {
+            assert!(checkpoint.as_mut().poll(&mut context).is_pending(), "the disk does not hang");
+            for n in (0..600).step_by(7) {
+                cache.get_with(&key(n), options).await.unwrap();
+            }
+            shard.sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Slow);
+    });
+}
+
+/// Four readers without deadlines, each with one read at a time, and one disk of three hangs.
+#[test]
+fn a_disk_that_hangs_costs_a_reader_one_wait() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        state(&town, 1, HANGS);
+        let end_ns = shard.now_ns() + 9_000_000_000;
+        let read = async |first: u32| {
+            let (mut there, mut waited_ns) = (0, 0);
+            for n in (first..).step_by(7) {
+                let asked_ns = shard.now_ns();
+                there += u32::from(matches!(cache.get(&key(n % 600)).await.unwrap(), Lookup::Hit(_)));
+                waited_ns += (shard.now_ns() - asked_ns).saturating_sub(5_000_000);
+                shard.sleep(Duration::from_millis(5)).await;
+                if shard.now_ns() > end_ns {
+                    break;
+                }
+            }
+            (there, waited_ns)
+        };
+        let readers: Vec<Task<'_, (u32, u64)>> = (0..4).map(|first| Box::pin(read(first)) as _).collect();
+        let ends = join(readers).await;
+        // Each waits once for 2 s; one read of the superblock finds out whether the disk still hangs.
+        let is_right = |(there, waited_ns): &(u32, u64)| *there > 300 && *waited_ns < 2_100_000_000;
+        assert!(ends.iter().all(is_right), "{ends:?}");
+
+        let begin_ns = shard.now_ns();
+        insert(cache, 1000..1300, 1).await;
+        assert!(shard.now_ns() - begin_ns < 500_000_000, "an insert went to the disk that hangs");
+    });
+}
+
+/// An insert waits for some seconds in the scheduler, and nothing else is done meanwhile: the disk does not hang.
+#[test]
+fn a_disk_whose_only_work_is_limited_does_not_hang() {
+    let town = town(1);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..10, 1).await;
+        let fill = cache.classes().find("cache.fill").unwrap();
+        let limits = Limits { write_bandwidth: Rate::per_second(50_000), ..Limits::default() };
+        cache.classes().set_qos(fill, Qos { limits, ..Qos::default() }).unwrap();
+        let begin_ns = shard.now_ns();
+        let values: Vec<_> = (0..2).map(|n| value_of(n, 300_000)).collect();
+        let mut inserts: Vec<_> =
+            values.iter().zip([b"a", b"b"]).map(|(value, key)| Box::pin(cache.insert(key, value))).collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        inserts.iter_mut().for_each(|insert| assert!(insert.as_mut().poll(&mut context).is_pending()));
+        for _ in 0..40 {
+            shard.sleep(Duration::from_millis(100)).await;
+            assert!(matches!(cache.get(&key(3)).await.unwrap(), Lookup::Hit(_)));
+            // A read is progress, so none for longer than a disk may stand still.
+            shard.sleep(Duration::from_millis(1350)).await;
+        }
+        for insert in inserts {
+            assert_eq!(insert.await.unwrap(), Inserted::Stored);
+        }
+        assert!(shard.now_ns() - begin_ns > 5_000_000_000, "nothing was limited");
+    });
+}
+
+#[test]
+fn a_disk_that_answers_again_is_read_again() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..300, 1).await;
+        // Its operations take some seconds.
+        state(&town, 1, SimDiskState::Slow { factor: 25_000.0 });
+        let mut at_once = 0;
+        for n in 0..300 {
+            let asked_ns = shard.now_ns();
+            let end = cache.get(&key(n)).await.unwrap();
+            at_once += u32::from(matches!(end, Lookup::Miss(MissReason::Deadline)) && shard.now_ns() == asked_ns);
+        }
+        assert!(at_once > 20, "{at_once}");
+
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10).await;
+        assert_eq!(hits(cache, 0..300, 1).await.len(), 300);
+    });
+}
+
+/// Whatever waits for a disk that hangs gets an answer, though nobody has set a deadline.
+#[test]
+fn nobody_waits_longer_for_a_disk_that_hangs_than_until_it_is_given_up() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..100, 1).await;
+        state(&town, 1, HANGS);
+        let begin_ns = shard.now_ns();
+
+        // A fetched block is answered before it is written.
+        for n in 1000..1040 {
+            let (asked_ns, fetch_key, value) = (shard.now_ns(), key(n), value_of(n, 8192));
+            let fetched = cache.get_or_fetch(&fetch_key, GetOptions::default(), async |_| Ok::<_, ()>(value.clone()));
+            assert_eq!(fetched.await.unwrap().into_block()[..], value[..]);
+            let again = cache.get_or_fetch(&fetch_key, GetOptions::default(), async |_| Err::<Vec<u8>, _>(()));
+            assert_eq!(again.await.unwrap().into_block()[..], value[..], "it is fetched twice");
+            let took_ns = shard.now_ns() - asked_ns;
+            assert!(took_ns < 100_000_000, "{took_ns} ns");
+        }
+
+        let look = async |n: u32| usize::from(matches!(cache.get(&key(n)).await.unwrap(), Lookup::Miss(_)));
+        let store = async |n: u32| {
+            let end = cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap();
+            usize::from(end != Inserted::Stored)
+        };
+        let mut waiting: Vec<Task<'_, usize>> = Vec::new();
+        (0..20).for_each(|n| waiting.push(Box::pin(look(n))));
+        (2000..2040).for_each(|n| waiting.push(Box::pin(store(n))));
+        let failed: usize = join(waiting).await.into_iter().sum();
+        let took_ns = shard.now_ns() - begin_ns;
+        assert!(failed > 5 && took_ns < 60_000_000_000, "{failed} failed, after {took_ns} ns");
+        assert!(matches!(health(&cache.stats(), 1), DiskHealth::Failed | DiskHealth::Missing));
+
+        // A place that a write still under way may reach is not used again before it has ended.
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10_000).await;
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "{}", cache.stats().disks[1].why);
+        insert(cache, 3000..3300, 1).await;
+        assert_eq!(hits(cache, 3000..3300, 1).await.len(), 300);
+    });
+}
+
+#[test]
+fn metadata_is_not_written_again_to_a_disk_that_takes_none() {
+    let town = town(1);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..10, 1).await;
+        town.world.set_faults(SimFaults { write_error_probability: 1.0, ..SimFaults::default() }).unwrap();
+        let begin_ns = shard.now_ns();
+        cache.checkpoint().await.unwrap_err();
+        let took_ns = shard.now_ns() - begin_ns;
+
+        // Repeated after 1, 10 and 100 ms: the fourth error in a row makes the disk read-only. A fifth attempt would
+        // fail alike, a second later.
+        assert_eq!(health(&cache.stats(), 0), DiskHealth::ReadOnly);
+        assert!((111_000_000..500_000_000).contains(&took_ns), "{took_ns} ns");
+    });
+}
+
+#[test]
+fn a_disk_that_hangs_as_it_returns_does_not_keep_another_out() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        insert(cache, 0..300, 1).await;
+        state(&town, 1, SimDiskState::Gone);
+        state(&town, 2, SimDiskState::Gone);
+        hits(cache, 0..300, 1).await;
+        nap(&life, 1).await;
+
+        // One search every 5 s: one has begun, and waits for disk 1.
+        state(&town, 1, HANGS);
+        nap(&life, 6).await;
+        state(&town, 2, SimDiskState::Healthy);
+        nap(&life, 30).await;
+        assert_eq!(health(&cache.stats(), 2), DiskHealth::Healthy, "{}", cache.stats().disks[2].why);
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Missing);
+    });
+}
+
+#[test]
+fn a_new_disk_that_hangs_is_refused_in_time() {
+    for force in [false, true] {
+        let town = Town::new(2, 48 << 20, 7);
+        town.create_of(SLAB_BYTES, &town.disks[..1]);
+        let life = town.try_open_of(&quiet(), &town.disks[..1]).unwrap();
+        let shard = life.runtime().shard(0).clone();
+        life.run(async |cache| {
+            let capacity_bytes = cache.stats().disks[0].capacity_bytes;
+            state(&town, 1, HANGS);
+            let begin_ns = shard.now_ns();
+            let error = cache.add_disk(&town.disks[1], force).await.unwrap_err();
+            let took_ns = shard.now_ns() - begin_ns;
+            assert!(matches!(error, CacheError::Io { .. }), "{error}");
+            assert!((10_000_000_000..11_000_000_000).contains(&took_ns), "{took_ns} ns, force: {force}");
+
+            let stats = cache.stats();
+            let capacities: Vec<_> = stats.disks.iter().map(|disk| disk.capacity_bytes).collect();
+            assert_eq!(capacities, [capacity_bytes], "nothing of it stays behind");
+            insert(cache, 0..10, 1).await;
+        });
+    }
+}
+
+#[test]
+fn eviction_keeps_the_space_that_it_should_while_a_new_disk_is_labelled() {
+    let town = Town::new(2, 48 << 20, 7);
+    town.create_of(SLAB_BYTES, &town.disks[..1]);
+    let config = CacheConfig { target_free_blocks_pct: 10.0, ..quiet() };
+    let life = town.try_open_of(&config, &town.disks[..1]).unwrap();
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        for n in 0..8000 {
+            cache.insert(&key(n), &value_of(n, 8192)).await.unwrap();
+        }
+        nap(&life, 5).await;
+        let evictions = cache.stats().evictions;
+        state(&town, 1, HANGS);
+        let work = async {
+            nap(&life, 2).await;
+            assert_eq!(cache.stats().evictions, evictions, "of its capacity nothing is to be kept free yet");
+            let mut stored = 0;
+            for n in 10_000..13_000 {
+                stored += u32::from(cache.insert(&key(n), &value_of(n, 8192)).await.unwrap() == Inserted::Stored);
+                shard.sleep(Duration::from_millis(1)).await;
+            }
+            assert!(stored > 2900, "{stored} of 3000 are stored");
+        };
+        let (mut adding, mut work) = (std::pin::pin!(cache.add_disk(&town.disks[1], true)), std::pin::pin!(work));
+        std::future::poll_fn(|context| {
+            assert!(adding.as_mut().poll(context).is_pending(), "the disk does not hang");
+            work.as_mut().poll(context)
+        })
+        .await;
+        adding.await.unwrap_err();
+    });
+}
