@@ -7,7 +7,8 @@
 //! **How.** N is counted: each piece from its arrival to its departure, or to the end of the trace if it never departs.
 //! X is the departures, R the mean time of pieces with both ends known. So N and X R differ by what the ends of the
 //! trace cut, and by lost events; those pieces are counted and named. X and R at each depth come from
-//! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`].
+//! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`], or unclear if it hangs on a part of
+//! the time.
 //!
 //! Levels leave out pieces that never end. A piece whose dispatch is not in the trace leaves the queue when it is back.
 //!

@@ -37,6 +37,7 @@
 pub mod arrivals;
 pub mod beside;
 pub mod diff;
+mod doubt;
 pub mod export;
 pub mod gaps;
 pub mod kernel;

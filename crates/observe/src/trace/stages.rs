@@ -214,17 +214,17 @@ pub struct TimePoint {
 /// Depths and bandwidth over time: the time spent by all pieces together in the queue and in the device, bytes read and
 /// written.
 #[derive(Clone, Default)]
-struct Timeline(Parts<4, BINS_MAX>);
+struct Timeline(Parts<[f64; 4], BINS_MAX>);
 
 impl Timeline {
     /// Adds a piece in the queue from `from_ns` to `to_ns`. If it ends before it begins, does nothing.
     fn in_queue(&mut self, from_ns: u64, to_ns: u64) {
-        self.0.spread(0, from_ns, to_ns);
+        self.0.spread(from_ns, to_ns, |[queue_ns, ..], within_ns| *queue_ns += within_ns);
     }
 
     /// Adds a piece in the device, as [`Timeline::in_queue`] does.
     fn in_device(&mut self, from_ns: u64, to_ns: u64) {
-        self.0.spread(1, from_ns, to_ns);
+        self.0.spread(from_ns, to_ns, |[_, device_ns, ..], within_ns| *device_ns += within_ns);
     }
 
     /// Adds bytes that have moved at `time_ns`.
