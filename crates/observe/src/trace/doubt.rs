@@ -3,14 +3,14 @@
 //! **Why.** A trace is one run. If its threads do not get a CPU for a while, or if nothing is asked for between two
 //! loads, that part of the time may decide what the whole seems to show.
 //!
-//! **How.** A verdict is given again without each slice of the time, and for each half of the slices. If one of these is
-//! another, the verdict is unclear; a half may be too little to tell. [`super::gaps`] also leaves out pauses,
+//! **How.** A verdict is given again without each slice of the time, and for each half of the slices. If one of these
+//! is another, the verdict is unclear; a half may be too little to tell. [`super::gaps`] also leaves out pauses,
 //! [`super::levels`] looks at how rates vary.
 //!
 //! **Limits.** A disturbance that is the same in all slices is not seen.
 //!
-//! **Example.** A program asks for little in 300 ms, and is held back by tokens in 310 ms that were disturbed. Without one
-//! slice of the latter its own pace is what took most of the time. So the limiter is unclear.
+//! **Example.** A program asks for little in 300 ms, and is held back by tokens in 310 ms that were disturbed. Without
+//! one slice of the latter its own pace is what took most of the time. So the limiter is unclear.
 
 use super::levels::Levels;
 
@@ -24,8 +24,8 @@ pub(super) struct Doubt<V> {
 }
 
 impl<V: PartialEq> Doubt<V> {
-    /// Finds a part of the time without which `judge` does not return `found`. Calls it with the levels of the rest, and
-    /// with the begins of the slices that are left out. Half of the time may leave the question open (`open`).
+    /// Finds a part of the time without which `judge` does not return `found`. Calls it with the levels of the rest,
+    /// and with the begins of the slices that are left out. Half of the time may leave the question open (`open`).
     pub(super) fn find(levels: &Levels, found: V, open: V, judge: impl Fn(&Levels, &[u64]) -> V) -> Option<Doubt<V>> {
         let begins_ns = levels.slice_begins_ns();
         let shows = |left_out_ns: &[u64]| judge(&levels.without(left_out_ns), left_out_ns);

@@ -351,8 +351,8 @@ impl Levels {
         offered.iter().filter(|level| level.is_judged).map(point).collect()
     }
 
-    /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has less than
-    /// three.
+    /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has less
+    /// than three.
     fn half_width(&self, level: usize, moves_bytes: bool) -> Option<f64> {
         let slices = self.slices.all();
         let of_slice = |(_, [offered, _]): &(u64, Scales)| {

@@ -68,8 +68,8 @@ fn pauses_between_loads_are_not_a_program_that_offers_too_little() {
     }
 }
 
-/// A sweep over tokens, whose threads get no CPU for a part of the time: tokens, for `little` a limiter above the disk, is
-/// the truth. Prints the tally.
+/// A sweep over tokens, whose threads get no CPU for a part of the time: tokens, for `little` a limiter above the disk,
+/// is the truth. Prints the tally.
 #[test]
 fn a_busy_cpu_makes_verdicts_unclear_but_not_wrong() {
     let (mut wrong, mut cases) = (Vec::new(), 0);
