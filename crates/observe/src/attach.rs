@@ -32,11 +32,8 @@ use serde::Serialize;
 /// The output of `plimsoll attach --format json` for one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttachReport<'a> {
-    /// Version of this form: 1.
     pub schema: u32,
-    /// The program's identity and configuration.
     pub program: &'a Hello,
-    /// The program's present state.
     pub snapshot: &'a plimsoll::control::Snapshot,
 }
 
@@ -44,7 +41,6 @@ pub struct AttachReport<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The process does not exist.
     #[error("there is no process {0}: `plimsoll attach` without a number lists the programs that run")]
     NoProcess(u32),
     /// The process serves no socket that this user can see.
@@ -53,10 +49,8 @@ pub enum AttachError {
          another user's; `plimsoll attach` without a number lists those that can be"
     )]
     NotServed(u32),
-    /// The program has no class or group of this name.
     #[error("the program has no class or group {}{help}", quoted(.class))]
     UnknownClass {
-        /// The name asked for.
         class: String,
         /// The closest name, or all names of the program.
         help: String,
@@ -67,9 +61,6 @@ pub enum AttachError {
 }
 
 /// Returns the socket that `target` means: a process id, or the path of a socket.
-///
-/// # Errors
-/// [`AttachError::NoProcess`], or [`AttachError::NotServed`] if the process serves no socket.
 pub fn socket(target: &str) -> Result<PathBuf, AttachError> {
     let Ok(pid) = target.parse::<u32>() else { return Ok(PathBuf::from(target)) };
     match socket_of(pid) {
@@ -80,9 +71,6 @@ pub fn socket(target: &str) -> Result<PathBuf, AttachError> {
 }
 
 /// Returns this user's running programs, and a message for each program that does not answer.
-///
-/// # Errors
-/// The directory of the sockets cannot be read.
 pub fn running() -> std::io::Result<(Vec<Hello>, Vec<String>)> {
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for (pid, path) in programs()? {
@@ -97,16 +85,13 @@ pub fn running() -> std::io::Result<(Vec<Hello>, Vec<String>)> {
 /// One change to a class: `CLASS.shares=N`, or `CLASS.limit_...=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The class or group.
     pub class: String,
-    /// The change.
     pub change: Change,
 }
 
 /// A change to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// New shares, at least 1.
     Shares(u32),
     /// New limits; those that are `None` stay as they are.
     Limits(LimitsChange),
@@ -170,9 +155,6 @@ impl FromStr for Setting {
 }
 
 /// Reads a mode: `scheduled`, `drain`, or `depth:N`.
-///
-/// # Errors
-/// `text` is none of these.
 pub fn parse_mode(text: &str) -> Result<Mode, UnitError> {
     let depth = |text: &str| text.parse::<u32>().ok().filter(|depth| *depth > 0);
     match (text, text.strip_prefix("depth:").and_then(depth)) {
@@ -187,7 +169,6 @@ pub fn parse_mode(text: &str) -> Result<Mode, UnitError> {
 }
 
 /// Returns the text that [`parse_mode`] reads as `mode`.
-#[must_use]
 pub fn format_mode(mode: Mode) -> String {
     match mode {
         Mode::Scheduled => "scheduled".to_owned(),
@@ -197,9 +178,6 @@ pub fn format_mode(mode: Mode) -> String {
 }
 
 /// Returns the requests that apply `settings` to the program of `hello`.
-///
-/// # Errors
-/// [`AttachError::UnknownClass`] if a class is not in `hello`.
 pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, AttachError> {
     let names: Vec<&str> = hello.classes.iter().map(|class| class.class.as_str()).collect();
     let request = |setting: &Setting| {
@@ -220,7 +198,6 @@ pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, Att
 }
 
 /// Returns a line for each of `settings`, such as `backup: shares 100 -> 500`; `before` is the program's state until then.
-#[must_use]
 pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
     let shown = |limit: Option<Limit>| match limit {
         Some(Limit::PerSecond(units)) => units.to_string(),
@@ -249,10 +226,7 @@ pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
     lines
 }
 
-/// Applies all `settings`, then sets `mode` for all disks if one is given.
-///
-/// # Errors
-/// [`AttachError::UnknownClass`]: nothing has changed then. [`AttachError::Client`] if the program refuses a request.
+/// Applies all `settings`, then sets `mode` for all disks if one is given. If a class is unknown, nothing has changed.
 pub fn apply(client: &mut Client, settings: &[Setting], mode: Option<Mode>) -> Result<(), AttachError> {
     for request in requests(client.hello(), settings)? {
         client.change(&request)?;

@@ -88,7 +88,6 @@ pub struct Groups {
 impl Groups {
     /// Returns the groups that the user named, each with its members. The host's arrays are judged in addition, except
     /// those of the same names.
-    #[must_use]
     pub fn new(named: Vec<(String, Vec<String>)>) -> Groups {
         Groups { named, states: BTreeMap::new() }
     }
@@ -202,7 +201,6 @@ fn kind_of_disk(name: &str, facts: &Facts) -> Option<String> {
 }
 
 /// Returns how many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2. `None` if all are 0.
-#[must_use]
 pub fn effective_devices(loads: &[f64]) -> Option<f64> {
     let squares: f64 = loads.iter().map(|load| load * load).sum();
     let sum: f64 = loads.iter().sum();
@@ -210,7 +208,6 @@ pub fn effective_devices(loads: &[f64]) -> Option<f64> {
 }
 
 /// Returns how much more than an equal part the busiest has: max / mean - 1, 0 and up. `None` if all are 0.
-#[must_use]
 pub fn imbalance(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
     let most = loads.iter().copied().fold(0.0, f64::max);

@@ -244,13 +244,11 @@ struct Followed {
 impl Gaps {
     /// Returns an analysis that counts parts of at least `longer_than_ns` by reason. All parts count in times, and all
     /// gaps in percentiles.
-    #[must_use]
     pub fn new(longer_than_ns: u64) -> Gaps {
         let followed = Followed { longer_than_ns, ..Followed::default() };
         Gaps { longer_than_ns, ordered: Ordered::default(), levels: DisksLevels::default(), followed }
     }
 
-    /// Takes the next item of the trace.
     pub fn visit(&mut self, item: &Item) {
         match item {
             Item::Span(span) => self.visit_span(span),
@@ -265,8 +263,6 @@ impl Gaps {
         }
     }
 
-    /// Ends the trace and returns the result.
-    #[must_use]
     pub fn finish(mut self, trace: &Trace) -> GapsReport {
         let followed = &mut self.followed;
         self.ordered.finish(&mut |time_ns, (key, what)| followed.take(key, time_ns, what));

@@ -108,18 +108,14 @@ impl Join for Sums {
 pub struct Level {
     pub depth_min: u64,
     pub depth_max: u64,
-    /// Mean depth during the time at this level.
     pub depth_mean: f64,
-    /// Part of the time at this level, 0 to 1.
     pub time_part: f64,
-    /// Pieces that came back.
     pub ends: u64,
     /// Pieces that came back per second: X.
     pub ends_per_s: f64,
     pub bytes_per_s: f64,
     /// Mean time in the device of pieces that went out at this level, in ns: R; 0 if none did.
     pub latency_mean_ns: f64,
-    /// Mean number of pieces in the device.
     pub in_device: f64,
     /// Whether the level has enough time and ends to be judged.
     pub is_judged: bool,
@@ -259,21 +255,16 @@ impl Levels {
         }
     }
 
-    /// Returns the levels of the offered depth that occurred.
-    #[must_use]
     pub fn offered(&self) -> Vec<Level> {
         levels(&self.slices.joined()[0])
     }
 
-    /// Returns the levels of the depth in the device that occurred.
-    #[must_use]
     pub fn in_device(&self) -> Vec<Level> {
         levels(&self.slices.joined()[1])
     }
 
     /// Judges by the offered levels what holds throughput back. If a rate is vague, or some of the time shows something
     /// else than all of it, the verdict is unclear.
-    #[must_use]
     pub fn verdict(&self) -> Verdict {
         let found = self.verdict_of_all();
         if found.kind == Kind::Unclear {

@@ -43,7 +43,6 @@ use super::levels::{DisksLevels, Level, Levels, remark_of_lost};
 use super::parts::Windows;
 use super::span::{Item, Trace};
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Most classes with figures of their own.
@@ -76,7 +75,6 @@ pub struct Law {
     pub per_s: f64,
     /// R: mean time of pieces with both ends known, in ns.
     pub latency_mean_ns: f64,
-    /// X times R.
     pub product: f64,
     /// Whether the product is N, within [`AGREES`].
     pub agrees: bool,
@@ -109,7 +107,6 @@ pub struct WindowFigures {
     pub per_s: f64,
     /// R: mean time of the pieces that departed, in ns.
     pub latency_mean_ns: f64,
-    /// X times R.
     pub product: f64,
 }
 
@@ -131,7 +128,6 @@ pub struct DiskLevels {
     pub offered: Vec<Level>,
     /// Levels of the device alone.
     pub in_device: Vec<Level>,
-    /// What holds throughput back.
     pub verdict: Verdict,
 }
 
@@ -140,18 +136,14 @@ pub struct DiskLevels {
 pub struct LittleReport {
     pub schema: u32,
     pub plimsoll: &'static str,
-    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
     /// The law from submission to dispatch.
     pub queue: Law,
     /// The law from dispatch to completion.
     pub device: Law,
-    /// Classes by number.
     pub classes: Vec<ClassLaw>,
     pub windows: Vec<Window>,
-    /// Disks by number.
     pub disks: Vec<DiskLevels>,
-    /// What could not be read, matched or followed.
     pub lost: Vec<String>,
 }
 
@@ -168,7 +160,6 @@ pub struct Little {
 }
 
 impl Little {
-    /// Takes the next item of the trace.
     pub fn visit(&mut self, item: &Item) {
         let Item::Span(span) = item else { return };
         let out_ns = span.out_ns();
@@ -200,8 +191,6 @@ impl Little {
         self.levels.visit(span);
     }
 
-    /// Ends the trace and returns the result.
-    #[must_use]
     pub fn finish(self, trace: &Trace) -> LittleReport {
         let (levels, late) = self.levels.finish();
         let begin_ns = self.begin_ns.unwrap_or(0);
@@ -344,7 +333,6 @@ fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window
 
 impl LittleReport {
     /// Returns a CSV line for each disk, scale (`offered` or `device`) and level.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<(&str, &str, &Level)>] = &[
             ("disk", |it| it.0.to_owned()),

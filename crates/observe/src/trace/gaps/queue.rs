@@ -19,11 +19,9 @@ use super::{NOTHING, WAYS};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standstill {
     pub(super) from_ns: u64,
-    /// Time of the dispatch.
     pub(super) until_ns: u64,
     /// Time from the last event that could have let the queue send to the dispatch.
     pub(super) gap_ns: u64,
-    /// The parts, by what stood in the way.
     pub(super) parts_ns: [u64; WAYS],
     /// Time after the queue meant to look again.
     pub(super) overdue_ns: u64,

@@ -16,7 +16,6 @@ use super::super::span::{Origin, Trace};
 use super::queue::{Queue, Standstill};
 use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Slice, WAYS, Waits, Way, way_name};
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Part of a class's time in the queue, or of the standstills, above which a cause counts as the main one.
@@ -114,7 +113,6 @@ pub struct ReasonGaps {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueGaps {
     pub shard: u16,
-    /// Pieces sent.
     pub dispatches: u64,
     /// Part of the time in which the queue had no work, 0 to 1.
     pub empty_part: f64,
@@ -126,9 +124,7 @@ pub struct QueueGaps {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub limiter: Limiter,
-    /// One sentence, beginning with the limiter.
     pub sentence: String,
-    /// Further remarks, one sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -148,7 +144,6 @@ pub struct DiskGaps {
     pub implied: Vec<Implied>,
     pub sent_bytes_per_s: f64,
     pub sent_per_s: f64,
-    /// The disk's queues by shard.
     pub queues: Vec<QueueGaps>,
     pub verdict: Verdict,
     /// All dispatch gaps.
@@ -165,7 +160,6 @@ pub struct ClassWait {
     pub class: String,
     /// What the class waited for most, or `none`.
     pub reason: &'static str,
-    /// Pieces with this reason.
     pub n: u64,
     pub mean_ns: f64,
     pub max_ns: u64,
@@ -198,13 +192,10 @@ pub struct GapsReport {
     pub plimsoll: &'static str,
     /// Shortest part that counts in [`ReasonGaps::gaps`], in ns.
     pub longer_than_ns: u64,
-    /// Disks by number.
     pub disks: Vec<DiskGaps>,
     /// Waits by class and reason, the reason with the most time first.
     pub classes: Vec<ClassWait>,
-    /// The longest standstills, the longest first.
     pub longest: Vec<LongGap>,
-    /// What could not be read, matched or followed.
     pub lost: Vec<String>,
 }
 
@@ -302,7 +293,6 @@ fn disk_gaps(name: String, disk: &mut Disk, queues: &[(&QueueKey, &Queue)], long
 struct InDevice {
     /// Part of the time in which there were any.
     time_part: f64,
-    /// Mean number in that time.
     mean: f64,
 }
 
@@ -576,7 +566,6 @@ fn long_gap(gap: &(Standstill, Piece, u16), disks: &BTreeMap<u16, Box<Disk>>, tr
 
 impl GapsReport {
     /// Returns a CSV line for each disk and reason; the reason `gap` stands for all dispatch gaps of the disk.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         type Row<'a> = (&'a DiskGaps, &'a str, &'a GapStats, Option<&'a ReasonGaps>);
         let columns: &[Column<Row<'_>>] = &[
@@ -601,7 +590,6 @@ impl GapsReport {
 
 impl GapStats {
     /// Returns the figures for people: number, mean, p50, p99, max.
-    #[must_use]
     pub fn cells(&self) -> [String; 5] {
         let ns = format_duration_ns;
         [format_count(self.n), ns(self.mean_ns as u64), ns(self.p50_ns), ns(self.p99_ns), ns(self.max_ns)]
