@@ -97,15 +97,16 @@ pub enum Change {
     Limits(LimitsChange),
 }
 
-/// Names of all settings.
-const SETTINGS: [&str; 7] = [
-    "shares",
-    "limit_iops",
-    "limit_read_iops",
-    "limit_write_iops",
-    "limit_bandwidth",
-    "limit_read_bandwidth",
-    "limit_write_bandwidth",
+/// A limit: the name of its setting, its place, and whether it is of bytes.
+type LimitOf = (&'static str, fn(&mut LimitsChange) -> &mut Option<Limit>, bool);
+
+const LIMITS: [LimitOf; 6] = [
+    ("limit_iops", |limits| &mut limits.iops, false),
+    ("limit_read_iops", |limits| &mut limits.read_iops, false),
+    ("limit_write_iops", |limits| &mut limits.write_iops, false),
+    ("limit_bandwidth", |limits| &mut limits.bytes_per_s, true),
+    ("limit_read_bandwidth", |limits| &mut limits.read_bytes_per_s, true),
+    ("limit_write_bandwidth", |limits| &mut limits.write_bytes_per_s, true),
 ];
 
 impl FromStr for Setting {
@@ -128,29 +129,23 @@ impl FromStr for Setting {
             },
         };
 
-        let none = LimitsChange::default();
-        let limits = match setting {
-            "shares" => {
-                let shares = parse_count(value)?;
-                let shares = u32::try_from(shares).ok().filter(|shares| *shares > 0);
-                let bad = || wrong(format!("{} are no shares", quoted(value)), "write 1 to 4294967295".to_owned());
-                return Ok(Setting { class: class.to_owned(), change: Change::Shares(shares.ok_or_else(bad)?) });
-            }
-            "limit_iops" => LimitsChange { iops: limit(parse_count)?, ..none },
-            "limit_read_iops" => LimitsChange { read_iops: limit(parse_count)?, ..none },
-            "limit_write_iops" => LimitsChange { write_iops: limit(parse_count)?, ..none },
-            "limit_bandwidth" => LimitsChange { bytes_per_s: limit(parse_rate_bytes_per_s)?, ..none },
-            "limit_read_bandwidth" => LimitsChange { read_bytes_per_s: limit(parse_rate_bytes_per_s)?, ..none },
-            "limit_write_bandwidth" => LimitsChange { write_bytes_per_s: limit(parse_rate_bytes_per_s)?, ..none },
-            _ => {
-                let help = match closest_name(setting, &SETTINGS) {
-                    Some(name) => format!("did you mean `{name}`?"),
-                    None => format!("there are {}", SETTINGS.join(", ")),
-                };
-                return Err(wrong(format!("a class has no setting {}", quoted(setting)), help));
-            }
+        let change = if setting == "shares" {
+            let shares = u32::try_from(parse_count(value)?).ok().filter(|shares| *shares > 0);
+            let bad = || wrong(format!("{} are no shares", quoted(value)), "write 1 to 4294967295".to_owned());
+            Change::Shares(shares.ok_or_else(bad)?)
+        } else if let Some((_, place, is_bytes)) = LIMITS.iter().find(|(name, ..)| *name == setting) {
+            let mut limits = LimitsChange::default();
+            *place(&mut limits) = limit(if *is_bytes { parse_rate_bytes_per_s } else { parse_count })?;
+            Change::Limits(limits)
+        } else {
+            let names: Vec<&str> = ["shares"].into_iter().chain(LIMITS.map(|(name, ..)| name)).collect();
+            let help = match closest_name(setting, &names) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("there are {}", names.join(", ")),
+            };
+            return Err(wrong(format!("a class has no setting {}", quoted(setting)), help));
         };
-        Ok(Setting { class: class.to_owned(), change: Change::Limits(limits) })
+        Ok(Setting { class: class.to_owned(), change })
     }
 }
 
@@ -209,16 +204,11 @@ pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
         match change {
             Change::Shares(shares) => lines.push(format!("{class}: shares {} -> {shares}", old.shares)),
             Change::Limits(new) => {
-                let pairs = [
-                    ("limit_iops", old.limits.iops, new.iops),
-                    ("limit_read_iops", old.limits.read_iops, new.read_iops),
-                    ("limit_write_iops", old.limits.write_iops, new.write_iops),
-                    ("limit_bandwidth", old.limits.bytes_per_s, new.bytes_per_s),
-                    ("limit_read_bandwidth", old.limits.read_bytes_per_s, new.read_bytes_per_s),
-                    ("limit_write_bandwidth", old.limits.write_bytes_per_s, new.write_bytes_per_s),
-                ];
-                for (name, old, new) in pairs.into_iter().filter(|(_, _, new)| new.is_some()) {
-                    lines.push(format!("{class}: {name} {} -> {}", shown(old), shown(new)));
+                let (mut old, mut new) = (old.limits, *new);
+                for (name, place, _) in LIMITS {
+                    if let Some(new) = *place(&mut new) {
+                        lines.push(format!("{class}: {name} {} -> {}", shown(*place(&mut old)), shown(Some(new))));
+                    }
                 }
             }
         }

@@ -47,6 +47,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::host::is_partition;
+use super::verdict::ms;
 use super::{Basis, DeviceFacts, Facts, GroupObserved, Judged, Part, Remark, Verdict};
 
 /// Most intervals remembered of a group: an hour at 2 s.
@@ -437,8 +438,8 @@ impl State {
             Some(straggler) => {
                 let why = format!(
                     "its siblings do the same in {}, and it takes {}",
-                    milliseconds(straggler.others_ms),
-                    milliseconds(straggler.own_ms)
+                    ms(straggler.others_ms),
+                    ms(straggler.own_ms)
                 );
                 (Verdict::Degraded, why)
             }
@@ -644,10 +645,6 @@ fn lasting<'a>(past: impl Iterator<Item = &'a Past> + Clone, factor: f64) -> Str
         Some(seconds) => format!("{seconds:.0} s"),
         None => format!("{:.0} intervals", past.count() as f64 * factor),
     }
-}
-
-fn milliseconds(ms: f64) -> String {
-    plimsoll_figures::units::format_duration_ns((ms * 1e6).round() as u64)
 }
 
 fn percent(share: f64) -> String {

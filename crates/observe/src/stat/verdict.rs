@@ -67,7 +67,8 @@ use super::capacity::{Capacity, positive};
 use super::saturation::{self, Saturation};
 use super::{Basis, Columns, DeviceFacts, DeviceInterval, Facts, Gap, Judged, Verdict};
 use class::{Class, Kind};
-use text::{ms, percent, queue, rate, seconds};
+pub(super) use text::ms;
+use text::{percent, queue, rate, seconds};
 
 pub(super) use remarks::{FIRST_INTERVAL, invalid_util, of_device, of_interval};
 
