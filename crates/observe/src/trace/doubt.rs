@@ -46,6 +46,6 @@ impl<V: PartialEq> Doubt<V> {
 
     /// Returns the sentence that says so, from words for what all of the time and what the rest of it shows.
     pub(super) fn sentence(&self, unclear: &str, found: &str, shows: &str) -> String {
-        format!("{unclear}: {found} by all of the time, but {shows} without {}; {RECORD_AGAIN}", self.without)
+        format!("{unclear}: {found} over all of the time, but {shows} without {}; {RECORD_AGAIN}", self.without)
     }
 }

@@ -181,6 +181,8 @@ pub struct Levels {
     slices: Parts<Scales, SLICES>,
     /// Time of pauses, in ns, by the exponent of their length.
     pauses_ns: [f64; 32],
+    /// The parallelism that each level stands for; 0: its mean depth.
+    parallelism: [f64; LEVELS],
     queued: u64,
     in_device: u64,
     last_ns: Option<u64>,
@@ -301,6 +303,12 @@ impl Levels {
     pub(super) fn without(&self, begins_ns: &[u64]) -> Levels {
         let mut rest = self.clone();
         rest.slices.leave_out(begins_ns);
+        // A level stands for the same load, whatever is left out.
+        for level in self.offered() {
+            if let Some(parallelism) = rest.parallelism.get_mut(level_of(level.depth_max)) {
+                *parallelism = self.parallelism_of(&level);
+            }
+        }
         rest
     }
 
@@ -332,14 +340,19 @@ impl Levels {
         let offered = self.offered();
         let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
         let point = |level: &Level| CurvePoint {
-            // Between an end and the request that follows it, the depth is one lower for a moment.
-            parallelism: level.depth_mean.round().max(1.0),
+            parallelism: self.parallelism_of(level),
             throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
             half_width: self.half_width(level_of(level.depth_max), moves_bytes),
             latency_ns: level.latency_mean_ns,
             in_device: level.in_device,
         };
         offered.iter().filter(|level| level.is_judged).map(point).collect()
+    }
+
+    fn parallelism_of(&self, level: &Level) -> f64 {
+        let known = self.parallelism.get(level_of(level.depth_max)).filter(|parallelism| **parallelism > 0.0);
+        // Between an end and the request that follows it, the depth is one lower for a moment.
+        known.copied().unwrap_or_else(|| level.depth_mean.round().max(1.0))
     }
 
     /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has less

@@ -63,7 +63,7 @@ fn pauses_between_loads_are_not_a_program_that_offers_too_little() {
     let all = with_pauses(&[load(8), load(16), load(32)], 100_000_000);
     let verdict = &report(&all).disks[0].verdict;
     assert_eq!(verdict.limiter, Limiter::Unknown, "{verdict:?}");
-    for words in ["the program by all of the time", "tokens without the time in which nothing was asked for"] {
+    for words in ["the program over all of the time", "tokens without the time in which nothing was asked for"] {
         assert!(verdict.sentence.contains(words), "{verdict:?}");
     }
 }
