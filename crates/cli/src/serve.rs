@@ -7,7 +7,6 @@ mod sampling;
 mod web;
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use clap::Args;
 use crate::failure::{Failure, Outcome};
 use crate::flags::time_within;
 use crate::screen;
-use crate::stat::{CapacityFlags, Group, parse_group};
+use crate::stat::{CapacityFlags, Group, HostFlags, parse_group};
 use guard::Guard;
 use sampling::{Host, Shared};
 
@@ -51,17 +50,8 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     capacity: CapacityFlags,
 
-    /// Without the scheduling classes of running Plimsoll programs
-    #[arg(long, help_heading = "Host")]
-    no_programs: bool,
-
-    /// The host's /proc, where it is mounted elsewhere (in a container)
-    #[arg(long, value_name = "DIR", default_value = "/proc", help_heading = "Host")]
-    proc_root: PathBuf,
-
-    /// The host's /sys
-    #[arg(long, value_name = "DIR", default_value = "/sys", help_heading = "Host")]
-    sys_root: PathBuf,
+    #[command(flatten)]
+    host: HostFlags,
 }
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, Failure> {

@@ -24,7 +24,8 @@ use plimsoll_show::page;
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat, input, time_within};
 use crate::output::{Output, Pictures};
-pub(crate) use watching::{Roots, watch};
+use watching::Roots;
+pub(crate) use watching::watch;
 
 /// See what the disks of this host do, how much of their capacity that is, and whether requests wait
 ///
@@ -159,10 +160,10 @@ const EVERY_MOST: Duration = Duration::from_secs(365 * 86_400);
 /// Where the kernel's files are, and running programs.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Host")]
-struct HostFlags {
+pub(crate) struct HostFlags {
     /// Without the scheduling classes of running Plimsoll programs
     #[arg(long)]
-    no_programs: bool,
+    pub(crate) no_programs: bool,
 
     /// The host's /proc, where it is mounted elsewhere (in a container)
     #[arg(long, value_name = "DIR", default_value = "/proc")]
@@ -171,6 +172,12 @@ struct HostFlags {
     /// The host's /sys
     #[arg(long, value_name = "DIR", default_value = "/sys")]
     sys_root: PathBuf,
+}
+
+impl HostFlags {
+    pub(crate) fn roots(&self) -> Roots<'_> {
+        Roots { proc: &self.proc_root, sys: &self.sys_root }
+    }
 }
 
 /// Devices that belong together.

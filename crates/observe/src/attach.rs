@@ -32,11 +32,8 @@ use serde::Serialize;
 /// The output of `plimsoll attach --format json` for one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttachReport<'a> {
-    /// Version of this form: 1.
     pub schema: u32,
-    /// The program's identity and configuration.
     pub program: &'a Hello,
-    /// The program's present state.
     pub snapshot: &'a plimsoll::control::Snapshot,
 }
 
@@ -44,7 +41,6 @@ pub struct AttachReport<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The process does not exist.
     #[error("there is no process {0}: `plimsoll attach` without a number lists the programs that run")]
     NoProcess(u32),
     /// The process serves no socket that this user can see.
@@ -53,10 +49,8 @@ pub enum AttachError {
          another user's; `plimsoll attach` without a number lists those that can be"
     )]
     NotServed(u32),
-    /// The program has no class or group of this name.
     #[error("the program has no class or group {}{help}", quoted(.class))]
     UnknownClass {
-        /// The name asked for.
         class: String,
         /// The closest name, or all names of the program.
         help: String,
@@ -67,9 +61,6 @@ pub enum AttachError {
 }
 
 /// Returns the socket that `target` means: a process id, or the path of a socket.
-///
-/// # Errors
-/// [`AttachError::NoProcess`], or [`AttachError::NotServed`] if the process serves no socket.
 pub fn socket(target: &str) -> Result<PathBuf, AttachError> {
     let Ok(pid) = target.parse::<u32>() else { return Ok(PathBuf::from(target)) };
     match socket_of(pid) {
@@ -80,9 +71,6 @@ pub fn socket(target: &str) -> Result<PathBuf, AttachError> {
 }
 
 /// Returns this user's running programs, and a message for each program that does not answer.
-///
-/// # Errors
-/// The directory of the sockets cannot be read.
 pub fn running() -> std::io::Result<(Vec<Hello>, Vec<String>)> {
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for (pid, path) in programs()? {
@@ -97,30 +85,28 @@ pub fn running() -> std::io::Result<(Vec<Hello>, Vec<String>)> {
 /// One change to a class: `CLASS.shares=N`, or `CLASS.limit_...=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The class or group.
     pub class: String,
-    /// The change.
     pub change: Change,
 }
 
 /// A change to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// New shares, at least 1.
     Shares(u32),
     /// New limits; those that are `None` stay as they are.
     Limits(LimitsChange),
 }
 
-/// Names of all settings.
-const SETTINGS: [&str; 7] = [
-    "shares",
-    "limit_iops",
-    "limit_read_iops",
-    "limit_write_iops",
-    "limit_bandwidth",
-    "limit_read_bandwidth",
-    "limit_write_bandwidth",
+/// A limit: the name of its setting, its place, and whether it is of bytes.
+type LimitOf = (&'static str, fn(&mut LimitsChange) -> &mut Option<Limit>, bool);
+
+const LIMITS: [LimitOf; 6] = [
+    ("limit_iops", |limits| &mut limits.iops, false),
+    ("limit_read_iops", |limits| &mut limits.read_iops, false),
+    ("limit_write_iops", |limits| &mut limits.write_iops, false),
+    ("limit_bandwidth", |limits| &mut limits.bytes_per_s, true),
+    ("limit_read_bandwidth", |limits| &mut limits.read_bytes_per_s, true),
+    ("limit_write_bandwidth", |limits| &mut limits.write_bytes_per_s, true),
 ];
 
 impl FromStr for Setting {
@@ -143,36 +129,27 @@ impl FromStr for Setting {
             },
         };
 
-        let none = LimitsChange::default();
-        let limits = match setting {
-            "shares" => {
-                let shares = parse_count(value)?;
-                let shares = u32::try_from(shares).ok().filter(|shares| *shares > 0);
-                let bad = || wrong(format!("{} are no shares", quoted(value)), "write 1 to 4294967295".to_owned());
-                return Ok(Setting { class: class.to_owned(), change: Change::Shares(shares.ok_or_else(bad)?) });
-            }
-            "limit_iops" => LimitsChange { iops: limit(parse_count)?, ..none },
-            "limit_read_iops" => LimitsChange { read_iops: limit(parse_count)?, ..none },
-            "limit_write_iops" => LimitsChange { write_iops: limit(parse_count)?, ..none },
-            "limit_bandwidth" => LimitsChange { bytes_per_s: limit(parse_rate_bytes_per_s)?, ..none },
-            "limit_read_bandwidth" => LimitsChange { read_bytes_per_s: limit(parse_rate_bytes_per_s)?, ..none },
-            "limit_write_bandwidth" => LimitsChange { write_bytes_per_s: limit(parse_rate_bytes_per_s)?, ..none },
-            _ => {
-                let help = match closest_name(setting, &SETTINGS) {
-                    Some(name) => format!("did you mean `{name}`?"),
-                    None => format!("there are {}", SETTINGS.join(", ")),
-                };
-                return Err(wrong(format!("a class has no setting {}", quoted(setting)), help));
-            }
+        let change = if setting == "shares" {
+            let shares = u32::try_from(parse_count(value)?).ok().filter(|shares| *shares > 0);
+            let bad = || wrong(format!("{} are no shares", quoted(value)), "write 1 to 4294967295".to_owned());
+            Change::Shares(shares.ok_or_else(bad)?)
+        } else if let Some((_, place, is_bytes)) = LIMITS.iter().find(|(name, ..)| *name == setting) {
+            let mut limits = LimitsChange::default();
+            *place(&mut limits) = limit(if *is_bytes { parse_rate_bytes_per_s } else { parse_count })?;
+            Change::Limits(limits)
+        } else {
+            let names: Vec<&str> = ["shares"].into_iter().chain(LIMITS.map(|(name, ..)| name)).collect();
+            let help = match closest_name(setting, &names) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("there are {}", names.join(", ")),
+            };
+            return Err(wrong(format!("a class has no setting {}", quoted(setting)), help));
         };
-        Ok(Setting { class: class.to_owned(), change: Change::Limits(limits) })
+        Ok(Setting { class: class.to_owned(), change })
     }
 }
 
 /// Reads a mode: `scheduled`, `drain`, or `depth:N`.
-///
-/// # Errors
-/// `text` is none of these.
 pub fn parse_mode(text: &str) -> Result<Mode, UnitError> {
     let depth = |text: &str| text.parse::<u32>().ok().filter(|depth| *depth > 0);
     match (text, text.strip_prefix("depth:").and_then(depth)) {
@@ -187,7 +164,6 @@ pub fn parse_mode(text: &str) -> Result<Mode, UnitError> {
 }
 
 /// Returns the text that [`parse_mode`] reads as `mode`.
-#[must_use]
 pub fn format_mode(mode: Mode) -> String {
     match mode {
         Mode::Scheduled => "scheduled".to_owned(),
@@ -197,9 +173,6 @@ pub fn format_mode(mode: Mode) -> String {
 }
 
 /// Returns the requests that apply `settings` to the program of `hello`.
-///
-/// # Errors
-/// [`AttachError::UnknownClass`] if a class is not in `hello`.
 pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, AttachError> {
     let names: Vec<&str> = hello.classes.iter().map(|class| class.class.as_str()).collect();
     let request = |setting: &Setting| {
@@ -220,7 +193,6 @@ pub fn requests(hello: &Hello, settings: &[Setting]) -> Result<Vec<Request>, Att
 }
 
 /// Returns a line for each of `settings`, such as `backup: shares 100 -> 500`; `before` is the program's state until then.
-#[must_use]
 pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
     let shown = |limit: Option<Limit>| match limit {
         Some(Limit::PerSecond(units)) => units.to_string(),
@@ -232,16 +204,11 @@ pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
         match change {
             Change::Shares(shares) => lines.push(format!("{class}: shares {} -> {shares}", old.shares)),
             Change::Limits(new) => {
-                let pairs = [
-                    ("limit_iops", old.limits.iops, new.iops),
-                    ("limit_read_iops", old.limits.read_iops, new.read_iops),
-                    ("limit_write_iops", old.limits.write_iops, new.write_iops),
-                    ("limit_bandwidth", old.limits.bytes_per_s, new.bytes_per_s),
-                    ("limit_read_bandwidth", old.limits.read_bytes_per_s, new.read_bytes_per_s),
-                    ("limit_write_bandwidth", old.limits.write_bytes_per_s, new.write_bytes_per_s),
-                ];
-                for (name, old, new) in pairs.into_iter().filter(|(_, _, new)| new.is_some()) {
-                    lines.push(format!("{class}: {name} {} -> {}", shown(old), shown(new)));
+                let (mut old, mut new) = (old.limits, *new);
+                for (name, place, _) in LIMITS {
+                    if let Some(new) = *place(&mut new) {
+                        lines.push(format!("{class}: {name} {} -> {}", shown(*place(&mut old)), shown(Some(new))));
+                    }
                 }
             }
         }
@@ -249,10 +216,7 @@ pub fn describe(before: &Hello, settings: &[Setting]) -> Vec<String> {
     lines
 }
 
-/// Applies all `settings`, then sets `mode` for all disks if one is given.
-///
-/// # Errors
-/// [`AttachError::UnknownClass`]: nothing has changed then. [`AttachError::Client`] if the program refuses a request.
+/// Applies all `settings`, then sets `mode` for all disks if one is given. If a class is unknown, nothing has changed.
 pub fn apply(client: &mut Client, settings: &[Setting], mode: Option<Mode>) -> Result<(), AttachError> {
     for request in requests(client.hello(), settings)? {
         client.change(&request)?;

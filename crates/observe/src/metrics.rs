@@ -41,7 +41,6 @@ use crate::stat::groups::imbalance;
 use crate::stat::{GroupObserved, Judged, Observed, Remark, Verdict};
 
 /// Returns the verdicts of an interval as one page, to be sent with [`plimsoll::metrics::CONTENT_TYPE`].
-#[must_use]
 pub fn encode_host(observed: &Observed) -> String {
     let mut page = Exposition::default();
     of_interval(&mut page, observed);

@@ -34,7 +34,6 @@ use plimsoll_show::page::{self, Block, Part};
 use super::ServeArguments;
 use crate::failure::Failure;
 use crate::screen;
-use crate::stat::Roots;
 
 /// The host that is sampled.
 pub(super) struct Host {
@@ -49,16 +48,16 @@ pub(super) struct Host {
 impl Host {
     /// Takes the first reading.
     pub(super) fn start(arguments: &ServeArguments) -> Result<Host, Failure> {
-        let roots = Roots { proc: &arguments.proc_root, sys: &arguments.sys_root };
+        let roots = arguments.host.roots();
         let watch = crate::stat::watch(&arguments.capacity, &arguments.groups, Some(roots))?;
-        let mut sampler = Sampler::new(&arguments.proc_root, &arguments.sys_root);
+        let mut sampler = Sampler::new(roots.proc, roots.sys);
         let before = sampler.sample().map_err(|error| Failure::Machine(error.to_string()))?;
-        let mut programs = (!arguments.no_programs).then(Programs::default);
+        let mut programs = (!arguments.host.no_programs).then(Programs::default);
         // The first query only begins an interval.
         if let Some(programs) = &mut programs {
             programs.look().silent.iter().for_each(|sentence| screen::note(sentence));
         }
-        let name = host::Host::read(&arguments.proc_root).name;
+        let name = host::Host::read(roots.proc).name;
         let name = if name.is_empty() { "this host".to_owned() } else { name };
         Ok(Host { name, interval: arguments.interval, sampler, watch, before, programs })
     }

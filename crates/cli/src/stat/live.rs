@@ -26,7 +26,7 @@ use plimsoll_observe::stat::{Interval, Observed};
 use super::classes::Classes;
 use super::recording::Recording;
 use super::sink::or_save;
-use super::watching::{Roots, watch};
+use super::watching::watch;
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
 
@@ -106,9 +106,9 @@ pub(super) struct Live {
 impl Live {
     /// Takes the first reading.
     pub(super) fn start(arguments: &StatArguments) -> Result<Live, Failure> {
-        let host = Roots { proc: &arguments.host.proc_root, sys: &arguments.host.sys_root };
-        let watch = watch(&arguments.capacity, &arguments.show.groups, Some(host))?;
-        let mut sampler = Sampler::new(&arguments.host.proc_root, &arguments.host.sys_root);
+        let roots = arguments.host.roots();
+        let watch = watch(&arguments.capacity, &arguments.show.groups, Some(roots))?;
+        let mut sampler = Sampler::new(roots.proc, roots.sys);
         let before = sampler.sample().map_err(machine)?;
         let devices: Vec<String> = arguments.named().map(str::to_owned).collect();
         if let Some(name) = devices.iter().find(|name| !before.devices.iter().any(|disk| disk.name == **name)) {

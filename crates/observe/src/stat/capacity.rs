@@ -87,7 +87,6 @@ struct Inside {
 
 impl Capacity {
     /// Returns the capacity of a disk model, called `name`.
-    #[must_use]
     pub fn of_model(name: &str, model: &DiskModel) -> Capacity {
         let config = model.config();
         let read_ns = (model.unloaded_latency_ns > 0).then_some(model.unloaded_latency_ns as f64);
@@ -100,7 +99,6 @@ impl Capacity {
     }
 
     /// Returns the capacity of an entry of an io-properties file, called `name`. It has no latencies.
-    #[must_use]
     pub fn of_properties(name: &str, properties: &DiskProperties) -> Capacity {
         let config = setup::disk_config(properties, None);
         let mix = if properties.duplex { MixExponent::FULL_DUPLEX } else { config.mix };
@@ -109,23 +107,18 @@ impl Capacity {
 
     /// Finds what a command line names: a preset (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`) or a disk file. Relative
     /// paths start at `base`.
-    ///
-    /// # Errors
-    /// Those of [`disk::find`].
     pub fn find(name: &str, base: &Path) -> Result<Capacity, ConfigError> {
         let model = disk::find(name, base)?;
         Ok(Capacity::of_model(model.name.as_deref().unwrap_or(name), &model))
     }
 
     /// Returns the name for outputs.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the part of the capacity that is used: 0 and more; above 1 if the device does more than its model.
     /// `None` if no rate of reads or writes is known, or the model has no limits.
-    #[must_use]
     pub fn capacity_use(&self, columns: &Columns) -> Option<f64> {
         if self.model.is_unlimited() || (columns.reads_per_s.is_none() && columns.writes_per_s.is_none()) {
             return None;
@@ -152,7 +145,6 @@ impl Capacity {
 
     /// Returns the latency of a request of `size_kib` on the idle device, in milliseconds, always above 0; `None` if
     /// the model does not know it.
-    #[must_use]
     pub(crate) fn unloaded_ms(&self, direction: Direction, size_kib: f64) -> Option<f64> {
         let (op, latency_ns) = match direction {
             Direction::Read => (Op::Read, self.idle.read_ns?),
@@ -168,7 +160,6 @@ impl Capacity {
     }
 
     /// Returns the rate at which this kind of load fills the device, in requests a second; `None` unless U is above 0.
-    #[must_use]
     pub(crate) fn full_requests_per_s(columns: &Columns, capacity_use: f64) -> Option<f64> {
         let per_s = columns.requests_per_s()?;
         (capacity_use > 0.0).then(|| per_s / capacity_use).and_then(finite)
@@ -309,7 +300,6 @@ impl Peaks {
 
     /// Returns the request rate over the highest one when the device was full with a like load; above 1, without bound,
     /// if it does more now. `None` if it was never full with a like load.
-    #[must_use]
     pub(crate) fn use_of_full(&self, columns: &Columns) -> Option<f64> {
         let now = Full::of(columns)?;
         let most = self.full.iter().filter(|full| full.is_like(&now)).map(|full| full.per_s).reduce(f64::max)?;
@@ -319,7 +309,6 @@ impl Peaks {
     /// Returns U as far as it is known without a model: the part of what the device did when it was full with a like
     /// load, else an upper bound, the part of the highest rate at which requests queued. `None` if neither says more
     /// than "at most all of it".
-    #[must_use]
     pub(crate) fn known_use(&self, columns: &Columns) -> Option<f64> {
         let bound = || highest_share(&self.highest_queued, columns).filter(|share| *share <= BOUND_MOST);
         self.use_of_full(columns).map(|share| share.min(1.0)).or_else(bound)
@@ -328,7 +317,6 @@ impl Peaks {
     /// Returns the share of the highest rates seen, 0 to 1 for an interval that was recorded; `None` before there are
     /// two intervals to compare. Of the four rates the one nearest to its highest counts: directions are not added,
     /// since they need not have had their highest rates together.
-    #[must_use]
     pub fn capacity_use(&self, columns: &Columns) -> Option<f64> {
         if self.intervals < 2 || columns.requests_per_s().is_none() {
             return None;

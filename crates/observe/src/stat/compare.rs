@@ -41,7 +41,6 @@ use super::interval::{COLUMNS, Mean};
 use super::output::keyed;
 use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark, Verdict};
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// The heading of the section with the answer.
@@ -69,7 +68,6 @@ pub struct Side {
 impl Side {
     /// Returns the mean of all intervals that have columns of `device`; `None` if there is none. Intervals that begin
     /// with the start of the host count only if there are no others.
-    #[must_use]
     pub fn of(name: &str, observed: &[Observed], device: &str) -> Option<Side> {
         let find = |observed: &'_ &Observed| {
             let mut devices = observed.devices.iter();
@@ -220,7 +218,6 @@ pub enum Judgement {
 
 impl Judgement {
     /// Returns the judgement in words.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Judgement::Refuted => "refuted",
@@ -245,7 +242,6 @@ pub struct Hypothesis {
 }
 
 /// Compares two sides of a device, or of two devices; `device` of the result is the first side's.
-#[must_use]
 pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
     let pair = Pair { a, b, letters: ["A", "B"] };
     let hypotheses = hypotheses::all(&pair, context);
@@ -297,7 +293,6 @@ fn changes(a: &Side, b: &Side) -> Vec<Change> {
 
 impl Comparison {
     /// Renders the comparison as tables and paragraphs: columns, findings, hypotheses, the answer.
-    #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let source = |letter: &str, side: &SideName| {
             let length = side.duration_s.map(|seconds| format!(", {seconds:.0} s")).unwrap_or_default();

@@ -66,7 +66,6 @@ use super::{DeviceFacts, Facts, Interval, record};
 pub struct Recorded {
     /// The files, their kinds, and the host if known.
     pub origin: String,
-    /// The intervals, in the order of the files.
     pub intervals: Vec<Interval>,
     /// Facts about the devices, as far as a recording has them; else partitions are known by their names.
     pub facts: Facts,
@@ -79,7 +78,6 @@ pub struct Recorded {
 pub struct Saved {
     /// Its name in messages; for `/sys/block/NAME/stat` it also names the device.
     pub name: String,
-    /// Its content.
     pub bytes: Vec<u8>,
     /// Whether it was found in a directory: it may then be of any kind, and is left out if it holds no figures of disks.
     pub is_found: bool,
@@ -88,7 +86,6 @@ pub struct Saved {
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FromError {
-    /// The file is empty.
     #[error("{file}: the file is empty: expected {EXPECTED}")]
     Empty { file: String },
     /// The file is of another kind, or a recording that cannot be read.
@@ -111,20 +108,14 @@ const EXPECTED: &str =
     "a recording of `plimsoll stat --record`, samples of /proc/diskstats, text or JSON of `iostat`, or CSV of `stat`";
 
 /// Reads a file. `name` is its name in messages; for `/sys/block/NAME/stat` it also names the device.
-///
-/// # Errors
-/// [`FromError`] if nothing of the file can be read.
 pub fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Recorded, FromError> {
     let mut collected = Collected::new(options);
     collected.add(name, bytes)?;
     collected.finish()
 }
 
-/// Reads several files in order; samples of neighbouring ones are one series.
-///
-/// # Errors
-/// [`FromError`] for the first file of which nothing can be read, unless it was found; if nothing of any can be; for
-/// found files of several hosts.
+/// Reads several files in order; samples of neighbouring ones are one series. Fails with the first file of which
+/// nothing can be read, unless it was found; if nothing of any can be; for found files of several hosts.
 pub fn read_all(files: &[Saved], options: &ReadOptions) -> Result<Recorded, FromError> {
     let mut collected = Collected::new(options);
     for Saved { name, bytes, is_found } in files {

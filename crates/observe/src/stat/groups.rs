@@ -47,6 +47,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::host::is_partition;
+use super::verdict::ms;
 use super::{Basis, DeviceFacts, Facts, GroupObserved, Judged, Part, Remark, Verdict};
 
 /// Most intervals remembered of a group: an hour at 2 s.
@@ -88,7 +89,6 @@ pub struct Groups {
 impl Groups {
     /// Returns the groups that the user named, each with its members. The host's arrays are judged in addition, except
     /// those of the same names.
-    #[must_use]
     pub fn new(named: Vec<(String, Vec<String>)>) -> Groups {
         Groups { named, states: BTreeMap::new() }
     }
@@ -202,7 +202,6 @@ fn kind_of_disk(name: &str, facts: &Facts) -> Option<String> {
 }
 
 /// Returns how many devices do the work, as if each did an equal part: (sum x)^2 / sum x^2. `None` if all are 0.
-#[must_use]
 pub fn effective_devices(loads: &[f64]) -> Option<f64> {
     let squares: f64 = loads.iter().map(|load| load * load).sum();
     let sum: f64 = loads.iter().sum();
@@ -210,7 +209,6 @@ pub fn effective_devices(loads: &[f64]) -> Option<f64> {
 }
 
 /// Returns how much more than an equal part the busiest has: max / mean - 1, 0 and up. `None` if all are 0.
-#[must_use]
 pub fn imbalance(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
     let most = loads.iter().copied().fold(0.0, f64::max);
@@ -440,8 +438,8 @@ impl State {
             Some(straggler) => {
                 let why = format!(
                     "its siblings do the same in {}, and it takes {}",
-                    milliseconds(straggler.others_ms),
-                    milliseconds(straggler.own_ms)
+                    ms(straggler.others_ms),
+                    ms(straggler.own_ms)
                 );
                 (Verdict::Degraded, why)
             }
@@ -647,10 +645,6 @@ fn lasting<'a>(past: impl Iterator<Item = &'a Past> + Clone, factor: f64) -> Str
         Some(seconds) => format!("{seconds:.0} s"),
         None => format!("{:.0} intervals", past.count() as f64 * factor),
     }
-}
-
-fn milliseconds(ms: f64) -> String {
-    plimsoll_figures::units::format_duration_ns((ms * 1e6).round() as u64)
 }
 
 fn percent(share: f64) -> String {

@@ -54,7 +54,6 @@ const LEGEND: &str = "U: the part of what the device can do that is done. S: the
                       things at once says little.";
 
 /// Returns a verdict in words.
-#[must_use]
 pub(crate) fn verdict_words(verdict: Verdict) -> String {
     match verdict {
         Verdict::Degraded => "degraded or throttled".to_owned(),
@@ -63,7 +62,6 @@ pub(crate) fn verdict_words(verdict: Verdict) -> String {
 }
 
 /// Returns the mood in which a page shows a verdict.
-#[must_use]
 pub const fn mood(verdict: Verdict) -> Mood {
     match verdict {
         Verdict::Idle | Verdict::Unknown => Mood::Quiet,
@@ -74,7 +72,6 @@ pub const fn mood(verdict: Verdict) -> Mood {
 }
 
 /// Formats a part of 1 as percent with two decimals; an unknown one as `n/a`.
-#[must_use]
 pub fn part_text(part: Option<f64>) -> String {
     part.filter(|part| part.is_finite()).map_or_else(|| "n/a".to_owned(), |part| format!("{:.2} %", 100.0 * part))
 }
@@ -152,7 +149,6 @@ fn raise(highest: &mut Option<f64>, value: Option<f64>) {
 
 impl History {
     /// Collects all of a recording. Leaves out partitions from intervals that have other devices.
-    #[must_use]
     pub fn of_recorded(recorded: &Recorded) -> History {
         let mut watch = Watch::new(WatchOptions::default());
         let mut history = History::default();
@@ -201,13 +197,11 @@ impl History {
     }
 
     /// Returns the latest interval; without one, the mean since boot.
-    #[must_use]
     pub fn last(&self) -> Option<&Observed> {
         self.last.as_ref()
     }
 
     /// Renders the latest interval, and earlier ones as pictures. `classes` are those of running programs.
-    #[must_use]
     pub fn live(&self, classes: &[ClassRow]) -> Vec<Section> {
         let Some(last) = &self.last else {
             let text = "Nothing has been measured yet: the first interval is under way.";
@@ -231,7 +225,6 @@ impl History {
     }
 
     /// Renders all intervals, summed up, and the latest one.
-    #[must_use]
     pub fn recorded(&self) -> Vec<Section> {
         let Some(last) = &self.last else {
             return vec![Section::new("Devices", [Block::Text("There is no interval in it.".to_owned())])];
@@ -273,7 +266,6 @@ impl History {
 
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
     /// first), and the idle. Empty for fewer than two intervals.
-    #[must_use]
     pub fn summary(&self) -> Vec<String> {
         if self.intervals < 2 {
             return Vec::new();

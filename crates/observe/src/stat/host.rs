@@ -70,16 +70,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// Returns a sampler that reads these directories: `/proc` and `/sys` for this host.
-    #[must_use]
     pub fn new(proc_root: &Path, sys_root: &Path) -> Sampler {
         let (proc_root, sys_root) = (proc_root.to_owned(), sys_root.to_owned());
         Sampler { proc_root, sys_root, text: String::new(), known: HashMap::new(), facts: Facts::new() }
     }
 
     /// Takes a reading.
-    ///
-    /// # Errors
-    /// If `uptime` or `diskstats` cannot be read or parsed; the message has the path.
     pub fn sample(&mut self) -> io::Result<Reading> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let uptime_cs = self.read("uptime", |text| uptime_cs(text).ok_or_else(|| "no uptime".to_owned()))?;
@@ -91,7 +87,6 @@ impl Sampler {
     }
 
     /// Returns the facts about all devices seen so far, those that have disappeared included.
-    #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -167,7 +162,6 @@ impl Reading {
     /// Returns what happened between `earlier` and `self`. The devices are those of `self` in its order, then those
     /// that have disappeared. If the uptime fell, the host restarted: every device is [`Gap::Reset`], and there is no
     /// length.
-    #[must_use]
     pub fn since(&self, earlier: &Reading) -> Interval {
         let Some(duration_cs) = self.uptime_cs.checked_sub(earlier.uptime_cs) else { return self.after_a_restart() };
         let duration_s = duration_s(duration_cs);
@@ -189,7 +183,6 @@ impl Reading {
     }
 
     /// Returns what happened since the host began: iostat's first report.
-    #[must_use]
     pub fn since_boot(&self) -> Interval {
         let duration_s = duration_s(self.uptime_cs);
         Interval {
@@ -227,7 +220,6 @@ impl Reading {
 }
 
 /// Returns whether a device is a partition: by its facts, or without any by its name.
-#[must_use]
 pub fn is_partition(name: &str, facts: &Facts) -> bool {
     facts.get(name).map_or_else(|| looks_like_partition(name), |facts| facts.is_partition)
 }

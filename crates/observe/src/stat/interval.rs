@@ -60,7 +60,6 @@ impl CpuShares {
 /// What one device did in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceInterval {
-    /// Its name, such as `nvme0n1`.
     pub device: String,
     pub columns: Columns,
     /// Requests under way at the end; `None` if not known (iostat does not print them).
@@ -180,7 +179,6 @@ columns! {
 impl Columns {
     /// Computes the columns by sysstat's formulas, from what happened ([`Counters::since`]) in `duration_s` seconds
     /// (above 0).
-    #[must_use]
     pub fn from_counters(moved: &Counters, duration_s: f64) -> Columns {
         let rate = |count: Option<u64>| count.map(|count| count as f64 / duration_s);
         let kib = |sectors: Option<u64>| sectors.map(|sectors| sectors as f64 / 2.0 / duration_s);
@@ -237,19 +235,16 @@ impl Columns {
     }
 
     /// Returns reads, writes and discards a second; `None` if no rate is known.
-    #[must_use]
     pub fn requests_per_s(&self) -> Option<f64> {
         sum([self.reads_per_s, self.writes_per_s, self.discards_per_s]).or(self.transfers_per_s)
     }
 
     /// Returns KiB read and written a second (in the short layout: and discarded); `None` if no rate is known.
-    #[must_use]
     pub fn moved_kib_per_s(&self) -> Option<f64> {
         sum([self.read_kib_per_s, self.write_kib_per_s]).or(self.all_kib_per_s)
     }
 
     /// Returns the mean time of reads, writes and discards in milliseconds: as given, else from each kind by its rate.
-    #[must_use]
     pub fn mean_await_ms(&self) -> Option<f64> {
         self.await_ms.or_else(|| {
             let kinds = [
@@ -284,7 +279,6 @@ pub struct DeviceFacts {
     pub nr_requests: Option<u32>,
     /// The network in front of its data, if there is one: its link may be the limit.
     pub remote: Option<Remote>,
-    /// Whether its data is lost when the instance stops.
     pub is_ephemeral: bool,
 }
 

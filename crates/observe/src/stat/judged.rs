@@ -25,9 +25,7 @@ pub struct Observed {
     pub duration_s: Option<f64>,
     pub is_since_boot: bool,
     pub cpu: Option<CpuShares>,
-    /// The devices, in the order of the source.
     pub devices: Vec<Judged>,
-    /// Groups of devices: arrays, and groups named by the user.
     pub groups: Vec<GroupObserved>,
     pub remarks: Vec<Remark>,
 }
@@ -47,10 +45,8 @@ pub struct Judged {
     /// Queue saturation (S): the part of their time that requests wait, 0 to 1; `None` where no latency is known.
     #[serde(serialize_with = "serialize_share")]
     pub saturation: Option<f64>,
-    /// S of reads alone.
     #[serde(serialize_with = "serialize_share")]
     pub read_saturation: Option<f64>,
-    /// S of writes alone.
     #[serde(serialize_with = "serialize_share")]
     pub write_saturation: Option<f64>,
     pub verdict: Verdict,
@@ -75,7 +71,6 @@ pub enum Basis {
 
 impl Basis {
     /// Returns the kind as in JSON and metrics, lower case with hyphens, without the model's name.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Basis::Model(_) => "model",
@@ -85,7 +80,6 @@ impl Basis {
     }
 
     /// Returns the name of the model, if the capacity is known from one.
-    #[must_use]
     pub fn model(&self) -> Option<&str> {
         match self {
             Basis::Model(name) => Some(name),
@@ -139,7 +133,6 @@ impl Verdict {
     ];
 
     /// Returns the name as in JSON and metrics: lower case, words joined by hyphens.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Idle => "idle",

@@ -37,7 +37,6 @@ use super::{Columns, Judged, Observed, Verdict};
 /// The devices of an interval to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Names of the devices to show; empty for all.
     pub devices: Vec<String>,
     /// Whether to leave out devices that did nothing and have nothing under way.
     pub omit_idle: bool,
@@ -65,13 +64,11 @@ fn is_idle(judged: &Judged) -> bool {
 }
 
 /// Returns whether a verdict is a finding: requests wait, or a group does less than it can.
-#[must_use]
 pub const fn says_no(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Saturated | Verdict::Degraded | Verdict::Hung | Verdict::Imbalanced)
 }
 
 /// Returns whether any verdict on a device or group of an interval is a finding, by [`says_no`].
-#[must_use]
 pub fn has_finding(observed: &Observed) -> bool {
     let devices = observed.devices.iter().map(|judged| judged.verdict);
     devices.chain(observed.groups.iter().map(|group| group.verdict)).any(says_no)
@@ -89,7 +86,6 @@ pub(crate) fn keyed_all(columns: &Columns) -> impl Iterator<Item = (&'static str
 }
 
 /// Formats a time in UTC by a format of strftime; `None` for a time outside the representable years.
-#[must_use]
 pub fn time(unix_ms: u64, format: &str) -> Option<String> {
     let timestamp = jiff::Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
     Some(timestamp.strftime(format).to_string())

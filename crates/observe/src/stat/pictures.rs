@@ -179,7 +179,6 @@ impl Series {
     }
 
     /// Draws one of [`PICTURES`] as charts; none for another name, or without any figures for it.
-    #[must_use]
     pub fn picture(&self, name: &str) -> Vec<Chart> {
         let waits = "part of their time that requests wait";
         let charts = match name {

@@ -63,7 +63,6 @@ pub struct ClassRow {
     /// Its shares at the end.
     pub shares: u32,
     pub duration_s: f64,
-    /// Completed reads a second.
     pub reads_per_s: f64,
     /// Completed writes, flushes, discards and allocations a second.
     pub writes_per_s: f64,
@@ -73,9 +72,7 @@ pub struct ClassRow {
     pub read_await_ms: Option<f64>,
     /// Mean time of a write, counted as `writes_per_s`, from queueing to completion, in milliseconds.
     pub write_await_ms: Option<f64>,
-    /// Mean time in the program's queue.
     pub queue_ms: Option<f64>,
-    /// Mean time of a piece in the device.
     pub device_ms: Option<f64>,
     /// The part of their time that requests waited in the program's queue, 0 to 1: queue time over queue and device
     /// time.
@@ -103,7 +100,6 @@ pub struct ClassRow {
 
 /// Returns what the classes did from `before` to `after`, two answers of one program, `duration_s` (above 0) seconds
 /// apart. Leaves out classes that are new, whose counters began anew, or that have never had a request.
-#[must_use]
 pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) -> Vec<ClassRow> {
     let mut rows = Vec::new();
     for disk in &after.disks {

@@ -90,9 +90,6 @@ pub struct Writer<W: Write> {
 
 impl<W: Write> Writer<W> {
     /// Begins a recording.
-    ///
-    /// # Errors
-    /// Those of `output`.
     pub fn new(output: W, host: &Host) -> io::Result<Writer<W>> {
         let mut writer = Writer { output, next: 0, facts: Facts::new(), is_torn: false };
         writer.line(Line {
@@ -104,10 +101,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Appends a reading, and those of `facts` that are new or changed, and flushes `output`.
-    ///
-    /// # Errors
-    /// Those of `output` (a full disk). The next call begins a new line, so that only this reading is lost.
+    /// Appends a reading, and those of `facts` that are new or changed, and flushes `output`. After an error of
+    /// `output` the next call begins a new line, so that only this reading is lost.
     pub fn append(&mut self, reading: &Reading, facts: &Facts) -> io::Result<()> {
         let is_new = |(name, facts): &(&String, &DeviceFacts)| self.facts.get(*name) != Some(*facts);
         let new: Facts = facts.iter().filter(is_new).map(|(name, facts)| (name.clone(), facts.clone())).collect();
@@ -118,7 +113,6 @@ impl<W: Write> Writer<W> {
         self.line(Line::of_reading(reading))
     }
 
-    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.output
     }

@@ -65,7 +65,6 @@ pub struct Saturation {
 impl Saturation {
     /// Computes S from `model` if it knows the latency, else from `seen`. `capacity_use` is U by the model; `None`
     /// without one.
-    #[must_use]
     pub fn new(columns: &Columns, model: Option<&Capacity>, capacity_use: Option<f64>, seen: &Seen) -> Saturation {
         let part = capacity_use.map_or(1.0, |capacity_use| capacity_use.max(1.0 - capacity_use).min(1.0));
         let waiting = |unloaded_ms: f64, await_ms: f64| (1.0 - unloaded_ms / (await_ms * part)).clamp(0.0, 1.0);
@@ -117,7 +116,6 @@ fn kind(columns: &Columns, direction: Direction) -> Option<Kind> {
 /// Returns the mean time of a read or write in milliseconds: as given, else by Little's law from those under way;
 /// `None` if it is not known or nothing completed. Discards are left out: their time says nothing about reads and
 /// writes.
-#[must_use]
 pub fn mean_await_ms(columns: &Columns) -> Option<f64> {
     if positive(columns.discards_per_s).is_some() {
         let without = Columns { discards_per_s: None, await_ms: None, ..*columns };
@@ -134,7 +132,6 @@ pub fn mean_await_ms(columns: &Columns) -> Option<f64> {
 /// missing.
 ///
 /// Adds 0.005 ms to each latency: the most that rounding may have taken.
-#[must_use]
 pub(crate) fn under_way_at_most(columns: &Columns) -> Option<f64> {
     const ROUNDING_MS: f64 = 0.005;
     let kinds = [
@@ -179,7 +176,6 @@ impl Seen {
     }
 
     /// Returns the 5th percentile of the latencies seen for requests of this size, or of up to four times smaller ones.
-    #[must_use]
     pub(crate) fn unloaded_ms(&self, direction: Direction, size_kib: f64) -> Option<f64> {
         let (is_write, power) = key(direction, size_kib);
         let nearest = (power - 2..=power).rev().find_map(|power| self.latencies_ms.get(&(is_write, power)))?;

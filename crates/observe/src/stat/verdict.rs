@@ -67,7 +67,8 @@ use super::capacity::{Capacity, positive};
 use super::saturation::{self, Saturation};
 use super::{Basis, Columns, DeviceFacts, DeviceInterval, Facts, Gap, Judged, Verdict};
 use class::{Class, Kind};
-use text::{ms, percent, queue, rate, seconds};
+pub(super) use text::ms;
+use text::{percent, queue, rate, seconds};
 
 pub(super) use remarks::{FIRST_INTERVAL, invalid_util, of_device, of_interval};
 
@@ -137,7 +138,6 @@ pub struct Evidence<'a> {
 }
 
 /// Returns the verdict, and the reason in one line.
-#[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
     if let Some(gap) = evidence.interval.gap {
         let why = match gap {
@@ -189,7 +189,6 @@ pub(super) fn compare_arrays(devices: &mut [Judged], facts: &Facts) {
 
 /// Returns the latency that requests of `size_kib` stay below on a healthy device of this class with little to do, in
 /// milliseconds.
-#[must_use]
 pub(crate) fn usual_ms(device: &str, facts: Option<&DeviceFacts>, columns: &Columns, size_kib: f64) -> f64 {
     Class::of_busy(device, facts, columns).usual_ms(size_kib)
 }
@@ -201,7 +200,6 @@ fn believed(in_flight: Option<u64>) -> Option<u64> {
 
 /// Returns whether requests are under way and none completed in an interval of `duration_s` seconds. `before` is the
 /// number under way when it began. If the source does not count them, `%util` and the queue decide.
-#[must_use]
 pub fn is_stuck(interval: &DeviceInterval, before: Option<u64>, duration_s: Option<f64>) -> bool {
     let columns = &interval.columns;
     let completed = columns.requests_per_s().map(|per_s| per_s + columns.flushes_per_s.unwrap_or(0.0));

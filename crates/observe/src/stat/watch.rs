@@ -79,7 +79,6 @@ struct Memory {
 
 impl Watch {
     /// Returns a watch that has seen nothing.
-    #[must_use]
     pub fn new(options: WatchOptions) -> Watch {
         Watch { capacities: options.capacities, groups: Groups::new(options.groups), ..Watch::default() }
     }

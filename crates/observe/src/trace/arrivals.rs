@@ -67,13 +67,11 @@ pub struct Arrivals {
     pub unordered: u64,
     /// Requests left out because only the end is known.
     pub without_begin: u64,
-    /// Pieces left out because they were cancelled.
     pub cancelled: u64,
 }
 
 impl Arrivals {
     /// Returns an empty collection that holds at most [`HELD_MAX`] requests.
-    #[must_use]
     pub fn new() -> Arrivals {
         Arrivals::holding(HELD_MAX)
     }
@@ -135,7 +133,6 @@ impl Arrivals {
 
 impl Arrival {
     /// Returns the offset of the byte after its last.
-    #[must_use]
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(u64::from(self.len_bytes))
     }

@@ -37,7 +37,6 @@ use self::window::{Below, Place, Window, time_of};
 use super::span::{Item, Origin, Span, Trace};
 use super::{TraceError, read};
 
-/// Version of the JSON.
 pub const SCHEMA: u32 = 1;
 
 /// Spans per message from a reading thread, and messages it may be ahead.
@@ -72,7 +71,6 @@ pub struct Stage {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub max_ns: u64,
-    /// Part of the total time, in per cent.
     pub share_pct: f64,
 }
 
@@ -117,7 +115,6 @@ pub struct BesideReport {
 
 impl BesideReport {
     /// Returns a CSV line for each stage: `stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct`.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<Stage>] = &[
             ("stage", |it| it.name.to_owned()),
@@ -134,9 +131,6 @@ impl BesideReport {
 const STAGES: [&str; 7] = ["scheduler", "submit", "kernel_queue", "device", "unseen", "reaping", "total"];
 
 /// Lays the trace `own` of a program beside the trace `kernel` of the same time and machine. Reads both twice.
-///
-/// # Errors
-/// [`BesideError::Read`], or [`BesideError::Unsuitable`] if one is of the wrong kind or they have no common clock.
 pub fn beside(own: &Path, kernel: &Path) -> Result<BesideReport, BesideError> {
     if [own, kernel].contains(&Path::new("-")) {
         return Err(BesideError::Unsuitable("both traces are read twice: name files, not standard input".to_owned()));

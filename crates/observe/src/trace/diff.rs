@@ -29,7 +29,6 @@ use super::gaps::{DiskGaps, Gaps, GapsReport};
 use super::parts::Windows;
 use super::span::{Item, Span, Trace};
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Most classes times stages.
@@ -55,7 +54,6 @@ struct Times {
 
 /// One of the two traces, while it is read.
 pub struct Side {
-    /// Times by class and stage.
     times: BTreeMap<(u16, usize), Box<Times>>,
     gaps: Gaps,
 }
@@ -103,7 +101,6 @@ pub enum Change {
 
 impl Change {
     /// Returns the name used in tables.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Change::Better => "better",
@@ -131,7 +128,6 @@ pub struct DiffReport {
     pub plimsoll: &'static str,
     /// Differences, one sentence each; the one that explains the others first.
     pub patterns: Vec<String>,
-    /// Whether any figure is worse in the second trace.
     pub is_worse: bool,
     /// Figures: gaps first, then classes.
     pub figures: Vec<Compared>,
@@ -148,7 +144,6 @@ impl Default for Side {
 }
 
 impl Side {
-    /// Takes the next item of the trace.
     pub fn visit(&mut self, item: &Item) {
         self.gaps.visit(item);
         let Item::Span(span) = item else { return };
@@ -164,7 +159,6 @@ impl Side {
     }
 
     /// Ends the trace.
-    #[must_use]
     pub fn finish(self, trace: &Trace) -> SideDone {
         let times = self.times.into_iter();
         SideDone {
@@ -190,7 +184,6 @@ fn times(span: &Span) -> [Option<(u64, u64)>; STAGES.len()] {
 }
 
 /// Compares the second trace with the first.
-#[must_use]
 pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
     let mut rng = Rng::new(SEED);
     let mut found = Vec::new();
@@ -351,7 +344,6 @@ fn patterns(found: &[Compared], reasons: &[ReasonParts]) -> Vec<String> {
 
 impl DiffReport {
     /// Returns a CSV line for each figure.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<Compared>] = &[
             ("disk", |it| it.disk.clone()),

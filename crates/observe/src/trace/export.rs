@@ -89,9 +89,6 @@ pub struct Export<'a>(Box<dyn Sink + 'a>);
 
 impl<'a> Export<'a> {
     /// Begins a file for a trace with this head.
-    ///
-    /// # Errors
-    /// The error of `out`; `Unsupported` for Parquet in a program built without it.
     pub fn begin<W: Write + Send + 'a>(form: Form, out: W, head: Head) -> io::Result<Export<'a>> {
         Ok(Export(match form {
             Form::Csv => Box::new(csv::Csv::begin(out, head)),
@@ -104,15 +101,11 @@ impl<'a> Export<'a> {
         }))
     }
 
-    /// Takes the next item.
     pub fn visit(&mut self, item: &Item) {
         self.0.visit(item);
     }
 
-    /// Ends the file.
-    ///
-    /// # Errors
-    /// The first error since the beginning.
+    /// Ends the file. Returns the first error since the beginning.
     pub fn finish(self) -> io::Result<Exported> {
         self.0.finish()
     }

@@ -26,6 +26,9 @@
 //! were overdue for most of most standstills, the limiter is the shard's lateness. For tokens, costs and lengths of the
 //! pieces give the rates of the model that granted them.
 //!
+//! If the limiter is another without a part of the time ([`super::doubt`]), or without pauses in which nothing was
+//! asked of the disk, it is unclear.
+//!
 //! A piece whose dispatch is not in the trace leaves the queue when it comes back. A piece that never goes out waits at
 //! the end of the trace if no later piece of its class went out on its queue; otherwise its events are lost.
 //!
@@ -65,6 +68,7 @@ mod rate;
 mod report;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use plimsoll::core::trace::EventKind;
 use plimsoll::core::{Histogram, Op, WaitReason};
@@ -72,9 +76,9 @@ use plimsoll::core::{Histogram, Op, WaitReason};
 pub use rate::Implied;
 pub use report::{ClassWait, DiskGaps, GapStats, GapsReport, Limiter, LongGap, QueueGaps, ReasonGaps, SCHEMA, Verdict};
 
-use super::levels::DisksLevels;
+use super::levels::{DisksLevels, SLICES};
 use super::order::Ordered;
-use super::parts::Windows;
+use super::parts::{Join, Parts, Windows};
 use super::span::{Item, Span, Trace};
 use queue::{Queue, Standstill};
 use rate::Rates;
@@ -132,7 +136,9 @@ type QueueKey = (u16, u16);
 /// Sums of a disk.
 #[derive(Default)]
 struct Disk {
-    ways: [Way; WAYS],
+    slices: Parts<Slice, SLICES>,
+    /// Parts of standstills of at least `longer_than_ns`, by what stood in the way.
+    long: [Histogram; WAYS],
     gap: Histogram,
     gap_windows: Windows,
     rates: Rates,
@@ -141,16 +147,45 @@ struct Disk {
     end_ns: u64,
 }
 
+/// Sums of a slice of the time.
+#[derive(Clone, Copy, Default)]
+struct Slice {
+    ways: [Way; WAYS],
+    /// Time in which queues had no work.
+    empty_ns: f64,
+}
+
+impl Join for Slice {
+    fn join(&mut self, other: &Slice) {
+        self.ways.join(&other.ways);
+        self.empty_ns += other.empty_ns;
+    }
+}
+
 /// Sums of one thing that stood in the way.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Way {
-    /// Parts of standstills of at least `longer_than_ns`.
-    long: Histogram,
-    total_ns: u64,
-    overdue_ns: u64,
+    total_ns: f64,
+    overdue_ns: f64,
     /// Standstills that were mostly of this kind; `overdue` counts those of them that were mostly overdue.
     standstills: u64,
     overdue: u64,
+}
+
+impl Way {
+    /// Returns the part of the standstills that were mostly overdue, 0 to 1.
+    fn overdue_standstills(&self) -> f64 {
+        if self.standstills == 0 { 0.0 } else { self.overdue as f64 / self.standstills as f64 }
+    }
+}
+
+impl Join for Way {
+    fn join(&mut self, other: &Way) {
+        self.total_ns += other.total_ns;
+        self.overdue_ns += other.overdue_ns;
+        self.standstills += other.standstills;
+        self.overdue += other.overdue;
+    }
 }
 
 /// Waits of a class's pieces from submission to dispatch.
@@ -209,13 +244,11 @@ struct Followed {
 impl Gaps {
     /// Returns an analysis that counts parts of at least `longer_than_ns` by reason. All parts count in times, and all
     /// gaps in percentiles.
-    #[must_use]
     pub fn new(longer_than_ns: u64) -> Gaps {
         let followed = Followed { longer_than_ns, ..Followed::default() };
         Gaps { longer_than_ns, ordered: Ordered::default(), levels: DisksLevels::default(), followed }
     }
 
-    /// Takes the next item of the trace.
     pub fn visit(&mut self, item: &Item) {
         match item {
             Item::Span(span) => self.visit_span(span),
@@ -230,8 +263,6 @@ impl Gaps {
         }
     }
 
-    /// Ends the trace and returns the result.
-    #[must_use]
     pub fn finish(mut self, trace: &Trace) -> GapsReport {
         let followed = &mut self.followed;
         self.ordered.finish(&mut |time_ns, (key, what)| followed.take(key, time_ns, what));
@@ -330,7 +361,7 @@ impl Followed {
         disk.end_ns = time_ns;
 
         match what {
-            What::Queued => queue.queued(time_ns),
+            What::Queued => disk.add_empty(queue.queued(time_ns)),
             What::Back => queue.back(time_ns),
             What::Gone => queue.gone(time_ns),
             What::Blocked { reason, until_ns } => queue.blocked(time_ns, reason, until_ns),
@@ -348,8 +379,9 @@ impl Followed {
         for ((key, _), turn) in std::mem::take(&mut self.turns) {
             let Some(since_ns) = turn.waits_since_ns() else { continue };
             if self.queues.len() < QUEUES_MAX || self.queues.contains_key(&key) {
-                self.queues.entry(key).or_insert_with(|| Queue::new(since_ns)).waits_at_end(since_ns);
+                let queue = self.queues.entry(key).or_insert_with(|| Queue::new(since_ns));
                 let disk = self.disks.entry(key.0).or_default();
+                disk.add_empty(queue.waits_at_end(since_ns));
                 disk.begin_ns = Some(disk.begin_ns.map_or(since_ns, |begin_ns| begin_ns.min(since_ns)));
                 disk.end_ns = disk.end_ns.max(since_ns);
             }
@@ -373,17 +405,34 @@ impl Disk {
     fn add(&mut self, still: &Standstill, longer_than_ns: u64) {
         self.gap.record(still.gap_ns);
         self.gap_windows.add(still.until_ns, still.gap_ns as f64);
-        for (way, part_ns) in self.ways.iter_mut().zip(still.parts_ns) {
-            way.total_ns = way.total_ns.saturating_add(part_ns);
+        for (long, part_ns) in self.long.iter_mut().zip(still.parts_ns) {
             if part_ns > 0 && part_ns >= longer_than_ns {
-                way.long.record(part_ns);
+                long.record(part_ns);
             }
         }
-        if let Some(way) = self.ways.get_mut(still.longest_way()) {
-            way.overdue_ns = way.overdue_ns.saturating_add(still.overdue_ns);
+
+        // Whole ns, so that sums are exact: what rounding leaves counts where it ends.
+        let mut left_ns = still.parts_ns.map(|part_ns| part_ns as f64);
+        let shares = still.parts_ns.map(|part_ns| part_ns as f64 / still.length_ns() as f64);
+        self.slices.spread(still.from_ns, still.until_ns, |slice, within_ns| {
+            for ((way, left_ns), share) in slice.ways.iter_mut().zip(&mut left_ns).zip(shares) {
+                let part_ns = (share * within_ns).round().min(*left_ns);
+                way.total_ns += part_ns;
+                *left_ns -= part_ns;
+            }
+        });
+        let Some(Slice { ways, .. }) = self.slices.at(still.until_ns) else { return };
+        ways.iter_mut().zip(left_ns).for_each(|(way, left_ns)| way.total_ns += left_ns);
+        if let Some(way) = ways.get_mut(still.longest_way()) {
+            way.overdue_ns += still.overdue_ns as f64;
             way.standstills += 1;
             way.overdue += u64::from(2 * still.overdue_ns > still.length_ns());
         }
+    }
+
+    /// Adds a time in which a queue had no work.
+    fn add_empty(&mut self, time_ns: Range<u64>) {
+        self.slices.spread(time_ns.start, time_ns.end, |slice, within_ns| slice.empty_ns += within_ns);
     }
 }
 

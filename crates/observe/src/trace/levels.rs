@@ -8,7 +8,8 @@
 //! and the levels that are passed meanwhile last for nothing. X is ends by time. A piece's latency counts at the level at
 //! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
 //! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
-//! [`plimsoll_figures::verdict`] judges.
+//! [`plimsoll_figures::verdict`] judges; [`super::doubt`] tries that on parts of the time, whose rates also give each
+//! level's its interval.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
@@ -27,10 +28,13 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_figures::verdict::{CurvePoint, Verdict, verdict};
+use plimsoll_figures::series::student_t;
+use plimsoll_figures::verdict::{CurvePoint, Kind, Verdict, verdict};
 use serde::Serialize;
 
+use super::doubt::{Doubt, RECORD_AGAIN};
 use super::order::Ordered;
+use super::parts::{Join, Parts};
 use super::span::Span;
 
 /// Most disks with levels of their own.
@@ -44,6 +48,12 @@ const TIME_PART_MIN: f64 = 0.02;
 
 /// Time within which pieces that come back have come back together: a shard notes each of a batch after the other.
 const TOGETHER_NS: u64 = 2_000;
+
+/// Most slices of the time that a verdict is tried without.
+pub(super) const SLICES: usize = 32;
+
+/// Part of a throughput, in percent, from which on half of its interval makes a verdict unclear: as for sweeps.
+const VAGUE_PCT: f64 = 25.0;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
@@ -78,23 +88,34 @@ struct Sums {
     latency_ns: f64,
 }
 
+/// The levels of the offered depth, and of the depth in the device.
+type Scales = [[Sums; LEVELS]; 2];
+
+impl Join for Sums {
+    fn join(&mut self, other: &Sums) {
+        self.time_ns += other.time_ns;
+        self.depth_ns += other.depth_ns;
+        self.device_ns += other.device_ns;
+        self.ends += other.ends;
+        self.bytes += other.bytes;
+        self.outs += other.outs;
+        self.latency_ns += other.latency_ns;
+    }
+}
+
 /// A level of depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
     pub depth_min: u64,
     pub depth_max: u64,
-    /// Mean depth during the time at this level.
     pub depth_mean: f64,
-    /// Part of the time at this level, 0 to 1.
     pub time_part: f64,
-    /// Pieces that came back.
     pub ends: u64,
     /// Pieces that came back per second: X.
     pub ends_per_s: f64,
     pub bytes_per_s: f64,
     /// Mean time in the device of pieces that went out at this level, in ns: R; 0 if none did.
     pub latency_mean_ns: f64,
-    /// Mean number of pieces in the device.
     pub in_device: f64,
     /// Whether the level has enough time and ends to be judged.
     pub is_judged: bool,
@@ -157,8 +178,11 @@ fn take(disks: &mut BTreeMap<u16, Box<Levels>>, disk: u16, time_ns: u64, what: M
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
-    offered: [Sums; LEVELS],
-    device: [Sums; LEVELS],
+    slices: Parts<Scales, SLICES>,
+    /// Time of pauses, in ns, by the exponent of their length.
+    pauses_ns: [f64; 32],
+    /// The parallelism that each level stands for; 0: its mean depth.
+    parallelism: [f64; LEVELS],
     queued: u64,
     in_device: u64,
     last_ns: Option<u64>,
@@ -184,25 +208,30 @@ fn level_of(depth: u64) -> usize {
 impl Levels {
     /// Counts an event at `time_ns`, which is no earlier than the last.
     pub fn take(&mut self, time_ns: u64, what: Move) {
-        let elapsed_ns = time_ns.saturating_sub(self.last_ns.unwrap_or(time_ns)) as f64;
-        self.last_ns = Some(time_ns);
+        let last_ns = self.last_ns.replace(time_ns).unwrap_or(time_ns);
         let (offered, in_device) = (self.queued + self.in_device, self.in_device);
         if time_ns.saturating_sub(self.together_since_ns) >= TOGETHER_NS {
             (self.before, self.together_since_ns) = ([offered, in_device], time_ns);
         }
 
-        let add = |sums: &mut Sums, depth: u64| {
-            sums.time_ns += elapsed_ns;
-            sums.depth_ns += elapsed_ns * depth as f64;
-            sums.device_ns += elapsed_ns * in_device as f64;
-        };
-        self.both(add, [offered, in_device]);
+        self.slices.spread(last_ns, time_ns, |slice, within_ns| {
+            let add = |sums: &mut Sums, depth: u64| {
+                sums.time_ns += within_ns;
+                sums.depth_ns += within_ns * depth as f64;
+                sums.device_ns += within_ns * in_device as f64;
+            };
+            both(slice, [offered, in_device], add);
+        });
+        let pause_ns = time_ns.saturating_sub(last_ns);
+        if let (0, Some(sum_ns)) = (offered, self.pauses_ns.get_mut(pause_ns.max(1).ilog2().min(31) as usize)) {
+            *sum_ns += pause_ns as f64;
+        }
         if let Move::Back { len_bytes } = what {
             let add = |sums: &mut Sums, _| {
                 sums.ends += 1;
                 sums.bytes += f64::from(len_bytes);
             };
-            self.both(add, self.before);
+            self.add(time_ns, self.before, add);
         }
 
         match what {
@@ -215,47 +244,87 @@ impl Levels {
                     sums.outs += 1;
                     sums.latency_ns += latency_ns as f64;
                 };
-                self.both(add, depths);
+                self.add(time_ns, depths, add);
             }
             Move::Lost => self.queued = self.queued.saturating_sub(1),
             Move::Back { .. } => self.in_device = self.in_device.saturating_sub(1),
         }
     }
 
-    fn both(&mut self, mut add: impl FnMut(&mut Sums, u64), depths: [u64; 2]) {
-        for (levels, depth) in [&mut self.offered, &mut self.device].into_iter().zip(depths) {
-            if let Some(sums) = levels.get_mut(level_of(depth)) {
-                add(sums, depth);
-            }
+    fn add(&mut self, time_ns: u64, depths: [u64; 2], add: impl FnMut(&mut Sums, u64)) {
+        if let Some(slice) = self.slices.at(time_ns) {
+            both(slice, depths, add);
         }
     }
 
-    /// Returns the levels of the offered depth that occurred.
-    #[must_use]
     pub fn offered(&self) -> Vec<Level> {
-        levels(&self.offered)
+        levels(&self.slices.joined()[0])
     }
 
-    /// Returns the levels of the depth in the device that occurred.
-    #[must_use]
     pub fn in_device(&self) -> Vec<Level> {
-        levels(&self.device)
+        levels(&self.slices.joined()[1])
     }
 
-    /// Judges by the offered levels what holds throughput back.
-    #[must_use]
+    /// Judges by the offered levels what holds throughput back. If a rate is vague, or some of the time shows something
+    /// else than all of it, the verdict is unclear.
     pub fn verdict(&self) -> Verdict {
-        let offered = self.offered();
-        let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
-        let point = |level: &Level| CurvePoint {
-            // Between an end and the request that follows it, the depth is one lower for a moment.
-            parallelism: level.depth_mean.round().max(1.0),
-            throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
-            half_width: None,
-            latency_ns: level.latency_mean_ns,
-            in_device: level.in_device,
+        let found = self.verdict_of_all();
+        if found.kind == Kind::Unclear {
+            return found;
+        }
+        let vague_pct = |point: &CurvePoint| point.half_width.map(|half_width| 100.0 * half_width / point.throughput);
+        let vague = self.curve().into_iter().find(|point| vague_pct(point).is_some_and(|pct| pct > VAGUE_PCT));
+        let doubt = match vague {
+            Some(point) => Some(format!(
+                "not clear: the throughput at parallelism {:.0} is known to ± {:.0} % only; {RECORD_AGAIN}",
+                point.parallelism,
+                vague_pct(&point).unwrap_or_default()
+            )),
+            None => Doubt::find(self, found.kind, Kind::Unclear, |rest, _| rest.verdict_of_all().kind)
+                .map(|doubt| doubt.sentence("not clear", found.kind.words(), doubt.shows.words())),
         };
-        let points: Vec<CurvePoint> = offered.iter().filter(|level| level.is_judged).map(point).collect();
+        match doubt {
+            Some(sentence) => Verdict { kind: Kind::Unclear, sentence, ..found },
+            None => found,
+        }
+    }
+
+    /// Returns the begin of each slice, in ns.
+    pub(super) fn slice_begins_ns(&self) -> Vec<u64> {
+        self.slices.all().iter().map(|(begin_ns, _)| *begin_ns).collect()
+    }
+
+    /// Returns the time of pauses, in ns: nothing was queued or in the device for a hundredth of the time or so.
+    pub(super) fn paused_ns(&self) -> f64 {
+        self.pauses_ns.iter().skip((self.slice_ns() / 4).ilog2() as usize).sum()
+    }
+
+    /// Returns the levels without the slices that begin at these times.
+    pub(super) fn without(&self, begins_ns: &[u64]) -> Levels {
+        let mut rest = self.clone();
+        rest.slices.leave_out(begins_ns);
+        // A level stands for the same load, whatever is left out.
+        for level in self.offered() {
+            if let Some(parallelism) = rest.parallelism.get_mut(level_of(level.depth_max)) {
+                *parallelism = self.parallelism_of(&level);
+            }
+        }
+        rest
+    }
+
+    /// Joins slices until each is at least `length_ns` long.
+    pub(super) fn lengthen(&mut self, length_ns: u64) {
+        self.slices.lengthen(length_ns);
+    }
+
+    /// Returns the length of a slice in ns.
+    pub(super) fn slice_ns(&self) -> u64 {
+        self.slices.length_ns()
+    }
+
+    /// Judges all of the time.
+    pub(super) fn verdict_of_all(&self) -> Verdict {
+        let points = self.curve();
         let mut found = verdict(&points, None);
         if let [only] = &points[..] {
             found.sentence = format!(
@@ -264,6 +333,53 @@ impl Levels {
             );
         }
         found
+    }
+
+    /// Returns the judged levels of the offered depth as points of a curve.
+    fn curve(&self) -> Vec<CurvePoint> {
+        let offered = self.offered();
+        let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
+        let point = |level: &Level| CurvePoint {
+            parallelism: self.parallelism_of(level),
+            throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
+            half_width: self.half_width(level_of(level.depth_max), moves_bytes),
+            latency_ns: level.latency_mean_ns,
+            in_device: level.in_device,
+        };
+        offered.iter().filter(|level| level.is_judged).map(point).collect()
+    }
+
+    fn parallelism_of(&self, level: &Level) -> f64 {
+        let known = self.parallelism.get(level_of(level.depth_max)).filter(|parallelism| **parallelism > 0.0);
+        // Between an end and the request that follows it, the depth is one lower for a moment.
+        known.copied().unwrap_or_else(|| level.depth_mean.round().max(1.0))
+    }
+
+    /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has less
+    /// than three.
+    fn half_width(&self, level: usize, moves_bytes: bool) -> Option<f64> {
+        let slices = self.slices.all();
+        let of_slice = |(_, [offered, _]): &(u64, Scales)| {
+            let sums = offered.get(level).filter(|sums| sums.time_ns > 0.0)?;
+            Some((sums.time_ns / 1e9, if moves_bytes { sums.bytes } else { sums.ends as f64 }))
+        };
+        let slices: Vec<(f64, f64)> = slices.iter().filter_map(of_slice).collect();
+        let (time_s, moved) = slices.iter().fold((0.0, 0.0), |(time_s, moved), it| (time_s + it.0, moved + it.1));
+
+        // The standard error of a ratio of two sums.
+        let squares: f64 = slices.iter().map(|(in_s, in_moved)| (in_moved - moved / time_s * in_s).powi(2)).sum();
+        let freedom = slices.len() as f64 - 1.0;
+        let error = (squares * slices.len() as f64 / freedom).sqrt() / time_s;
+        (slices.len() >= 3).then(|| student_t(freedom) * error)
+    }
+}
+
+/// Calls `add` with the sums at the level of each scale's depth.
+fn both(slice: &mut Scales, depths: [u64; 2], mut add: impl FnMut(&mut Sums, u64)) {
+    for (levels, depth) in slice.iter_mut().zip(depths) {
+        if let Some(sums) = levels.get_mut(level_of(depth)) {
+            add(sums, depth);
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! **How.** N is counted: each piece from its arrival to its departure, or to the end of the trace if it never departs.
 //! X is the departures, R the mean time of pieces with both ends known. So N and X R differ by what the ends of the
 //! trace cut, and by lost events; those pieces are counted and named. X and R at each depth come from
-//! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`].
+//! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`], or unclear if it hangs on a part of
+//! the time.
 //!
 //! Levels leave out pieces that never end. A piece whose dispatch is not in the trace leaves the queue when it is back.
 //!
@@ -42,7 +43,6 @@ use super::levels::{DisksLevels, Level, Levels, remark_of_lost};
 use super::parts::Windows;
 use super::span::{Item, Trace};
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Most classes with figures of their own.
@@ -75,7 +75,6 @@ pub struct Law {
     pub per_s: f64,
     /// R: mean time of pieces with both ends known, in ns.
     pub latency_mean_ns: f64,
-    /// X times R.
     pub product: f64,
     /// Whether the product is N, within [`AGREES`].
     pub agrees: bool,
@@ -108,7 +107,6 @@ pub struct WindowFigures {
     pub per_s: f64,
     /// R: mean time of the pieces that departed, in ns.
     pub latency_mean_ns: f64,
-    /// X times R.
     pub product: f64,
 }
 
@@ -130,7 +128,6 @@ pub struct DiskLevels {
     pub offered: Vec<Level>,
     /// Levels of the device alone.
     pub in_device: Vec<Level>,
-    /// What holds throughput back.
     pub verdict: Verdict,
 }
 
@@ -139,18 +136,14 @@ pub struct DiskLevels {
 pub struct LittleReport {
     pub schema: u32,
     pub plimsoll: &'static str,
-    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
     /// The law from submission to dispatch.
     pub queue: Law,
     /// The law from dispatch to completion.
     pub device: Law,
-    /// Classes by number.
     pub classes: Vec<ClassLaw>,
     pub windows: Vec<Window>,
-    /// Disks by number.
     pub disks: Vec<DiskLevels>,
-    /// What could not be read, matched or followed.
     pub lost: Vec<String>,
 }
 
@@ -167,7 +160,6 @@ pub struct Little {
 }
 
 impl Little {
-    /// Takes the next item of the trace.
     pub fn visit(&mut self, item: &Item) {
         let Item::Span(span) = item else { return };
         let out_ns = span.out_ns();
@@ -199,8 +191,6 @@ impl Little {
         self.levels.visit(span);
     }
 
-    /// Ends the trace and returns the result.
-    #[must_use]
     pub fn finish(self, trace: &Trace) -> LittleReport {
         let (levels, late) = self.levels.finish();
         let begin_ns = self.begin_ns.unwrap_or(0);
@@ -343,7 +333,6 @@ fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window
 
 impl LittleReport {
     /// Returns a CSV line for each disk, scale (`offered` or `device`) and level.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<(&str, &str, &Level)>] = &[
             ("disk", |it| it.0.to_owned()),

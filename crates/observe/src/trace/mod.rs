@@ -37,6 +37,7 @@
 pub mod arrivals;
 pub mod beside;
 pub mod diff;
+mod doubt;
 pub mod export;
 pub mod gaps;
 pub mod kernel;
@@ -92,10 +93,7 @@ enum Form {
 }
 
 /// Hands everything in the trace at `path` (`-`: standard input) to `visit`, whatever its form, and returns its
-/// summary.
-///
-/// # Errors
-/// The file cannot be opened or read, or is no trace. Damaged or missing parts are no error: see [`Trace::lost`].
+/// summary. Damaged or missing parts are no error: see [`Trace::lost`].
 pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     if path == Path::new("-") {
         return read_from(io::stdin().lock(), visit);
@@ -108,9 +106,6 @@ pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceErro
 }
 
 /// Does as [`read`] does, with an open file, a pipe or memory.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_from(mut input: impl Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let mut head = Vec::new();
     input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;

@@ -47,13 +47,11 @@ impl<T> Ordered<T> {
         }
     }
 
-    /// Hands over the rest.
     pub fn finish(&mut self, to: &mut dyn FnMut(u64, T)) {
         self.pass(self.held.len(), to);
     }
 
     /// Returns the number of entries that were handed over out of order.
-    #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }

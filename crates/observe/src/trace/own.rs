@@ -55,10 +55,8 @@ pub const ENDED_MAX: usize = 1 << 14;
 /// Most pieces held in flight for one request.
 const PIECES_MAX: usize = 4096;
 
-/// Hands the spans and other events of a trace in the `PLIMTRCE` format to `visit`.
-///
-/// # Errors
-/// The file has no valid head, or reading fails. Damage after the head is no error: see [`Trace::lost`].
+/// Hands the spans and other events of a trace in the `PLIMTRCE` format to `visit`. Damage after the head is no error:
+/// see [`Trace::lost`].
 pub fn read_own(input: &mut dyn Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     read_bounded(input, visit, HELD_MAX)
 }

@@ -15,17 +15,37 @@
 /// Length of a part at first, as a power of two in ns.
 const FIRST_SHIFT: u32 = 10;
 
+/// Sums that can be joined with those of another part.
+pub(super) trait Join: Copy + Default {
+    fn join(&mut self, other: &Self);
+}
+
+impl Join for f64 {
+    fn join(&mut self, other: &f64) {
+        *self += other;
+    }
+}
+
+impl<T: Join, const N: usize> Join for [T; N]
+where
+    [T; N]: Default,
+{
+    fn join(&mut self, other: &[T; N]) {
+        self.iter_mut().zip(other).for_each(|(sum, other)| sum.join(other));
+    }
+}
+
 /// See the module's documentation. `MAX` is at least 2.
 #[derive(Clone, Debug)]
-pub(super) struct Parts<const SUMS: usize, const MAX: usize> {
+pub(super) struct Parts<T, const MAX: usize> {
     shift: u32,
     /// Number of the first part: its begin divided by the length.
     first: u64,
-    parts: Vec<[f64; SUMS]>,
+    parts: Vec<T>,
 }
 
 /// Values over time: their number, their sum, and the time that all stays together spent in the part, in ns.
-pub(super) type Windows = Parts<3, 64>;
+pub(super) type Windows = Parts<[f64; 3], 64>;
 
 impl Windows {
     /// Adds a value at `time_ns`.
@@ -38,7 +58,7 @@ impl Windows {
 
     /// Adds a stay from `from_ns` to `to_ns`. If it ends before it begins, does nothing.
     pub(super) fn stay(&mut self, from_ns: u64, to_ns: u64) {
-        self.spread(2, from_ns, to_ns);
+        self.spread(from_ns, to_ns, |[.., stay_ns], within_ns| *stay_ns += within_ns);
     }
 
     /// Returns the means of the parts that hold values, in the order of time.
@@ -47,33 +67,45 @@ impl Windows {
     }
 }
 
-impl<const SUMS: usize, const MAX: usize> Default for Parts<SUMS, MAX> {
+impl<T, const MAX: usize> Default for Parts<T, MAX> {
     fn default() -> Self {
         Parts { shift: FIRST_SHIFT, first: 0, parts: Vec::new() }
     }
 }
 
-impl<const SUMS: usize, const MAX: usize> Parts<SUMS, MAX> {
+impl<T: Join, const MAX: usize> Parts<T, MAX> {
     /// Returns the length of a part in ns.
     pub(super) fn length_ns(&self) -> u64 {
         1 << self.shift
     }
 
     /// Returns the parts, each with its begin in ns.
-    pub(super) fn all(&self) -> Vec<(u64, [f64; SUMS])> {
+    pub(super) fn all(&self) -> Vec<(u64, T)> {
         (self.first..).map(|number| number << self.shift).zip(self.parts.iter().copied()).collect()
     }
 
+    /// Empties the parts that begin at these times.
+    pub(super) fn leave_out(&mut self, begins_ns: &[u64]) {
+        let shift = self.shift;
+        let parts = (self.first..).zip(&mut self.parts);
+        parts.filter(|(at, _)| begins_ns.contains(&(at << shift))).for_each(|(_, part)| *part = T::default());
+    }
+
+    /// Returns all sums as one part's.
+    pub(super) fn joined(&self) -> T {
+        joined(&self.parts)
+    }
+
     /// Returns the part that contains `time_ns`.
-    pub(super) fn at(&mut self, time_ns: u64) -> Option<&mut [f64; SUMS]> {
+    pub(super) fn at(&mut self, time_ns: u64) -> Option<&mut T> {
         self.reach(time_ns, time_ns);
         let number = self.number(time_ns);
         self.get_mut(number)
     }
 
-    /// Adds to the sum `which` of each part the time from `from_ns` to `to_ns` that lies within it, in ns. If the time
-    /// ends before it begins, does nothing.
-    pub(super) fn spread(&mut self, which: usize, from_ns: u64, to_ns: u64) {
+    /// Calls `add` with each part and the time from `from_ns` to `to_ns` that lies within it, in ns. If the time ends
+    /// before it begins, does nothing.
+    pub(super) fn spread(&mut self, from_ns: u64, to_ns: u64, mut add: impl FnMut(&mut T, f64)) {
         if to_ns <= from_ns {
             return;
         }
@@ -83,8 +115,8 @@ impl<const SUMS: usize, const MAX: usize> Parts<SUMS, MAX> {
         for number in self.number(from_ns)..=self.number(to_ns - 1) {
             let begin_ns = number * length_ns;
             let within_ns = to_ns.min(begin_ns.saturating_add(length_ns)) - from_ns.max(begin_ns);
-            if let Some(sum) = self.get_mut(number).and_then(|part| part.get_mut(which)) {
-                *sum += within_ns as f64;
+            if let Some(part) = self.get_mut(number) {
+                add(part, within_ns as f64);
             }
         }
     }
@@ -94,7 +126,7 @@ impl<const SUMS: usize, const MAX: usize> Parts<SUMS, MAX> {
         time_ns >> self.shift
     }
 
-    fn get_mut(&mut self, number: u64) -> Option<&mut [f64; SUMS]> {
+    fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         self.parts.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
@@ -109,11 +141,11 @@ impl<const SUMS: usize, const MAX: usize> Parts<SUMS, MAX> {
             if end - first <= MAX as u64 {
                 let before = (self.first - first) as usize;
                 if before > 0 {
-                    self.parts.splice(..0, std::iter::repeat_n([0.0; SUMS], before));
+                    self.parts.splice(..0, std::iter::repeat_n(T::default(), before));
                     self.first = first;
                 }
                 let count = self.parts.len().max((end - first) as usize);
-                self.parts.resize(count, [0.0; SUMS]);
+                self.parts.resize(count, T::default());
                 return;
             }
             self.halve();
@@ -130,15 +162,18 @@ impl<const SUMS: usize, const MAX: usize> Parts<SUMS, MAX> {
     /// Joins parts in pairs.
     fn halve(&mut self) {
         if self.first % 2 == 1 {
-            self.parts.insert(0, [0.0; SUMS]);
+            self.parts.insert(0, T::default());
         }
-        let sum = |pair: &[[f64; SUMS]]| -> [f64; SUMS] {
-            std::array::from_fn(|which| pair.iter().map(|part| part[which]).sum())
-        };
-        self.parts = self.parts.chunks(2).map(sum).collect();
+        self.parts = self.parts.chunks(2).map(joined).collect();
         self.first /= 2;
         self.shift += 1;
     }
+}
+
+fn joined<T: Join>(parts: &[T]) -> T {
+    let mut sum = T::default();
+    parts.iter().for_each(|part| sum.join(part));
+    sum
 }
 
 #[cfg(test)]

@@ -50,7 +50,6 @@ pub struct Head {
 }
 
 impl Head {
-    /// Takes the next item.
     pub fn visit(&mut self, item: &Item) {
         let (begin_ns, end_ns) = match item {
             Item::Span(span) => (span.begin_ns(), span.end_ns().or(span.begin_ns())),
@@ -61,13 +60,11 @@ impl Head {
     }
 
     /// Returns the name of a class; `class 3` if it has none.
-    #[must_use]
     pub fn class(&self, number: u16) -> String {
         self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
     }
 
     /// Returns the name of a disk; `disk 0` if it has none.
-    #[must_use]
     pub fn disk(&self, number: u16) -> String {
         self.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
     }
@@ -86,7 +83,6 @@ pub struct Filter {
 
 impl Filter {
     /// Returns whether the filter takes the item.
-    #[must_use]
     pub fn takes(&self, item: &Item, head: &Head) -> bool {
         let zero_ns = head.begin_ns.unwrap_or(0);
         let (class, begin_ns, end_ns) = match item {
@@ -105,7 +101,6 @@ impl Filter {
 }
 
 /// Returns the line of an item, without a line feed.
-#[must_use]
 pub fn line(item: &Item, head: &Head) -> String {
     let text = match item {
         Item::Span(span) => span_line(span, head),

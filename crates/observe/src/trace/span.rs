@@ -26,7 +26,6 @@ pub struct Span {
     pub op: Op,
     /// Number of the request on its shard; in a kernel trace, a running number.
     pub request: u64,
-    /// Number of the piece in its request.
     pub piece: u16,
     /// Whether the request has more than this piece.
     pub is_split: bool,
@@ -62,19 +61,16 @@ pub struct Span {
 
 impl Span {
     /// Returns D of D2C: when the piece went out, as well as the source knows it.
-    #[must_use]
     pub fn out_ns(&self) -> Option<u64> {
         self.submitted_ns.or(self.dispatched_ns)
     }
 
     /// Returns the last known station.
-    #[must_use]
     pub fn end_ns(&self) -> Option<u64> {
         self.callback_ns.or(self.reaped_ns).or(self.completed_ns)
     }
 
     /// Returns when the piece was submitted, or first seen.
-    #[must_use]
     pub fn begin_ns(&self) -> Option<u64> {
         self.queued_ns.or(self.dispatched_ns).or(self.submitted_ns).or(self.completed_ns)
     }
@@ -116,13 +112,11 @@ pub struct Trace {
 
 impl Trace {
     /// Returns the name of a class, or of a process in a kernel trace; `class 7` if the trace has none.
-    #[must_use]
     pub fn class_name(&self, number: u16) -> String {
         self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
     }
 
     /// Returns the name of a disk; `disk 7` if the trace has none.
-    #[must_use]
     pub fn disk_name(&self, number: u16) -> String {
         self.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
     }

@@ -76,7 +76,6 @@ impl By {
     pub const ALL: [By; 5] = [By::Class, By::Size, By::Op, By::Disk, By::Shard];
 
     /// Returns the short lower-case name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             By::Class => "class",
@@ -205,7 +204,6 @@ pub struct TimePoint {
     #[serde(skip)]
     pub length_ns: u64,
     pub queue_depth: f64,
-    /// Mean number of pieces in the device.
     pub device_depth: f64,
     pub read_bytes_per_s: f64,
     pub write_bytes_per_s: f64,
@@ -214,17 +212,17 @@ pub struct TimePoint {
 /// Depths and bandwidth over time: the time spent by all pieces together in the queue and in the device, bytes read and
 /// written.
 #[derive(Clone, Default)]
-struct Timeline(Parts<4, BINS_MAX>);
+struct Timeline(Parts<[f64; 4], BINS_MAX>);
 
 impl Timeline {
     /// Adds a piece in the queue from `from_ns` to `to_ns`. If it ends before it begins, does nothing.
     fn in_queue(&mut self, from_ns: u64, to_ns: u64) {
-        self.0.spread(0, from_ns, to_ns);
+        self.0.spread(from_ns, to_ns, |[queue_ns, ..], within_ns| *queue_ns += within_ns);
     }
 
     /// Adds a piece in the device, as [`Timeline::in_queue`] does.
     fn in_device(&mut self, from_ns: u64, to_ns: u64) {
-        self.0.spread(1, from_ns, to_ns);
+        self.0.spread(from_ns, to_ns, |[_, device_ns, ..], within_ns| *device_ns += within_ns);
     }
 
     /// Adds bytes that have moved at `time_ns`.
@@ -277,7 +275,6 @@ impl Peak {
         self.edges.late()
     }
 
-    /// Counts the rest and returns the peak.
     fn finish(&mut self) -> u64 {
         let Peak { edges, depth, peak } = self;
         edges.finish(&mut |_, change| {
@@ -305,7 +302,6 @@ pub struct Stages {
 
 impl Stages {
     /// Returns an analysis that groups by all properties in `by`; without one, all spans are one group.
-    #[must_use]
     pub fn new(by: &[By]) -> Stages {
         Stages {
             by: by.to_vec(),
@@ -322,7 +318,6 @@ impl Stages {
         }
     }
 
-    /// Takes the next item of the trace.
     pub fn visit(&mut self, item: &Item) {
         let Item::Span(span) = item else { return };
         let (times, backwards) = Times::of(span);
@@ -336,8 +331,6 @@ impl Stages {
         self.add_to_disk(span, times);
     }
 
-    /// Returns the result for the whole trace.
-    #[must_use]
     pub fn finish(self, trace: &Trace) -> StagesReport {
         report::of(self, trace)
     }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::core::{Op, WaitReason};
 use plimsoll::trace::format::{ClassName, Clock, Names, Writer};
+use plimsoll_sim::rng::Rng;
 
 use super::span::{Item, Trace};
 
@@ -116,6 +117,38 @@ pub(super) fn events(story: Story, phases: &[usize], ends: u64) -> Vec<Event> {
     });
 
     events
+}
+
+/// Returns the events of one load after the other, with a pause of `pause_ns` between them.
+pub(super) fn with_pauses(loads: &[Vec<Event>], pause_ns: u64) -> Vec<Event> {
+    let mut all: Vec<Event> = Vec::new();
+    for load in loads {
+        let begin_ns = all.last().map_or(0, |last| last.time_ns + pause_ns);
+        let requests = all.iter().map(|event| event.request).max().unwrap_or(0);
+        let first_ns = load.first().map_or(0, |first| first.time_ns);
+        let moved = |event: &Event| Event {
+            time_ns: event.time_ns - first_ns + begin_ns,
+            request: if event.request == 0 { 0 } else { event.request + requests },
+            ..*event
+        };
+        all.extend(load.iter().map(moved));
+    }
+    all
+}
+
+/// Returns the events of a shard that gets no CPU now and then: on average every `every_ns`, for up to `most_ns`.
+/// Everything after that is later.
+pub(super) fn without_cpu(events: &[Event], every_ns: u64, most_ns: u64, seed: u64) -> Vec<Event> {
+    let mut rng = Rng::new(seed);
+    let (mut late_ns, mut next_ns) = (0, rng.below(2 * every_ns));
+    let mut later = |event: &Event| {
+        while event.time_ns >= next_ns {
+            late_ns += rng.below(most_ns);
+            next_ns += rng.below(2 * every_ns);
+        }
+        Event { time_ns: event.time_ns + late_ns, ..*event }
+    };
+    events.iter().map(&mut later).collect()
 }
 
 /// Returns the file of a trace with these events of shard 0.

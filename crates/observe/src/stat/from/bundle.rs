@@ -36,9 +36,6 @@ const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 pub(super) type Named = (String, Vec<u8>);
 
 /// Returns the files below a directory, in the order of their names.
-///
-/// # Errors
-/// Errors of the system, and a directory with too many files.
 pub fn directory(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut files, mut left) = (Vec::new(), vec![path.to_owned()]);
     while let Some(path) = left.pop() {
@@ -61,9 +58,6 @@ pub fn directory(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Returns the files inside a tar or gzip file, in the order of their names; `None` if it is neither. Adds their length
 /// to `unpacked_bytes`.
-///
-/// # Errors
-/// A sentence for an archive that is damaged or unpacks to too much.
 pub(super) fn unpack(name: &str, bytes: &[u8], unpacked_bytes: &mut u64) -> Option<Result<Vec<Named>, String>> {
     if bytes.starts_with(b"\x1f\x8b") {
         let inside = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".tgz")).unwrap_or(name);

@@ -46,7 +46,6 @@ pub struct Host {
 
 impl Host {
     /// Reads the host of this program. `proc_root` is `/proc`.
-    #[must_use]
     pub fn read(proc_root: &Path) -> Host {
         let kernel = |name: &str| text(&proc_root.join("sys/kernel").join(name)).unwrap_or_default();
         let stat = fs::read_to_string(proc_root.join("stat")).unwrap_or_default();
@@ -66,7 +65,6 @@ const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
 /// Reads the facts of `device` (a disk or a partition, such as `nvme0n1`). `sys_root` is `/sys`. Files that are missing
 /// or malformed leave their fact unknown.
-#[must_use]
 pub fn facts(sys_root: &Path, device: &str) -> DeviceFacts {
     let entry = sys_root.join("class/block").join(device);
     let is_known_part = entry.join("partition").exists();
@@ -162,7 +160,6 @@ fn link_bytes_per_s(sys_root: &Path, kind: &str) -> Option<u64> {
 
 /// Returns whether a name is a partition's, as the kernel names them: `sda1`, `nvme0n1p1`, `md0p2`. For sources without
 /// facts.
-#[must_use]
 pub(crate) fn looks_like_partition(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if stem.len() == name.len() {

@@ -36,7 +36,6 @@ const OURS: &[Column<Judged>] = &[
 ];
 
 /// Returns the names of the columns, with a line end.
-#[must_use]
 pub fn header() -> String {
     let begin = ["timestamp", "duration_s", "is_since_boot", "disk_device"].into_iter();
     let names = begin.chain(COLUMNS.iter().map(|column| column.key)).chain(OURS.iter().map(|(name, _)| *name));
@@ -44,7 +43,6 @@ pub fn header() -> String {
 }
 
 /// Renders the lines of an interval, each with its line end.
-#[must_use]
 pub fn lines(observed: &Observed) -> String {
     let timestamp = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%dT%H:%M:%S.%3fZ"));
     let when = [known(timestamp), figure(observed.duration_s, 6), observed.is_since_boot.to_string()];

@@ -31,9 +31,6 @@ pub const TAIL: &str = "\n]}]}}\n";
 
 /// Renders the begin of the document, up to its first interval. Fields that `host` does not know are null; `date` is
 /// the day of the first figures, such as `2026-03-14`.
-///
-/// # Errors
-/// Those of serde_json, which has none for a host.
 pub fn head(host: &Host, date: Option<&str>) -> serde_json::Result<String> {
     let host = serde_json::to_string(&HostJson::new(host, date))?;
     let fields = host.strip_suffix('}').unwrap_or(&host);
@@ -44,9 +41,6 @@ pub fn head(host: &Host, date: Option<&str>) -> serde_json::Result<String> {
 }
 
 /// Renders an interval as an object by itself.
-///
-/// # Errors
-/// Those of serde_json, which has none for figures.
 pub fn statistics(observed: &Observed, classes: &[ClassRow]) -> serde_json::Result<String> {
     let disks = observed.devices.iter().filter(|judged| judged.interval.gap.is_none());
     let disks = disks.map(disk).collect::<serde_json::Result<Vec<_>>>()?.join(",");
@@ -58,9 +52,6 @@ pub fn statistics(observed: &Observed, classes: &[ClassRow]) -> serde_json::Resu
 }
 
 /// Renders an interval as an element of the document: all but the first begin with a comma.
-///
-/// # Errors
-/// Those of [`statistics`].
 pub fn element(observed: &Observed, classes: &[ClassRow], is_first: bool) -> serde_json::Result<String> {
     let separator = if is_first { "\n" } else { ",\n" };
     Ok(format!("{separator}{}", statistics(observed, classes)?))

@@ -45,10 +45,8 @@ pub(in crate::stat) fn is_line(line: &str) -> bool {
     device(line).is_ok_and(|device| device.is_some())
 }
 
-/// Adds the samples of a text to a series. A device whose name repeats begins a new sample, also across files.
-///
-/// # Errors
-/// The line, from 1, with which there are more than [`ROWS_MAX`] rows.
+/// Adds the samples of a text to a series. A device whose name repeats begins a new sample, also across files. Fails
+/// with the line, from 1, with which there are more than [`ROWS_MAX`] rows.
 pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut Notes) -> Result<(), usize> {
     let mut rows: usize = samples.iter().map(|sample| sample.devices.len()).sum();
     let order = DayOrder::of(text);
@@ -82,9 +80,6 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
 }
 
 /// Adds `/sys/block/NAME/stat` to a series.
-///
-/// # Errors
-/// The reason why the text is not in this format.
 pub(in crate::stat) fn read_sysfs(name: &str, text: &str, samples: &mut Vec<Sample>) -> Result<(), String> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let device = device(&format!("0 0 {name} {line}"))?.ok_or("it has more than numbers")?;
@@ -106,10 +101,8 @@ fn add(samples: &mut Vec<Sample>, device: DiskStats) {
     }
 }
 
-/// Parses the device of a line; `None` if the line is of another kind.
-///
-/// # Errors
-/// The reason why its counts cannot be read.
+/// Parses the device of a line; `None` if the line is of another kind. Fails with the reason why its counts cannot be
+/// read.
 fn device(line: &str) -> Result<Option<DiskStats>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());

@@ -45,9 +45,6 @@ pub(in crate::stat) enum JsonError {
 }
 
 /// Reads all reports of a text.
-///
-/// # Errors
-/// [`JsonError`] if no report can be read.
 pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes) -> Result<Json, JsonError> {
     let documents = documents(text, notes)?;
     let mut json = Json::default();

@@ -227,7 +227,6 @@ impl Table {
 #[derive(Default)]
 struct Report {
     interval: Interval,
-    /// The time above it.
     stamp: Option<Stamp>,
     tables: usize,
     /// The place of each device in the interval, and the number of the table of its latest row.

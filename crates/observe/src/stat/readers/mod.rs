@@ -53,7 +53,6 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Returns an empty list for the file of that name.
     pub(super) fn of(file: &str) -> Notes {
         Notes { file: file.to_owned(), ..Notes::default() }
     }

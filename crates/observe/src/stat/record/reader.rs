@@ -32,7 +32,6 @@ pub struct Recording {
 impl Recording {
     /// Returns the intervals from each reading to the next. A recording with a single reading yields the interval since
     /// the host began.
-    #[must_use]
     pub fn intervals(&self) -> Vec<Interval> {
         let of_series = |readings: &Vec<Reading>| match readings.as_slice() {
             [single] => vec![single.since_boot()],
@@ -46,7 +45,6 @@ impl Recording {
 const LOOK_BYTES: usize = 64 << 10;
 
 /// Returns whether `bytes` (of a file, from its begin) are a recording, though perhaps a damaged one.
-#[must_use]
 pub(crate) fn is_record(bytes: &[u8]) -> bool {
     let begin = format!("{{\"plimsoll\":\"{KIND}\"");
     let looked_at = bytes.get(..LOOK_BYTES).unwrap_or(bytes);
@@ -59,9 +57,6 @@ pub(crate) fn is_record(bytes: &[u8]) -> bool {
 }
 
 /// Reads a recording. Damaged lines are left out, with a note.
-///
-/// # Errors
-/// See [`RecordError`].
 pub fn read(bytes: &[u8]) -> Result<Recording, RecordError> {
     if !is_record(bytes) {
         return Err(RecordError::NotARecord);

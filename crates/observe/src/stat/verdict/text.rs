@@ -21,7 +21,7 @@ pub(super) fn percent(part: f64) -> String {
 }
 
 /// Formats a duration in milliseconds.
-pub(super) fn ms(ms: f64) -> String {
+pub(in crate::stat) fn ms(ms: f64) -> String {
     units::format_duration_ns((ms * 1e6).round() as u64)
 }
 

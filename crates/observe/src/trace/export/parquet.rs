@@ -34,7 +34,6 @@ use super::{Exported, Sink};
 pub(super) const GROUP_ROWS: usize = 1 << 17;
 
 /// Returns the schema in Parquet's own notation.
-#[must_use]
 pub(super) fn schema() -> String {
     let column = |Column { name, kind, is_optional, .. }| {
         let repetition = if is_optional { "OPTIONAL" } else { "REQUIRED" };

@@ -9,6 +9,8 @@
 //!
 //! **Example.** Queued at 0, blocked by depth at 1, back at 90, sent at 92: depth 89, nothing known 3, the gap 2.
 
+use std::ops::Range;
+
 use plimsoll::core::WaitReason;
 
 use super::{NOTHING, WAYS};
@@ -17,11 +19,9 @@ use super::{NOTHING, WAYS};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standstill {
     pub(super) from_ns: u64,
-    /// Time of the dispatch.
     pub(super) until_ns: u64,
     /// Time from the last event that could have let the queue send to the dispatch.
     pub(super) gap_ns: u64,
-    /// The parts, by what stood in the way.
     pub(super) parts_ns: [u64; WAYS],
     /// Time after the queue meant to look again.
     pub(super) overdue_ns: u64,
@@ -57,7 +57,7 @@ pub(super) struct Queue {
     /// Since when the queue has no work.
     empty_since_ns: u64,
     /// Time without work so far.
-    pub(super) empty_ns: u64,
+    empty_ns: u64,
     pub(super) first_ns: u64,
     pub(super) dispatches: u64,
     pub(super) gap_max_ns: u64,
@@ -82,12 +82,16 @@ impl Queue {
         }
     }
 
-    pub(super) fn queued(&mut self, time_ns: u64) {
+    /// Adds a piece. Returns the time without work that this ends.
+    pub(super) fn queued(&mut self, time_ns: u64) -> Range<u64> {
+        let mut empty = time_ns..time_ns;
         if self.waiting == 0 {
-            self.empty_ns += time_ns.saturating_sub(self.empty_since_ns);
+            empty.start = self.empty_since_ns.min(time_ns);
+            self.empty_ns += empty.end - empty.start;
             self.still_since_ns = Some(time_ns);
         }
         self.waiting += 1;
+        empty
     }
 
     pub(super) fn back(&mut self, time_ns: u64) {
@@ -130,11 +134,12 @@ impl Queue {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// Adds work that was queued at `since_ns` and waits at the end of the trace.
-    pub(super) fn waits_at_end(&mut self, since_ns: u64) {
+    /// Adds work that was queued at `since_ns` and waits at the end of the trace. Returns the time without work that
+    /// this ends.
+    pub(super) fn waits_at_end(&mut self, since_ns: u64) -> Range<u64> {
         let since_ns = since_ns.max(self.empty_since_ns);
         self.first_ns = self.first_ns.min(since_ns);
-        self.queued(since_ns);
+        self.queued(since_ns)
     }
 
     pub(super) fn gap_mean_ns(&self) -> f64 {
@@ -143,8 +148,14 @@ impl Queue {
 
     /// Returns the time without work in a trace from `begin_ns` to `end_ns`.
     pub(super) fn empty_of_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
-        let tail_ns = if self.waiting == 0 { end_ns.saturating_sub(self.empty_since_ns) } else { 0 };
-        self.empty_ns + tail_ns + self.first_ns.saturating_sub(begin_ns)
+        let ends = self.empty_ends(begin_ns, end_ns);
+        self.empty_ns + ends.into_iter().map(|range| range.end.saturating_sub(range.start)).sum::<u64>()
+    }
+
+    /// Returns the time without work before the queue's first event, and that after its last.
+    pub(super) fn empty_ends(&self, begin_ns: u64, end_ns: u64) -> [Range<u64>; 2] {
+        let tail_ns = if self.waiting == 0 { self.empty_since_ns..end_ns } else { end_ns..end_ns };
+        [begin_ns..self.first_ns, tail_ns]
     }
 
     /// Returns the standstill at the end of the trace, if work waits there.

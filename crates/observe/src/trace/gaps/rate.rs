@@ -69,7 +69,6 @@ impl Rates {
         }
     }
 
-    /// Returns the rates of each direction whose pieces have costs.
     pub(super) fn implied(&self) -> Vec<Implied> {
         [("read", &self.read), ("write", &self.write)].into_iter().filter_map(|(name, it)| it.implied(name)).collect()
     }

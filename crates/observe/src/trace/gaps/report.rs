@@ -9,12 +9,13 @@ use plimsoll_figures::verdict::Kind;
 use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
-use super::super::levels::{Levels, remark_of_lost};
+use super::super::doubt::Doubt;
+use super::super::levels::{Levels, SLICES, remark_of_lost};
+use super::super::parts::Parts;
 use super::super::span::{Origin, Trace};
 use super::queue::{Queue, Standstill};
-use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Waits, way_name};
+use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Slice, WAYS, Waits, Way, way_name};
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Part of a class's time in the queue, or of the standstills, above which a cause counts as the main one.
@@ -53,6 +54,22 @@ pub enum Limiter {
     Turn,
     /// The trace does not say.
     Unknown,
+}
+
+impl Limiter {
+    const fn words(self) -> &'static str {
+        match self {
+            Limiter::Tokens => "tokens",
+            Limiter::Depth => "depth",
+            Limiter::Fairness => "other classes' turns",
+            Limiter::Limit => "a limit",
+            Limiter::Backend => "the backend",
+            Limiter::Disk => "the disk",
+            Limiter::Program => "the program",
+            Limiter::Turn => "the shard, which looked late,",
+            Limiter::Unknown => "not known",
+        }
+    }
 }
 
 /// Figures of gaps, in ns; percentiles within 0.78 %.
@@ -96,7 +113,6 @@ pub struct ReasonGaps {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueGaps {
     pub shard: u16,
-    /// Pieces sent.
     pub dispatches: u64,
     /// Part of the time in which the queue had no work, 0 to 1.
     pub empty_part: f64,
@@ -108,9 +124,7 @@ pub struct QueueGaps {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub limiter: Limiter,
-    /// One sentence, beginning with the limiter.
     pub sentence: String,
-    /// Further remarks, one sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -130,7 +144,6 @@ pub struct DiskGaps {
     pub implied: Vec<Implied>,
     pub sent_bytes_per_s: f64,
     pub sent_per_s: f64,
-    /// The disk's queues by shard.
     pub queues: Vec<QueueGaps>,
     pub verdict: Verdict,
     /// All dispatch gaps.
@@ -147,7 +160,6 @@ pub struct ClassWait {
     pub class: String,
     /// What the class waited for most, or `none`.
     pub reason: &'static str,
-    /// Pieces with this reason.
     pub n: u64,
     pub mean_ns: f64,
     pub max_ns: u64,
@@ -180,13 +192,10 @@ pub struct GapsReport {
     pub plimsoll: &'static str,
     /// Shortest part that counts in [`ReasonGaps::gaps`], in ns.
     pub longer_than_ns: u64,
-    /// Disks by number.
     pub disks: Vec<DiskGaps>,
     /// Waits by class and reason, the reason with the most time first.
     pub classes: Vec<ClassWait>,
-    /// The longest standstills, the longest first.
     pub longest: Vec<LongGap>,
-    /// What could not be read, matched or followed.
     pub lost: Vec<String>,
 }
 
@@ -212,18 +221,18 @@ pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
         .filter(|(_, disk)| disk.begin_ns.is_some())
         .map(|(number, disk)| {
             let of_disk: Vec<(&QueueKey, &Queue)> = queues.iter().filter(|(key, _)| key.0 == *number).collect();
-            let mut disk = disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns);
+            let mut report = disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns);
             let levels = levels.get(number).map_or_else(Levels::default, |levels| (**levels).clone());
-            disk.verdict = verdict(&disk, &levels, &classes, trace.origin);
-            disk.verdict.remarks.extend(remark_of_lost(&lost));
-            disk
+            report.verdict = verdict(&report, &disk.slices, levels, &classes, trace.origin);
+            report.verdict.remarks.extend(remark_of_lost(&lost));
+            report
         })
         .collect();
     GapsReport { schema: SCHEMA, plimsoll: env!("CARGO_PKG_VERSION"), longer_than_ns, disks, classes, longest, lost }
 }
 
-fn part(of_ns: u64, whole_ns: f64) -> f64 {
-    if whole_ns > 0.0 { of_ns as f64 / whole_ns } else { 0.0 }
+fn part(of_ns: f64, whole_ns: f64) -> f64 {
+    if whole_ns > 0.0 { of_ns / whole_ns } else { 0.0 }
 }
 
 fn disk_gaps(name: String, disk: &mut Disk, queues: &[(&QueueKey, &Queue)], longer_than_ns: u64) -> DiskGaps {
@@ -234,26 +243,28 @@ fn disk_gaps(name: String, disk: &mut Disk, queues: &[(&QueueKey, &Queue)], long
         if let Some(still) = queue.stands_at_end(disk.end_ns).filter(|still| still.length_ns() > 0) {
             disk.add(&Standstill { gap_ns: 0, ..still }, longer_than_ns);
         }
+        queue.empty_ends(begin_ns, disk.end_ns).into_iter().for_each(|range| disk.add_empty(range));
     }
 
     let whole_ns = duration_ns as f64 * queues.len() as f64;
     let empty_ns: u64 = queues.iter().map(|(_, queue)| queue.empty_of_ns(begin_ns, disk.end_ns)).sum();
-    let reason = |(way, sums): (usize, &super::Way)| ReasonGaps {
+    let ways = disk.slices.joined().ways;
+    let reason = |(way, (sums, long)): (usize, (&Way, &Histogram))| ReasonGaps {
         reason: way_name(way),
-        gaps: GapStats::of(&sums.long),
+        gaps: GapStats::of(long),
         time_part: part(sums.total_ns, whole_ns),
         overdue_part: part(sums.overdue_ns, whole_ns),
-        overdue_standstills: part(sums.overdue, sums.standstills as f64),
+        overdue_standstills: sums.overdue_standstills(),
     };
 
-    let mut reasons: Vec<ReasonGaps> =
-        disk.ways.iter().enumerate().filter(|(_, sums)| sums.total_ns > 0).map(reason).collect();
+    let of_ways = ways.iter().zip(&disk.long).enumerate();
+    let mut reasons: Vec<ReasonGaps> = of_ways.filter(|(_, (sums, _))| sums.total_ns > 0.0).map(reason).collect();
     reasons.sort_by(|a, b| b.time_part.total_cmp(&a.time_part));
 
     let queue = |(key, queue): &(&QueueKey, &Queue)| QueueGaps {
         shard: key.1,
         dispatches: queue.dispatches,
-        empty_part: part(queue.empty_of_ns(begin_ns, disk.end_ns), duration_ns as f64),
+        empty_part: part(queue.empty_of_ns(begin_ns, disk.end_ns) as f64, duration_ns as f64),
         gap_mean_ns: queue.gap_mean_ns(),
         gap_max_ns: queue.gap_max_ns,
     };
@@ -265,7 +276,7 @@ fn disk_gaps(name: String, disk: &mut Disk, queues: &[(&QueueKey, &Queue)], long
         disk: name,
         duration_ns,
         gap: GapStats::of(&disk.gap),
-        empty_part: part(empty_ns, whole_ns),
+        empty_part: part(empty_ns as f64, whole_ns),
         reasons,
         implied: disk.rates.implied(),
         sent_bytes_per_s: per_second(disk.bytes_out as f64),
@@ -278,10 +289,10 @@ fn disk_gaps(name: String, disk: &mut Disk, queues: &[(&QueueKey, &Queue)], long
 }
 
 /// The requests in the device, as `stages` shows them.
+#[derive(Clone, Copy)]
 struct InDevice {
     /// Part of the time in which there were any.
     time_part: f64,
-    /// Mean number in that time.
     mean: f64,
 }
 
@@ -310,38 +321,109 @@ impl InDevice {
     }
 }
 
-/// Judges a disk: the limiter is what took most of the time of its queues.
-fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Origin) -> Verdict {
-    let top = disk.reasons.first();
-    let is_full = levels.verdict().kind == Kind::Saturated;
-    let held = InDevice::of(levels);
-    // With many in the device all the time, one depth cannot tell the program from the disk.
-    let is_empty = top.is_none_or(|top| disk.empty_part >= top.time_part) && !is_full;
-    let is_one_depth = is_empty && held.is_loaded();
-    let little = if is_one_depth { Limiter::Unknown } else { Limiter::Program };
-    let limiter = match top {
-        // Without a dispatch the kernel's events say nothing of when its queue was empty.
-        _ if disk.queues.iter().all(|queue| queue.dispatches == 0) && (top.is_none() || origin == Origin::Kernel) => {
-            Limiter::Unknown
+/// The time of a disk's queues, or of some of it.
+struct Seen {
+    ways: [Way; WAYS],
+    empty_ns: f64,
+    /// Whether the disk is full by its curve.
+    is_full: bool,
+    held: InDevice,
+}
+
+impl Seen {
+    fn of(slice: &Slice, levels: &Levels) -> Seen {
+        let is_full = levels.verdict_of_all().kind == Kind::Saturated;
+        Seen { ways: slice.ways, empty_ns: slice.empty_ns, is_full, held: InDevice::of(levels) }
+    }
+
+    /// Returns the same without pauses of the disk's load, in ns together.
+    fn without_pauses(&self, disk: &DiskGaps, paused_ns: f64) -> Seen {
+        let whole_ns = disk.duration_ns as f64;
+        let time_part = self.held.time_part * whole_ns / (whole_ns - paused_ns).max(1.0);
+        Seen {
+            empty_ns: self.empty_ns - paused_ns * disk.queues.len() as f64,
+            held: InDevice { time_part, ..self.held },
+            ..*self
         }
-        None if is_full => Limiter::Disk,
-        None => little,
-        Some(top) if disk.empty_part >= top.time_part && is_full => Limiter::Disk,
-        Some(top) if disk.empty_part >= top.time_part => little,
-        Some(top) => match WaitReason::ALL.into_iter().find(|reason| reason.name() == top.reason) {
-            Some(WaitReason::Tokens) if disk.queues.len() == 1 && top.overdue_standstills > MOST => Limiter::Turn,
+    }
+
+    /// Returns what stood in the way for the longest time, and that time; `None` if the queues never stood still.
+    fn top(&self) -> Option<(usize, &Way)> {
+        let ways = self.ways.iter().enumerate().filter(|(_, way)| way.total_ns > 0.0);
+        ways.reduce(|top, way| if way.1.total_ns > top.1.total_ns { way } else { top })
+    }
+
+    /// Returns whether the queues were empty for longer than anything stood in their way.
+    fn is_empty(&self) -> bool {
+        self.top().is_none_or(|(_, top)| self.empty_ns >= top.total_ns)
+    }
+
+    /// Returns whether the queues were empty with many in the device all the time: one depth cannot tell the program
+    /// from the disk.
+    fn is_one_depth(&self) -> bool {
+        self.is_empty() && !self.is_full && self.held.is_loaded()
+    }
+
+    /// Returns what took most of the time.
+    fn limiter(&self, disk: &DiskGaps, classes: &[ClassWait], origin: Origin) -> Limiter {
+        let top = self.top();
+        // Without a dispatch the kernel's events say nothing of when its queue was empty.
+        if disk.queues.iter().all(|queue| queue.dispatches == 0) && (top.is_none() || origin == Origin::Kernel) {
+            return Limiter::Unknown;
+        }
+        let Some((way, top)) = top.filter(|_| !self.is_empty()) else {
+            return match () {
+                () if self.is_full => Limiter::Disk,
+                () if self.is_one_depth() => Limiter::Unknown,
+                () => Limiter::Program,
+            };
+        };
+        match WaitReason::ALL.get(way) {
+            Some(WaitReason::Tokens) if disk.queues.len() == 1 && top.overdue_standstills() > MOST => Limiter::Turn,
             Some(WaitReason::Tokens) => Limiter::Tokens,
             Some(WaitReason::Limit) => Limiter::Limit,
             Some(WaitReason::Backend) => Limiter::Backend,
             Some(WaitReason::Fairness) => Limiter::Fairness,
-            Some(WaitReason::Depth) if is_full => Limiter::Disk,
+            Some(WaitReason::Depth) if self.is_full => Limiter::Disk,
             Some(WaitReason::Depth) => Limiter::Depth,
-            None if is_full => Limiter::Disk,
+            None if self.is_full => Limiter::Disk,
             None if origin == Origin::Kernel => Limiter::Unknown,
             None if waits_for_turn(classes).is_some() => Limiter::Fairness,
             None => Limiter::Turn,
-        },
+        }
+    }
+}
+
+/// Judges a disk: the limiter is what took most of the time of its queues, if no part of the time decides that alone.
+fn verdict(
+    disk: &DiskGaps,
+    slices: &Parts<Slice, SLICES>,
+    mut levels: Levels,
+    classes: &[ClassWait],
+    origin: Origin,
+) -> Verdict {
+    // Both have slices of the same length, so that the same time can be left out of both.
+    let mut slices = slices.clone();
+    slices.lengthen(levels.slice_ns());
+    levels.lengthen(slices.length_ns());
+
+    let top = disk.reasons.first();
+    let seen = Seen::of(&slices.joined(), &levels);
+    let found = seen.limiter(disk, classes, origin);
+    let without_pauses = Doubt {
+        shows: seen.without_pauses(disk, levels.paused_ns()).limiter(disk, classes, origin),
+        without: "the time in which nothing was asked for".to_owned(),
     };
+    let doubt = Some(without_pauses).filter(|doubt| doubt.shows != found).or_else(|| {
+        Doubt::find(&levels, found, Limiter::Unknown, |levels, left_out_ns| {
+            let mut rest = slices.clone();
+            rest.leave_out(left_out_ns);
+            Seen::of(&rest.joined(), levels).limiter(disk, classes, origin)
+        })
+    });
+    let doubt = doubt.filter(|_| found != Limiter::Unknown);
+    let limiter = if doubt.is_some() { Limiter::Unknown } else { found };
+    let is_empty = seen.is_empty() && !seen.is_full;
 
     let mut remarks = Vec::new();
     if limiter != Limiter::Fairness
@@ -376,7 +458,11 @@ fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Orig
         let percent = 100.0 * class.part;
         remarks.push(format!("{} waits most for its own limit ({percent:.0} %)", class.class));
     }
-    let sentence = if is_one_depth { held.sentence(disk) } else { sentence(disk, limiter) };
+    let sentence = match doubt {
+        Some(doubt) => doubt.sentence("unclear", found.words(), doubt.shows.words()),
+        None if seen.is_one_depth() => seen.held.sentence(disk),
+        None => sentence(disk, limiter),
+    };
     Verdict { limiter, sentence, remarks }
 }
 
@@ -415,7 +501,12 @@ fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
             "the shard: nothing that is known stood in the way, and it did not look for {still:.0} % of the time: \
              late turns, or a CPU that is busy"
         ),
-        Limiter::Unknown => "not known: the trace does not say why requests waited".to_owned(),
+        Limiter::Unknown if disk.queues.iter().all(|queue| queue.dispatches == 0) => {
+            "not known: the trace has no dispatch to this disk: record for longer, or the disk below it".to_owned()
+        }
+        Limiter::Unknown => {
+            "not known: the kernel does not say why requests waited: a trace of the program (--trace) does".to_owned()
+        }
     }
 }
 
@@ -448,7 +539,7 @@ fn class_waits(classes: &BTreeMap<u16, [Waits; super::WAYS]>, trace: &Trace) -> 
             n: waits.n,
             mean_ns: waits.total_ns as f64 / waits.n.max(1) as f64,
             max_ns: waits.max_ns,
-            part: part(waits.total_ns, total_ns),
+            part: part(waits.total_ns as f64, total_ns),
         };
         let mut of_class: Vec<ClassWait> = waits.iter().enumerate().filter(|(_, w)| w.n > 0).map(wait).collect();
         of_class.sort_by(|a, b| b.part.total_cmp(&a.part));
@@ -475,7 +566,6 @@ fn long_gap(gap: &(Standstill, Piece, u16), disks: &BTreeMap<u16, Box<Disk>>, tr
 
 impl GapsReport {
     /// Returns a CSV line for each disk and reason; the reason `gap` stands for all dispatch gaps of the disk.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         type Row<'a> = (&'a DiskGaps, &'a str, &'a GapStats, Option<&'a ReasonGaps>);
         let columns: &[Column<Row<'_>>] = &[
@@ -500,7 +590,6 @@ impl GapsReport {
 
 impl GapStats {
     /// Returns the figures for people: number, mean, p50, p99, max.
-    #[must_use]
     pub fn cells(&self) -> [String; 5] {
         let ns = format_duration_ns;
         [format_count(self.n), ns(self.mean_ns as u64), ns(self.p50_ns), ns(self.p99_ns), ns(self.max_ns)]

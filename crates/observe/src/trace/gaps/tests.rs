@@ -1,6 +1,8 @@
 use plimsoll::core::trace::Event;
+use plimsoll_figures::verdict::Kind;
 
-use super::super::story::{Story, event, events, read};
+use super::super::little::Little;
+use super::super::story::{Story, event, events, read, with_pauses, without_cpu};
 use super::*;
 
 fn report(events: &[Event]) -> GapsReport {
@@ -53,6 +55,55 @@ fn each_limiter_is_told() {
         assert_eq!(verdict.limiter, expected, "{story:?}: {:?}", report.disks[0]);
         assert!(report.lost.is_empty() && !verdict.sentence.is_empty());
     }
+}
+
+#[test]
+fn pauses_between_loads_are_not_a_program_that_offers_too_little() {
+    let load = |parallelism| events(Story::OLD_DEFAULTS, &[parallelism], 400);
+    let all = with_pauses(&[load(8), load(16), load(32)], 100_000_000);
+    let verdict = &report(&all).disks[0].verdict;
+    assert_eq!(verdict.limiter, Limiter::Unknown, "{verdict:?}");
+    for words in ["the program over all of the time", "tokens without the time in which nothing was asked for"] {
+        assert!(verdict.sentence.contains(words), "{verdict:?}");
+    }
+}
+
+/// A sweep over tokens, whose threads get no CPU for a part of the time: tokens, for `little` a limiter above the disk,
+/// is the truth. Prints the tally.
+#[test]
+fn a_busy_cpu_makes_verdicts_unclear_but_not_wrong() {
+    let (mut wrong, mut cases) = (Vec::new(), 0);
+    for (every_ns, most_ns, pause_ns, unclear_most) in [
+        (0, 0, 0, 0),
+        (4_000_000, 400_000, 10_000_000, 12),
+        (10_000_000, 10_000_000, 0, 120),
+        (4_000_000, 20_000_000, 60_000_000, 120),
+    ] {
+        let mut unclear = [0; 2];
+        for seed in 1..=60 {
+            let load = |parallelism| events(Story::OLD_DEFAULTS, &[parallelism], 300);
+            let sweep = with_pauses(&[4, 16, 32].map(load), pause_ns);
+            let all = if every_ns > 0 { without_cpu(&sweep, every_ns, most_ns, seed) } else { sweep };
+            let mut little = Little::default();
+            let trace = read(&all, &mut |item| little.visit(&item));
+            let (curve, limiter) = (&little.finish(&trace).disks[0].verdict, &report(&all).disks[0].verdict);
+            cases += 2;
+            match curve.kind {
+                Kind::LimitedAbove => {}
+                Kind::Unclear => unclear[0] += 1,
+                _ => wrong.push(curve.sentence.clone()),
+            }
+            match limiter.limiter {
+                Limiter::Tokens => {}
+                Limiter::Unknown => unclear[1] += 1,
+                _ => wrong.push(limiter.sentence.clone()),
+            }
+        }
+        println!("{every_ns} {most_ns} {pause_ns}: {unclear:?} of 60 unclear");
+        assert!(unclear.into_iter().sum::<u32>() <= unclear_most, "{unclear:?}");
+    }
+    wrong.iter().for_each(|it| println!("{it}"));
+    assert!(100 * wrong.len() <= cases, "{} of {cases} are wrong", wrong.len());
 }
 
 #[test]

@@ -33,9 +33,6 @@ use crate::trace::span::{Item, Trace};
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
 /// Hands the spans of a trace that `blkparse` printed to `visit`.
-///
-/// # Errors
-/// Reading fails, or no line is an event.
 pub fn read_blkparse(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let mut intake = Intake::new(visit);
     let mut line = Vec::new();

@@ -83,7 +83,6 @@ pub struct Head {
 
 impl Head {
     /// Returns the head's bytes in a stream.
-    #[must_use]
     pub fn to_bytes(&self) -> [u8; HEAD_BYTES] {
         let words = [self.bytes, self.action, self.process, self.device, self.cpu].map(u32::to_le_bytes);
         let parts: [&[u8]; 6] = [
@@ -100,7 +99,6 @@ impl Head {
     }
 
     /// Reads the head at the beginning of `bytes`; `None` if there is none, or of another version.
-    #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Head> {
         let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -123,7 +121,6 @@ impl Head {
 
 /// Returns the files of one trace, one for each CPU: all `NAME.blktrace.N` if `path` is one of them, or is `NAME` and
 /// no file of its own (what `blkparse -i` takes); otherwise `path`.
-#[must_use]
 pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -149,17 +146,11 @@ pub(crate) fn cpu_files(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Hands the spans of a trace in `blktrace` binary to `visit`, from one CPU or from all in one stream.
-///
-/// # Errors
-/// Reading fails, or the stream is of another version, or is no such stream.
 pub fn read_blktrace(input: &mut dyn BufRead, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     read_streams(vec![Stream::new(Box::new(input))], visit)
 }
 
 /// Does as [`read_blktrace`] does, with the files of all CPUs.
-///
-/// # Errors
-/// The errors of [`read_blktrace`], and a file cannot be opened.
 pub(crate) fn read_blktrace_files(paths: &[PathBuf], visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
     let open = |path: &PathBuf| {
         let file = File::open(path).map_err(TraceError::Open)?;

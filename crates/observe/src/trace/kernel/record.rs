@@ -91,9 +91,6 @@ pub struct Place {
 
 impl Place {
     /// Finds those of this machine.
-    ///
-    /// # Errors
-    /// [`RecordError::NotMounted`], or [`RecordError::Permission`] if this user may not read tracefs.
     pub fn find() -> Result<Place, RecordError> {
         let mut denied = None;
         for tracefs in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from) {
@@ -110,7 +107,6 @@ impl Place {
 /// The counts of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// The disk or partition: `nvme0n1p1`.
     pub disk: String,
     pub events: u64,
     /// Events that did not fit into the kernel's buffers.
@@ -120,10 +116,7 @@ pub struct Recorded {
 }
 
 /// Records the block events of `device` to `out` as a stream of `blktrace`, until `goes_on` returns false, which is
-/// asked every 20 ms. Restores all settings before it returns.
-///
-/// # Errors
-/// See [`RecordError`]. If writing fails, `out` may end with a part of a record.
+/// asked every 20 ms. Restores all settings before it returns. If writing fails, `out` may end with a part of a record.
 pub fn record(
     device: &Path,
     place: &Place,

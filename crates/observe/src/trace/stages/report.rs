@@ -13,7 +13,6 @@ use super::{
     BINS_MAX, By, C2R, ClassSums, D2C, Disk, Group, Key, OPS, Q2C, Q2D, STAGE_NAMES, Stages, TimePoint, Waits,
 };
 
-/// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
 /// Names of the pictures of a report, in the order of [`StagesReport::charts`].
@@ -37,7 +36,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Returns the verdict in words.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Verdict::Disk => "in the disk",
@@ -87,7 +85,6 @@ pub struct GroupReport {
     pub is_rest: bool,
     pub spans: u64,
     pub bytes: u64,
-    /// Stages with known times.
     pub stages: Vec<StageReport>,
     /// Reasons with any time, the longest first.
     pub waits: Vec<WaitReport>,
@@ -95,7 +92,6 @@ pub struct GroupReport {
 
 impl GroupReport {
     /// Returns a name for people that tells the group from others.
-    #[must_use]
     pub fn label(&self) -> String {
         if self.is_rest {
             return "further groups".to_owned();
@@ -157,22 +153,18 @@ pub struct StagesReport {
     pub origin: &'static str,
     pub events: u64,
     pub spans: u64,
-    /// Time from the first to the last time of any piece, in ns.
     pub duration_ns: u64,
     pub errors: u64,
     /// Pieces cancelled before they went out.
     pub cancelled: u64,
     /// Stages left out because they ended before they began.
     pub backwards: u64,
-    /// The properties by which groups are made.
     pub by: Vec<&'static str>,
     /// Groups, the one with the most time first.
     pub groups: Vec<GroupReport>,
     /// Classes, the one with the most pieces first.
     pub classes: Vec<ClassReport>,
-    /// Disks by number.
     pub disks: Vec<DiskReport>,
-    /// What could not be read or matched.
     pub lost: Vec<String>,
 }
 
@@ -355,7 +347,6 @@ fn disk_report(name: String, mut disk: Disk, begin_ns: u64, duration_ns: u64) ->
 
 impl StagesReport {
     /// Returns a CSV line for each group and stage.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<(&GroupReport, &StageReport)>] = &[
             ("class", |it| if it.0.is_rest { it.0.label() } else { known(it.0.class.as_ref()) }),
@@ -382,7 +373,6 @@ impl StagesReport {
     }
 
     /// Returns the pictures of depth and bandwidth over time, in the order of [`PICTURES`].
-    #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
         type Value = fn(&TimePoint) -> f64;
         let chart = |title: &str, label: &str, unit: Unit, curves: [(&str, Value); 2]| {
@@ -413,20 +403,17 @@ impl StagesReport {
     }
 
     /// Returns where the time of the first class went; `None` if nothing is known of any.
-    #[must_use]
     pub fn answer(&self) -> Option<Answer> {
         let first = self.classes.first().filter(|_| !self.groups.is_empty());
         first.map(|class| Answer::new(Mood::Quiet, class.sentence.clone(), "", ""))
     }
 
     /// Returns a page with everything.
-    #[must_use]
     pub fn page(&self, title: &str) -> String {
         page::html(title, &self.sections())
     }
 
     /// Returns the sections of the page.
-    #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let answer = self.answer().map(Block::Answer);
         let others = self.classes.iter().skip(1).map(|class| Block::Text(class.sentence.clone()));
@@ -449,7 +436,6 @@ impl StagesReport {
 
 impl StageReport {
     /// Returns the figures for people: name, number, min, mean, p50, p99, p99.9, max, share of Q2C.
-    #[must_use]
     pub fn cells(&self) -> [String; 9] {
         let ns = format_duration_ns;
         [

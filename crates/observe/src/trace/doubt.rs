@@ -1,0 +1,51 @@
+//! Whether a verdict on a trace depends on a part of its time.
+//!
+//! **Why.** A trace is one run. If its threads do not get a CPU for a while, or if nothing is asked for between two
+//! loads, that part of the time may decide what the whole seems to show.
+//!
+//! **How.** A verdict is given again without each slice of the time, and for each half of the slices. If one of these
+//! is another, the verdict is unclear; a half may be too little to tell. [`super::gaps`] also leaves out pauses,
+//! [`super::levels`] looks at how rates vary.
+//!
+//! **Limits.** A disturbance that is the same in all slices is not seen.
+//!
+//! **Example.** A program asks for little in 300 ms, and is held back by tokens in 310 ms that were disturbed. Without
+//! one slice of the latter its own pace is what took most of the time. So the limiter is unclear.
+
+use super::levels::Levels;
+
+/// What settles an unclear verdict.
+pub(super) const RECORD_AGAIN: &str = "record it again, for longer, on a machine that does nothing else";
+
+/// Another verdict, which some of the time shows.
+pub(super) struct Doubt<V> {
+    pub(super) shows: V,
+    pub(super) without: String,
+}
+
+impl<V: PartialEq> Doubt<V> {
+    /// Finds a part of the time without which `judge` does not return `found`. Calls it with the levels of the rest,
+    /// and with the begins of the slices that are left out. Half of the time may leave the question open (`open`).
+    pub(super) fn find(levels: &Levels, found: V, open: V, judge: impl Fn(&Levels, &[u64]) -> V) -> Option<Doubt<V>> {
+        let begins_ns = levels.slice_begins_ns();
+        let shows = |left_out_ns: &[u64]| judge(&levels.without(left_out_ns), left_out_ns);
+        let halves = [0, 1].into_iter().find_map(|from| {
+            let left_out_ns: Vec<u64> = begins_ns.iter().skip(from).step_by(2).copied().collect();
+            let shows = shows(&left_out_ns);
+            let is_another = shows != found && shows != open;
+            is_another.then(|| Doubt { shows, without: "every second part of it".to_owned() })
+        });
+        halves.or_else(|| {
+            begins_ns.iter().enumerate().find_map(|(at, begin_ns)| {
+                let shows = shows(&[*begin_ns]);
+                let without = || format!("part {} of {} of it", at + 1, begins_ns.len());
+                (shows != found).then(|| Doubt { shows, without: without() })
+            })
+        })
+    }
+
+    /// Returns the sentence that says so, from words for what all of the time and what the rest of it shows.
+    pub(super) fn sentence(&self, unclear: &str, found: &str, shows: &str) -> String {
+        format!("{unclear}: {found} over all of the time, but {shows} without {}; {RECORD_AGAIN}", self.without)
+    }
+}
