@@ -24,7 +24,6 @@ use plimsoll_show::plot::{self, Chart};
 
 use crate::failure::Failure;
 
-/// The destination of a result.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -134,7 +133,6 @@ impl Pictures {
         Ok(pictures)
     }
 
-    /// Writes one picture.
     pub(crate) fn write(&self, name: &str, title: &str, charts: &[Chart]) -> Result<(), Failure> {
         self.file(name)?.write(&plot::svg(title, charts))
     }

@@ -138,7 +138,6 @@ impl KindName {
 struct Understood {
     text: String,
     value: u64,
-    /// The value for people, with its unit.
     meaning: String,
 }
 
@@ -251,7 +250,6 @@ fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Returns everything about one preset.
 fn sheet(preset: &PresetInfo) -> String {
     let disks =
         preset.disks.map_or_else(|| "an unknown number of disks".to_owned(), |disks| format!("{disks} disk(s)"));

@@ -23,7 +23,6 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::screen;
 
-/// The record of a command's runs.
 pub(crate) struct Recording<'a> {
     path: Option<PathBuf>,
     instruments: &'a Instruments,

@@ -29,12 +29,9 @@ use super::error::{Code, ConfigError, Source, Span};
 use super::fields::{did_you_mean, list_of};
 use super::yaml;
 
-/// Columns of a surface.
 pub const SURFACE_COLUMNS: [&str; 4] = ["write_MBps", "read_iops", "p50_ms", "p95_ms"];
-/// Columns of a recording.
 pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_bytes"];
 
-/// Largest recording, in bytes.
 const MAX_ARRIVALS_BYTES: usize = 64 << 20;
 
 /// Reads a measured surface: megabytes (10^6) written per second, reads per second, median and 95th percentile of read
@@ -133,10 +130,8 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
     Ok(list)
 }
 
-/// Names of operations in files.
 pub(super) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "allocate"];
 
-/// Returns the operation of that name.
 pub(super) fn read_op(name: &str) -> Option<Op> {
     match name {
         "read" => Some(Op::Read),
@@ -153,13 +148,11 @@ pub(super) fn read_op(name: &str) -> Option<Op> {
 pub struct CsvCell<'a> {
     /// The text of the cell, without the blanks and quotes around it.
     pub text: Cow<'a, str>,
-    /// Where it stands.
     pub span: Span,
     source: &'a Source,
 }
 
 impl CsvCell<'_> {
-    /// Returns an error at this cell.
     pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
         self.source.error_at(&self.span, code, message)
     }

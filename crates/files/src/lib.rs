@@ -47,7 +47,6 @@ pub mod setup;
 pub use plimsoll_properties::{Code, ConfigError, Diagnostic, Severity, error, fields, io_properties, yaml};
 
 /// Returns the name among `names` that `name` was probably meant to be.
-#[must_use]
 pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     fields::closest(name, names.iter().copied())
 }

@@ -37,9 +37,7 @@ const SECONDS_MAX: usize = 86_400;
 pub struct RbdRun {
     /// `write`, `read` or `rw`; empty if the text does not say.
     pub io_type: String,
-    /// Length of a request in bytes.
     pub io_size_bytes: Option<u64>,
-    /// Requests in flight.
     pub io_threads: Option<u64>,
     /// `sequential`, `random` or `full sequential`.
     pub pattern: String,
@@ -49,12 +47,10 @@ pub struct RbdRun {
     pub summary: Option<RbdSummary>,
 }
 
-/// A line of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RbdSecond {
     /// Seconds since the run began.
     pub second: f64,
-    /// Requests so far.
     pub ops: u64,
     /// Requests per second, as the tool averages them over the last seconds.
     pub ops_per_s: f64,
@@ -65,28 +61,21 @@ pub struct RbdSecond {
 /// The last line of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RbdSummary {
-    /// Seconds in all.
     pub elapsed_s: f64,
-    /// Requests in all.
     pub ops: u64,
-    /// Requests per second.
     pub ops_per_s: f64,
-    /// Bytes per second.
     pub bytes_per_s: f64,
 }
 
 /// A text that is no output of `rbd bench`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RbdError {
-    /// The text has no run.
     #[error("no output of `rbd bench` in it: expected lines such as `elapsed: 10 ops: 1048576 ops/sec: 100360 ...`")]
     Empty,
-    /// A line begins like one of a run, but cannot be read.
     #[error("line {line}: {reason}")]
     Line {
         /// The number of the line, from 1.
         line: usize,
-        /// The fault.
         reason: String,
     },
 }

@@ -26,7 +26,6 @@ use plimsoll_figures::verdict::FLAT_SPREAD;
 /// much two rates may differ and still count as the same.
 pub(crate) const FOREIGN_DOUBT_PCT: f64 = 100.0 * FLAT_SPREAD;
 
-/// Traffic that other programs caused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ForeignShare {
     /// Foreign traffic in per cent of what the device moved, 0 to 100.
@@ -51,7 +50,6 @@ impl ForeignMeter {
         ForeignMeter { proc_root: proc_root.to_owned(), major, minor, before: None }
     }
 
-    /// Begins an interval.
     pub(crate) fn begin(&mut self) {
         self.before = self.read();
     }

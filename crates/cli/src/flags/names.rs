@@ -20,9 +20,7 @@ use plimsoll_files::setup::old_defaults::{self, ModelChoice};
 /// The rig with which `tune` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TuneBackend {
-    /// A backend of this machine.
     Machine(BackendKind),
-    /// A simulated disk.
     Simulated,
 }
 

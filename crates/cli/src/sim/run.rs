@@ -22,7 +22,6 @@ use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::{interrupt, screen};
 
-/// Most runs of one command.
 const MAX_RUNS: usize = 10_000;
 
 /// Run named scenarios, or one's own, and judge their figures

@@ -44,7 +44,6 @@ impl From<ExperimentError> for Failure {
 struct Shown {
     title: String,
     said: Said,
-    /// Where and how it was made, for the page.
     made: Option<Circumstances>,
     /// Another table at the end, with its caption.
     beside: Option<Table>,
@@ -58,7 +57,6 @@ struct Shown {
     interrupted: bool,
 }
 
-/// An experiment that was asked for.
 pub(super) enum Experiment<'a> {
     Sweep(&'a [Axis]),
     FindRate(&'a Goal),
@@ -96,7 +94,6 @@ impl<'a> Experiment<'a> {
         warmup_ns.saturating_mul(rounds).saturating_add(duration_ns).saturating_mul(runs as u64)
     }
 
-    /// Runs the experiment and prints its report.
     pub(super) fn run(
         &self,
         situation: &Situation,
@@ -193,7 +190,6 @@ fn percent(part: Option<f64>) -> String {
     part.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part))
 }
 
-/// Columns of a point for programs.
 const POINT_CSV: [&str; 9] = [
     "parallelism",
     "throughput_bytes_per_s",

@@ -95,7 +95,6 @@ fn text(format: TestFormat, report: &TestReport, result: &ReplayResult) -> Strin
     }
 }
 
-/// Returns the result of a test with one more key.
 fn json_text(report: &TestReport, figures: &ReplayFigures) -> String {
     let mut value = serde_json::to_value(report).unwrap_or_default();
     let mut replay = serde_json::to_value(figures).unwrap_or_default();

@@ -22,7 +22,6 @@ use crate::fields::{Field, Fields, Schema, closest, list_of};
 use crate::io_properties::{DISK, DiskProperties, SEASTAR_MAX_DISKS, TOP_LEVEL, parse_disk};
 use crate::yaml::{self, Node, Value};
 
-/// A file, read as far as possible.
 pub(crate) struct LenientFile {
     /// The disks with all four figures.
     pub(crate) disks: Vec<LenientDisk>,
@@ -30,7 +29,6 @@ pub(crate) struct LenientFile {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// A disk with its four figures.
 pub(crate) struct LenientDisk {
     pub(crate) properties: DiskProperties,
     /// Key, line and text of each single value, under the present names of keys.

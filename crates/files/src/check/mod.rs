@@ -52,16 +52,13 @@ pub enum Beside {
     /// The figures of the nearest instances of the table.
     #[default]
     Nearest,
-    /// The figures of the instance that the file is for.
     Instance(&'static Instance),
     /// No figures: the disk is not in the table.
     Nothing,
 }
 
-/// Options of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// The figures to compare with.
     pub beside: Beside,
     /// The directory in which the kernel describes its devices.
     pub sys_root: PathBuf,
@@ -93,13 +90,10 @@ pub enum FindingCode {
     MultipliedTwice,
     /// Writes were measured in 512-byte blocks on a disk that works in 4096.
     WriteBlockSize,
-    /// Reads and writes are swapped.
     ReadWriteSwapped,
-    /// There are more writes than reads per second.
     WriteIopsAboveRead,
     /// The figure is above what the PCIe link, or any disk, carries.
     AboveLink,
-    /// Operations have a suffix, which is binary.
     BinarySuffix,
     /// The same device is configured twice.
     DuplicateDevice,
@@ -116,8 +110,6 @@ pub enum FindingCode {
 }
 
 impl FindingCode {
-    /// Returns the printed code.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::IntMaxRate => "int_max_rate",
@@ -142,16 +134,13 @@ impl FindingCode {
     }
 }
 
-/// A suspicious fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The code of its kind, stable across releases, in snake_case.
     pub code: String,
     /// The key; of several, the first.
     pub key: String,
-    /// The fact, with the numbers.
     pub message: String,
-    /// The remedy.
     pub remedy: String,
     /// The mount points of the disk, joined by `:`; empty if the finding is about the file.
     pub mountpoint: String,
@@ -159,20 +148,15 @@ pub struct Finding {
     pub line: Option<usize>,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The file, as it was named.
     pub file: String,
-    /// The findings by line.
     pub findings: Vec<Finding>,
 }
 
 impl CheckReport {
-    /// Returns the report as JSON, with a line feed.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }

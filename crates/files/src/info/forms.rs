@@ -34,7 +34,6 @@ const COUNTED_AT_BYTES: u32 = 4 << 10;
 /// Size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
 
-/// One cost form, applied to one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FormInfo {
     /// `knee`, `additive`, `max`, `seastar` or `table`.
@@ -64,7 +63,6 @@ pub struct FormInfo {
 /// Requests of one size. Rates are those of a busy disk; `None` if the requests cost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeInfo {
-    /// The size in bytes.
     pub bytes: u32,
     /// Pieces of a read, at least 1.
     pub read_pieces: u32,
@@ -130,7 +128,6 @@ impl FormInfo {
     }
 
     /// Returns the entry of [`FormInfo::sizes`] for requests of `bytes`.
-    #[must_use]
     pub fn size(&self, bytes: u32) -> Option<&SizeInfo> {
         self.sizes.iter().find(|size| size.bytes == bytes)
     }
@@ -222,7 +219,6 @@ fn finite(rate: f64) -> Option<f64> {
     Some(rate).filter(|rate| rate.is_finite())
 }
 
-/// Serializes the forms as a map from name to form.
 pub(super) fn as_map<S: Serializer>(forms: &[FormInfo], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(forms.iter().map(|form| (form.name, form)))
 }

@@ -36,13 +36,11 @@ pub struct IoInfo {
     pub device: Option<u64>,
     /// The effective latency goal, in milliseconds.
     pub io_latency_goal_ms: f64,
-    /// Rates and weights.
     pub io_queue: IoQueueInfo,
     /// Costs and the token bucket.
     pub fair_queue: FairQueueInfo,
 }
 
-/// Rates and weights of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IoQueueInfo {
     /// Number of the queue: the place of the disk in the file, from 1. Seastar's queue 0 is for disks without an entry.
@@ -65,23 +63,19 @@ pub struct FairQueueInfo {
     pub capacities: Vec<(u32, CapacityInfo)>,
     /// Units that one queue takes out of the bucket in one poll: its depth over the number of queues, rounded down.
     pub per_tick_grab_threshold: u64,
-    /// The bucket.
     pub token_bucket: TokenBucketInfo,
 }
 
 /// Cost of a request in units of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CapacityInfo {
-    /// Cost of a read.
     pub read: u64,
-    /// Cost of a write.
     pub write: u64,
 }
 
 /// The token bucket, in units of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenBucketInfo {
-    /// Depth of the bucket.
     pub limit: u64,
     /// Units added per millisecond: 2^24 for each disk.
     pub rate: u64,

@@ -52,12 +52,10 @@ pub const SCHEMA: u32 = 1;
 /// Name of a model that is a measured table, beside the names of [`CostForm`].
 pub const TABLE: &str = "table";
 
-/// Options of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoOptions {
     /// The form that [`DiskInfo::model`] names; `None`: the disk's own, or [`CostForm::Knee`].
     pub form: Option<CostForm>,
-    /// The latency goal.
     pub latency_goal: LatencyGoal,
     /// I/O queues that share the disk; 0 counts as 1.
     pub io_queues: u16,
@@ -111,20 +109,17 @@ pub struct DiskInfo {
 
 impl DiskInfo {
     /// Returns the form of this name: one of [`CostForm::name`], or [`TABLE`] if the disk has one.
-    #[must_use]
     pub fn form(&self, name: &str) -> Option<&FormInfo> {
         self.forms.iter().find(|form| form.name == name)
     }
 
     /// Returns the disk's name for people: the mount points, or the name of the model.
-    #[must_use]
     pub fn label(&self) -> &str {
         self.mountpoint.as_deref().or(self.name.as_deref()).unwrap_or("disk")
     }
 }
 
 /// Returns the promises of an io-properties file. Looks up the device number of each mount point, nothing else.
-#[must_use]
 pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
     let disk = |(position, entry): (usize, &DiskProperties)| {
         let subject = Subject {
@@ -145,7 +140,6 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
 }
 
 /// Returns the promises of a disk model. `name` is used if the model has none.
-#[must_use]
 pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Info {
     let [read_block, write_block] = disk.block_bytes;
     let mut models = by_form(|form| CostModel::from_figures(&disk.figures, form, read_block, write_block));

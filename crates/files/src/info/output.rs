@@ -21,7 +21,6 @@ use super::{Info, IoInfo, SIZES_BYTES};
 
 impl Info {
     /// Returns YAML: `ioinfo`'s map, or for several disks a list of maps, each under a comment with the disk's name.
-    #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         if let [disk] = self.disks.as_slice() {
@@ -37,7 +36,6 @@ impl Info {
 
     /// Returns CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the place of
     /// the disk in the file, from 1.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from("disk,bytes");
         for form in self.disks.first().map_or(&[][..], |disk| &disk.forms) {

@@ -32,13 +32,10 @@ use plimsoll::core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures
 const OPERATIONS_PER_S: u64 = 1 << 24;
 /// Bytes per second: 2^31 / 128 blocks of 512 bytes.
 const BYTES_PER_S: u64 = 1 << 33;
-/// Seastar's block, in bytes.
 const BLOCK_BYTES: u32 = 512;
-/// Name of the old defaults on a command line.
 pub const NAME: &str = "old-defaults";
 
 /// Returns the configuration of an unknown disk, as it was until July 2025.
-#[must_use]
 pub fn disk_config() -> DiskConfig {
     let (iops, bandwidth) = (Rate::per_second(OPERATIONS_PER_S), Rate::per_second(BYTES_PER_S));
     let figures =

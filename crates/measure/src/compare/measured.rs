@@ -24,14 +24,12 @@ use plimsoll_sim::rng::Rng;
 use super::input::{Interval, Job, Series};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
 
-/// Names and fractions of the compared quantiles.
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
 
 /// Computes the samples of a job in one run.
 type Samples = fn(&[Interval]) -> Vec<f64>;
 
-/// Names of the compared means, and their samples.
 const MEANS: [(&str, Samples); 3] =
     [("throughput_bytes_per_s", throughput), ("iops", iops), ("latency_mean_us", latency)];
 
@@ -58,7 +56,6 @@ fn latency(intervals: &[Interval]) -> Vec<f64> {
     intervals.iter().map(sample).collect()
 }
 
-/// A job in all runs of a side.
 struct JobRuns<'a> {
     side: char,
     runs: Vec<&'a Job>,

@@ -31,8 +31,6 @@ const COLUMNS: [Column<Comparison>; 11] = [
 ];
 
 impl CompareReport {
-    /// Returns the comparisons as CSV, with a header.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         csv(&self.comparisons, &COLUMNS)
     }

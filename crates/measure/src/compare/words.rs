@@ -20,7 +20,6 @@ use plimsoll_show::table::Table;
 
 use super::{CompareReport, Comparison, JobVerdict, Overall, SCHEMA, Side, Verdict};
 
-/// Longest name of a figure in a table.
 const METRIC_WIDTH: usize = 36;
 
 /// Headers of [`Comparison::cells`].
@@ -42,7 +41,6 @@ impl CompareReport {
     }
 
     /// Returns the jobs or scenarios, each once, in order.
-    #[must_use]
     pub fn job_names(&self) -> Vec<&str> {
         let mut jobs: Vec<&str> = self.comparisons.iter().map(|comparison| comparison.job.as_str()).collect();
         jobs.dedup();
@@ -50,7 +48,6 @@ impl CompareReport {
     }
 
     /// Returns in words which side is better in a job.
-    #[must_use]
     pub fn winner(&self, verdict: &JobVerdict) -> String {
         let JobVerdict { job, side, winner } = verdict;
         let of = |comparison: &&Comparison| comparison.job == *job && comparison.side == *side;
@@ -64,7 +61,6 @@ impl CompareReport {
     }
 
     /// Returns in words what several jobs or points say together, for each side but the base; nothing of a single one.
-    #[must_use]
     pub fn overall_words(&self) -> Vec<String> {
         let several = self.overall.iter().filter(|overall| overall.better + overall.worse + overall.open > 1);
         several
@@ -84,7 +80,6 @@ impl CompareReport {
     }
 
     /// Returns which side is better, by the first job that decides.
-    #[must_use]
     pub fn answer(&self) -> Answer {
         let decided = self.jobs.iter().find(|job| job.winner.is_some()).or_else(|| self.jobs.first());
         let Some(job) = decided else { return Answer::new(Mood::Quiet, "there is nothing to compare", "", "") };
@@ -111,7 +106,6 @@ impl CompareReport {
     }
 
     /// Returns the meaning of p and the verdicts.
-    #[must_use]
     pub fn rule(&self) -> String {
         if self.comparisons.iter().all(|comparison| comparison.metric == "rate") {
             return format!(
@@ -131,8 +125,6 @@ impl CompareReport {
         )
     }
 
-    /// Returns the sections of a page.
-    #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let sides = self.sides.iter().map(|side| Block::Text(side.line()));
         let overall = self.overall_words().into_iter().map(|words| Block::Text(format!("{words}.")));
@@ -153,7 +145,6 @@ impl CompareReport {
 
 impl Side {
     /// Returns the side's letter, files, versions and what its curves say.
-    #[must_use]
     pub fn line(&self) -> String {
         let role = if self.side == 'A' { " (base)" } else { "" };
         let versions = match self.versions.join(", ") {
@@ -167,7 +158,6 @@ impl Side {
 
 impl Comparison {
     /// Returns figure, base, other, side, change, its interval, p, stars, verdict: see [`CELL_HEADERS`].
-    #[must_use]
     pub fn cells(&self) -> [String; 9] {
         let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = self;
 

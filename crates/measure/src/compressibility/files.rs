@@ -23,10 +23,8 @@ use std::path::{Path, PathBuf};
 use super::ExamineError;
 use crate::load::Stop;
 
-/// The files with data.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// The path given by the caller.
     path: PathBuf,
     is_directory: bool,
     /// Paths with lengths in bytes, none empty.

@@ -22,7 +22,6 @@ use super::{BACKGROUND, CLASSES, ClassLine, Range, SilentClass, Situation, Slice
 use crate::load::{JobResult, RunResult};
 use crate::report::Latency;
 
-/// The slices of one situation.
 #[derive(Default)]
 pub(super) struct Slices {
     /// Figures of each class by slice.
@@ -30,7 +29,6 @@ pub(super) struct Slices {
     lengths_s: Vec<f64>,
 }
 
-/// Figures of a class in one slice.
 struct ClassSlice {
     class: &'static str,
     requests: u64,

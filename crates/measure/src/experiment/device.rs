@@ -30,7 +30,6 @@ use crate::load::Traffic;
 /// Length of the parts of a run of which the busiest is kept.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// A device that the kernel counts for.
 pub(super) struct Device {
     pub(super) name: String,
     number: (u32, u32),
@@ -40,7 +39,6 @@ pub(super) struct Device {
     judges_writes: bool,
 }
 
-/// What the device moved, and in which time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
     pub(super) counters: Counters,

@@ -61,12 +61,10 @@ const BEGIN_PART: f64 = 0.5;
 /// Factor between rates when the search moves away from an end that did not hold.
 const STEP_BACK: f64 = 1.1;
 
-/// The figure of the latency that is bounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
     /// The latency that this many per cent of the requests do not exceed.
     Percentile(f64),
-    /// The mean latency.
     Mean,
 }
 
@@ -75,7 +73,6 @@ pub enum Figure {
 pub struct Goal {
     /// The job whose rate is searched; `None`: the only one.
     pub job: Option<String>,
-    /// The bounded figure of the latency.
     pub figure: Figure,
     /// Largest value allowed, in nanoseconds; above 0.
     pub bound_ns: u64,
@@ -127,14 +124,12 @@ fn figure(word: &str) -> Option<Figure> {
     (percent > 0.0 && percent < 100.0).then_some(Figure::Percentile(percent))
 }
 
-/// Bounds of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchOptions {
     /// Largest distance between the ends of the result, as a part of the rate; above 0.
     pub tolerance: f64,
     /// Runs at each of the two ends before they count; 0 counts as 1.
     pub repeats: u32,
-    /// Most runs in all.
     pub tries_max: u32,
     /// Lowest rate to try, in requests a second; above 0.
     pub rate_min: f64,
@@ -147,7 +142,6 @@ impl Default for SearchOptions {
     }
 }
 
-/// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Requests a second asked for.
@@ -160,7 +154,6 @@ pub struct Trial {
     pub passed: bool,
 }
 
-/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// The highest rate that passed; `None` if none did.
@@ -279,20 +272,17 @@ where
 /// The result of `--find-rate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateReport {
-    /// Where and how it was made.
     #[serde(flatten)]
     pub made: Circumstances,
     /// Name of the job.
     pub job: String,
     /// The goal as the user wrote it: `p99=2ms`.
     pub goal: String,
-    /// The bound in nanoseconds.
     pub bound_ns: u64,
     /// Requests a second of the closed loop before the search.
     pub closed_loop_iops: f64,
     /// Lowest rate for which a run is long enough, in requests a second.
     pub rate_min: f64,
-    /// The result and all runs.
     #[serde(flatten)]
     pub found: Found,
     /// Whether the search ended early: by the user, or because no more may be written.
@@ -383,7 +373,6 @@ fn trial(
     Ok(Trial { rate, achieved, latency_ns, passed })
 }
 
-/// Returns the name of the job to search.
 fn job_of(jobs: &[Job], goal: &Goal) -> Result<String, ExperimentError> {
     let asked = |text: String| Err(ExperimentError::Asked(text));
     let job = match (&goal.job, jobs) {

@@ -44,14 +44,11 @@ pub struct Picture {
     /// Name, such as `sweep`.
     pub name: &'static str,
     pub heading: &'static str,
-    /// Description of the picture.
     pub words: String,
-    /// Charts from top to bottom.
     pub charts: Vec<Chart>,
 }
 
 /// Draws throughput, latency and queue of a sweep; nothing if it has no points.
-#[must_use]
 pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
     let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
     let words = verdicts.collect::<Vec<_>>().join(". ");
@@ -59,7 +56,6 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
 }
 
 /// Draws several sweeps, each with its name, in one picture; nothing if they have no points.
-#[must_use]
 pub fn of_sweeps(reports: &[(&str, &SweepReport)]) -> Vec<Picture> {
     let curves: Vec<Curve> = reports.iter().flat_map(|(name, report)| curves(name, report)).collect();
     let words = "The curves of all sweeps. Where the queue over the latency is the rate of the pieces, all three were \
@@ -67,7 +63,6 @@ pub fn of_sweeps(reports: &[(&str, &SweepReport)]) -> Vec<Picture> {
     of_curves(&curves, words.to_owned())
 }
 
-/// A curve: its name, and its points.
 type Curve<'a> = (String, Vec<&'a Run>);
 
 fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
@@ -129,7 +124,6 @@ fn curves<'a>(of: &str, report: &'a SweepReport) -> Vec<Curve<'a>> {
 }
 
 /// Draws rate and latency of each job over time, from the intervals of a run; nothing if it has none.
-#[must_use]
 pub fn of_report(report: &TestReport) -> Vec<Picture> {
     if report.jobs.iter().all(|job| job.intervals.is_empty()) {
         return Vec::new();
@@ -182,8 +176,6 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
     vec![Picture { name: "time", heading: "Over time", words, charts }]
 }
 
-/// Draws the rates that were tried.
-#[must_use]
 pub fn of_search(report: &RateReport) -> Vec<Picture> {
     let of = |name: &str, passed: bool| Layer::Points {
         name: name.to_owned(),
@@ -218,7 +210,6 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
 }
 
 /// Returns a table with a row for each job of a run.
-#[must_use]
 pub fn table(report: &TestReport) -> Table {
     let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
     let us = |us: f64| format_duration_ns((us * 1e3) as u64);
@@ -239,14 +230,10 @@ pub fn table(report: &TestReport) -> Table {
     Table::new("", headers, rows)
 }
 
-/// Returns one HTML page: the answer, remarks and a table, then the pictures.
-#[must_use]
 pub fn page(title: &str, answer: Option<Answer>, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
     page::html(title, &sections(answer, remarks, table, pictures))
 }
 
-/// Returns the sections of the page.
-#[must_use]
 pub fn sections(answer: Option<Answer>, remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
     let remarks = remarks.iter().cloned().map(Block::Text);
     let mut blocks: Vec<Block> = answer.into_iter().map(Block::Answer).chain(remarks).collect();

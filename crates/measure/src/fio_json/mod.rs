@@ -40,7 +40,6 @@ use plimsoll_files::fio::FioFile;
 use crate::test::TestResult;
 use shape::{Document, Pairs};
 
-/// Options of the conversion to fio's form.
 #[derive(Clone, Copy, Debug)]
 pub struct FioJson<'a> {
     /// The job file, if it was fio's: the source of the entries' names, groups and options.
@@ -52,7 +51,6 @@ pub struct FioJson<'a> {
 }
 
 /// Returns the result as fio's JSON, with a line end.
-#[must_use]
 pub fn to_json(result: &TestResult, options: &FioJson<'_>) -> String {
     let document = Document {
         version: concat!("plimsoll-", env!("CARGO_PKG_VERSION")),

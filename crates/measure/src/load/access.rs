@@ -55,22 +55,12 @@ const NEAR_ONE: f64 = 1e-3;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// A parameter is outside its range, or not a number.
     #[error("{parameter} is {value}, but must be {valid}")]
-    OutOfRange {
-        /// Name of the parameter.
-        parameter: &'static str,
-        /// Value of the parameter.
-        value: f64,
-        /// Its valid range.
-        valid: &'static str,
-    },
-    /// The parts do not add up to 100 %.
+    OutOfRange { parameter: &'static str, value: f64, valid: &'static str },
     #[error("the zones' parts of the {whole} make {sum_pct} %, but must make 100 %")]
     Sum {
         /// The whole: requests or data.
         whole: &'static str,
-        /// Sum of the parts in per cent.
         sum_pct: f64,
     },
 }
@@ -96,7 +86,6 @@ enum Shape {
     },
     /// Standard deviation as a fraction of the data.
     Normal(f64),
-    /// At least one zone.
     Zoned(Vec<Zone>),
 }
 
@@ -151,7 +140,6 @@ impl AccessPicker {
         Ok(AccessPicker { positions, shape })
     }
 
-    /// Returns the next position.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> u64 {
         let last = self.positions - 1;
@@ -236,7 +224,6 @@ struct Zipf {
     ranks: u64,
     /// Area at the lower end, including the first rank's whole probability.
     area_low: f64,
-    /// Area at the upper end.
     area_high: f64,
     /// Distance from a rank's number within which no draw is rejected.
     sure: f64,
@@ -340,7 +327,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the draws by rank, with the scattering undone.
     fn hits_by_rank(access: &Access, positions: u64, draws: u32) -> Vec<f64> {
         let mut picker = AccessPicker::new(access, positions, 5).unwrap();
         let mut rank_at: Vec<usize> = (0..positions as usize).collect();

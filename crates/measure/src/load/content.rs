@@ -53,7 +53,6 @@ const DISTINCT_MIN_BYTES: u64 = 1 << 20;
 /// Words of the pool: 16 KiB, a part of every first-level cache.
 const POOL_WORDS: usize = 2048;
 
-/// Fills buffers with data of a chosen compressibility.
 #[derive(Clone, Debug)]
 pub struct ContentMaker {
     rng: Rng,
@@ -66,7 +65,6 @@ pub struct ContentMaker {
 
 impl ContentMaker {
     /// Returns a maker. Different seeds give different data. Above 100 % counts as 100 %.
-    #[must_use]
     pub fn new(content: Content, seed: u64) -> ContentMaker {
         let mut rng = Rng::new(seed);
         let pool = (0..POOL_WORDS).map(|_| rng.next_u64()).collect();

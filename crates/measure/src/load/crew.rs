@@ -25,7 +25,6 @@ use std::sync::{Barrier, Mutex, PoisonError};
 
 use plimsoll::backend::WakeHandle;
 
-/// The state that the shards of a run share.
 pub(super) struct Crew {
     start: Barrier,
     busy: AtomicUsize,
@@ -55,7 +54,6 @@ impl Crew {
     }
 }
 
-/// One shard of a crew.
 pub(super) struct Member<'a> {
     crew: &'a Crew,
     is_resting: bool,
@@ -87,7 +85,6 @@ impl<'a> Member<'a> {
         self.crew.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns whether all shards rest.
     pub(super) fn do_all_rest(&self) -> bool {
         self.crew.busy.load(Ordering::Acquire) == 0
     }

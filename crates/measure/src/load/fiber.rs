@@ -19,7 +19,6 @@ use super::job::Sent;
 /// What a fiber does next when its timer fires.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Then {
-    /// Sends the request that is due.
     Send,
     /// Decides on the next step.
     GoOn,

@@ -37,7 +37,6 @@ use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Patter
 /// Linux's error number for "timer expired": the job fell below its least rate.
 const TOO_SLOW: i32 = 62;
 
-/// When the next request of a fiber is due.
 pub(super) enum Pacing {
     /// As soon as the last one has completed.
     Closed,
@@ -49,14 +48,19 @@ pub(super) enum Pacing {
 
 /// The kind of work that a job's fibers do.
 pub(super) enum Work {
-    /// Reads or writes of one length.
-    Plain { kind: RequestKind, is_random: bool },
-    /// Any other requests.
+    Plain {
+        kind: RequestKind,
+        is_random: bool,
+    },
     Special(Box<Special>),
-    /// Slices of CPU time.
-    Cpu { execution_ns: u64 },
+    Cpu {
+        execution_ns: u64,
+    },
     /// Removal of files: their number, and the next to remove.
-    Unlink { files: u32, next: u32 },
+    Unlink {
+        files: u32,
+        next: u32,
+    },
 }
 
 /// A request of a [`Special`] job that is under way.
@@ -72,7 +76,6 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Returns a read.
     pub(super) fn read(offset: u64, len_bytes: u32) -> Sent {
         Sent { offset, len_bytes, ..Sent::default() }
     }
@@ -130,7 +133,6 @@ pub(super) struct Special {
     pub(super) flushes: DirectionResult,
     /// Bytes asked for so far, read and written.
     asked_bytes: [u64; 2],
-    /// Bytes asked to be discarded so far.
     discarded_bytes: u64,
     /// The written part of the file, as first offset and end.
     pub(super) written: Option<(u64, u64)>,
@@ -138,11 +140,9 @@ pub(super) struct Special {
     pub(super) fault_count: u64,
 }
 
-/// A job on this shard.
 pub(super) struct Job<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) target: &'a Target,
-    /// Further regions.
     pub(super) more: &'a [Target],
     pub(super) work: Work,
     pub(super) pacing: Pacing,
@@ -152,9 +152,7 @@ pub(super) struct Job<'a> {
     positions: u64,
     next_position: u64,
     pub(super) rng: Rng,
-    /// Fibers that have not ended.
     live_fibers: u32,
-    /// When the job begins.
     pub(super) begin_ns: u64,
     /// When the job ends at the latest.
     pub(super) stop_ns: u64,
@@ -163,7 +161,6 @@ pub(super) struct Job<'a> {
     /// When the job ended: see [`Job::fiber_ended`].
     pub(super) ended_ns: Option<u64>,
     pub(super) made: u64,
-    /// Requests and flushes under way.
     pub(super) under_way: u64,
     /// Distance of the words that [`renew`] changes.
     renewal_bytes: usize,
@@ -359,7 +356,6 @@ impl<'a> Job<'a> {
         self.request(kind, offset, data, tag)
     }
 
-    /// Returns the file of a region.
     pub(super) fn file_of(&self, region: u32) -> &Arc<SharedFile> {
         let further = (region as usize).checked_sub(1).and_then(|at| self.more.get(at));
         &further.unwrap_or(self.target).file
@@ -714,12 +710,10 @@ fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
     }))
 }
 
-/// Returns whether positions are drawn at random.
 fn is_random(pattern: Pattern) -> bool {
     matches!(pattern, Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. })
 }
 
-/// Returns all lengths of a job's requests.
 pub(super) fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
     let sizes = spec.sizes.iter().chain(&spec.write_sizes).map(|size| size.bytes);
     std::iter::once(spec.request_bytes).chain(sizes)

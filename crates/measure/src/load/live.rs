@@ -24,14 +24,11 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 use plimsoll::core::Histogram;
 
-/// Current state of a job, over all shards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveJob {
-    /// Name of the job.
     pub name: String,
     /// Requests that completed in the measured window so far.
     pub requests: u64,
-    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short so far.
     pub errors: u64,
@@ -48,7 +45,6 @@ pub struct LiveJob {
 /// Non-empty buckets of a histogram: (highest value in nanoseconds, count).
 pub(super) type Buckets = Vec<(u64, u32)>;
 
-/// State of one job on one shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     pub(super) job: LiveJob,
@@ -56,7 +52,6 @@ pub(super) struct Slot {
     pub(super) recent: Buckets,
 }
 
-/// State of all jobs of one shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveShard {
     /// Time that the shard has measured, in nanoseconds.

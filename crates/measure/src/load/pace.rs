@@ -22,7 +22,6 @@ use plimsoll_sim::rng::Rng;
 
 use super::PauseDistribution;
 
-/// The due times of a job on a shard, and the fibers that wait for them.
 pub(super) struct Pace {
     begin_ns: u64,
     offset_ns: f64,
@@ -55,7 +54,6 @@ impl Pace {
         }
     }
 
-    /// Returns when the next request is due.
     pub(super) fn next_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.offset_ns as u64)
     }

@@ -129,7 +129,6 @@ fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<
     Ok(Extras { picker, stamps, next_word: identity, ..Extras::default() })
 }
 
-/// Returns the greatest common divisor (Euclid).
 fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }

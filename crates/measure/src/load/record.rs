@@ -36,13 +36,10 @@ use plimsoll::sys::clock::now_ns;
 use plimsoll::trace::format::{Clock, Writer};
 use plimsoll::trace::{TraceConfig, TraceSummary, TraceWriter};
 
-/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Progress of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Events in the file.
     pub events: u64,
     /// Events that were lost because the program had no room for them.
     pub dropped_events: u64,
@@ -50,7 +47,6 @@ pub struct Recorded {
     pub error: Option<String>,
 }
 
-/// A trace file for recording runs.
 pub struct TraceFile {
     /// `None` while a run records, and after an error.
     writer: Option<TraceWriter>,
@@ -77,7 +73,6 @@ impl TraceFile {
         Ok(TraceFile { writer: Some(writer), last_request: 0, recorded: Recorded::default() })
     }
 
-    /// Returns the progress so far.
     pub(super) fn recorded(&self) -> Recorded {
         self.recorded.clone()
     }

@@ -547,7 +547,6 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     }
 }
 
-/// Returns the error number that stands for a refusal.
 fn error_of(reason: RefusedReason) -> i32 {
     if reason == RefusedReason::Full { EAGAIN } else { EINVAL }
 }

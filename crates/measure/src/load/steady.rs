@@ -35,33 +35,26 @@ const WINDOW_MIN_NS: u64 = 80_000_000;
 /// Length of a sample, as in fio's default. Windows too short or too long for 8 to 256 such samples use another
 /// length.
 const SAMPLE_NS: u64 = 1_000_000_000;
-/// Fewest samples of a window.
 const SAMPLES_MIN: u64 = 8;
-/// Most samples of a window.
 const SAMPLES_MAX: u64 = 256;
 
 /// The figure that must settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SteadyCriterion {
-    /// Requests a second.
     Iops,
-    /// Bytes a second.
     Bandwidth,
-    /// Mean latency.
     LatencyMean,
 }
 
 /// The condition that ends a run early.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SteadyStop {
-    /// The figure that is sampled.
     pub criterion: SteadyCriterion,
     /// Whether the slope is limited; else the deviation of every sample.
     pub is_slope: bool,
     /// The limit in per cent of the window's mean (for a slope: per second), above 0.
     pub limit_pct: f64,
-    /// Length of the window in nanoseconds.
     pub window_ns: u64,
 }
 
@@ -85,7 +78,6 @@ impl SteadyStop {
         (self.window_ns / SAMPLE_NS).clamp(SAMPLES_MIN, SAMPLES_MAX)
     }
 
-    /// Returns the length of a sample.
     pub(super) fn sample_ns(&self) -> u64 {
         self.window_ns.max(WINDOW_MIN_NS) / self.samples()
     }

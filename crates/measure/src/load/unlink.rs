@@ -25,14 +25,12 @@ use plimsoll::backend::WakeHandle;
 use plimsoll::backend::memory::MemoryStore;
 
 /// Returns the path of file `number` (from 0) of a job that removes files and whose target is at `base`.
-#[must_use]
 pub fn unlink_path(base: &Path, number: u32) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
     name.push(format!(".{number}"));
     PathBuf::from(name)
 }
 
-/// The store that holds the files.
 #[derive(Clone)]
 pub(super) enum Place {
     Disk,

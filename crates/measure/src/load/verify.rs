@@ -61,28 +61,15 @@ const BEFORE: u64 = 0;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum StampError {
-    /// Blocks are not made of whole sectors.
     #[error("blocks of {0} bytes cannot be verified: request sizes must be multiples of {SECTOR_BYTES} bytes")]
     Block(u32),
-    /// The generations would take too much memory.
     #[error(
         "to verify {} in blocks of {block_bytes} bytes takes more than {} of memory: lower data_size or raise reqsize",
         format_bytes_binary(*region_bytes), format_bytes_binary(STAMPS_MAX_BYTES)
     )]
-    TooLarge {
-        /// Length of the region.
-        region_bytes: u64,
-        /// Length of a block.
-        block_bytes: u32,
-    },
-    /// The request is not made of whole blocks of the region.
+    TooLarge { region_bytes: u64, block_bytes: u32 },
     #[error("{len_bytes} bytes at {offset} are not whole blocks of the region that is verified")]
-    Outside {
-        /// Offset of the request.
-        offset: u64,
-        /// Length of the request.
-        len_bytes: u64,
-    },
+    Outside { offset: u64, len_bytes: u64 },
 }
 
 /// The generations of a region's blocks.
@@ -220,7 +207,6 @@ impl Stamps {
     /// Checks a buffer (or a piece of it, of whole sectors) that a read which began at `moment` returned from
     /// `offset` of the file. Returns one fault for each wrong block, at its first wrong sector. Call before
     /// `Stamps::end_read`.
-    #[must_use]
     pub(super) fn check_since(&self, buffer: &[u8], offset: u64, moment: u64) -> Vec<BlockFault> {
         let mut faults = Vec::new();
 
@@ -235,7 +221,6 @@ impl Stamps {
         faults
     }
 
-    /// Ends a read, successful or not.
     pub(super) fn end_read(&mut self, offset: u64, len_bytes: u64) {
         for block in self.blocks(offset, len_bytes).unwrap_or_default() {
             if let Some(busy) = self.busy.get_mut(&block) {
@@ -246,7 +231,6 @@ impl Stamps {
     }
 
     /// Returns whether a write of any part of `len_bytes` at `offset` has begun; `false` outside of the region.
-    #[must_use]
     pub(super) fn is_touched(&self, offset: u64, len_bytes: u64) -> bool {
         let is_written = |writes: &[Write]| writes.iter().any(|write| write.generation != BEFORE);
         self.blocks(offset, len_bytes).unwrap_or_default().any(|block| {
@@ -254,7 +238,6 @@ impl Stamps {
         })
     }
 
-    /// Returns the blocks of a request.
     fn blocks(&self, offset: u64, len_bytes: u64) -> Result<Range<u64>, StampError> {
         let outside = StampError::Outside { offset, len_bytes };
         let block_bytes = u64::from(self.block_bytes);
@@ -342,17 +325,23 @@ impl Stamps {
     }
 }
 
-/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// A valid stamp that belongs here.
-    Right { generation: u64 },
+    Right {
+        generation: u64,
+    },
     /// A valid stamp that belongs elsewhere.
-    Elsewhere { identity: u64, offset: u64, generation: u64 },
+    Elsewhere {
+        identity: u64,
+        offset: u64,
+        generation: u64,
+    },
     /// A stamp whose checksum does not match the data.
     BadChecksum,
-    /// No stamp.
-    NoStamp { is_zero: bool },
+    NoStamp {
+        is_zero: bool,
+    },
 }
 
 impl Found {

@@ -17,7 +17,6 @@
 use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
 use serde::{Deserialize, Serialize};
 
-/// Options of a job from the job file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobOptions {
     /// `type` of the job file.
@@ -91,8 +90,6 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// Returns the options of a job.
-    #[must_use]
     pub fn of(job: &Job) -> JobOptions {
         JobOptions {
             kind: job.kind.as_str().to_owned(),

@@ -25,25 +25,20 @@ use crate::load::DirectionResult;
 /// Requests of one kind in a job that has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// Requests that completed.
     pub requests: u64,
     /// Bytes that those requests moved; 0 for flushes.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
     /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
-    /// Histogram of the latencies.
     pub histogram: Buckets,
 }
 
 impl DirectionReport {
     /// Computes the report of counts from `elapsed_ns`.
-    #[must_use]
     pub fn of(direction: &DirectionResult, elapsed_ns: u64) -> DirectionReport {
         let per_second = |count: u64| if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 };
         DirectionReport {

@@ -35,7 +35,6 @@ use crate::test::TestOptions;
 pub struct Circumstances {
     /// Version of the program that made the result.
     pub plimsoll: String,
-    /// Machine that made the result.
     pub machine: Machine,
     /// Where and when; `None` in results of older versions, and where nothing was asked for.
     #[serde(default)]
@@ -48,9 +47,7 @@ pub struct Circumstances {
     pub warmup_s: Option<f64>,
     /// Backend that served the I/O.
     pub backend: String,
-    /// Reason for the choice of the backend.
     pub backend_reason: String,
-    /// Number of shards.
     pub shards: usize,
 }
 
@@ -87,7 +84,6 @@ impl Circumstances {
     }
 
     /// Returns the place, and what was asked for, a sentence each.
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let seconds = |s: f64| format_duration_ns((s.max(0.0) * 1e9) as u64);
         let parts = [
@@ -105,10 +101,8 @@ impl Circumstances {
     }
 }
 
-/// Where and when a test ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The host's name.
     pub host: String,
     /// When the test ended, in UTC; of a measurement of `tune` when it began.
     pub date: String,
@@ -130,8 +124,6 @@ impl Place {
         }
     }
 
-    /// Returns the place in a sentence.
-    #[must_use]
     pub fn sentence(&self) -> String {
         let Place { host, date, storage, disk } = self;
         let disk = disk.as_ref().map_or_else(|| "no disk".to_owned(), Clone::clone);

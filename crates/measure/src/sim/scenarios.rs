@@ -20,19 +20,16 @@
 use plimsoll_sim::scenario::Scenario;
 
 /// Returns all scenarios, in the best order for reading.
-#[must_use]
 pub fn all() -> Vec<Scenario> {
     [plimsoll_sim::scenario::all(), plimsoll_cache::scenario::all()].concat()
 }
 
 /// Returns the scenario `name`.
-#[must_use]
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
 /// Returns the crate that defines the scenario `name`.
-#[must_use]
 pub fn crate_of(name: &str) -> &'static str {
     let is_caches = plimsoll_cache::scenario::all().iter().any(|scenario| scenario.name == name);
     if is_caches { "plimsoll-cache" } else { "plimsoll-sim" }

@@ -31,17 +31,14 @@ pub const LEVELS: u32 = 11;
 /// Highest load of the default grid, as a part of what the figures allow.
 pub const LOAD_MAX: f64 = 0.95;
 
-/// A simulated surface.
 #[derive(Clone, Debug)]
 pub struct Surface {
-    /// Results by cell, in the order given.
     pub results: Vec<CellResult>,
     /// Comparison with the measurement, if there is one.
     pub comparison: Option<Comparison>,
 }
 
 /// Returns the cells of the default grid, with placeholders for measured latencies.
-#[must_use]
 pub fn grid(model: &DiskModel) -> Vec<Cell> {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64);
     let (reads, writes) = (rate(model.figures.read_iops), rate(model.figures.write_bandwidth));

@@ -33,10 +33,8 @@ const ECANCELED: u32 = 125;
 /// Why a scenario was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The scenario failed.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// Writing failed.
     #[error("cannot write the trace: {0}")]
     Io(#[from] io::Error),
 }

@@ -48,7 +48,6 @@ const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct ReusedFiles(Arc<Mutex<ScratchFiles>>);
 
-/// Scratch files by their directories.
 pub(super) type ScratchFiles = BTreeMap<PathBuf, Scratch>;
 
 impl ReusedFiles {
@@ -71,11 +70,8 @@ impl ReusedFiles {
 #[derive(Default)]
 pub(super) struct Files {
     scratches: ScratchFiles,
-    /// Files to fill: directory, path and length.
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
-    /// Bytes of all files to fill.
     filled_bytes: u64,
-    /// Files to reserve space for: job, path and length.
     to_reserve: Vec<(String, PathBuf, u64)>,
     /// By directory, bytes after which an appending job without a size starts over.
     append_room_bytes: BTreeMap<PathBuf, u64>,
@@ -325,7 +321,6 @@ pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> St
     }
 }
 
-/// Returns advice on a region that is too short.
 pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, request_bytes: u64) -> String {
     match (offset_bytes, data_size_bytes) {
         (_, Some(size)) if size < request_bytes => "raise data_size, or lower reqsize".to_owned(),

@@ -36,7 +36,6 @@ const SHORT_UNIT_BYTES: u64 = 4096;
 /// Unit of the length of scratch files, in bytes: the length of the writes that fill them.
 const UNIT_BYTES: u64 = 1 << 20;
 
-/// Where a file comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// It was there before the run.
@@ -47,7 +46,6 @@ enum Origin {
     Memory { is_made: bool },
 }
 
-/// A file of the run.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     origin: Origin,
@@ -59,7 +57,6 @@ struct Known {
 pub(super) struct NamedFiles {
     files: BTreeMap<PathBuf, Known>,
     scratches: ScratchFiles,
-    /// Files to fill: directory, path and length.
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
     /// Keep other programs off devices that are written to.
     _claims: Vec<File>,
@@ -196,7 +193,6 @@ impl NamedFiles {
         scratch.is_some_and(|scratch| scratch.has_made(&name_of(path)))
     }
 
-    /// Returns the scratch files.
     pub(super) fn into_scratches(self) -> ScratchFiles {
         self.scratches
     }
@@ -222,7 +218,6 @@ impl NamedFiles {
         Ok(known.len_bytes)
     }
 
-    /// Fills the files that were created.
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
         for (directory, path, len_bytes) in &self.to_fill {
             if let Some(scratch) = self.scratches.get(directory) {
@@ -269,7 +264,6 @@ pub(super) fn written(options: &TestOptions) -> impl Iterator<Item = (PathBuf, b
     })
 }
 
-/// Returns the paths of a job's files.
 fn paths(set: &FileSet, number: usize, job: &Job) -> Vec<PathBuf> {
     if !set.named.is_empty() {
         return set.named.clone();

@@ -49,21 +49,17 @@ use crate::report::{JobOptions, Latency, Load, TestReport};
 pub const CLASSES_MAX: usize = 64;
 /// Longest scratch file by default, in bytes.
 pub const SCRATCH_MAX_BYTES: u64 = 1 << 30;
-/// Unit of the length of scratch files, in bytes.
 const SCRATCH_UNIT_BYTES: u64 = 1 << 20;
 /// Name of the class of all requests that are not kept separate.
 const OTHERS: &str = "others";
 /// Shares of classes without recorded ones, such as processes.
 const SHARES: u32 = 100;
 
-/// Options of a replay, beside those of every test.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// Storage, shards, disk. Only the classes of its jobs, if any, are used.
     pub test: TestOptions,
-    /// The trace.
     pub trace: PathBuf,
-    /// Speed relative to the trace.
     pub speed: Speed,
     /// Length of the scratch file in a directory or in memory, in bytes; `None`: the length that the trace needs, at
     /// most [`SCRATCH_MAX_BYTES`].
@@ -76,22 +72,12 @@ pub struct ReplayOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayTestError {
-    /// An error of any test.
     #[error(transparent)]
     Test(#[from] TestError),
-    /// The trace or the run failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// Only reads are allowed, and the trace has none.
     #[error("{trace} has no reads, and {path} may not be written: pass {flag} if that is meant, or use a directory")]
-    NoReads {
-        /// The trace.
-        trace: String,
-        /// The file or device.
-        path: String,
-        /// The flag that allows writes.
-        flag: &'static str,
-    },
+    NoReads { trace: String, path: String, flag: &'static str },
 }
 
 impl From<ClassError> for ReplayTestError {
@@ -100,7 +86,6 @@ impl From<ClassError> for ReplayTestError {
     }
 }
 
-/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
     run: RunResult,
@@ -112,10 +97,8 @@ pub struct ReplayResult {
     pub figures: ReplayFigures,
 }
 
-/// Figures of a replay, beside those of the test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayFigures {
-    /// Path of the trace.
     pub trace: String,
     /// Recorder of the trace: `own` or `kernel`.
     pub origin: &'static str,
@@ -144,20 +127,15 @@ pub struct ReplayFigures {
     pub lost: Vec<String>,
 }
 
-/// Figures of a class of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayClassFigures {
-    /// Name of the class.
     pub name: String,
-    /// Requests that were sent.
     pub issued: u64,
     /// Delay of sends after their due times; `None` if there were no due times.
     pub lateness: Option<Latency>,
     /// Requests that completed in the trace and here.
     pub compared: u64,
-    /// Latency of those requests in the trace.
     pub original: Latency,
-    /// Latency of those requests here.
     pub replayed: Latency,
 }
 
@@ -223,7 +201,6 @@ pub fn run(
 }
 
 /// Returns the report of a replay: that of a test, with the classes as jobs.
-#[must_use]
 pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
     let mut report = TestReport {
         interrupted: result.interrupted,
@@ -328,7 +305,6 @@ fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, Clas
     }
 }
 
-/// The storage of the requests.
 struct Target {
     path: PathBuf,
     len_bytes: u64,
@@ -444,7 +420,6 @@ fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
 }
 
 /// Returns what the user should know of a replay, one sentence each.
-#[must_use]
 pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     let count = plimsoll_figures::units::format_count;
     let mut remarks = figures.lost.iter().map(|lost| format!("{}: {lost}", figures.trace)).collect::<Vec<_>>();
@@ -470,8 +445,6 @@ pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     remarks
 }
 
-/// Returns the flag that allows writes on this storage.
-#[must_use]
 pub fn write_flag(storage: &Storage) -> Option<&'static str> {
     match storage {
         Storage::Directory(_) => None,

@@ -32,7 +32,6 @@ impl WriteBudget {
         WriteBudget { max_bytes, written_bytes: 0, reserve_bytes: 0, rate_bytes_per_s: 0.0, phase_is_new: true }
     }
 
-    /// Returns whether there is a bound.
     pub(super) fn is_bounded(&self) -> bool {
         self.max_bytes.is_some()
     }

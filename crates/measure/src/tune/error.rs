@@ -27,7 +27,6 @@ use crate::load::{LoadError, ScratchError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
-    /// An option makes no sense, here or at all.
     #[error("{option}: {reason}")]
     Option {
         /// Name of the option on the command line.
@@ -39,10 +38,8 @@ pub enum TuneError {
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
     )]
     MaxWrite { needed_bytes: u64, max_write_bytes: u64 },
-    /// The path cannot be measured, or is a device in use.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Scratch files cannot be made: no space, read-only.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     #[error(transparent)]
@@ -50,7 +47,6 @@ pub enum TuneError {
     /// The scratch files cannot be used, for instance because direct I/O is refused.
     #[error(transparent)]
     Open(io::Error),
-    /// The path is a block device without permission to overwrite it.
     #[error(
         "{path} is a block device: measuring it overwrites everything on it; add --destructive if nothing there is \
          needed, or name a directory on its file system"
@@ -68,7 +64,6 @@ pub enum TuneError {
     Resume { path: String, reason: String },
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// A run could not begin, or broke.
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error("{phase}: {errors} requests failed, the first with: {reason}")]

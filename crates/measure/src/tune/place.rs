@@ -43,7 +43,6 @@ pub(super) use warnings::warnings;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// The path is neither a directory nor a block device, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to, or a block device")]
     BadPath { path: String, reason: String },
     #[error("{path} is in use, and measuring would destroy what is on it: {}", block::uses_text(.uses))]
@@ -52,7 +51,6 @@ pub enum PlaceError {
         /// Users of the device; at least one.
         uses: Vec<Use>,
     },
-    /// Whether the block device is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): measure where /proc and /sys can be read")]
     UsesUnknown { path: String, error: io::Error },
 }

@@ -36,7 +36,6 @@ const SLIP: Schema<'_> = Schema {
     refused: &[],
 };
 
-/// Finds the card that a file names.
 pub type FindCard<'f> = dyn Fn(&str) -> Result<Card, String> + 'f;
 
 /// Reads claims from a text; `find` looks up the cards that it names.

@@ -28,7 +28,6 @@ use plimsoll_files::yaml;
 use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Input, Size};
 
-/// Names of the columns that are no figures.
 const PLAIN: [&str; 5] = ["instance", "family", "vcpus", "n_disks", "basis"];
 
 /// Names of the four figures in a header; the first of each is its own, the others are read as it.
@@ -93,7 +92,6 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
     Ok(input)
 }
 
-/// The content of a line.
 struct Row {
     family: String,
     size: Size,
@@ -102,7 +100,6 @@ struct Row {
     span: Span,
 }
 
-/// The cells of a line, and the names of their columns.
 struct Line<'a> {
     columns: &'a [String],
     cells: &'a [CsvCell<'a>],

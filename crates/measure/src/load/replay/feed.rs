@@ -25,12 +25,9 @@ use plimsoll_observe::trace::arrivals::{Arrival, Arrivals};
 
 use super::ReplayPlan;
 
-/// Requests per batch.
 const BATCH: usize = 256;
-/// Most batches in a channel.
 const BATCHES_HELD: usize = 64;
 
-/// The requests for a shard.
 pub(super) type Batches = Receiver<Vec<Arrival>>;
 
 /// The reader's thread. Returns the number of requests that came out of order.

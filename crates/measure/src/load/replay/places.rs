@@ -28,7 +28,6 @@ use std::collections::BTreeMap;
 /// Used parts begin at multiples of this, so aligned requests stay aligned.
 const UNIT_BYTES: u64 = 4096;
 
-/// The map from requests of a trace to a target.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// By (disk, file): first byte of the used part, and its place on the target.
@@ -39,7 +38,6 @@ pub struct Places {
     room_bytes: u64,
 }
 
-/// The place of a request on the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Bytes from the beginning of the target.
@@ -57,7 +55,6 @@ pub struct Place {
 impl Places {
     /// Returns places for `regions` (by (disk, file): first byte, and the byte after the last) on a target of
     /// `target_bytes` whose offsets and lengths are multiples of `align_bytes`.
-    #[must_use]
     pub fn new(regions: &BTreeMap<(u16, u32), (u64, u64)>, align_bytes: u32, target_bytes: u64) -> Places {
         let mut total_bytes = 0_u64;
         let place = |(key, (first, end)): (&(u16, u32), &(u64, u64))| {
@@ -73,20 +70,16 @@ impl Places {
     }
 
     /// Returns the length in bytes of a target on which nothing would overlap.
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// Returns the usable length of the target in bytes.
-    #[must_use]
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
 
     /// Returns the place of `len_bytes` (above 0) at `offset_bytes` of a (disk, file). If the target has no room, the
     /// length is 0.
-    #[must_use]
     pub fn place(&self, file: (u16, u32), offset_bytes: u64, len_bytes: u32) -> Place {
         let (first, base) = self.files.get(&file).copied().unwrap_or((0, 0));
         let position = base.saturating_add(offset_bytes.saturating_sub(first));

@@ -44,7 +44,6 @@ const LEAD_NS: u64 = 20_000_000;
 const RETRY_NS: u64 = 1_000_000;
 /// Time between two samples of the depth in the device.
 const SAMPLE_NS: u64 = 1_000_000;
-/// Length of the intervals of a result.
 const INTERVAL_NS: u64 = 100_000_000;
 /// Most bytes of idle buffers kept for reuse.
 const IDLE_MAX_BYTES: u64 = 64 << 20;
@@ -55,7 +54,6 @@ const EINVAL: i32 = 22;
 /// Linux's error number for a lack of memory.
 const ENOMEM: i32 = 12;
 
-/// The result of a shard.
 pub(super) struct ShardEnd {
     pub(super) result: ShardResult,
     pub(super) counts: Vec<ReplayCounts>,

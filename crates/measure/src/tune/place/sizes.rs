@@ -20,7 +20,6 @@ use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 use super::super::TuneError;
 use super::super::report::device::{BlockSize, Device};
 
-/// Smallest and largest request size of an IOPS figure, in bytes.
 const BLOCK_RANGE_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
 
 /// Returns the request size of an IOPS figure. `set` is the user's value for `option`; direct I/O requires

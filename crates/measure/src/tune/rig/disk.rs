@@ -49,7 +49,6 @@ const LATE_RUNS_MAX: u32 = 5;
 pub(in crate::tune) struct Span {
     pub(in crate::tune) path: PathBuf,
     pub(in crate::tune) file: Arc<SharedFile>,
-    /// First byte of the span.
     pub(in crate::tune) offset: u64,
     /// Most bytes of the span.
     pub(in crate::tune) room_bytes: u64,

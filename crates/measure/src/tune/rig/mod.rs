@@ -26,7 +26,6 @@ pub(super) use disk::{DiskRig, SPAN_MIN_BYTES, Span};
 pub(super) use sim::SimRig;
 pub use sim::SimulatedDisk;
 
-/// A disk that a measurement puts loads on.
 pub(super) trait Rig {
     /// Writes scratch data until there is `wanted_bytes` of it, or as much as time allows, and returns how much there is.
     /// Calls `progress` with the part that is done, 0 to 1. Data of a resumed run is written again.

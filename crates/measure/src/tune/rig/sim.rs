@@ -38,7 +38,6 @@ use crate::tune::{SEQUENTIAL_BYTES, TuneError};
 use play::Play;
 
 const NS_PER_S: f64 = 1e9;
-/// Idle time between two loads.
 const IDLE_NS: u64 = 10_000_000;
 /// Longest warm-up inside a load, in seconds, and its part of a shorter load. Counting begins at a random moment
 /// between once and twice the warm-up.
@@ -65,7 +64,6 @@ const COST_DISCARD_BYTES: u32 = 1 << 20;
 /// A modelled disk, and the machine around it, for [`measure_simulated`](crate::tune::measure_simulated).
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    /// Name of the disk in the report.
     pub name: String,
     /// The model. It must pass [`DeviceSpec::check`].
     pub spec: DeviceSpec,

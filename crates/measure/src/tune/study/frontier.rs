@@ -25,7 +25,6 @@ const P_MAX: f64 = 30.0;
 /// Excess error (a fraction of the rates) at which an infinite exponent is still preferred to the best finite one.
 const RMSE_TOLERANCE: f64 = 0.005;
 
-/// A mix exponent and its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct MixFit {
     /// The exponent, from 0.3 to 30, or infinite.

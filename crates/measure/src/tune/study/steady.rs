@@ -21,7 +21,6 @@ use plimsoll_figures::series::line;
 
 use crate::tune::report::SteadyWindow;
 
-/// Rounds of the measurement window.
 pub(crate) const WINDOW_ROUNDS: usize = 5;
 /// Greatest range within the window, in per cent of its mean.
 pub(crate) const RANGE_MAX_PCT: f64 = 20.0;

@@ -27,21 +27,17 @@ use thiserror::Error;
 /// Why a report is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// The text is not JSON, or not that of iperf3.
     #[error("this is not what `iperf3 -J` prints: {0}")]
     NotIperf3(String),
     /// iperf3 reports an error instead of figures.
     #[error("{0}")]
     Refused(String),
-    /// A figure is missing or out of range.
     #[error("iperf3's report has no usable `{0}`")]
     Lacks(&'static str),
-    /// The receiver got nothing.
     #[error("nothing that was sent was received: does a firewall let it through?")]
     NothingReceived,
 }
 
-/// A run over TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// `iperf 3.12`.
@@ -54,7 +50,6 @@ pub struct Tcp {
     pub busy_pct: f64,
 }
 
-/// A run over UDP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Udp {
     pub sent_per_s: f64,

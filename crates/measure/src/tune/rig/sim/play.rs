@@ -25,7 +25,6 @@ use super::{EVENTS_PER_LOOK, FOREIGN_BYTES, FOREIGN_DEPTH_MAX, FOREIGN_KEY, NS_P
 use crate::tune::SEQUENTIAL_BYTES;
 use crate::tune::record::{Moved, Order, Stream};
 
-/// One load on a simulated disk, in progress.
 pub(super) struct Play<'a> {
     rig: &'a mut SimRig,
     /// Beginning of the span that counts.
@@ -38,9 +37,7 @@ pub(super) struct Play<'a> {
     wakes: BinaryHeap<Reverse<(u64, u32, bool)>>,
     /// Outcome of the reads, and of the writes.
     pub(super) lanes: [Lane; 2],
-    /// CPUs by shard.
     pub(super) cpus: Vec<Cpu>,
-    /// Fibers that have not ended.
     pub(super) active: usize,
     next_foreign_ns: u64,
     foreign_under_way: u32,
@@ -72,7 +69,6 @@ struct Fiber {
     due_ns: u64,
 }
 
-/// Outcome of one stream.
 #[derive(Default)]
 pub(super) struct Lane {
     requests: u64,
@@ -83,7 +79,6 @@ pub(super) struct Lane {
     latency: Histogram,
 }
 
-/// The CPU of a shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cpu {
     free_ns: u64,
