@@ -95,7 +95,7 @@ fn of_tunes(items: &[Value]) -> Result<Content, String> {
         if items.len() > 1 {
             sections
                 .iter_mut()
-                .for_each(|section| section.heading = format!("{}: {}", report.mountpoint, section.heading));
+                .for_each(|section| section.heading = format!("{}: {}", report.site.mountpoint, section.heading));
         }
 
         titles.push(title);

@@ -28,7 +28,6 @@ use super::{Observer, SEQUENTIAL_BYTES, SimulatedDisk, TuneError, TuneOptions, w
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 
-/// Levels of the sweep.
 const LEVELS: u32 = 10;
 /// Part of the data that is kept when the rest is discarded.
 const KEPT: f64 = 0.5;
@@ -43,12 +42,10 @@ const HELD: f64 = 0.9;
 /// Part of the device that the data must have for its levels to be those of the device.
 const WHOLE: f64 = 0.5;
 
-/// Overwrites at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FillLevel {
     /// Part of the room that holds data, 0 to 1.
     pub full: f64,
-    /// Bytes overwritten per second.
     pub bytes_per_s: f64,
     /// The same as a part of that at the first level.
     pub part_of_first: f64,
@@ -58,10 +55,8 @@ pub struct FillLevel {
     pub foreign_pct: Option<f64>,
 }
 
-/// The result of a fill sweep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FillReport {
-    /// Version of the program.
     pub plimsoll: &'static str,
     /// The directory or device, or the name of the simulated disk.
     pub directory: String,
@@ -75,7 +70,6 @@ pub struct FillReport {
     pub after_discard: Option<FillLevel>,
     /// Why there is no `after_discard`.
     pub discard_error: Option<String>,
-    /// Bytes written in all.
     pub written_bytes: u64,
     /// Whether the sweep ended early: by the user, or because no more may be written.
     pub is_interrupted: bool,
@@ -171,8 +165,8 @@ fn sweep(
 impl FillReport {
     fn of_header(header: &Header) -> FillReport {
         FillReport {
-            directory: header.directory.clone(),
-            device_bytes: header.device.as_ref().and_then(|device| device.size_bytes),
+            directory: header.site.directory.clone(),
+            device_bytes: header.site.device.as_ref().and_then(|device| device.size_bytes),
             ..FillReport::default()
         }
     }
@@ -221,13 +215,11 @@ impl FillReport {
     }
 
     /// Returns whether nothing follows from the levels.
-    #[must_use]
     pub fn is_unclear(&self) -> bool {
         self.verdict.starts_with("unclear")
     }
 
     /// Returns the levels as a table: the last row is that after the discard.
-    #[must_use]
     pub fn table(&self) -> Table {
         let row = |full: String, level: &FillLevel| {
             [
@@ -244,7 +236,6 @@ impl FillReport {
     }
 
     /// Returns what stands above the table: the verdict, and what was done.
-    #[must_use]
     pub fn head(&self) -> String {
         let first = self.levels.first().map_or(0.0, |level| level.bytes_per_s);
         let mut text = format!(

@@ -22,19 +22,15 @@ use plimsoll_figures::series;
 use super::report::{Figure, LeftOut, Merged, TuneReport, Warning, WarningCode};
 use super::study::outliers;
 
-/// Runs that cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
     #[error("--merge needs the records of at least two runs")]
     TooFew,
-    /// The runs did not measure the same thing.
     #[error("{run}: {what} is {here}, but {there} in {first}: only runs of one kind of disk can be merged")]
     Different { run: String, what: &'static str, here: String, there: String, first: String },
-    /// Two files hold the same run, which would look like agreement.
     #[error("{run} holds the same run as {same}: give each run once")]
     Twice { run: String, same: String },
-    /// A run lacks some of the four figures.
     #[error("{run}: {reason}; leave it out, or resume it (--resume)")]
     Unfinished { run: String, reason: String },
 }
@@ -42,13 +38,16 @@ pub enum MergeError {
 /// Returns the properties that must be equal, by name, as text.
 fn identity(report: &TuneReport) -> [(&'static str, String); 7] {
     let models = |report: &TuneReport| {
-        let leaves = report.device.iter().flat_map(|device| &device.leaves);
+        let leaves = report.site.device.iter().flat_map(|device| &device.leaves);
         let models: Vec<&str> = leaves.map(|leaf| leaf.model.as_deref().unwrap_or("unknown")).collect();
         if models.is_empty() { "unknown".to_owned() } else { models.join(" + ") }
     };
     [
         ("the disk", models(report)),
-        ("the file system", if report.file_system.is_empty() { "none".into() } else { report.file_system.clone() }),
+        (
+            "the file system",
+            if report.site.file_system.is_empty() { "none".into() } else { report.site.file_system.clone() },
+        ),
         ("the number of shards", report.shards.to_string()),
         ("the backend", report.backend.name.clone()),
         ("the mode", report.mode.name().to_owned()),

@@ -82,12 +82,11 @@ pub(crate) use report::VAGUE_PCT;
 pub use report::{
     Backend, BlockSize, CostFit, DepthCurve, DepthMode, DepthPoint, Device, Figure, Frontier, FrontierPoint, Knee,
     Leaf, LeftOut, LimitsApart, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe, SCHEMA,
-    SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, TuneReport, Unit,
-    UnloadedLatency, Warning, WarningCode,
+    SequentialCurve, Site, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, TuneReport,
+    Unit, UnloadedLatency, Warning, WarningCode,
 };
 pub use rig::SimulatedDisk;
 
-/// Length of sequential requests, in bytes.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 /// Bytes that [`measure`] must be allowed to write beyond the scratch data.
 const MEASURE_MIN_BYTES: u64 = 256 << 20;
@@ -184,7 +183,6 @@ pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError
 }
 
 /// Computes the report of a record, without the disk.
-#[must_use]
 pub fn analyse(record: &Record) -> TuneReport {
     study::report(record)
 }
@@ -207,7 +205,7 @@ pub fn measure_simulated(
     options.check()?;
     let mut rig = simulated_rig(disk, options, control)?;
     let choice = Choice { kind: BackendKind::Null, reason: "virtual time".to_owned() };
-    let mut header = header(options, Site::of_simulated(disk), choice, SIMULATED_ALIGN_BYTES, Vec::new())?;
+    let mut header = header(options, (Site::of_simulated(disk), None), choice, SIMULATED_ALIGN_BYTES, Vec::new())?;
     SIMULATED.clone_into(&mut header.backend.name);
     let recorder = Recorder::create(options.record.as_deref(), header)?;
     conduct(&mut rig, recorder, observer)
@@ -219,27 +217,15 @@ fn simulated_rig(disk: &SimulatedDisk, options: &TuneOptions, control: &Control)
     SimRig::new(disk, shards, data_bytes, seed, stop, traffic)
 }
 
-/// The place of a measurement, as its record names it.
-struct Site {
-    directory: String,
-    mountpoint: String,
-    file_system: String,
-    host: Option<crate::report::Place>,
-    mount_options: Vec<String>,
-    device: Option<Device>,
-    file_system_block_bytes: Option<u64>,
-}
-
 impl Site {
     fn of_place(place: &Place) -> Site {
         Site {
             directory: place.directory.display().to_string(),
             mountpoint: place.mountpoint.clone(),
             file_system: place.file_system.clone(),
-            host: Some(crate::report::Place::here(&place.directory, place.device.is_some())),
+            place: Some(crate::report::Place::here(&place.directory, place.device.is_some())),
             mount_options: place.mount_options.clone(),
             device: place.device.clone(),
-            file_system_block_bytes: place.fs_block_bytes,
         }
     }
 
@@ -266,10 +252,9 @@ impl Site {
             directory: disk.name.clone(),
             mountpoint: disk.name.clone(),
             file_system: String::new(),
-            host: None,
+            place: None,
             mount_options: Vec::new(),
             device: Some(device),
-            file_system_block_bytes: None,
         }
     }
 }
@@ -337,7 +322,8 @@ fn with_disk<R>(
 
     let recorder = match resumed {
         None => {
-            let header = header(options, Site::of_place(&place), choice, info.offset_align_bytes, warnings)?;
+            let site = (Site::of_place(&place), place.fs_block_bytes);
+            let header = header(options, site, choice, info.offset_align_bytes, warnings)?;
             Recorder::create(options.record.as_deref(), header)?
         }
         Some((path, record)) => Recorder::resume(path, record)?,
@@ -370,20 +356,20 @@ fn check_same(path: &Path, header: &Header, place: &Place) -> Result<(), TuneErr
         let size_bytes = device.size_bytes.unwrap_or(0);
         format!("{} of {size_bytes} bytes ({})", device.name, disks.collect::<Vec<String>>().join("; "))
     };
-    let (there, here) = (identity(&header.device), identity(&place.device));
-    if there == here && header.mountpoint == place.mountpoint {
+    let (there, here) = (identity(&header.site.device), identity(&place.device));
+    if there == here && header.site.mountpoint == place.mountpoint {
         return Ok(());
     }
 
-    let (was, is) = (&header.mountpoint, &place.mountpoint);
-    let reason = format!("it is of {was}, {there}; {} is now on {is}, {here}", header.directory);
+    let (was, is) = (&header.site.mountpoint, &place.mountpoint);
+    let reason = format!("it is of {was}, {there}; {} is now on {is}, {here}", header.site.directory);
     Err(TuneError::Resume { path: path.display().to_string(), reason })
 }
 
 /// Returns the header of a record, all that is known before measuring.
 fn header(
     options: &TuneOptions,
-    site: Site,
+    (site, file_system_block_bytes): (Site, Option<u64>),
     choice: Choice,
     align_bytes: u32,
     warnings: Vec<Warning>,
@@ -396,12 +382,7 @@ fn header(
         record: RECORD_NAME.to_owned(),
         schema: RECORD_SCHEMA,
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
-        directory: site.directory,
-        mountpoint: site.mountpoint,
-        file_system: site.file_system,
-        place: site.host,
-        mount_options: site.mount_options,
-        device: site.device,
+        site,
         destructive: options.destructive,
         backend: Backend { name: choice.kind.name().to_owned(), reason: choice.reason },
         shards: options.shards,
@@ -413,7 +394,7 @@ fn header(
         read_block,
         write_block,
         align_bytes,
-        file_system_block_bytes: site.file_system_block_bytes,
+        file_system_block_bytes,
         data_bytes: options.data_bytes,
         max_write_bytes: options.max_write_bytes,
         phase_s: options.phase_s,

@@ -71,7 +71,6 @@ fn requests(sample: &Sample) -> u64 {
     [sample.reads, sample.writes].iter().flatten().map(|moved| moved.requests).sum()
 }
 
-/// Conducts a measurement on a rig, into a recorder.
 pub(super) struct Protocol<'a> {
     pub(super) rig: &'a mut dyn Rig,
     pub(super) recorder: Recorder,
@@ -88,7 +87,7 @@ pub(super) struct Protocol<'a> {
 impl<'a> Protocol<'a> {
     pub(super) fn new(rig: &'a mut dyn Rig, recorder: Recorder, observer: &'a mut dyn Observer) -> Protocol<'a> {
         let header = &recorder.record.header;
-        let disks = header.device.as_ref().map_or(1, |device| device.leaves.len() as u32).clamp(1, 64);
+        let disks = header.site.device.as_ref().map_or(1, |device| device.leaves.len() as u32).clamp(1, 64);
         Protocol {
             timing: Timing::of(header.mode, header.phase_s),
             budget: WriteBudget::new(
@@ -194,7 +193,6 @@ impl<'a> Protocol<'a> {
         self.observer.on_phase(phase.name(), self.expected_s);
     }
 
-    /// Returns the approximate length of a phase in seconds.
     fn expected_s(&self, phase: Phase) -> f64 {
         let timing = &self.timing;
         let searches = |depths: f64| depths * timing.search_s * 1.3;
@@ -533,7 +531,6 @@ impl<'a> Protocol<'a> {
         self.recorder.push(entry)
     }
 
-    /// Returns the load of one of the four figures.
     fn figure_load(&self, phase: Phase, depth: u32, seconds: f64) -> Load {
         let record = &self.recorder.record;
         match phase {

@@ -240,7 +240,7 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
 
     let logical_bytes = record.header.align_bytes.max(SHIFT_BYTES);
     Some(PhysicalBlock {
-        reported_bytes: place::physical_block_bytes(record.header.device.as_ref()),
+        reported_bytes: place::physical_block_bytes(record.header.site.device.as_ref()),
         misalignment_factor: curves::misalignment_factor(&aligned, &shifted).map(|factor| {
             let clear = series::mean_interval(&aligned).zip(series::mean_interval(&shifted));
             let is_sure = clear.is_some_and(|(a, s)| a.mean - a.half_width > s.mean + s.half_width);
@@ -420,7 +420,7 @@ pub(in crate::tune) fn steady_state(record: &Record) -> Option<SteadyState> {
 
 /// Returns the part of the disk that the scratch data covers, in per cent; `None` if the disk's size is unknown.
 fn active_range_pct(record: &Record) -> Option<f64> {
-    let size_bytes = record.header.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)?;
+    let size_bytes = record.header.site.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)?;
     Some(record.data_bytes() as f64 / size_bytes as f64 * 100.0)
 }
 
