@@ -27,6 +27,7 @@ use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
 use crate::report::{self, Circumstances};
+use crate::sim::report::{FigureForm, RunForm};
 
 /// Newest readable schema of a simulation's result.
 const SIM_SCHEMA: u64 = 1;
@@ -41,28 +42,20 @@ const PLACE_CONDITIONS: [&str; 2] = ["host", "disk"];
 /// Keys of a job that describe its work.
 const JOB_CONDITIONS: [&str; 5] = ["class", "shares", "kind", "request_bytes", "job"];
 
-/// Names and values of the circumstances of a result.
 pub(super) type Conditions = BTreeMap<String, String>;
 
-/// One result.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Path of the file.
     pub path: String,
-    /// Version of the program that made it.
     pub version: String,
     /// Whether the run ended early.
     pub is_interrupted: bool,
-    /// Conditions of the run.
     pub conditions: Conditions,
-    /// Verdicts on the curves of a sweep.
     pub curves: Vec<String>,
-    /// Figures of the run.
     pub content: Content,
 }
 
 impl Run {
-    /// Returns what the result is, in words.
     pub(super) fn kind(&self) -> &'static str {
         match self.content {
             Content::Test(_) => "a test",
@@ -89,7 +82,6 @@ impl Run {
     }
 }
 
-/// The figures of a result.
 #[derive(Debug)]
 pub(super) enum Content {
     /// Measurements: the jobs of a test, the points of a sweep, the rows of a matrix.
@@ -110,7 +102,6 @@ pub(super) struct Job {
     pub rounds: Vec<Series>,
 }
 
-/// One run of a job.
 #[derive(Debug)]
 pub(super) struct Series {
     pub intervals: Vec<Interval>,
@@ -143,25 +134,7 @@ pub(super) struct Interval {
 pub(super) struct Scenario {
     /// Name, seed and changes.
     pub name: String,
-    pub figures: Vec<Figure>,
-}
-
-/// A figure of a scenario.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Figure {
-    pub name: String,
-    pub value: Option<f64>,
-    #[serde(default)]
-    pub target: Option<Target>,
-    #[serde(default)]
-    pub passed: Option<bool>,
-}
-
-/// Bounds that a figure should keep.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Target {
-    pub at_least: Option<f64>,
-    pub at_most: Option<f64>,
+    pub figures: Vec<FigureForm>,
 }
 
 #[derive(Deserialize)]
@@ -191,17 +164,7 @@ struct SimFile {
     plimsoll: String,
     #[serde(default)]
     interrupted: bool,
-    runs: Vec<SimRun>,
-}
-
-#[derive(Deserialize)]
-struct SimRun {
-    name: String,
-    seed: u64,
-    #[serde(default)]
-    sweep: BTreeMap<String, Value>,
-    #[serde(default)]
-    figures: Vec<Figure>,
+    runs: Vec<RunForm>,
 }
 
 /// Reads the result `text` of the file `path`.
@@ -268,7 +231,6 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
     })
 }
 
-/// Returns the conditions of a test or an experiment.
 fn conditions_of(value: &Value) -> Conditions {
     let mut conditions = Conditions::new();
     for key in CONDITIONS {
@@ -392,10 +354,9 @@ fn flatten(name: &str, value: &Value, into: &mut Conditions) {
 }
 
 fn sim(path: &str, file: SimFile) -> Run {
-    let scenario = |run: SimRun| {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let changes: String = run.sweep.iter().map(|(key, value)| format!(" {key}={}", plain(value))).collect();
-        Scenario { name: format!("{} seed={}{changes}", run.name, run.seed), figures: run.figures }
+    let scenario = |run: RunForm| {
+        let changes: String = run.changes().map(|change| format!(" {change}")).collect();
+        Scenario { name: format!("{} seed={}{changes}", run.name, run.seed), figures: run.figures.unwrap_or_default() }
     };
     Run {
         path: path.to_owned(),

@@ -20,36 +20,32 @@
 
 use plimsoll_figures::series::student_t;
 use plimsoll_sim::scenario::Target;
+use serde::Serialize;
 
+use super::result::{as_bounds, as_map};
 use super::run::Finished;
 
-/// A figure over several seeds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The scenario.
+    #[serde(rename = "name")]
     pub scenario: String,
     /// Changes of a sweep: key and value.
+    #[serde(rename = "sweep", serialize_with = "as_map")]
     pub changes: Vec<(String, String)>,
-    /// Name of the figure.
     pub figure: String,
-    /// Number of runs.
     pub runs: usize,
-    /// Mean.
     pub mean: f64,
     /// Half the width of the 95 % interval; `None` for a single run.
     pub half_width_95: Option<f64>,
-    /// Smallest value.
     pub min: f64,
-    /// Largest value.
     pub max: f64,
     /// Bounds that the figure should keep.
+    #[serde(serialize_with = "as_bounds")]
     pub target: Option<Target>,
-    /// Number of runs that keep them.
     pub passed: usize,
 }
 
 /// Returns the mean and half the width of its 95 % interval (`None` for one value), or `None` without values.
-#[must_use]
 pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let count = values.len() as f64;
     if values.is_empty() {
@@ -63,7 +59,6 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
 }
 
 /// Returns the figures of runs that differ only in their seed, in order of first appearance.
-#[must_use]
 pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
     let mut groups: Vec<(&Finished, Vec<&Finished>)> = Vec::new();
     for run in finished {
