@@ -1,20 +1,18 @@
 //! Reads the output of `rbd bench` of Ceph, for comparison with our own runs.
 //!
-//! # Why
-//! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not show
-//! how much a device can still do. People keep the terminal's text of such runs.
+//! **Why.** Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does
+//! not show how much a device can still do. People keep the terminal's text of such runs.
 //!
-//! # How it works
-//! Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the top is cut
-//! off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a line
-//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or
-//! have a unit, which is binary.
+//! **How.** Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the
+//! top is cut off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a
+//! line `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions:
+//! bytes) or have a unit, which is binary.
 //!
-//! # Limits
-//! A run without its last line counts as cut off: it has a table and no summary. A line that looks like a row but holds
-//! no numbers is an error with its line number.
+//! **Limits.** A run without its last line counts as cut off: it has a table and no summary. A line that looks like a
+//! row but holds no numbers is an error with its line number.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::rbd;
 //! let text = "bench  type write io_size 8192 io_threads 16 bytes 8589934592 pattern sequential

@@ -1,17 +1,15 @@
 //! Turns a user's choices for a disk (properties, mode, goal) into the disk that the library schedules.
 //!
-//! # Why
-//! All commands that do I/O take the same flags and files, which must mean the same everywhere.
+//! **Why.** All commands that do I/O take the same flags and files, which must mean the same everywhere.
 //!
-//! # How it works
-//! [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for the storage
-//! by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the storage are an
-//! error, never a silent "unlimited".
+//! **How.** [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for
+//! the storage by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the
+//! storage are an error, never a silent "unlimited".
 //!
-//! # Limits
-//! One disk: the one that holds the storage.
+//! **Limits.** One disk: the one that holds the storage.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::io_properties;
 //! use plimsoll_files::setup::DiskChoice;

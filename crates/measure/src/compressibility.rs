@@ -1,26 +1,24 @@
 //! Measures how compressible the blocks of a file or device are.
 //!
-//! # Why
-//! A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). If the data is already
-//! encrypted or compressed, nothing is saved. This module samples the real data, reports its kind, and recommends a
-//! `compressible` for jobs that write such data.
+//! **Why.** A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). If the data is
+//! already encrypted or compressed, nothing is saved. This module samples the real data, reports its kind, and
+//! recommends a `compressible` for jobs that write such data.
 //!
-//! # How it works
-//! [`examine`] takes a file, a block device, or all files below a directory in sequence. It divides them into equal
-//! parts, reads a random block of each part, and compresses each block separately with lz4 and with deflate (level
-//! 3); a block that does not shrink counts with its own length. It also counts zero blocks, blocks equal to an
+//! **How.** [`examine`] takes a file, a block device, or all files below a directory in sequence. It divides them into
+//! equal parts, reads a random block of each part, and compresses each block separately with lz4 and with deflate
+//! (level 3); a block that does not shrink counts with its own length. It also counts zero blocks, blocks equal to an
 //! earlier sample, and the entropy of the bytes (8 bits a byte: encrypted, compressed, or random).
 //!
 //! Deflate stands in for zstd, whose encoder needs a C compiler to build. On blocks of 4 to 64 KiB of text, tables
 //! and programs its savings were within 5 percentage points of those of zstd's level 1.
 //!
-//! # Limits
-//! Reads go through the page cache; nothing is written. Blocks belong to files: a partial block at the end of a file
-//! is left out, and so are files shorter than a block. Links are not followed, other file systems below the directory
-//! not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples, most duplicates of
-//! a large device are missed.
+//! **Limits.** Reads go through the page cache; nothing is written. Blocks belong to files: a partial block at the end
+//! of a file is left out, and so are files shorter than a block. Links are not followed, other file systems below the
+//! directory not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples, most
+//! duplicates of a large device are missed.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::compressibility::{Options, examine};
 //! use plimsoll_measure::load::Stop;

@@ -1,14 +1,12 @@
 //! `plimsoll report`: makes one page from any results.
 //!
-//! # Why
-//! Result files are read long after they were made, several beside each other, by people who have neither the disk
-//! nor the command line that made them.
+//! **Why.** Result files are read long after they were made, several beside each other, by people who have neither the
+//! disk nor the command line that made them.
 //!
-//! # How it works
-//! [`read`] recognises a file by its content, and passes it to the functions that make the sections of the writing
-//! command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a part
-//! for each file, below a table of the files and their kinds. Several sweeps have a part together, in which their curves
-//! stand in one picture.
+//! **How.** [`read`] recognises a file by its content, and passes it to the functions that make the sections of the
+//! writing command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a
+//! part for each file, below a table of the files and their kinds. Several sweeps have a part together, in which their
+//! curves stand in one picture.
 //!
 //! | file | recognised by |
 //! |---|---|
@@ -25,11 +23,11 @@
 //! | a trace: own, blktrace, text of blkparse | its first bytes, or its lines |
 //! | a recording of `stat`, `/proc/diskstats` samples, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
 //!
-//! # Limits
-//! Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is refused. JSON of
-//! analyses of traces lacks the data of their own pages; a sentence says what to do.
+//! **Limits.** Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is
+//! refused. JSON of analyses of traces lacks the data of their own pages; a sentence says what to do.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```no_run
 //! use plimsoll_measure::report_page::{page, read};
 //! let results = [read("before.json".as_ref())?, read("after.json".as_ref())?];

@@ -1,26 +1,24 @@
 //! `plimsoll test`: runs the jobs of an io_tester job file on real storage, through the scheduler.
 //!
-//! # Why
-//! Storage engineers test schedulers with io_tester. The same files run here.
+//! **Why.** Storage engineers test schedulers with io_tester. The same files run here.
 //!
-//! # How it works
-//! [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the files,
-//! runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own file on
-//! each shard; a named file or device is shared by all jobs and shards, from the job's offset over its `data_size`
-//! (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files have fio's rules: each
-//! names its own files, those of the same name are shared, and all jobs begin at the begin of their region.
+//! **How.** [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the
+//! files, runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own
+//! file on each shard; a named file or device is shared by all jobs and shards, from the job's offset over its
+//! `data_size` (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files have fio's
+//! rules: each names its own files, those of the same name are shared, and all jobs begin at the begin of their region.
 //!
 //! Jobs of one stage run together, and stages one after another, each for the whole duration; their measurements make
 //! one result. All files are created before the first stage. Failed requests are counted with their job, and the
 //! others continue.
 //!
-//! # Limits
-//! Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write to is
-//! claimed for the whole run; if it is mounted or otherwise in use, it is refused. `max_write_bytes` covers
+//! **Limits.** Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write
+//! to is claimed for the whole run; if it is mounted or otherwise in use, it is refused. `max_write_bytes` covers
 //! everything: files that would exceed it are refused, and writers end when it is used up. Jobs that verify know only
 //! their own writes: on a named file such a job must be the only writer of its stage, on one shard.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;

@@ -1,16 +1,13 @@
 //! Closed lists: flags that take one of a few names, all of which are in the help.
 //!
-//! # Why
-//! A user finds the names in `--help` and in the message for a wrong one, in the same form everywhere.
+//! **Why.** A user finds the names in `--help` and in the message for a wrong one, in the same form everywhere.
 //!
-//! # How it works
-//! The types already have their names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from them.
+//! **How.** The types already have their names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from
+//! them.
 //!
-//! # Limits
-//! Names that depend on this machine are no closed list.
+//! **Limits.** Names that depend on this machine are no closed list.
 //!
-//! # Example
-//! `--backend spdk` is refused with `[possible values: uring, aio, pool, memory, null]`.
+//! **Example.** `--backend spdk` is refused with `[possible values: uring, aio, pool, memory, null]`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll::backend::choose::BackendKind;

@@ -1,21 +1,18 @@
 //! The output of Seastar's `ioinfo` for a disk, with its keys and its integers.
 //!
-//! # Why
-//! People who move from Seastar compare these figures first. And for a disk that is throttled there, they are what
-//! Seastar's scheduler really works with.
+//! **Why.** People who move from Seastar compare these figures first. And for a disk that is throttled there, they are
+//! what Seastar's scheduler really works with.
 //!
-//! # How it works
-//! [`SeastarUnits`] has the arithmetic. The effective goal is the depth of the bucket over its rate, 2^24 units per
-//! millisecond. The longest request is the longest 512 * 2^k bytes whose cost fits the bucket, at most 16 MiB, and at
-//! most the saturation length of the file.
+//! **How.** [`SeastarUnits`] has the arithmetic. The effective goal is the depth of the bucket over its rate, 2^24
+//! units per millisecond. The longest request is the longest 512 * 2^k bytes whose cost fits the bucket, at most 16
+//! MiB, and at most the saturation length of the file.
 //!
-//! # Limits
-//! One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar cannot leave requests unsplit:
-//! without a latency goal the bucket is that of the default goal, and the longest requests are `null`.
+//! **Limits.** One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar cannot leave
+//! requests unsplit: without a latency goal the bucket is that of the default goal, and the longest requests are
+//! `null`.
 //!
-//! # Example
-//! 218 786 reads and 1 542 559 872 bytes per second: a read of 4 KiB takes 121 232 units, and the bucket of 12 582 912
-//! units (0.75 ms) takes reads of 1 MiB.
+//! **Example.** 218 786 reads and 1 542 559 872 bytes per second: a read of 4 KiB takes 121 232 units, and the bucket
+//! of 12 582 912 units (0.75 ms) takes reads of 1 MiB.
 
 use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, Op, SeastarUnits};
 use serde::{Serialize, Serializer};

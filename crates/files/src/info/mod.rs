@@ -1,21 +1,19 @@
 //! The promises of a disk description: Seastar's figures, and what a scheduler lets through by each cost form.
 //!
-//! # Why
-//! Four figures become costs, a token bucket and a longest request. Numbers show whether these mean what the author of
-//! the file meant, and no disk is needed for them: a form that yields 63 % of the file's operations is found here, not
-//! in production.
+//! **Why.** Four figures become costs, a token bucket and a longest request. Numbers show whether these mean what the
+//! author of the file meant, and no disk is needed for them: a form that yields 63 % of the file's operations is found
+//! here, not in production.
 //!
-//! # How it works
-//! [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of Seastar's
-//! `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by
-//! side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed
-//! twice.
+//! **How.** [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of
+//! Seastar's `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form,
+//! side by side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is
+//! computed twice.
 //!
-//! # Limits
-//! One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that is always
-//! busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
+//! **Limits.** One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that
+//! is always busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::io_properties;
 //! use plimsoll_files::info::{InfoOptions, of_properties};

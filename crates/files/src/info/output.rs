@@ -1,17 +1,13 @@
 //! [`Info`] for programs: JSON, Seastar's YAML, CSV.
 //!
-//! # Why
-//! The forms are contracts; docs/formats.md describes them.
+//! **Why.** The forms are contracts; docs/formats.md describes them.
 //!
-//! # How it works
-//! JSON is the structure itself, units in its names. YAML is the output of Seastar's `ioinfo`, and nothing else. CSV
-//! has a line for each disk and size.
+//! **How.** JSON is the structure itself, units in its names. YAML is the output of Seastar's `ioinfo`, and nothing
+//! else. CSV has a line for each disk and size.
 //!
-//! # Limits
-//! A missing limit is null in JSON and YAML, and empty in CSV.
+//! **Limits.** A missing limit is null in JSON and YAML, and empty in CSV.
 //!
-//! # Example
-//! `disks[0].forms.knee.sizes[3].read_iops` is the rate of 4 KiB reads per second by the knee.
+//! **Example.** `disks[0].forms.knee.sizes[3].read_iops` is the rate of 4 KiB reads per second by the knee.
 
 use std::fmt::{Display, Write as _};
 

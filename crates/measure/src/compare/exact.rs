@@ -1,19 +1,16 @@
 //! Compares figures of simulations: the same seed gives the same figure, so any difference has a cause.
 //!
-//! # Why
-//! A change of the scheduler shows first in the scenarios, and exactly: it needs no statistical test.
+//! **Why.** A change of the scheduler shows first in the scenarios, and exactly: it needs no statistical test.
 //!
-//! # How it works
-//! Scenarios are matched by name, seed and changes; figures by name. A figure's target tells which way is good: below
-//! an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the threshold, or
-//! no longer meets its target. A difference without a one-sided target, or within the threshold, is *changed*.
+//! **How.** Scenarios are matched by name, seed and changes; figures by name. A figure's target tells which way is
+//! good: below an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the
+//! threshold, or no longer meets its target. A difference without a one-sided target, or within the threshold, is
+//! *changed*.
 //!
-//! # Limits
-//! Scenarios with different seeds count as different.
+//! **Limits.** Scenarios with different seeds count as different.
 //!
-//! # Example
-//! `p99_ms` with the target at_most 2: from 1.00 to 1.05 is worse (5 %), from 1.00 to 1.005 is changed, from 1.99 to
-//! 2.001 is worse because it misses the target.
+//! **Example.** `p99_ms` with the target at_most 2: from 1.00 to 1.05 is worse (5 %), from 1.00 to 1.005 is changed,
+//! from 1.99 to 2.001 is worse because it misses the target.
 
 use super::input::{Content, Scenario};
 use super::{CompareOptions, Comparison, Group, Verdict, names};

@@ -1,20 +1,18 @@
 //! Reads results for a comparison.
 //!
-//! # Why
-//! A comparison reads only part of a result, so results of older and newer versions can be compared as long as these
-//! keys keep their meaning.
+//! **Why.** A comparison reads only part of a result, so results of older and newer versions can be compared as long as
+//! these keys keep their meaning.
 //!
-//! # How it works
-//! What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a search for a
-//! rate, `runs` of `sim run`. A point of a sweep or a row of a matrix is compared as a job is, and named by its settings.
-//! Other descriptions of a result or a job are flattened to names and values; a warning names those that differ.
+//! **How.** What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a
+//! search for a rate, `runs` of `sim run`. A point of a sweep or a row of a matrix is compared as a job is, and named
+//! by its settings. Other descriptions of a result or a job are flattened to names and values; a warning names those
+//! that differ.
 //!
-//! # Limits
-//! Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
+//! **Limits.** Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
 //!
-//! # Example
-//! The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
-//! [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376, 1000]]}]}`.
+//! **Example.** The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads",
+//! "intervals": [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376,
+//! 1000]]}]}`.
 
 use std::collections::BTreeMap;
 

@@ -1,16 +1,12 @@
 //! A comparison for programs: JSON and CSV.
 //!
-//! # Why
-//! Scripts decide by the exit code, and print the figures.
+//! **Why.** Scripts decide by the exit code, and print the figures.
 //!
-//! # How it works
-//! JSON is [`CompareReport`] itself; CSV has a line for each comparison.
+//! **How.** JSON is [`CompareReport`] itself; CSV has a line for each comparison.
 //!
-//! # Limits
-//! Unknown values are null in JSON and empty in CSV.
+//! **Limits.** Unknown values are null in JSON and empty in CSV.
 //!
-//! # Example
-//! `reads,B,iops,1000,900,-10.0000,-10.5000,-9.5000,1.2e-9,8.4e-9,worse`
+//! **Example.** `reads,B,iops,1000,900,-10.0000,-10.5000,-9.5000,1.2e-9,8.4e-9,worse`
 
 use plimsoll_show::table::{Column, csv, fixed, known};
 

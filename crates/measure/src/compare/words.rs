@@ -1,16 +1,12 @@
 //! A comparison in words, for tables and pages.
 //!
-//! # Why
-//! The terminal and the page show the same texts.
+//! **Why.** The terminal and the page show the same texts.
 //!
-//! # How it works
-//! Makes texts of each part of a [`CompareReport`], and the [`Section`]s of its page.
+//! **How.** Makes texts of each part of a [`CompareReport`], and the [`Section`]s of its page.
 //!
-//! # Limits
-//! Figures are rounded for people; JSON has them in full.
+//! **Limits.** Figures are rounded for people; JSON has them in full.
 //!
-//! # Example
-//! `IOPS`, `1,000`, `900`, `B`, `-10.00 %`, `-10.50 to -9.50`, `<0.0001`, `***`, `worse`.
+//! **Example.** `IOPS`, `1,000`, `900`, `B`, `-10.00 %`, `-10.50 to -9.50`, `<0.0001`, `***`, `worse`.
 
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};

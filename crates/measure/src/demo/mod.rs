@@ -1,11 +1,9 @@
 //! `plimsoll demo`: shows the effect of scheduling on a query while background work wants the whole disk.
 //!
-//! # Why
-//! One minute should show the purpose of the project on the user's own disk.
+//! **Why.** One minute should show the purpose of the project on the user's own disk.
 //!
-//! # How it works
-//! The disk is measured first ([`crate::tune`]), briefly. Then come three situations, in turns so that changes of the
-//! disk affect all alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32
+//! **How.** The disk is measured first ([`crate::tune`]), briefly. Then come three situations, in turns so that changes
+//! of the disk affect all alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32
 //! outstanding 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, with everything
 //! sent as it comes; and the same *scheduled*. The classes and shares are those of Scylla 1.0.
 //!
@@ -16,10 +14,9 @@
 //! `stage` runs slices, `situation` combines them: every figure is the median of its slices, and the report states
 //! their spread ([`DemoReport::doubts`]).
 //!
-//! # Limits
-//! Slices are short and the disk may be noisy: the figures are a demonstration, not a measurement. At most
-//! [`MAX_WRITE_BYTES`] are written, in about a minute: on a disk that writes fast the slices become shorter, on a
-//! slow one the file becomes smaller. A disk is needed: the memory and null backends have nothing to show.
+//! **Limits.** Slices are short and the disk may be noisy: the figures are a demonstration, not a measurement. At most
+//! [`MAX_WRITE_BYTES`] are written, in about a minute: on a disk that writes fast the slices become shorter, on a slow
+//! one the file becomes smaller. A disk is needed: the memory and null backends have nothing to show.
 
 mod situation;
 mod stage;

@@ -1,17 +1,16 @@
 //! The kernel's counters of the device that holds the storage, over one run.
 //!
-//! # Why
-//! A point that was measured beside a backup is that of a disk with a backup, and nothing in the point shows it.
+//! **Why.** A point that was measured beside a backup is that of a disk with a backup, and nothing in the point shows
+//! it.
 //!
-//! # How it works
-//! [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads them again
-//! and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond them is
-//! foreign. Meanwhile a thread reads them each second, as `iostat 1` does, and keeps the busiest.
+//! **How.** [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads
+//! them again and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond
+//! them is foreign. Meanwhile a thread reads them each second, as `iostat 1` does, and keeps the busiest.
 //!
-//! # Limits
-//! The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of the whole
-//! disk. What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks foreign. Beside
-//! such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not judged.
+//! **Limits.** The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of
+//! the whole disk. What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks
+//! foreign. Beside such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not
+//! judged.
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};

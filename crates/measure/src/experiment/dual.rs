@@ -1,27 +1,24 @@
 //! Runs the same load once, and then twice at once, on one device.
 //!
-//! # Why
-//! With one load `iostat` shows a device at 100 % `%util`, as if it were full. Then a second, equal load comes, and
-//! together they get more. `%util` is the time with *anything* in flight; it says nothing about how much more a
-//! device can do that works on many requests at once.
+//! **Why.** With one load `iostat` shows a device at 100 % `%util`, as if it were full. Then a second, equal load
+//! comes, and together they get more. `%util` is the time with *anything* in flight; it says nothing about how much
+//! more a device can do that works on many requests at once.
 //!
-//! # How it works
-//! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
-//! Both take turns in at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, which share the duration, so that a disk that
-//! changes meanwhile changes under both. A conclusion stands if both rates are known to `VAGUE_PCT` and leaving out any
-//! one round does not change it.
+//! **How.** The job file runs once as it is; then with every job twice, the second under another name and in a class of
+//! its own. Both take turns in at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, which share the duration, so that a
+//! disk that changes meanwhile changes under both. A conclusion stands if both rates are known to `VAGUE_PCT` and
+//! leaving out any one round does not change it.
 //!
 //! The kernel's counters of the device are read before and after each round, and each second meanwhile: [`Iostat`] is
 //! what `iostat -x` would have shown, of all rounds and of the busiest second. Beside it stands the part of the disk's
 //! capacity that was used, by the disk model.
 //!
-//! # Limits
-//! The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a network, an
-//! overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
+//! **Limits.** The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a
+//! network, an overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
 //!
-//! # Example
-//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy 97 % of the time: it was not
-//! full when it seemed so.
+//! **Example.** One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy 97 % of the time:
+//! it was not full when it seemed so.
+//!
 //! ```
 //! use plimsoll_measure::experiment::dual::grew;
 //! assert!((grew(617e6, 1092e6) - 0.77).abs() < 0.001);

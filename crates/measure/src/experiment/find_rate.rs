@@ -1,31 +1,28 @@
 //! Searches the highest rate within a bound of latency.
 //!
-//! # Why
-//! "How fast is it" has no answer without "how long may a request take". Services are planned with a figure like
-//! this: the highest rate of an open loop whose p99 stays below 2 ms.
+//! **Why.** "How fast is it" has no answer without "how long may a request take". Services are planned with a figure
+//! like this: the highest rate of an open loop whose p99 stays below 2 ms.
 //!
-//! # How it works
-//! A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop: requests fall
-//! due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate passes if the
-//! percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
+//! **How.** A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop:
+//! requests fall due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate
+//! passes if the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
 //!
 //! [`highest`] is the search, and knows nothing of disks: it doubles or halves the rate until one passes and a higher
 //! one fails; halves the (logarithmic) distance until they are within the tolerance; then repeats both, and the
 //! majority decides. If the lower end does not hold, it becomes the new upper end, and the search continues below;
 //! likewise for the upper end.
 //!
-//! # Limits
-//! A percentile of a few requests depends on one of them: rates that make fewer than ten requests beyond the
-//! percentile in one run (1000 in all for p99) are not tried. [`RateReport::rate_min`] states the lowest rate; a
+//! **Limits.** A percentile of a few requests depends on one of them: rates that make fewer than ten requests beyond
+//! the percentile in one run (1000 in all for p99) are not tried. [`RateReport::rate_min`] states the lowest rate; a
 //! longer run allows lower ones.
 //!
 //! The search assumes that a higher rate never has the lower latency. If the disk changes meanwhile, ends do not
 //! hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism bounds the requests
 //! under way: if it is too small, fibers are late, and that counts as latency.
 //!
-//! # Example
-//! A server takes 1 ms for each request, one at a time, with random arrivals: the mean time is 1 / (1000 - rate)
-//! seconds, so 5 ms hold up to 800 a second.
+//! **Example.** A server takes 1 ms for each request, one at a time, with random arrivals: the mean time is 1 / (1000 -
+//! rate) seconds, so 5 ms hold up to 800 a second.
+//!
 //! ```
 //! use std::convert::Infallible;
 //! use plimsoll_measure::experiment::find_rate::{SearchOptions, Trial, highest};

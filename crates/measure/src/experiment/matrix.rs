@@ -1,21 +1,18 @@
 //! Four loads that characterise a disk: large sequential and small random requests, both directions.
 //!
-//! # Why
-//! This table is commonly used to compare disks and machines: writes and reads in GB/s, and small requests a second.
-//! It needs no job file.
+//! **Why.** This table is commonly used to compare disks and machines: writes and reads in GB/s, and small requests a
+//! second. It needs no job file.
 //!
-//! # How it works
-//! The rows are those of `fio --rw=write|read --bs=1M` and `--rw=randwrite|randread --bs=4k` with `--direct=1
-//! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share
-//! one scratch file, filled once; a named file or a device is used as it is.
+//! **How.** The rows are those of `fio --rw=write|read --bs=1M` and `--rw=randwrite|randread --bs=4k` with `--direct=1
+//! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share one
+//! scratch file, filled once; a named file or a device is used as it is.
 //!
-//! # Limits
-//! At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096, far beyond
-//! any disk's need; the row says so. Rows run in the order of the table, so that reads find written data, and without
-//! pauses: if a disk has to recover from writes, the reads show it.
+//! **Limits.** At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096,
+//! far beyond any disk's need; the row says so. Rows run in the order of the table, so that reads find written data,
+//! and without pauses: if a disk has to recover from writes, the reads show it.
 //!
-//! # Example
-//! On 4 shards each runs 1024 fibers of random 4 KiB reads.
+//! **Example.** On 4 shards each runs 1024 fibers of random 4 KiB reads.
+//!
 //! ```
 //! use plimsoll_measure::experiment::matrix::{ROWS, depth_of};
 //! assert_eq!(ROWS.map(|row| depth_of(&row)), [256, 256, 4096, 4096]);

@@ -1,13 +1,11 @@
 //! Experiments: loads run repeatedly under changed conditions, and conclusions from all runs together.
 //!
-//! # Why
-//! One run gives a figure; a question takes several runs. Which of two limits holds? Which rate keeps a bound of
-//! latency? What does a second user of the disk change?
+//! **Why.** One run gives a figure; a question takes several runs. Which of two limits holds? Which rate keeps a bound
+//! of latency? What does a second user of the disk change?
 //!
-//! # How it works
-//! A [`Situation`] describes one run completely. Each experiment changes a copy of it, runs it with [`crate::test`],
-//! and keeps a [`Point`]: the sums over all jobs, latencies, and the depth in the device. Pure functions draw the
-//! conclusions: `plimsoll_figures::verdict` and [`find_rate::highest`] know nothing of disks.
+//! **How.** A [`Situation`] describes one run completely. Each experiment changes a copy of it, runs it with
+//! [`crate::test`], and keeps a [`Point`]: the sums over all jobs, latencies, and the depth in the device. Pure
+//! functions draw the conclusions: `plimsoll_figures::verdict` and [`find_rate::highest`] know nothing of disks.
 //!
 //! * [`sweep`]: the product of values of settings, a verdict for each curve;
 //! * [`find_rate`]: the highest rate within a bound of latency;
@@ -16,11 +14,11 @@
 //!   tool's runs;
 //! * [`words`] and [`pictures`]: all of it as texts, tables and charts.
 //!
-//! # Limits
-//! In a directory the runs use the same files, filled once, unless a job removes, grows, discards or verifies its own: then
-//! every run creates them again. All bytes count against `max_write_bytes` together.
+//! **Limits.** In a directory the runs use the same files, filled once, unless a job removes, grows, discards or
+//! verifies its own: then every run creates them again. All bytes count against `max_write_bytes` together.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;

@@ -1,18 +1,17 @@
 //! Experiments and runs as pictures, and as one page.
 //!
-//! # Why
-//! A picture shows at a glance that throughput and latency stand still together, or the second at which a disk fell
-//! behind.
+//! **Why.** A picture shows at a glance that throughput and latency stand still together, or the second at which a disk
+//! fell behind.
 //!
-//! # How it works
-//! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
-//! queue in the device, and whether all three agree; [`of_sweeps`] draws several in one picture. [`of_report`] draws each job
-//! over time, [`of_search`] the rates that were tried. [`page()`] puts named pictures and texts into one HTML page.
+//! **How.** [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve,
+//! and the queue in the device, and whether all three agree; [`of_sweeps`] draws several in one picture. [`of_report`]
+//! draws each job over time, [`of_search`] the rates that were tried. [`page()`] puts named pictures and texts into one
+//! HTML page.
 //!
-//! # Limits
-//! A sweep draws its points over parallelism, even if another setting was swept.
+//! **Limits.** A sweep draws its points over parallelism, even if another setting was swept.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::experiment::pictures::of_sweep;
 //! use plimsoll_measure::experiment::sweep::SweepReport;

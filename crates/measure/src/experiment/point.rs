@@ -1,22 +1,19 @@
 //! The result of one setting of an experiment: all jobs together, in a few figures.
 //!
-//! # Why
-//! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
+//! **Why.** Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
 //!
-//! # How it works
-//! A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and shards,
-//! latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the larger of
-//! what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known per class;
-//! jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the mean
-//! number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient of
-//! both sides: 1 if all three were measured well.
+//! **How.** A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and
+//! shards, latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the
+//! larger of what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known
+//! per class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together:
+//! the mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the
+//! quotient of both sides: 1 if all three were measured well.
 //!
-//! # Limits
-//! The number in the device is sampled at most once a millisecond: runs of less than a second have noisy ratios.
-//! There is no ratio if less than a hundredth of a piece is in the device on average.
+//! **Limits.** The number in the device is sampled at most once a millisecond: runs of less than a second have noisy
+//! ratios. There is no ratio if less than a hundredth of a piece is in the device on average.
 //!
-//! # Example
-//! 8188 pieces a second of 0.49 ms each are 4.01 in the device.
+//! **Example.** 8188 pieces a second of 0.49 ms each are 4.01 in the device.
+//!
 //! ```
 //! use plimsoll_measure::experiment::Point;
 //! let point = Point { in_device: 4.01, pieces_per_s: 8188.0, device_latency_mean_us: 490.0, ..Point::default() };

@@ -1,26 +1,24 @@
 //! Sweeps: a run for every combination of values of some settings, and a verdict for each curve.
 //!
-//! # Why
-//! Some questions have the form "the same, but with": where a disk's knee lies, which cost form admits more, what
-//! effect the latency goal has.
+//! **Why.** Some questions have the form "the same, but with": where a disk's knee lies, which cost form admits more,
+//! what effect the latency goal has.
 //!
-//! # How it works
-//! An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of all
-//! axes, the last changing fastest. The duration of a point is divided into at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, and each round
-//! runs all points, so that a disk that changes meanwhile changes under all of them alike, and its change shows in the
-//! intervals.
+//! **How.** An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of
+//! all axes, the last changing fastest. The duration of a point is divided into at most
+//! [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, and each round runs all points, so that a disk that changes meanwhile
+//! changes under all of them alike, and its change shows in the intervals.
 //!
 //! Points that differ only in parallelism (or else in the number of shards) make a curve, which
 //! [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device. The verdict stands if no point is
 //! vaguer than `VAGUE_PCT`, other programs moved at most `FOREIGN_DOUBT_PCT` of the bytes, and leaving out any one
 //! round does not change it; else it is unclear, and says why.
 //!
-//! # Limits
-//! Runs that end when their jobs have done their work, and those too short for two rounds, have one round.
+//! **Limits.** Runs that end when their jobs have done their work, and those too short for two rounds, have one round.
 //!
 //! At most [`POINTS_MAX`] points. Without an axis of parallelism or shards there is no verdict.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::experiment::sweep::{Axis, points_of};
 //! let axes = [Axis::parse("reads.parallelism=1,2,4")?, Axis::parse("reqsize=128k,1M")?];

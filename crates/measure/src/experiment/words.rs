@@ -1,16 +1,12 @@
 //! Results of experiments in words, for the terminal and for pages.
 //!
-//! # Why
-//! The command that measured and the page that shows its result later say the same.
+//! **Why.** The command that measured and the page that shows its result later say the same.
 //!
-//! # How it works
-//! Makes a [`Said`] of each result: the answer, a table, and remarks.
+//! **How.** Makes a [`Said`] of each result: the answer, a table, and remarks.
 //!
-//! # Limits
-//! Figures are rounded for people; the results themselves have them in full.
+//! **Limits.** Figures are rounded for people; the results themselves have them in full.
 //!
-//! # Example
-//! `Verdict (reqsize=1M): flat throughput with flat latency: the limiter sits above the disk.`
+//! **Example.** `Verdict (reqsize=1M): flat throughput with flat latency: the limiter sits above the disk.`
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_figures::verdict::Kind;

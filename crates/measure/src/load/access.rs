@@ -1,11 +1,9 @@
 //! Chooses the position of the next random request.
 //!
-//! # Why
-//! Real data has popular places. A cache, a journal or a disk's mapping table that does well under uniform requests
-//! may do badly (or much better) under skewed ones, so the skew is part of the load.
+//! **Why.** Real data has popular places. A cache, a journal or a disk's mapping table that does well under uniform
+//! requests may do badly (or much better) under skewed ones, so the skew is part of the load.
 //!
-//! # How it works
-//! [`AccessPicker`] draws positions `0..positions` in constant time and without tables:
+//! **How.** [`AccessPicker`] draws positions `0..positions` in constant time and without tables:
 //! * *Zipf* by rejection-inversion (Hoermann, Derflinger: "Rejection-inversion to generate variates from monotone
 //!   discrete distributions", ACM TOMACS 6(3), 1996): the area under x^-theta is inverted, the result rounded, and the
 //!   small difference from the true probabilities rejected. The method is exact for every theta, including 1.
@@ -19,12 +17,12 @@
 //! has, repeated while the result lies outside (less than twice on average). Pickers of the same seed have the same
 //! popular positions, whatever random numbers they draw with. Normal and zoned positions stay next to each other.
 //!
-//! # Limits
-//! Logarithm and exponential are the platform's and may differ in the last bit: the same seed gives the same
-//! positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions, some
+//! **Limits.** Logarithm and exponential are the platform's and may differ in the last bit: the same seed gives the
+//! same positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions, some
 //! unpopular ones are never drawn.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_sim::rng::Rng;
 //! use plimsoll_measure::load::{Access, AccessPicker};

@@ -1,18 +1,16 @@
 //! Control over runs: a stop, a write bound, and instruments that observe.
 //!
-//! # Why
-//! Ctrl-C ends a run, its step bounds it, and displays, traces and other programs observe it. Most code needs one of
-//! the three: a wait for a child process needs a [`Stop`] and nothing else.
+//! **Why.** Ctrl-C ends a run, its step bounds it, and displays, traces and other programs observe it. Most code needs
+//! one of the three: a wait for a child process needs a [`Stop`] and nothing else.
 //!
-//! # How it works
-//! [`Control`] combines the three for code that runs loads. Clones share state: a signal handler holds a [`Stop`], a
-//! display the [`Instruments`]. A write bound belongs to the [`Traffic`] of the control that
+//! **How.** [`Control`] combines the three for code that runs loads. Clones share state: a signal handler holds a
+//! [`Stop`], a display the [`Instruments`]. A write bound belongs to the [`Traffic`] of the control that
 //! [`Control::with_write_bound`] returned, and ends with it.
 //!
-//! # Limits
-//! Bytes are counted when the shards end, not while they run; bounds hold before each write.
+//! **Limits.** Bytes are counted when the shards end, not while they run; bounds hold before each write.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::Control;
 //! let control = Control::default();

@@ -1,19 +1,17 @@
 //! The shards of a run: they begin together, and none leaves while another may need its service.
 //!
-//! # Why
-//! A shard may serve requests of others (fewer I/O queues than shards). If it left after its own jobs, the requests
-//! of those others would fail.
+//! **Why.** A shard may serve requests of others (fewer I/O queues than shards). If it left after its own jobs, the
+//! requests of those others would fail.
 //!
-//! # How it works
-//! A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a [`Member`] and
-//! *rests* once its own work is done, but turns its reactor until all rest. The last shard to rest wakes the others.
-//! Dropping a member makes it rest, so a shard that fails does not block the others. [`Crew::end`] ends the measured
-//! window of all shards early.
+//! **How.** A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a
+//! [`Member`] and *rests* once its own work is done, but turns its reactor until all rest. The last shard to rest wakes
+//! the others. Dropping a member makes it rest, so a shard that fails does not block the others. [`Crew::end`] ends the
+//! measured window of all shards early.
 //!
-//! # Limits
-//! One crew serves one run.
+//! **Limits.** One crew serves one run.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! let mut member = Member::new(&crew, reactor.wake_handle());
 //! member.begin();                                   // waits for the others

@@ -1,21 +1,17 @@
 //! A job on one shard: chooses the next request, and counts completions.
 //!
-//! # Why
-//! Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, prefer popular positions,
-//! or verify what they read. The simple jobs must not pay for the others.
+//! **Why.** Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, prefer popular
+//! positions, or verify what they read. The simple jobs must not pay for the others.
 //!
-//! # How it works
-//! [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
+//! **How.** [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
 //! Everything else about requests is in [`Special`], which records what it sent. Kinds of a mix alternate so that the
-//! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are
-//! drawn by the seeded generator. A position is aligned to the request's own length.
+//! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are drawn
+//! by the seeded generator. A position is aligned to the request's own length.
 //!
-//! # Limits
-//! A sequential job of several lengths continues after its last request, whatever that one's length. Requests of a job
-//! with several regions go to them in turn.
+//! **Limits.** A sequential job of several lengths continues after its last request, whatever that one's length.
+//! Requests of a job with several regions go to them in turn.
 //!
-//! # Example
-//! With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
+//! **Example.** With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

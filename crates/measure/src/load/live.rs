@@ -1,18 +1,16 @@
 //! Current state of a run, for a display on another thread.
 //!
-//! # Why
-//! Users abort a long run that shows nothing. A display must not slow the run.
+//! **Why.** Users abort a long run that shows nothing. A display must not slow the run.
 //!
-//! # How it works
-//! Shards publish nothing until a reader has asked. From then on each shard writes down the state of its jobs, at
-//! most every 100 ms; if a reader holds the lock, it tries again a millisecond later. Latencies are those since the
+//! **How.** Shards publish nothing until a reader has asked. From then on each shard writes down the state of its jobs,
+//! at most every 100 ms; if a reader holds the lock, it tries again a millisecond later. Latencies are those since the
 //! shard last published: the difference of two states of the histogram that the run keeps anyway.
 //!
-//! # Limits
-//! Counts cover the measured window: zero in the warm-up. Queue lengths are those of the job's class, which several
-//! jobs may share, and zero if the queue is on another shard.
+//! **Limits.** Counts cover the measured window: zero in the warm-up. Queue lengths are those of the job's class, which
+//! several jobs may share, and zero if the queue is on another shard.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::Instruments;
 //! // They are attached to no run.

@@ -1,23 +1,21 @@
 //! The load generator: jobs of closed and open loops, run natively on the shards.
 //!
-//! # Why
-//! `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with accurate
-//! latencies and as little CPU time of their own as possible.
+//! **Why.** `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with
+//! accurate latencies and as little CPU time of their own as possible.
 //!
-//! # How it works
-//! A [`Plan`] names the jobs, their regions on each shard, and the duration. [`run`] starts the shards; each turns
-//! its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin
+//! **How.** A [`Plan`] names the jobs, their regions on each shard, and the duration. [`run`] starts the shards; each
+//! turns its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin
 //! together; requests that complete within the measured window count.
 //!
 //! A fiber with a rate measures latency from when its request was *due*, not from when it was sent: a stall of the
 //! disk shows in every request that it delayed (no coordinated omission).
 //!
-//! # Limits
-//! At most 65 536 requests can be under way on a shard, including those that the shard serves for others; larger
-//! plans are refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds the
+//! **Limits.** At most 65 536 requests can be under way on a shard, including those that the shard serves for others;
+//! larger plans are refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds the
 //! outstanding requests. The depth in the device is sampled at most once a millisecond.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::{OpenOptions, choose::BackendKind};
 //! use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};

@@ -1,18 +1,16 @@
 //! Records runs: one trace file for all runs under a control.
 //!
-//! # Why
-//! `--trace FILE` is the same for every command that runs loads. Such a command often makes several runs, each with a
-//! topology of its own.
+//! **Why.** `--trace FILE` is the same for every command that runs loads. Such a command often makes several runs, each
+//! with a topology of its own.
 //!
-//! # How it works
-//! [`TraceFile::create`] begins the file once. Each run records into it and gives the writer back; request numbers
-//! continue from the last run, and names are written again.
+//! **How.** [`TraceFile::create`] begins the file once. Each run records into it and gives the writer back; request
+//! numbers continue from the last run, and names are written again.
 //!
-//! # Limits
-//! Runs are recorded one at a time: a run that begins while another records is not recorded. After a failed write,
-//! recording ends. The warm-up of a run is recorded too; filling scratch files is not.
+//! **Limits.** Runs are recorded one at a time: a run that begins while another records is not recorded. After a failed
+//! write, recording ends. The warm-up of a run is recorded too; filling scratch files is not.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! # let directory = std::env::temp_dir().join(format!("plimsoll-record-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory)?;

@@ -1,12 +1,10 @@
 //! Replay: sends the requests of a trace again, at the times at which they came.
 //!
-//! # Why
-//! What a program asked of a disk, in its own rhythm, is the load that matters to that program. Job files only
+//! **Why.** What a program asked of a disk, in its own rhythm, is the load that matters to that program. Job files only
 //! resemble it.
 //!
-//! # How it works
-//! The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again on a
-//! thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
+//! **How.** The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again
+//! on a thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
 //! each shard (`shard`) sends the requests that are due. A trace from a pipe is copied at the first reading. Then:
 //!
 //! ```text
@@ -21,13 +19,12 @@
 //! on the one file or device of the replay, wrap at its end, and requests are widened to what direct I/O requires.
 //! Shard `n` of the trace is shard `n` modulo the shards of the replay.
 //!
-//! # Limits
-//! At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: beyond that, due requests
-//! wait and count as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard that falls
-//! some ten thousand requests behind stops the others.
+//! **Limits.** At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: beyond that,
+//! due requests wait and count as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard
+//! that falls some ten thousand requests behind stops the others.
 //!
-//! # Example
-//! A request that was queued 2 s after the first of its trace is due 1 s after the beginning with a speed of 2.
+//! **Example.** A request that was queued 2 s after the first of its trace is due 1 s after the beginning with a speed
+//! of 2.
 
 mod feed;
 mod places;

@@ -1,23 +1,19 @@
 //! One shard of a run: fibers around a reactor.
 //!
-//! # Why
-//! One loop holds the measured window, the fibers and the counting. [`super::prepare`] runs before it,
+//! **Why.** One loop holds the measured window, the fibers and the counting. [`super::prepare`] runs before it,
 //! [`super::crew`] makes shards wait for each other, and [`super::job`] chooses the next request.
 //!
-//! # How it works
-//! Each turn parks the reactor until a completion, a timer or the end of the window; counts completions; and sends
-//! what is due. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while others
-//! have some, because it may serve their requests.
+//! **How.** Each turn parks the reactor until a completion, a timer or the end of the window; counts completions; and
+//! sends what is due. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while
+//! others have some, because it may serve their requests.
 //!
 //! Fibers of CPU jobs queue for slices; each turn of the loop runs one slice, so completions wait for at most one
 //! slice. Files are removed on a helper thread ([`super::unlink`]). A flush after writes is a request whose tag names
 //! no buffer. After the window, jobs that verify read back what they wrote.
 //!
-//! # Limits
-//! A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
+//! **Limits.** A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
 //!
-//! # Example
-//! See [`super::run`].
+//! **Example.** See [`super::run`].
 
 mod finish;
 mod send;

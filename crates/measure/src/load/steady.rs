@@ -1,20 +1,18 @@
 //! Ends a run as soon as its measurements no longer change.
 //!
-//! # Why
-//! A disk that was idle, or is full of older data, needs minutes to hours until its figures settle. The time is not
-//! known beforehand.
+//! **Why.** A disk that was idle, or is full of older data, needs minutes to hours until its figures settle. The time
+//! is not known beforehand.
 //!
-//! # How it works
-//! A thread beside the shards samples their published totals (see [`super::live`]) over a rolling window. It ends the
-//! run when the newest window is steady: either every sample lies within a limit of the window's mean, or the slope
-//! of the least-squares line through them is below a limit. These are fio's criteria (`ss=iops:5%`,
+//! **How.** A thread beside the shards samples their published totals (see [`super::live`]) over a rolling window. It
+//! ends the run when the newest window is steady: either every sample lies within a limit of the window's mean, or the
+//! slope of the least-squares line through them is below a limit. These are fio's criteria (`ss=iops:5%`,
 //! `ss=iops_slope:0.1%`); as in fio with its default interval, the slope is the change in a second.
 //!
-//! # Limits
-//! The criterion covers all jobs together. A window has 8 to 256 samples: one a second if the window is long enough.
-//! Windows below 80 ms are taken as 80 ms. The warm-up does not count.
+//! **Limits.** The criterion covers all jobs together. A window has 8 to 256 samples: one a second if the window is
+//! long enough. Windows below 80 ms are taken as 80 ms. The warm-up does not count.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::{SteadyCriterion, SteadyStop};
 //! // Over 30 s no second is more than 5 % away from the mean.

@@ -1,13 +1,11 @@
 //! Stamps in written data, checked when it is read.
 //!
-//! # Why
-//! A disk that answers fast may answer wrongly: old data, half of a write, another file's block. Checksums alone do
-//! not detect an old block, which is whole; so each block also names its file, its place and its write.
+//! **Why.** A disk that answers fast may answer wrongly: old data, half of a write, another file's block. Checksums
+//! alone do not detect an old block, which is whole; so each block also names its file, its place and its write.
 //!
-//! # How it works
-//! Each 512-byte sector begins with 32 bytes: magic and version, identity of file and run, the sector's own offset in
-//! the file, and the generation of the write. It ends with the XXH3 checksum (64 bits) of everything before. Each
-//! field has 8 bytes, numbers little-endian.
+//! **How.** Each 512-byte sector begins with 32 bytes: magic and version, identity of file and run, the sector's own
+//! offset in the file, and the generation of the write. It ends with the XXH3 checksum (64 bits) of everything before.
+//! Each field has 8 bytes, numbers little-endian.
 //!
 //! [`Stamps`] counts events: each write, its end, each read. The number of a write's beginning is its generation. For
 //! each block (the smallest unit that requests write) [`Stamps`] keeps the last settled write; a block with requests
@@ -23,12 +21,12 @@
 //! * *misdirected*: a good stamp of another offset or identity;
 //! * *foreign*: no stamp, or the stamp of a write that was never made.
 //!
-//! # Limits
-//! 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests under way take some 100 bytes
-//! more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the same
-//! region cannot verify. Data written before a crash is not judged.
+//! **Limits.** 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests under way take some
+//! 100 bytes more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the
+//! same region cannot verify. Data written before a crash is not judged.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! write 1 of 4096 bytes at 0 is acknowledged, then write 2 of the same block, and a read brings write 1:
 //! stale block at offset 0: expected write 2 to offset 0 of file 000000000000feed, found write 1

@@ -1,17 +1,15 @@
 //! Latencies that can be merged: a histogram as a list.
 //!
-//! # Why
-//! Percentiles of several runs or shards cannot be added; the counts behind them can.
+//! **Why.** Percentiles of several runs or shards cannot be added; the counts behind them can.
 //!
-//! # How it works
-//! Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each holds, and its count.
-//! They are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without loss.
+//! **How.** Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each holds, and its
+//! count. They are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without loss.
 //!
-//! # Limits
-//! The middle of a bucket is off by at most 0.78 %, also for the shortest and the longest latency. Latencies above 18
-//! minutes are in the last bucket.
+//! **Limits.** The middle of a bucket is off by at most 0.78 %, also for the shortest and the longest latency.
+//! Latencies above 18 minutes are in the last bucket.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::report::Buckets;
 //! let mut histogram = plimsoll::core::Histogram::new();

@@ -1,21 +1,19 @@
 //! Results of `test` in the formats that other programs read.
 //!
-//! # Why
-//! A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
+//! **Why.** A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
 //!
-//! # How it works
-//! [`TestReport`] holds plain numbers, with units in the names. JSON is this structure, and [`TestReport::from_json`]
-//! reads it again; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a list with one map a shard,
-//! one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in microseconds), with ours
-//! beside them (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so percentiles can be computed
-//! over several results.
+//! **How.** [`TestReport`] holds plain numbers, with units in the names. JSON is this structure, and
+//! [`TestReport::from_json`] reads it again; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a
+//! list with one map a shard, one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in
+//! microseconds), with ours beside them (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so
+//! percentiles can be computed over several results.
 //!
-//! # Limits
-//! io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and the time
-//! with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left out.
-//! Results of versions before [`SCHEMA`] 1 have no schema number and cannot be read.
+//! **Limits.** io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and
+//! the time with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left
+//! out. Results of versions before [`SCHEMA`] 1 have no schema number and cannot be read.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::report::Latency;
 //! let mut histogram = plimsoll::core::Histogram::new();

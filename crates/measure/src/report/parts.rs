@@ -1,15 +1,13 @@
 //! Parts of a report that only some jobs have: separate reads, writes and flushes.
 //!
-//! # Why
-//! The latency of a mix is that of neither its reads nor its writes.
+//! **Why.** The latency of a mix is that of neither its reads nor its writes.
 //!
-//! # How it works
-//! [`DirectionReport`] is made from the separate counts of [`crate::load`].
+//! **How.** [`DirectionReport`] is made from the separate counts of [`crate::load`].
 //!
-//! # Limits
-//! Jobs that only read, or only write, have no directions: their own figures serve.
+//! **Limits.** Jobs that only read, or only write, have no directions: their own figures serve.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::DirectionResult;
 //! use plimsoll_measure::report::DirectionReport;

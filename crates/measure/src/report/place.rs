@@ -1,19 +1,16 @@
 //! Where, when and how a test ran.
 //!
-//! # Why
-//! A result that is found again after a year, or beside another, must say of which disk it is, and what was asked for.
+//! **Why.** A result that is found again after a year, or beside another, must say of which disk it is, and what was
+//! asked for.
 //!
-//! # How it works
-//! [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it. [`Circumstances`] are
-//! the head of each result: of one run, and of an experiment of many.
+//! **How.** [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it.
+//! [`Circumstances`] are the head of each result: of one run, and of an experiment of many.
 //!
-//! # Limits
-//! Storage without a block device (memory, a network, an overlay) has no disk. Of an array the model is that of the
-//! array, if it has any.
+//! **Limits.** Storage without a block device (memory, a network, an overlay) has no disk. Of an array the model is
+//! that of the array, if it has any.
 //!
-//! # Example
-//! `{"host": "db-1", "date": "2026-05-28 20:26:40 UTC", "storage": "/mnt/data", "disk": "nvme0n1, Amazon EC2 NVMe
-//! Instance Storage, 1.9 TB"}`.
+//! **Example.** `{"host": "db-1", "date": "2026-05-28 20:26:40 UTC", "storage": "/mnt/data", "disk": "nvme0n1, Amazon
+//! EC2 NVMe Instance Storage, 1.9 TB"}`.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,16 +1,13 @@
 //! Results of the simulator as sections.
 //!
-//! # Why
-//! A scenario's tables and figures belong beside measurements.
+//! **Why.** A scenario's tables and figures belong beside measurements.
 //!
-//! # How it works
-//! Reads the documented keys of `sim run --format json` and `sim surface --format json`; missing ones are left out.
+//! **How.** Reads the documented keys of `sim run --format json` and `sim surface --format json`; missing ones are left
+//! out.
 //!
-//! # Limits
-//! Curves are not in the JSON: `sim run --svg DIR` draws them.
+//! **Limits.** Curves are not in the JSON: `sim run --svg DIR` draws them.
 //!
-//! # Example
-//! A run becomes a section with its figures, targets and verdicts, its tables and its remarks.
+//! **Example.** A run becomes a section with its figures, targets and verdicts, its tables and its remarks.
 
 use plimsoll_figures::units::format_figure;
 use plimsoll_show::page::{Block, Section};

@@ -1,17 +1,13 @@
 //! Results of `sim` for programs: JSON and CSV.
 //!
-//! # Why
-//! The forms are contracts, so they are defined in one place; docs/formats.md describes them.
+//! **Why.** The forms are contracts, so they are defined in one place; docs/formats.md describes them.
 //!
-//! # How it works
-//! Values are written unchanged, in the units that their names carry. They contain nothing that depends on the
+//! **How.** Values are written unchanged, in the units that their names carry. They contain nothing that depends on the
 //! machine: the same seed gives the same bytes.
 //!
-//! # Limits
-//! Numbers that are not finite are null in JSON and empty in CSV.
+//! **Limits.** Numbers that are not finite are null in JSON and empty in CSV.
 //!
-//! # Example
-//! `sim list --format json` is a list of objects with `name`, `title`, `seed_items` and `crate`.
+//! **Example.** `sim list --format json` is a list of objects with `name`, `title`, `seed_items` and `crate`.
 
 use std::collections::BTreeMap;
 

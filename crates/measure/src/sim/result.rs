@@ -1,16 +1,13 @@
 //! The result of one run of a scenario, named or a user's.
 //!
-//! # Why
-//! Both kinds are printed, drawn and judged in the same way.
+//! **Why.** Both kinds are printed, drawn and judged in the same way.
 //!
-//! # How it works
-//! A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one directly, without targets.
+//! **How.** A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one directly, without
+//! targets.
 //!
-//! # Limits
-//! Figures are plain numbers; their unit is in their name.
+//! **Limits.** Figures are plain numbers; their unit is in their name.
 //!
-//! # Example
-//! See [`super::run`].
+//! **Example.** See [`super::run`].
 
 use plimsoll_sim::scenario::{self, Outcome, Series, Table, Target};
 use serde::{Deserialize, Serialize, Serializer};

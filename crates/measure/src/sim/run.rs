@@ -1,17 +1,14 @@
 //! Runs scenarios, several at a time, and returns results in the order of the tasks.
 //!
-//! # Why
-//! All named scenarios together take minutes; on two cores half of that. Their order must not depend on the machine.
+//! **Why.** All named scenarios together take minutes; on two cores half of that. Their order must not depend on the
+//! machine.
 //!
-//! # How it works
-//! [`WORKERS`] threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A
-//! scenario that panics has failed, and the others continue.
+//! **How.** [`WORKERS`] threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones
+//! are. A scenario that panics has failed, and the others continue.
 //!
-//! # Limits
-//! [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
+//! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
 //!
-//! # Example
-//! See [`super`].
+//! **Example.** See [`super`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

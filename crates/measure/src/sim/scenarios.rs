@@ -1,16 +1,14 @@
 //! All named scenarios of all crates.
 //!
-//! # Why
-//! Scenarios live beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The code that runs
-//! them need not know.
+//! **Why.** Scenarios live beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The code
+//! that runs them need not know.
 //!
-//! # How it works
-//! Concatenates the lists of both crates. Names are unique, as a test checks.
+//! **How.** Concatenates the lists of both crates. Names are unique, as a test checks.
 //!
-//! # Limits
-//! A further crate with scenarios must be added here.
+//! **Limits.** A further crate with scenarios must be added here.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::sim::scenarios;
 //! assert!(scenarios::find("unconfigured").is_some() && scenarios::find("hot-disk").is_some());

@@ -1,17 +1,15 @@
 //! Statistics over several seeds: mean and 95 % interval of each figure.
 //!
-//! # Why
-//! One seed is one sample. Several show whether a difference between two runs is significant.
+//! **Why.** One seed is one sample. Several show whether a difference between two runs is significant.
 //!
-//! # How it works
-//! Runs of the same scenario with the same changes form a group. The interval is the mean plus and minus t * s /
-//! sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution with n -
+//! **How.** Runs of the same scenario with the same changes form a group. The interval is the mean plus and minus t * s
+//! / sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution with n -
 //! 1 degrees of freedom ([`student_t`]).
 //!
-//! # Limits
-//! Figures are assumed to be roughly normally distributed. A figure passes if it passes with every seed.
+//! **Limits.** Figures are assumed to be roughly normally distributed. A figure passes if it passes with every seed.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! let (mean, half) = plimsoll_measure::sim::stats::mean_and_interval(&[9.0, 10.0, 11.0]).unwrap();
 //! assert_eq!(mean, 10.0);

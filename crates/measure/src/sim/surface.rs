@@ -1,17 +1,14 @@
 //! Read latencies that a disk model predicts under load, on a grid or beside a measurement.
 //!
-//! # Why
-//! A model is worth as much as its predictions. The grid shows them; measured cells show their errors.
+//! **Why.** A model is worth as much as its predictions. The grid shows them; measured cells show their errors.
 //!
-//! # How it works
-//! Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
-//! [`LEVELS`] levels of each rate, up to the part [`LOAD_MAX`] of what the disk model's figures and mix exponent
-//! allow.
+//! **How.** Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
+//! [`LEVELS`] levels of each rate, up to the part [`LOAD_MAX`] of what the disk model's figures and mix exponent allow.
 //!
-//! # Limits
-//! [`SurfaceOptions`] sets the length of a cell: percentiles are accurate to a few per cent.
+//! **Limits.** [`SurfaceOptions`] sets the length of a cell: percentiles are accurate to a few per cent.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::disk;
 //! use plimsoll_measure::sim::surface::grid;

@@ -1,20 +1,16 @@
 //! The files that a test works on: opened, or created and removed.
 //!
-//! # Why
-//! All checks come before the first byte is written, and errors give the numbers.
+//! **Why.** All checks come before the first byte is written, and errors give the numbers.
 //!
-//! # How it works
-//! [`Files::check`] checks the jobs and the storage and sums the space needed; [`Files::spec`] creates the files of
-//! one job and returns the job for the load generator; [`Files::fill`] writes the data, and reserves the space of
-//! appending jobs that want it (`fallocate`).
+//! **How.** [`Files::check`] checks the jobs and the storage and sums the space needed; [`Files::spec`] creates the
+//! files of one job and returns the job for the load generator; [`Files::fill`] writes the data, and reserves the space
+//! of appending jobs that want it (`fallocate`).
 //!
-//! # Limits
-//! An appending job with a `data_size` starts over at its end; one without may use an eighth of the free space,
-//! shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as in io_tester.
+//! **Limits.** An appending job with a `data_size` starts over at its end; one without may use an eighth of the free
+//! space, shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as in io_tester.
 //!
-//! # Example
-//! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; names of files to remove end in `.0`,
-//! `.1`, ...
+//! **Example.** Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; names of files to remove end
+//! in `.0`, `.1`, ...
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,18 +1,16 @@
 //! The files of jobs that follow fio's rules: shared by name, several for a job, each with a directory of its own.
 //!
-//! # Why
-//! Jobs of a fio file that name one file work on one file. What is on it is the user's, unless the run has created it.
+//! **Why.** Jobs of a fio file that name one file work on one file. What is on it is the user's, unless the run has
+//! created it.
 //!
-//! # How it works
-//! [`NamedFiles::check`] probes each path once: a file or device that exists is used as it is, and is written to only
-//! with the flag for that; one that does not exist is a scratch file, long enough for all jobs that name it.
+//! **How.** [`NamedFiles::check`] probes each path once: a file or device that exists is used as it is, and is written
+//! to only with the flag for that; one that does not exist is a scratch file, long enough for all jobs that name it.
 //! [`NamedFiles::spec`] creates the files of one job, and places the job in them.
 //!
-//! # Limits
-//! A file is never made longer: a region ends where an existing file ends. Directories are not created.
+//! **Limits.** A file is never made longer: a region ends where an existing file ends. Directories are not created.
 //!
-//! # Example
-//! Two clones with `filename=data` and `size=1g` read the same GiB; with `offset_increment=1g`, one each of two.
+//! **Example.** Two clones with `filename=data` and `size=1g` read the same GiB; with `offset_increment=1g`, one each
+//! of two.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,11 +1,9 @@
 //! `plimsoll test --replay`: replays the requests of a trace on real storage, through the scheduler.
 //!
-//! # Why
-//! As [`super`], with the recorded requests of a program instead of a job file.
+//! **Why.** As [`super`], with the recorded requests of a program instead of a job file.
 //!
-//! # How it works
-//! [`run`] surveys the trace, creates the classes, creates (or opens) the file, replays with [`crate::load::replay`],
-//! and makes a result like that of any test: a job for each class.
+//! **How.** [`run`] surveys the trace, creates the classes, creates (or opens) the file, replays with
+//! [`crate::load::replay`], and makes a result like that of any test: a job for each class.
 //!
 //! Classes are matched by name: if the job file or the groups have a class with the name of the trace's class, its
 //! requests use that class; others get classes of their own, with their recorded shares. Only the classes of a job
@@ -16,12 +14,11 @@
 //! [`SCRATCH_MAX_BYTES`]. A named file or device is used whole; writes, flushes and discards are left out unless
 //! `overwrite`, or `destructive`, permits them.
 //!
-//! # Limits
-//! See [`crate::load::replay`]. For a simulated disk, `trace export --to arrivals` makes a replay: see scenarios.
+//! **Limits.** See [`crate::load::replay`]. For a simulated disk, `trace export --to arrivals` makes a replay: see
+//! scenarios.
 //!
-//! # Example
-//! A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` is as in the
-//! file, `backup` has 100 shares.
+//! **Example.** A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` is
+//! as in the file, `backup` has 100 shares.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,16 +1,12 @@
 //! Errors of a measurement.
 //!
-//! # Why
-//! Each message says what happened, where, and what to do.
+//! **Why.** Each message says what happened, where, and what to do.
 //!
-//! # How it works
-//! One variant for each kind of failure; the command turns them into exit codes.
+//! **How.** One variant for each kind of failure; the command turns them into exit codes.
 //!
-//! # Limits
-//! Doubts about a result are warnings of the report, not errors.
+//! **Limits.** Doubts about a result are warnings of the report, not errors.
 //!
-//! # Example
-//! `/dev/nvme1n1 is a block device: measuring it overwrites everything on it; add --destructive ...`
+//! **Example.** `/dev/nvme1n1 is a block device: measuring it overwrites everything on it; add --destructive ...`
 
 use std::io;
 use std::path::Path;

@@ -1,22 +1,18 @@
 //! `tune --fill-sweep`: the bandwidth of a disk by how full it is, and after a discard.
 //!
-//! # Why
-//! A flash disk that is fresh has room to write to. One that is full moves old data first, and may write half as fast.
-//! A disk that was sized by its first hour is too slow in the third month.
+//! **Why.** A flash disk that is fresh has room to write to. One that is full moves old data first, and may write half
+//! as fast. A disk that was sized by its first hour is too slow in the third month.
 //!
-//! # How it works
-//! The scratch data grows by a tenth at a time. At each level the disk is overwritten at random positions of the data,
-//! 1 MiB at a time: data that is replaced in no order is what garbage collection has to cope with. Then the second half
-//! is discarded (holes in files, TRIM on a device), and the rest overwritten once more.
+//! **How.** The scratch data grows by a tenth at a time. At each level the disk is overwritten at random positions of
+//! the data, 1 MiB at a time: data that is replaced in no order is what garbage collection has to cope with. Then the
+//! second half is discarded (holes in files, TRIM on a device), and the rest overwritten once more.
 //!
-//! # Limits
-//! On a directory the disk holds other data, too, and the scratch data may be a small part of it: then the levels are
-//! not those of the disk, and there is no verdict. A simulated disk is made as small as the data: its collection depends
-//! on the part that is full, not on the size. Collection on a real disk goes on for as long as it has spare blocks: give
-//! each level time (`--phase`).
+//! **Limits.** On a directory the disk holds other data, too, and the scratch data may be a small part of it: then the
+//! levels are not those of the disk, and there is no verdict. A simulated disk is made as small as the data: its
+//! collection depends on the part that is full, not on the size. Collection on a real disk goes on for as long as it
+//! has spare blocks: give each level time (`--phase`).
 //!
-//! # Example
-//! 28 % of spare space, full: each write costs 2.5, so the disk writes at 40 % of its fresh rate.
+//! **Example.** 28 % of spare space, full: each write costs 2.5, so the disk writes at 40 % of its fresh rate.
 
 use plimsoll_figures::units::{format_bytes_binary, format_throughput_decimal};
 use plimsoll_show::table::{Table, fixed};

@@ -1,21 +1,18 @@
 //! Merges several measurements of the same kind of disk.
 //!
-//! # Why
-//! A single run is a sample of one. Figures for a fleet, or for a preset, come from several runs, and a failed run
-//! must neither spoil them nor vanish silently.
+//! **Why.** A single run is a sample of one. Figures for a fleet, or for a preset, come from several runs, and a failed
+//! run must neither spoil them nor vanish silently.
 //!
-//! # How it works
-//! For each of the four figures, values far from the median of all runs (the modified z-score of
+//! **How.** For each of the four figures, values far from the median of all runs (the modified z-score of
 //! [`super::study::outliers`]) are left out and named. The mean of the rest is the figure, its scatter over the runs
 //! the 95 % interval. Everything else (curves, frontier, latencies) comes from the run whose random reads are closest
 //! to the merged figure.
 //!
-//! # Limits
-//! Runs must be of one kind of disk (model and members) with the same block sizes. Two runs have no outlier: if they
-//! differ, either may be right.
+//! **Limits.** Runs must be of one kind of disk (model and members) with the same block sizes. Two runs have no
+//! outlier: if they differ, either may be right.
 //!
-//! # Example
-//! Five runs read 95.1, 94.8, 95.3, 61.0 and 95.0 thousand times a second: the fourth is left out, the figure is 95.05.
+//! **Example.** Five runs read 95.1, 94.8, 95.3, 61.0 and 95.0 thousand times a second: the fourth is left out, the
+//! figure is 95.05.
 
 use plimsoll_figures::series;
 

@@ -1,25 +1,23 @@
 //! Measures what the disk under a directory can carry: two rates of operations, two rates of bytes.
 //!
-//! # Why
-//! A scheduler that loads a disk up to its limit must know the limit. These are the figures of Seastar's
+//! **Why.** A scheduler that loads a disk up to its limit must know the limit. These are the figures of Seastar's
 //! io-properties, each with its spread and with every reason to doubt it.
 //!
-//! # How it works
-//! Four independent steps: a *protocol* puts loads on a *rig* (a disk of this machine through [`measure`], a
+//! **How.** Four independent steps: a *protocol* puts loads on a *rig* (a disk of this machine through [`measure`], a
 //! simulated one through [`measure_simulated`]), all results go into a [`record`], a *study* of the record makes the
-//! [`TuneReport`], and text and pictures come from the report. A record in a file can be analysed again
-//! ([`analyse`]), resumed after a crash, and merged with others ([`merge()`]).
+//! [`TuneReport`], and text and pictures come from the report. A record in a file can be analysed again ([`analyse`]),
+//! resumed after a crash, and merged with others ([`merge()`]).
 //!
 //! [`TuneReport::disk_properties`] makes the entry for [`plimsoll_files::io_properties::write`],
 //! [`TuneReport::disk_model`] the complete disk model.
 //!
-//! # Limits
-//! If the scratch data fits into a cache of the disk, or of the host of a virtual disk, the cache is measured: use
-//! more data ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default of some
-//! minutes; the report warns if a rate was still changing, and [`Mode::Full`] continues until the disk is steady. The
-//! backends null and memory measure this program, not a disk.
+//! **Limits.** If the scratch data fits into a cache of the disk, or of the host of a virtual disk, the cache is
+//! measured: use more data ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default
+//! of some minutes; the report warns if a rate was still changing, and [`Mode::Full`] continues until the disk is
+//! steady. The backends null and memory measure this program, not a disk.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::io_properties;

@@ -1,16 +1,15 @@
 //! The options of a measurement.
 //!
-//! # Why
-//! The options of a measurement are written into its record and read back from it, so the measurement can be resumed.
+//! **Why.** The options of a measurement are written into its record and read back from it, so the measurement can be
+//! resumed.
 //!
-//! # How it works
-//! [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; fields change them. They are
+//! **How.** [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; fields change them. They are
 //! checked before the disk is touched.
 //!
-//! # Limits
-//! Options that depend on the place (alignment, room) are checked there.
+//! **Limits.** Options that depend on the place (alignment, room) are checked there.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::tune::TuneOptions;
 //! let options = TuneOptions { max_write_bytes: Some(20 << 30), ..TuneOptions::quick("/var/lib/data") };

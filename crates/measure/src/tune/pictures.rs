@@ -1,16 +1,14 @@
 //! A measurement as pictures, and as one complete page.
 //!
-//! # Why
-//! A picture shows at once whether a knee is sharp, a fit holds, or a figure comes from a steady stretch.
+//! **Why.** A picture shows at once whether a knee is sharp, a fit holds, or a figure comes from a steady stretch.
 //!
-//! # How it works
-//! [`charts`] makes each picture of a report, by name; figures that were not measured have none. [`page()`] puts them
-//! into one self-contained HTML page with the figures, the warnings and the lines to apply.
+//! **How.** [`charts`] makes each picture of a report, by name; figures that were not measured have none. [`page()`]
+//! puts them into one self-contained HTML page with the figures, the warnings and the lines to apply.
 //!
-//! # Limits
-//! The page shows one disk.
+//! **Limits.** The page shows one disk.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! for (name, charts) in pictures::charts(&report) {
 //!     std::fs::write(format!("{name}.svg"), plot::svg(&report.site.mountpoint, &charts))?;

@@ -1,24 +1,20 @@
 //! Conducts a measurement: chooses loads and lengths, and decides when a figure is known well enough.
 //!
-//! # Why
-//! A fixed time is too long for a steady disk and too short for one that still changes.
+//! **Why.** A fixed time is too long for a steady disk and too short for one that still changes.
 //!
-//! # How it works
-//! Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, records every sample,
-//! and decides from the record how to continue ([`crate::tune::study`]): the protocol itself keeps no figures. So a
-//! record that a crash left continues after its last complete phase, and a later analysis of a record gives the same
-//! figures.
+//! **How.** Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, records every
+//! sample, and decides from the record how to continue ([`crate::tune::study`]): the protocol itself keeps no figures.
+//! So a record that a crash left continues after its last complete phase, and a later analysis of a record gives the
+//! same figures.
 //!
 //! A figure is a search over depths, then samples at the smallest depth that gets (nearly) the most, until their 95 %
 //! interval is narrow and the transient at their beginning is clearly over. If others moved more than
 //! [`found::FOREIGN_MAX_PCT`] of the bytes meanwhile, the phase is repeated.
 //!
-//! # Limits
-//! Because decisions depend on samples, the length of a measurement depends on the disk's noise.
+//! **Limits.** Because decisions depend on samples, the length of a measurement depends on the disk's noise.
 //!
-//! # Example
-//! Random reads, two shards, depths 2, 4, ... 256 with 9, 17, ... 96, 96 thousand operations/s: depth 64 is taken, and
-//! after 8 s in samples of 0.5 s the interval is within 0.7 %: enough.
+//! **Example.** Random reads, two shards, depths 2, 4, ... 256 with 9, 17, ... 96, 96 thousand operations/s: depth 64
+//! is taken, and after 8 s in samples of 0.5 s the interval is within 0.7 %: enough.
 
 use plimsoll_figures::series;
 use plimsoll_figures::units::format_bytes_binary;

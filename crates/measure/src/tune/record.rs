@@ -1,19 +1,17 @@
 //! Raw results: every load on the disk, and its outcome.
 //!
-//! # Why
-//! A measurement costs minutes and wears the disk, so raw results are kept in a file; the conclusions can be computed
-//! again in milliseconds, also by a later version or on another machine.
+//! **Why.** A measurement costs minutes and wears the disk, so raw results are kept in a file; the conclusions can be
+//! computed again in milliseconds, also by a later version or on another machine.
 //!
-//! # How it works
-//! A record is a file of JSON lines. The first is the [`Header`]: the place, the options and the version. Each
-//! further line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end
-//! of a phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut:
-//! reading drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
+//! **How.** A record is a file of JSON lines. The first is the [`Header`]: the place, the options and the version. Each
+//! further line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end of
+//! a phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut: reading
+//! drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
 //!
-//! # Limits
-//! A record is of one disk. Latencies are percentiles by sample, not whole histograms.
+//! **Limits.** A record is of one disk. Latencies are percentiles by sample, not whole histograms.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::tune::record::{Entry, Load, Order, Phase, Stream};
 //! let stream = Stream { order: Order::Random, block_bytes: 4096, depth: 32, rate_per_s: None, shift_bytes: 0 };

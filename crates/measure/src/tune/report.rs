@@ -1,16 +1,14 @@
 //! The result of a measurement, and the io-properties that follow from it.
 //!
-//! # Why
-//! A report keeps every sample and its circumstances, so that it can be judged again without the disk.
+//! **Why.** A report keeps every sample and its circumstances, so that it can be judged again without the disk.
 //!
-//! # How it works
-//! Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and missing figures are
-//! `null`. [`TuneReport::schema`] rises when a field is removed or changes its meaning; new fields do not raise it.
+//! **How.** Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and missing figures
+//! are `null`. [`TuneReport::schema`] rises when a field is removed or changes its meaning; new fields do not raise it.
 //!
-//! # Limits
-//! A report is of one directory and one disk (or array).
+//! **Limits.** A report is of one directory and one disk (or array).
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::tune::Figure;
 //! let json = r#"{"value": 95000.5, "unit": "operations_per_s", "ci95_pct": 0.8, "deviation_pct": 1.5,

@@ -1,18 +1,16 @@
 //! Maps requests of a trace to places on the target of a replay.
 //!
-//! # Why
-//! The target is one file or device of another size than the trace's. Neighbours must stay neighbours, and files must
-//! not overlap as long as there is room.
+//! **Why.** The target is one file or device of another size than the trace's. Neighbours must stay neighbours, and
+//! files must not overlap as long as there is room.
 //!
-//! # How it works
-//! The used parts of the trace's files lie one after another, each starting at a multiple of 4 KiB of its file.
-//! Beyond the end of the target they wrap: the position modulo the target's length. A request that would cross the
-//! end is moved down until it fits. The beginning is rounded down, the end up, to the target's alignment.
+//! **How.** The used parts of the trace's files lie one after another, each starting at a multiple of 4 KiB of its
+//! file. Beyond the end of the target they wrap: the position modulo the target's length. A request that would cross
+//! the end is moved down until it fits. The beginning is rounded down, the end up, to the target's alignment.
 //!
-//! # Limits
-//! After wrapping, files overlap; [`Places::total_bytes`] tells beforehand.
+//! **Limits.** After wrapping, files overlap; [`Places::total_bytes`] tells beforehand.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::replay::Places;
 //! // File 1 was used from 8 KiB to 16 KiB, file 2 from 0 to 4 KiB.

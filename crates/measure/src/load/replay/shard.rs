@@ -1,18 +1,16 @@
 //! One shard of a replay: sends the requests that are due, and counts completions.
 //!
-//! # Why
-//! The accuracy of a replay depends on this loop: no request waits for an earlier one, and late sends are recorded.
+//! **Why.** The accuracy of a replay depends on this loop: no request waits for an earlier one, and late sends are
+//! recorded.
 //!
-//! # How it works
-//! Each turn parks the reactor until a completion or the next due time, counts completions, and sends the requests
-//! that are due. Buffers are kept by power-of-two length for reuse; written data is random, and differs for each
-//! write.
+//! **How.** Each turn parks the reactor until a completion or the next due time, counts completions, and sends the
+//! requests that are due. Buffers are kept by power-of-two length for reuse; written data is random, and differs for
+//! each write.
 //!
-//! # Limits
-//! An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests under way.
+//! **Limits.** An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests
+//! under way.
 //!
-//! # Example
-//! See [`super::super::replay`].
+//! **Example.** See [`super::super::replay`].
 
 use std::collections::VecDeque;
 use std::sync::mpsc::TryRecvError;

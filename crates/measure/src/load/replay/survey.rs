@@ -1,18 +1,14 @@
 //! A survey of a trace: what a replay must know before it begins.
 //!
-//! # Why
-//! Classes and files must be created, space must be found, and what cannot be replayed must be refused before the
-//! target changes.
+//! **Why.** Classes and files must be created, space must be found, and what cannot be replayed must be refused before
+//! the target changes.
 //!
-//! # How it works
-//! Reads all requests in order of their beginnings, and keeps sums and the used part of each file. What can be read only
-//! once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second reading.
+//! **How.** Reads all requests in order of their beginnings, and keeps sums and the used part of each file. What can be
+//! read only once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second reading.
 //!
-//! # Limits
-//! At most [`REGIONS_MAX`] files; later ones share the place of the first.
+//! **Limits.** At most [`REGIONS_MAX`] files; later ones share the place of the first.
 //!
-//! # Example
-//! A trace of two reads of one file, 4 KiB at 0 and at 1 MiB: a region from 0 to 1,052,672.
+//! **Example.** A trace of two reads of one file, 4 KiB at 0 and at 1 MiB: a region from 0 to 1,052,672.
 
 use std::collections::BTreeMap;
 use std::fs::File;

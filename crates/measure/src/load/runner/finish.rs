@@ -1,20 +1,16 @@
 //! The end of a run on a shard: takes the results, drains requests under way, and reads back what was written.
 //!
-//! # Why
-//! Completions after the window must not count, but must arrive before buffers and files are removed. And a write
-//! that a disk acknowledged is worth nothing if it cannot be read.
+//! **Why.** Completions after the window must not count, but must arrive before buffers and files are removed. And a
+//! write that a disk acknowledged is worth nothing if it cannot be read.
 //!
-//! # How it works
-//! [`Runner::finish`] takes the figures first. Then it waits for requests under way; then jobs that verify read the
-//! part of the file that they wrote, with all their fibers, and check every block. The shard serves others until all
-//! rest.
+//! **How.** [`Runner::finish`] takes the figures first. Then it waits for requests under way; then jobs that verify
+//! read the part of the file that they wrote, with all their fibers, and check every block. The shard serves others
+//! until all rest.
 //!
-//! # Limits
-//! Reading back is not measured, takes as long as it takes, and is left out if the run was stopped. A read that fails
-//! there counts as an error of the job.
+//! **Limits.** Reading back is not measured, takes as long as it takes, and is left out if the run was stopped. A read
+//! that fails there counts as an error of the job.
 //!
-//! # Example
-//! See [`super::super::run`].
+//! **Example.** See [`super::super::run`].
 
 use plimsoll::{Done, RefusedReason, RequestKind};
 

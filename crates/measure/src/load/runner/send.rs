@@ -1,18 +1,15 @@
 //! Sends the requests of fibers.
 //!
-//! # Why
-//! The hot path of plain jobs stands beside the path of all other jobs, so a reader can see what the hot path leaves
-//! out.
+//! **Why.** The hot path of plain jobs stands beside the path of all other jobs, so a reader can see what the hot path
+//! leaves out.
 //!
-//! # How it works
-//! [`Runner::send`] sends a fiber's whole batch. If the table had no room for any of it, the fiber tries again later;
-//! a fiber with nothing under way and nothing to try again ends.
+//! **How.** [`Runner::send`] sends a fiber's whole batch. If the table had no room for any of it, the fiber tries again
+//! later; a fiber with nothing under way and nothing to try again ends.
 //!
-//! # Limits
-//! A batch that was refused in part is not completed later: the fiber continues when the accepted part has come back.
+//! **Limits.** A batch that was refused in part is not completed later: the fiber continues when the accepted part has
+//! come back.
 //!
-//! # Example
-//! See [`super::super::run`].
+//! **Example.** See [`super::super::run`].
 
 use plimsoll::{Data, Refused, RefusedReason, RequestKind};
 

@@ -1,16 +1,13 @@
 //! Results beside the four figures: curves, blocks, mixes, rounds, single operations.
 //!
-//! # Why
-//! Four figures state the limits of a disk; these show its behaviour below and between them.
+//! **Why.** Four figures state the limits of a disk; these show its behaviour below and between them.
 //!
-//! # How it works
-//! Plain data, part of [`super::TuneReport`].
+//! **How.** Plain data, part of [`super::TuneReport`].
 //!
-//! # Limits
-//! Each is present only if it was measured.
+//! **Limits.** Each is present only if it was measured.
 //!
-//! # Example
-//! Random reads at depths 1, 2, 4 ... 256; the knee at depth 32, where 219 k reads a second take 146 us each.
+//! **Example.** Random reads at depths 1, 2, 4 ... 256; the knee at depth 32, where 219 k reads a second take 146 us
+//! each.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,16 +1,12 @@
 //! The place and the equipment of a measurement, and the doubts about them.
 //!
-//! # Why
-//! A figure is meaningful only with the disk's settings, the request size, and the reasons to doubt it.
+//! **Why.** A figure is meaningful only with the disk's settings, the request size, and the reasons to doubt it.
 //!
-//! # How it works
-//! Plain data, part of [`super::TuneReport`].
+//! **How.** Plain data, part of [`super::TuneReport`].
 //!
-//! # Limits
-//! Values that the kernel does not report are `null`.
+//! **Limits.** Values that the kernel does not report are `null`.
 //!
-//! # Example
-//! `md0`, RAID 0 in chunks of 512 KiB over `nvme0n1` and `nvme1n1`; warning `raid_chunk`.
+//! **Example.** `md0`, RAID 0 in chunks of 512 KiB over `nvme0n1` and `nvme1n1`; warning `raid_chunk`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,18 +1,15 @@
 //! Computes the report of a record.
 //!
-//! # Why
-//! The report at the end of a measurement, and that of its record a year later, must be the same.
+//! **Why.** The report at the end of a measurement, and that of its record a year later, must be the same.
 //!
-//! # How it works
-//! [`report`] takes each part from [`super::phases`], and adds the reasons to doubt a figure: the CPU was the limit,
-//! the samples scatter, the disk was still changing, others used it.
+//! **How.** [`report`] takes each part from [`super::phases`], and adds the reasons to doubt a figure: the CPU was the
+//! limit, the samples scatter, the disk was still changing, others used it.
 //!
-//! # Limits
-//! This module judges by the samples; warnings from the kernel's information are in the header
+//! **Limits.** This module judges by the samples; warnings from the kernel's information are in the header
 //! ([`super::super::place`]).
 //!
-//! # Example
-//! Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure rather measures the CPU.
+//! **Example.** Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure rather measures the
+//! CPU.
 
 use plimsoll_figures::series;
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};

@@ -1,18 +1,15 @@
 //! Computes the findings of each phase from its samples.
 //!
-//! # Why
-//! During the measurement, the protocol must know the best depth and whether a figure is known; afterwards the report
-//! needs the same. Both use these functions, so a later analysis of the record agrees with the measurement.
+//! **Why.** During the measurement, the protocol must know the best depth and whether a figure is known; afterwards the
+//! report needs the same. Both use these functions, so a later analysis of the record agrees with the measurement.
 //!
-//! # How it works
-//! Each function takes a whole record and selects its samples: those of the attempt that others disturbed least.
+//! **How.** Each function takes a whole record and selects its samples: those of the attempt that others disturbed
+//! least.
 //!
-//! # Limits
-//! A record that ended early has fewer samples, and the findings are `None`.
+//! **Limits.** A record that ended early has fewer samples, and the findings are `None`.
 //!
-//! # Example
-//! Writes of 512 to 16384 bytes at 61, 60, 62, 121, 118 and 90 thousand a second, three times each: the disk writes in
-//! blocks of 4096 bytes, whatever the kernel reports.
+//! **Example.** Writes of 512 to 16384 bytes at 61, 60, 62, 121, 118 and 90 thousand a second, three times each: the
+//! disk writes in blocks of 4096 bytes, whatever the kernel reports.
 
 use plimsoll::core::{CostForm, CostModel, FourFigures, Op};
 use plimsoll_figures::series;

@@ -1,19 +1,15 @@
 //! One load on a simulated disk, event by event.
 //!
-//! # Why
-//! This is the inner loop of a simulated measurement, with hundreds of millions of requests.
+//! **Why.** This is the inner loop of a simulated measurement, with hundreds of millions of requests.
 //!
-//! # How it works
-//! The next event is the earliest of three: the device completes a request, a fiber (or its CPU) wakes, another
-//! program reads. A fiber that may continue first takes the CPU of its shard, if requests cost CPU time, and then
-//! sends its next request. Completions within the span count.
+//! **How.** The next event is the earliest of three: the device completes a request, a fiber (or its CPU) wakes,
+//! another program reads. A fiber that may continue first takes the CPU of its shard, if requests cost CPU time, and
+//! then sends its next request. Completions within the span count.
 //!
-//! # Limits
-//! Requests under way at the end of the span do not count, as in the load generator.
+//! **Limits.** Requests under way at the end of the span do not count, as in the load generator.
 //!
-//! # Example
-//! Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50 ms. After
-//! a late completion a fiber continues at once, and its latency counts from when it was due.
+//! **Example.** Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50
+//! ms. After a late completion a fiber continues at once, and its latency counts from when it was due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
