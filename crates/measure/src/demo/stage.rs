@@ -57,10 +57,8 @@ impl Way {
 
 pub(super) enum Ground {
     /// On a disk of this machine; dropping this removes the file.
-    Machine {
-        path: PathBuf,
-        _scratch: Scratch,
-    },
+    Machine { path: PathBuf, _scratch: Scratch },
+    /// On a simulated disk.
     Simulated(SimWorld),
 }
 

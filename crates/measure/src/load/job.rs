@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use plimsoll::backend::OpResult;
 use plimsoll::buffer::AlignedBuf;
-use plimsoll::core::Histogram;
 use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind, SharedFile};
 use plimsoll_sim::rng::Rng;
 
@@ -26,7 +25,7 @@ use super::access::{AccessError, AccessPicker};
 use super::content::{renew, renewal_bytes};
 use super::floor::Floor;
 use super::pace::Pace;
-use super::result::{ClassResult, DirectionResult, Directions};
+use super::result::ClassResult;
 use super::verify::{SECTOR_BYTES, StampError, Stamps};
 use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Pattern, SizeShare, Target};
 
@@ -44,19 +43,14 @@ pub(super) enum Pacing {
 
 /// The kind of work that a job's fibers do.
 pub(super) enum Work {
-    Plain {
-        kind: RequestKind,
-        is_random: bool,
-    },
+    /// Reads or writes of one length.
+    Plain { kind: RequestKind, is_random: bool },
+    /// Any other requests.
     Special(Box<Special>),
-    Cpu {
-        execution_ns: u64,
-    },
+    /// Slices of CPU time.
+    Cpu { execution_ns: u64 },
     /// Removal of files: their number, and the next to remove.
-    Unlink {
-        files: u32,
-        next: u32,
-    },
+    Unlink { files: u32, next: u32 },
 }
 
 /// A request of a [`Special`] job that is under way.
@@ -125,8 +119,6 @@ pub(super) struct Special {
     /// Requests until the next position is drawn.
     run_left: u32,
     pub(super) stamps: Option<Box<Stamps>>,
-    pub(super) directions: Option<Box<Directions>>,
-    pub(super) flushes: DirectionResult,
     /// Bytes asked for so far, read and written.
     asked_bytes: [u64; 2],
     discarded_bytes: u64,
@@ -166,16 +158,11 @@ pub(super) struct Job<'a> {
     spares: VecDeque<Data>,
     /// The job ends once it has made this many requests.
     made_max: u64,
-    pub(super) requests: u64,
-    pub(super) bytes: u64,
-    pub(super) errors: u64,
-    pub(super) first_error: Option<i32>,
-    pub(super) latency: Box<Histogram>,
+    /// What was counted so far. [`Job::take_result`] adds the rest.
+    pub(super) result: JobResult,
     pub(super) latency_sum_ns: u64,
     /// Longest latency since the last mark.
     latency_max_ns: u64,
-    pub(super) device_depth: Box<Histogram>,
-    intervals: Vec<Interval>,
     /// Counts at the last mark: requests, bytes, sum of latencies.
     marked: (u64, u64, u64),
 }
@@ -204,6 +191,8 @@ impl<'a> Job<'a> {
         let limit = spec.limit_requests.map_or(u64::MAX, |limit| u64::from(limit) + 1);
         let work = work_of(spec, next_position, 1 + more.len(), extras);
 
+        let is_mixed = matches!(spec.kind, Pattern::RandMixed { .. } | Pattern::SeqMixed { .. });
+        let directions = is_mixed.then(Box::default);
         // Special requests count their bytes one by one.
         let is_counted = matches!(work, Work::Special(_));
         let bytes_max = spec.limit_bytes.filter(|_| !is_counted);
@@ -230,15 +219,9 @@ impl<'a> Job<'a> {
             next_word,
             spares,
             made_max: limit.min(limit_by_bytes),
-            requests: 0,
-            bytes: 0,
-            errors: 0,
-            first_error: None,
-            latency: Box::default(),
+            result: JobResult { name: spec.name.clone(), directions, ..JobResult::default() },
             latency_sum_ns: 0,
             latency_max_ns: 0,
-            device_depth: Box::default(),
-            intervals: Vec::new(),
             marked: (0, 0, 0),
         }
     }
@@ -257,25 +240,22 @@ impl<'a> Job<'a> {
     /// Drops what the warm-up counted. A job that has done its work by then keeps it, as in fio: it has nothing else.
     pub(super) fn begin_counting(&mut self) {
         if self.ended_ns.is_some() {
-            self.marked = (self.requests, self.bytes, self.latency_sum_ns);
+            self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
             return;
         }
-        (self.requests, self.bytes, self.errors, self.first_error) = (0, 0, 0, None);
-        (self.latency, self.latency_sum_ns, self.latency_max_ns) = (Box::default(), 0, 0);
-        if let Work::Special(special) = &mut self.work {
-            special.flushes = DirectionResult::default();
-            special.directions = special.directions.is_some().then(Box::default);
-        }
+        let directions = self.result.directions.is_some().then(Box::default);
+        self.result = JobResult { name: std::mem::take(&mut self.result.name), directions, ..JobResult::default() };
+        (self.latency_sum_ns, self.latency_max_ns) = (0, 0);
     }
 
     /// Ends the job with an error if it is slower than it must be.
     pub(super) fn check_rate(&mut self, now_ns: u64) {
-        let (bytes, requests) = (self.bytes, self.requests);
+        let (bytes, requests) = (self.result.bytes, self.result.requests);
         let is_running = self.ended_ns.is_none() && now_ns < self.stop_ns;
         let Some(floor) = self.floor.as_mut().filter(|_| is_running) else { return };
         if !floor.keeps(now_ns, bytes, requests) {
             self.stop_ns = now_ns;
-            self.fail(TOO_SLOW);
+            self.result.fail(TOO_SLOW);
         }
     }
 
@@ -309,24 +289,11 @@ impl<'a> Job<'a> {
     /// Counts a completion in the measured window, of a request of `expected_bytes`.
     #[inline]
     pub(super) fn count(&mut self, result: OpResult, expected_bytes: u32, latency_ns: u64) {
-        match result {
-            Ok(bytes) => {
-                self.requests += 1;
-                self.bytes += u64::from(bytes);
-                self.latency.record(latency_ns);
-                self.latency_sum_ns = self.latency_sum_ns.wrapping_add(latency_ns);
-                self.latency_max_ns = self.latency_max_ns.max(latency_ns);
-                if bytes != expected_bytes {
-                    self.fail(0);
-                }
-            }
-            Err(code) => self.fail(code),
+        self.result.count(result, expected_bytes, latency_ns);
+        if result.is_ok() {
+            self.latency_sum_ns = self.latency_sum_ns.wrapping_add(latency_ns);
+            self.latency_max_ns = self.latency_max_ns.max(latency_ns);
         }
-    }
-
-    pub(super) fn fail(&mut self, code: i32) {
-        self.errors += 1;
-        self.first_error.get_or_insert(code);
     }
 
     /// Records that a fiber has ended. The job ends with its last fiber or, at a limit, with its last completion:
@@ -382,15 +349,15 @@ impl<'a> Job<'a> {
     pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
         let (requests, bytes, latency_sum_ns) = self.marked;
         let worked_ns = self.ended_ns.map_or(length_ns, |ended_ns| ended_ns.saturating_sub(from_ns).min(length_ns));
-        if worked_ns == 0 && self.requests == requests {
+        if worked_ns == 0 && self.result.requests == requests {
             return;
         }
 
-        self.marked = (self.requests, self.bytes, self.latency_sum_ns);
-        self.intervals.push(Interval {
+        self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
+        self.result.intervals.push(Interval {
             length_ns: worked_ns.max(1),
-            requests: self.requests - requests,
-            bytes: self.bytes - bytes,
+            requests: self.result.requests - requests,
+            bytes: self.result.bytes - bytes,
             latency_sum_ns: self.latency_sum_ns.wrapping_sub(latency_sum_ns),
             latency_max_ns: std::mem::take(&mut self.latency_max_ns),
         });
@@ -406,26 +373,11 @@ impl<'a> Job<'a> {
             _ => class_result(reactor, self.target.file.disk(), self.spec.class),
         };
 
-        let (directions, flushes) = match &mut self.work {
-            Work::Special(special) => (special.directions.take(), std::mem::take(&mut special.flushes)),
-            _ => Default::default(),
-        };
-        JobResult {
-            name: self.spec.name.clone(),
-            requests: self.requests,
-            bytes: self.bytes,
-            errors: self.errors,
-            first_error: self.first_error,
-            elapsed_ns: self.ended_ns.unwrap_or(end_ns).min(end_ns).saturating_sub(from_ns),
-            latency: std::mem::take(&mut self.latency),
-            device_depth_mean: self.device_depth.mean(),
-            device_depth: std::mem::take(&mut self.device_depth),
-            intervals: std::mem::take(&mut self.intervals),
-            class,
-            directions,
-            flushes,
-            ..JobResult::default()
-        }
+        let mut result = std::mem::take(&mut self.result);
+        result.elapsed_ns = self.ended_ns.unwrap_or(end_ns).min(end_ns).saturating_sub(from_ns);
+        result.device_depth_mean = result.device_depth.mean();
+        result.class = class;
+        result
     }
 }
 
@@ -688,7 +640,6 @@ fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
         sizes.iter().map(upto).collect::<Vec<_>>()
     };
     Work::Special(Box::new(Special {
-        directions: matches!(verb, Verb::Mixed { .. }).then(Box::default),
         verb,
         places,
         sizes: [cumulative(&spec.sizes), cumulative(&spec.write_sizes)],
@@ -697,7 +648,6 @@ fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
         turn: 0,
         run_left: 0,
         stamps,
-        flushes: DirectionResult::default(),
         asked_bytes: [0, 0],
         discarded_bytes: 0,
         written: None,

@@ -179,6 +179,27 @@ impl JobResult {
         per_second(self.bytes, self.elapsed_ns)
     }
 
+    /// Counts a completion in the measured window: `Ok` with the bytes moved, of `expected_bytes`.
+    #[inline]
+    pub(super) fn count(&mut self, result: Result<u32, i32>, expected_bytes: u32, latency_ns: u64) {
+        match result {
+            Ok(bytes) => {
+                self.requests += 1;
+                self.bytes += u64::from(bytes);
+                self.latency.record(latency_ns);
+                if bytes != expected_bytes {
+                    self.fail(0);
+                }
+            }
+            Err(code) => self.fail(code),
+        }
+    }
+
+    pub(super) fn fail(&mut self, code: i32) {
+        self.errors += 1;
+        self.first_error.get_or_insert(code);
+    }
+
     /// Adds the result of the same job on another shard at the same time.
     pub fn merge(&mut self, other: &JobResult) {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);

@@ -482,7 +482,7 @@ impl Runner<'_> {
         if self.counting {
             for job in &mut self.jobs {
                 if let Some(stats) = self.reactor.class_stats(job.target.file.disk(), job.spec.class) {
-                    job.device_depth.record(u64::from(stats.in_flight));
+                    job.result.device_depth.record(u64::from(stats.in_flight));
                 }
             }
         }
@@ -503,9 +503,9 @@ impl Runner<'_> {
                 // What the warm-up counts is dropped at its end.
                 return Slot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
             }
-            let (requests, bytes, errors) = (job.requests, job.bytes, job.errors);
+            let (requests, bytes, errors) = (job.result.requests, job.result.bytes, job.result.errors);
             let live = LiveJob { requests, bytes, errors, ..live };
-            Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.latency) }
+            Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.result.latency) }
         };
 
         let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };
@@ -522,9 +522,9 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
         fiber.unflushed = 0;
         if let Some(now_ns) = counted_ns {
             let result = end.result.map_err(|error| error.errno());
-            special.flushes.count(result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
+            job.result.flushes.count(result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
             if let Err(code) = result {
-                job.fail(code);
+                job.result.fail(code);
             }
         }
         fiber.flush_sent_ns = 0;
@@ -535,7 +535,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     if let Some(now_ns) = counted_ns {
         let latency_ns = now_ns.saturating_sub(fiber.due_ns);
         let (result, expected_bytes) = special.outcome(sent, end.result.map_err(|error| error.errno()));
-        if let Some(directions) = &mut special.directions {
+        if let Some(directions) = &mut job.result.directions {
             let side = if sent.is_write { &mut directions.writes } else { &mut directions.reads };
             side.count(result, expected_bytes, latency_ns);
         }

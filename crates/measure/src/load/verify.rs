@@ -326,20 +326,13 @@ impl Stamps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// A valid stamp that belongs here.
-    Right {
-        generation: u64,
-    },
+    Right { generation: u64 },
     /// A valid stamp that belongs elsewhere.
-    Elsewhere {
-        identity: u64,
-        offset: u64,
-        generation: u64,
-    },
+    Elsewhere { identity: u64, offset: u64, generation: u64 },
     /// A stamp whose checksum does not match the data.
     BadChecksum,
-    NoStamp {
-        is_zero: bool,
-    },
+    /// No stamp.
+    NoStamp { is_zero: bool },
 }
 
 impl Found {

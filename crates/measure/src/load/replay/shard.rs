@@ -401,8 +401,7 @@ impl Runner<'_> {
 
     fn fail(&mut self, number: usize, code: i32) {
         if let Some(result) = self.results.get_mut(number) {
-            result.errors += 1;
-            result.first_error.get_or_insert(code);
+            result.fail(code);
         }
     }
 
@@ -417,36 +416,22 @@ impl Runner<'_> {
         self.last_end_ns = now_ns;
 
         let latency_ns = now_ns.saturating_sub(flight.due_ns);
-        let (bytes, error) = match end.result {
-            Ok(bytes) if bytes == flight.len_bytes => (bytes, None),
-            // The transfer came back short.
-            Ok(bytes) => (bytes, Some(0)),
-            Err(error) => (0, Some(error.errno())),
-        };
-        if let Some(code) = error {
-            self.fail(flight.class, code);
-        }
-
-        let is_ended = end.result.is_ok();
-        if let (Some(result), true) = (self.results.get_mut(flight.class), is_ended) {
-            result.requests += 1;
-            result.bytes += u64::from(bytes);
-            result.latency.record(latency_ns);
-        }
-        if let (Some(interval), true) = (self.intervals.get_mut(flight.class), is_ended) {
+        let outcome = end.result.map_err(|error| error.errno());
+        if let (Some(interval), Ok(bytes)) = (self.intervals.get_mut(flight.class), outcome) {
             interval.requests += 1;
             interval.bytes += u64::from(bytes);
             interval.latency_sum_ns = interval.latency_sum_ns.saturating_add(latency_ns);
             interval.latency_max_ns = interval.latency_max_ns.max(latency_ns);
         }
-        if let (Some(counts), Some(original_ns), true) =
-            (self.counts.get_mut(flight.class), flight.original_ns, is_ended)
+        if let (Some(counts), Some(original_ns), Ok(_)) =
+            (self.counts.get_mut(flight.class), flight.original_ns, outcome)
         {
             counts.original.record(original_ns);
             counts.replayed.record(latency_ns);
         }
 
         let Some(result) = self.results.get_mut(flight.class) else { return };
+        result.count(outcome, flight.len_bytes, latency_ns);
         let side = match (op, &mut result.directions) {
             (Op::Read, Some(directions)) => Some(&mut directions.reads),
             (Op::Write, Some(directions)) => Some(&mut directions.writes),
@@ -454,7 +439,7 @@ impl Runner<'_> {
             _ => None,
         };
         if let Some(side) = side {
-            side.count(end.result.map_err(|error| error.errno()), flight.len_bytes, latency_ns);
+            side.count(outcome, flight.len_bytes, latency_ns);
         }
     }
 

@@ -51,8 +51,9 @@ impl Runner<'_> {
         self.read_back(&mut done)?;
 
         for (result, job) in result.jobs.iter_mut().zip(&mut self.jobs) {
-            // Reading back may have added errors.
-            (result.errors, result.first_error) = (job.errors, job.first_error);
+            // Draining and reading back may have added errors.
+            result.errors += job.result.errors;
+            result.first_error = result.first_error.or(job.result.first_error);
             if let Work::Special(special) = &mut job.work {
                 (result.faults, result.fault_count) = (std::mem::take(&mut special.faults), special.fault_count);
             }
@@ -188,7 +189,7 @@ impl Runner<'_> {
             let Work::Special(special) = &mut job.work else { return false };
             special.is_refused(sent);
             if refused.reason != RefusedReason::Full {
-                job.fail(error_of(refused.reason));
+                job.result.fail(error_of(refused.reason));
                 *next = to;
             }
             return false;
@@ -208,8 +209,8 @@ impl Runner<'_> {
 
         match end.result {
             Ok(bytes) if bytes == sent.len_bytes => {}
-            Ok(_) => job.fail(0),
-            Err(error) => job.fail(error.errno()),
+            Ok(_) => job.result.fail(0),
+            Err(error) => job.result.fail(error.errno()),
         }
         if let Some(buffer) = fiber.buffers.first_mut() {
             *buffer = end.data;

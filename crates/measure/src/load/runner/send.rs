@@ -72,7 +72,7 @@ impl Runner<'_> {
             if let Err(refused) = self.reactor.submit(request) {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
-                job.fail(error_of(reason));
+                job.result.fail(error_of(reason));
                 if let Some(traffic) = budget {
                     traffic.give_back_write(request_bytes);
                 }
@@ -128,7 +128,7 @@ impl Runner<'_> {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
                 special.is_refused(sent);
-                job.fail(error_of(reason));
+                job.result.fail(error_of(reason));
                 if let Some(traffic) = budget {
                     traffic.give_back_write(len_bytes);
                 }
@@ -167,7 +167,7 @@ impl Runner<'_> {
                 self.outstanding += 1;
             }
             Err(refused) => {
-                job.fail(error_of(refused.reason));
+                job.result.fail(error_of(refused.reason));
                 match refused.reason {
                     RefusedReason::Full => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::GoOn),
                     _ => self.end_fiber(at, now_ns),
