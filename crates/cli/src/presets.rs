@@ -1,6 +1,6 @@
 //! `plimsoll presets`: the named devices, the facts known about them, and the rates of arrays.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use plimsoll_figures::units::{
     UnitError, format_bytes_decimal, format_count, format_iops_short, format_throughput_decimal,
     parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
@@ -9,7 +9,7 @@ use plimsoll_files::presets::{self, ArrayReport, Direction, Filter, Minimum, Pre
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, ReportFormat};
+use crate::flags::{DiskFormat, ReportFormat, preset_kind};
 use crate::screen;
 
 /// Show the devices that --disk knows by name: instances, drives, volumes, and arrays of them
@@ -39,8 +39,8 @@ struct ListArguments {
     family: Option<String>,
 
     /// Only presets of this kind
-    #[arg(long, value_enum)]
-    kind: Option<KindName>,
+    #[arg(long, value_parser = preset_kind())]
+    kind: Option<PresetKind>,
 
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
@@ -116,23 +116,6 @@ struct ArrayArguments {
     format: ReportFormat,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum KindName {
-    Instance,
-    Drive,
-    Volume,
-}
-
-impl KindName {
-    fn kind(self) -> PresetKind {
-        match self {
-            KindName::Instance => PresetKind::Instance,
-            KindName::Drive => PresetKind::Drive,
-            KindName::Volume => PresetKind::Volume,
-        }
-    }
-}
-
 /// A figure as written, and its interpretation.
 #[derive(Clone, Debug)]
 struct Understood {
@@ -181,7 +164,7 @@ fn resolve(name: &str) -> Result<Resolved, Failure> {
 
 fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let ListArguments { cloud, family, kind, format } = arguments;
-    let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: kind.map(KindName::kind) };
+    let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: *kind };
     let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
     let text = match format {
         ReportFormat::Table => overview(&found),

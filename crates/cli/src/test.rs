@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_files::setup::is_in_memory;
+use plimsoll_files::variant_name;
 use plimsoll_measure::experiment::pictures;
 use plimsoll_measure::fio_json::{self, FioJson};
 use plimsoll_measure::load::{BlockFault, Control, Instruments, Scratch};
@@ -146,7 +147,7 @@ fn tell_faults(report: &TestReport) {
             screen::error(&format!(
                 "job `{}`: {} block at offset {offset}: expected {expected}, found {found}",
                 job.name,
-                kind.as_str()
+                variant_name(kind)
             ));
         }
         let shown = job.faults.len() as u64;

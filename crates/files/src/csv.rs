@@ -45,9 +45,6 @@ pub fn parse_surface(source_name: &str, text: &str) -> Result<Vec<Cell>, ConfigE
 }
 
 /// Reads a measured surface from `path`.
-///
-/// # Errors
-/// The errors of [`parse_surface`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn surface_from_file(path: &Path) -> Result<Vec<Cell>, ConfigError> {
     surface(&yaml::read_file(path)?)
 }
@@ -87,9 +84,6 @@ pub fn parse_arrivals(source_name: &str, text: &str) -> Result<Vec<Arrival>, Con
 }
 
 /// Reads recorded arrivals from `path`.
-///
-/// # Errors
-/// The errors of [`parse_arrivals`], and [`Code::Unreadable`] if the file cannot be read.
 pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigError> {
     let too_large = |error: ConfigError| match error.code() {
         Code::TooLarge => error.with_help("a recording has at most 64 MiB: cut it into parts"),

@@ -202,9 +202,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<DiskModel, ConfigError> {
 }
 
 /// Reads a disk file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }

@@ -90,9 +90,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> 
 }
 
 /// Reads a scheduling-groups file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<SchedGroups, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }

@@ -112,9 +112,6 @@ pub enum OtherDiskError {
 impl DiskChoice {
     /// Returns the disks of jobs with a storage of their own that is on another device than `storage`. With a backend in
     /// memory there are no devices, and each path is a disk.
-    ///
-    /// # Errors
-    /// [`OtherDiskError`].
     pub fn other_disks(
         &self,
         storage: &Path,

@@ -163,9 +163,6 @@ pub enum ExamineError {
 
 /// Samples blocks of a file, of a block device, or of the files below a directory, and compresses each. Opens
 /// everything for reading only. Calls `on_progress` with the part (0 to 1) that is done.
-///
-/// # Errors
-/// See [`ExamineError`].
 pub fn examine(
     path: &Path,
     options: &Options,

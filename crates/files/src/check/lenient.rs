@@ -20,6 +20,7 @@ use super::{Finding, FindingCode};
 use crate::error::{Code, ConfigError, Diagnostic, Source};
 use crate::fields::{Field, Fields, Schema, closest, list_of};
 use crate::io_properties::{DISK, DiskProperties, SEASTAR_MAX_DISKS, TOP_LEVEL, parse_disk};
+use crate::variant_name;
 use crate::yaml::{self, Node, Value};
 
 pub(crate) struct LenientFile {
@@ -108,7 +109,7 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
 
     if let Some(entry) = entries.get(SEASTAR_MAX_DISKS) {
         file.findings.push(Finding {
-            code: FindingCode::TooManyDisks.as_str().to_owned(),
+            code: variant_name(FindingCode::TooManyDisks),
             key: "disks".to_owned(),
             message: format!(
                 "the file lists {} disks, and Seastar configures at most {SEASTAR_MAX_DISKS}: it does not start",

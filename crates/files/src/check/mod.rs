@@ -25,7 +25,7 @@
 //! let text = "disks: [{mountpoint: /none, read_iops: 752697, read_bandwidth: 8585068032,
 //!                      write_iops: 350060, write_bandwidth: 6211869696}]";
 //! let report = check::check_text("io.yaml", text, &CheckOptions::default())?;
-//! assert_eq!(report.findings[0].code, FindingCode::IntMaxRate.as_str());
+//! assert_eq!(report.findings[0].code, "int_max_rate");
 //! assert_eq!(report.findings[0].key, "read_bandwidth");
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
@@ -41,6 +41,7 @@ use serde::Serialize;
 
 use crate::ConfigError;
 use crate::presets::{Figures, Instance};
+use crate::variant_name;
 use lenient::{LenientDisk, LenientFile};
 
 /// Version of the JSON form of a [`CheckReport`].
@@ -71,7 +72,8 @@ impl Default for CheckOptions {
 }
 
 /// Kinds of findings about figures and places. Findings about the text have the codes of the reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingCode {
     /// The figure is a rate at which a scheduler sends requests whose "unlimited" is 2^31 - 1.
@@ -107,31 +109,6 @@ pub enum FindingCode {
     RateFactor,
     /// The mount point is neither a directory nor a block device.
     NotADisk,
-}
-
-impl FindingCode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::IntMaxRate => "int_max_rate",
-            Self::PhasesCollapsed => "phases_collapsed",
-            Self::BelowSector => "below_sector",
-            Self::IopsAboveBandwidth => "iops_above_bandwidth",
-            Self::ReadOutlier => "read_outlier",
-            Self::WriteOutlier => "write_outlier",
-            Self::MultipliedTwice => "multiplied_twice",
-            Self::WriteBlockSize => "write_block_size",
-            Self::ReadWriteSwapped => "read_write_swapped",
-            Self::WriteIopsAboveRead => "write_iops_above_read",
-            Self::AboveLink => "above_link",
-            Self::BinarySuffix => "binary_suffix",
-            Self::DuplicateDevice => "duplicate_device",
-            Self::VolumeCap => "volume_cap",
-            Self::TooManyDisks => "too_many_disks",
-            Self::SaturationLength => "saturation_length",
-            Self::RateFactor => "rate_factor",
-            Self::NotADisk => "not_a_disk",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -187,7 +164,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn finding(&self, code: FindingCode, key: &str, message: String, remedy: impl Into<String>) -> Finding {
         Finding {
-            code: code.as_str().to_owned(),
+            code: variant_name(code),
             key: key.to_owned(),
             message,
             remedy: remedy.into(),

@@ -157,9 +157,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
 }
 
 /// Does as [`parse`] does, with another environment.
-///
-/// # Errors
-/// The errors of [`parse`].
 pub fn parse_in(
     source_name: &str,
     text: &str,
@@ -169,18 +166,12 @@ pub fn parse_in(
 }
 
 /// Reads a fio job file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
     parse_source(yaml::read_file(path)?)
 }
 
 /// Reads the jobs of a file's text, with the variables of this process. Files that it includes are looked for in the
 /// working directory, then beside it.
-///
-/// # Errors
-/// The errors of [`parse`].
 pub fn parse_source(source: Source) -> Result<FioFile, ConfigError> {
     read(source, &|name| std::env::var(name).ok(), Some(&included))
 }

@@ -48,17 +48,11 @@ pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobF
 }
 
 /// Reads a job file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     parse_source(yaml::read_file(path)?, groups)
 }
 
 /// Reads the jobs of a source and resolves their classes.
-///
-/// # Errors
-/// The errors of [`parse`].
 pub fn parse_source(source: Source, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     let root = yaml::parse(&source)?;
     let help = "write one `- name: ...` entry with `type`, `shards` and `shard_info` per job";

@@ -103,9 +103,6 @@ impl ScenarioFile {
     }
 
     /// Parses a scenario file from `path`.
-    ///
-    /// # Errors
-    /// The errors of [`ScenarioFile::parse`], and [`Code::Unreadable`] if the file cannot be read.
     pub fn parse_from_file(path: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(yaml::read_file(path)?, path.parent().unwrap_or(Path::new(".")))
     }

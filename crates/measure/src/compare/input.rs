@@ -20,11 +20,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::CompareError;
-use crate::experiment::find_rate::RateReport;
+use crate::experiment::find_rate::{Found, RateReport};
 use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
-use crate::report::{self, Circumstances};
+use crate::report;
 use crate::sim::report::{FigureForm, RunForm};
 
 /// Newest readable schema of a simulation's result.
@@ -54,6 +54,18 @@ pub(super) struct Run {
 }
 
 impl Run {
+    fn new(path: &str, value: &Value, content: Content) -> Run {
+        let version = value.get("plimsoll").and_then(Value::as_str).unwrap_or_default();
+        Run {
+            path: path.to_owned(),
+            version: version.to_owned(),
+            is_interrupted: value.get("interrupted").and_then(Value::as_bool).unwrap_or(false),
+            conditions: conditions_of(value),
+            curves: Vec::new(),
+            content,
+        }
+    }
+
     pub(super) fn kind(&self) -> &'static str {
         match self.content {
             Content::Test(_) => "a test",
@@ -112,9 +124,7 @@ pub(super) struct Series {
 pub(super) struct Search {
     /// Job and goal.
     pub name: String,
-    pub rate: Option<f64>,
-    pub failed_rate: Option<f64>,
-    pub is_confirmed: bool,
+    pub found: Found,
 }
 
 /// A part of the measured window.
@@ -137,10 +147,6 @@ pub(super) struct Scenario {
 
 #[derive(Deserialize)]
 struct TestFile {
-    #[serde(default)]
-    plimsoll: String,
-    #[serde(default)]
-    interrupted: bool,
     jobs: Vec<JobEntry>,
 }
 
@@ -158,10 +164,6 @@ struct JobEntry {
 
 #[derive(Deserialize)]
 struct SimFile {
-    #[serde(default)]
-    plimsoll: String,
-    #[serde(default)]
-    interrupted: bool,
     runs: Vec<RunForm>,
 }
 
@@ -181,7 +183,7 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
         test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
     } else if has("runs") {
         check_schema(path, &value, SIM_SCHEMA)?;
-        Ok(sim(path, serde_json::from_str(text).map_err(unreadable)?))
+        Ok(sim(path, &value, serde_json::from_str(text).map_err(unreadable)?))
     } else if has("points") {
         sweep(path, &value, serde_json::from_str(text).map_err(unreadable)?)
     } else if has("rows") {
@@ -219,14 +221,7 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
         jobs.push(Job { name: entry.name, conditions, errors: entry.errors, rounds });
     }
 
-    Ok(Run {
-        path: path.to_owned(),
-        version: file.plimsoll,
-        is_interrupted: file.interrupted,
-        conditions: conditions_of(value),
-        curves: Vec::new(),
-        content: Content::Test(jobs),
-    })
+    Ok(Run::new(path, value, Content::Test(jobs)))
 }
 
 fn conditions_of(value: &Value) -> Conditions {
@@ -250,22 +245,16 @@ fn sweep(path: &str, value: &Value, report: SweepReport) -> Result<Run, CompareE
     };
     let curves = report.verdicts.iter().map(|found| curve(found).collect::<Vec<_>>().join(": ")).collect();
     let points = report.points.into_iter().map(|point| (words(&point.settings), point));
-    let run = experiment(path, value, report.made, report.interrupted, points)?;
+    let run = experiment(path, value, points)?;
     Ok(Run { curves, ..run })
 }
 
 fn matrix(path: &str, value: &Value, report: MatrixReport) -> Result<Run, CompareError> {
     let rows = report.rows.into_iter().map(|row| (row.name, row.point));
-    experiment(path, value, report.made, report.interrupted, rows)
+    experiment(path, value, rows)
 }
 
-fn experiment(
-    path: &str,
-    value: &Value,
-    made: Option<Circumstances>,
-    is_interrupted: bool,
-    points: impl Iterator<Item = (String, Point)>,
-) -> Result<Run, CompareError> {
+fn experiment(path: &str, value: &Value, points: impl Iterator<Item = (String, Point)>) -> Result<Run, CompareError> {
     let job = |(name, point): (String, Point)| {
         let series = |round: Round| {
             let of = |it: &report::IntervalReport| Interval {
@@ -283,32 +272,12 @@ fn experiment(
         }
         Ok(Job { name, conditions: Conditions::new(), errors: point.errors, rounds })
     };
-    Ok(Run {
-        path: path.to_owned(),
-        version: made.map(|made| made.plimsoll).unwrap_or_default(),
-        is_interrupted,
-        conditions: conditions_of(value),
-        curves: Vec::new(),
-        content: Content::Test(points.map(job).collect::<Result<_, _>>()?),
-    })
+    Ok(Run::new(path, value, Content::Test(points.map(job).collect::<Result<_, _>>()?)))
 }
 
 fn search(path: &str, value: &Value, report: RateReport) -> Run {
-    let RateReport { made, job, goal, found, interrupted, .. } = report;
-    let search = Search {
-        name: format!("{job} with {goal}"),
-        rate: found.rate,
-        failed_rate: found.failed_rate,
-        is_confirmed: found.confirmed,
-    };
-    Run {
-        path: path.to_owned(),
-        version: made.plimsoll,
-        is_interrupted: interrupted,
-        conditions: conditions_of(value),
-        curves: Vec::new(),
-        content: Content::Search(search),
-    }
+    let name = format!("{} with {}", report.job, report.goal);
+    Run::new(path, value, Content::Search(Search { name, found: report.found }))
 }
 
 /// Returns the intervals that are longer than half the longest; others were cut short. Merges neighbours if there are
@@ -351,17 +320,10 @@ fn flatten(name: &str, value: &Value, into: &mut Conditions) {
     }
 }
 
-fn sim(path: &str, file: SimFile) -> Run {
+fn sim(path: &str, value: &Value, file: SimFile) -> Run {
     let scenario = |run: RunForm| {
         let changes: String = run.changes().map(|change| format!(" {change}")).collect();
         Scenario { name: format!("{} seed={}{changes}", run.name, run.seed), figures: run.figures.unwrap_or_default() }
     };
-    Run {
-        path: path.to_owned(),
-        version: file.plimsoll,
-        is_interrupted: file.interrupted,
-        conditions: Conditions::new(),
-        curves: Vec::new(),
-        content: Content::Sim(file.runs.into_iter().map(scenario).collect()),
-    }
+    Run::new(path, value, Content::Sim(file.runs.into_iter().map(scenario).collect()))
 }

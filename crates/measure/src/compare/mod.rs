@@ -159,18 +159,6 @@ pub enum Verdict {
     Changed,
 }
 
-impl Verdict {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Better => "better",
-            Verdict::Worse => "worse",
-            Verdict::Same => "same",
-            Verdict::Open => "open",
-            Verdict::Changed => "changed",
-        }
-    }
-}
-
 /// One figure of one job: the base's and another side's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {

@@ -8,6 +8,7 @@
 //!
 //! **Example.** `reads,B,iops,1000,900,-10.0000,-10.5000,-9.5000,1.2e-9,8.4e-9,worse`
 
+use plimsoll_files::variant_name;
 use plimsoll_show::table::{Column, csv, fixed, known};
 
 use super::{CompareReport, Comparison};
@@ -23,7 +24,7 @@ const COLUMNS: [Column<Comparison>; 11] = [
     ("change_high_pct", |it| fixed(it.change_high_pct, 4)),
     ("p", |it| known(it.p.map(|p| format!("{p:.3e}")))),
     ("p_together", |it| known(it.p_together.map(|p| format!("{p:.3e}")))),
-    ("verdict", |it| it.verdict.as_str().to_owned()),
+    ("verdict", |it| variant_name(it.verdict)),
 ];
 
 impl CompareReport {

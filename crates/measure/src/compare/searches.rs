@@ -10,8 +10,9 @@
 //!
 //! **Example.** 1000 passed and 1020 failed, against 1100 and 1120: the change is +7.8 to +12 %.
 
-use super::input::{Content, Search};
+use super::input::Content;
 use super::{CompareOptions, Comparison, Group, Verdict, names};
+use crate::experiment::find_rate::Found;
 
 /// Compares the rate of each search that two sides have in common.
 pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
@@ -33,16 +34,16 @@ struct Ends {
 }
 
 fn ends(group: &Group, name: &str) -> Option<Ends> {
-    let searches: Vec<&Search> = group
+    let searches: Vec<&Found> = group
         .runs
         .iter()
         .filter_map(|run| match &run.content {
-            Content::Search(search) if search.name == name => Some(search),
+            Content::Search(search) if search.name == name => Some(&search.found),
             _ => None,
         })
         .collect();
     let low = searches.iter().map(|search| search.rate).reduce(|a, b| Some(a?.min(b?)))??;
-    let high = searches.iter().map(|search| search.failed_rate.filter(|_| search.is_confirmed));
+    let high = searches.iter().map(|search| search.failed_rate.filter(|_| search.confirmed));
     Some(Ends { low, high: high.reduce(|a, b| Some(a?.max(b?))).flatten() })
 }
 

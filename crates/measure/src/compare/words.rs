@@ -10,6 +10,7 @@
 
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_files::variant_name;
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::table::Table;
@@ -186,7 +187,7 @@ impl Comparison {
             interval,
             chance,
             stars.to_owned(),
-            self.verdict.as_str().to_owned(),
+            variant_name(self.verdict),
         ]
     }
 }

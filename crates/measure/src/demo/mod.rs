@@ -211,9 +211,6 @@ pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control
 }
 
 /// Runs the demo on a simulated disk, in virtual time. Ignores the directory and the backend of the options.
-///
-/// # Errors
-/// See [`DemoError`].
 pub fn run_simulated(
     options: &DemoOptions,
     disk: &SimulatedDisk,

@@ -45,9 +45,8 @@ mod names;
 mod output;
 mod shape;
 
+use plimsoll_files::variant_name;
 use serde::Serialize;
-
-use super::variant_name;
 
 pub use csv::parse as parse_csv;
 pub use gather::{ScalingError, families};

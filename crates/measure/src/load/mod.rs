@@ -213,17 +213,11 @@ pub enum LoadError {
 }
 
 /// Runs a plan to its end, or until `control` asks for the end.
-///
-/// # Errors
-/// See [`LoadError`].
 pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
     run_watched(plan, &Watch::default(), control)
 }
 
 /// Runs a plan as [`run`] does, with the intervals of `watch`, and ends early when its criterion is met.
-///
-/// # Errors
-/// See [`LoadError`].
 pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
     control.instruments.recording(&plan.topology, || run_unrecorded(plan, watch, control))
 }

@@ -202,9 +202,6 @@ pub enum ReplayError {
 }
 
 /// Runs a replay to its end, or until `control` asks for the end.
-///
-/// # Errors
-/// See [`ReplayError`].
 pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayError> {
     let crew = Arc::new(Crew::new(plan.topology.shards()));
     let (feed, receivers) = feed::start(plan);

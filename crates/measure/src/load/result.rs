@@ -101,18 +101,6 @@ pub enum FaultKind {
     Foreign,
 }
 
-impl FaultKind {
-    /// Returns the word used in results.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FaultKind::Torn => "torn",
-            FaultKind::Stale => "stale",
-            FaultKind::Misdirected => "misdirected",
-            FaultKind::Foreign => "foreign",
-        }
-    }
-}
-
 /// Figures of a class in the measured window.
 #[derive(Clone, Debug, Default)]
 pub struct ClassResult {

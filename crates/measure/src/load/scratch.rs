@@ -81,9 +81,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// Checks that `directory` is a directory with `needed_bytes` free.
-    ///
-    /// # Errors
-    /// See [`ScratchError`].
     pub fn new(directory: &Path, needed_bytes: u64) -> Result<Scratch, ScratchError> {
         let path = directory.display().to_string();
         let bad = |reason: String| ScratchError::BadDirectory { path: path.clone(), reason };

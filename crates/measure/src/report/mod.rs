@@ -330,9 +330,6 @@ impl TestReport {
     }
 
     /// Parses the output of [`TestReport::to_json`], of this version or an older one with the same form.
-    ///
-    /// # Errors
-    /// See [`ReportError`].
     pub fn from_json(text: &str) -> Result<TestReport, ReportError> {
         let head: Head = serde_json::from_str(text).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => ReportError::NotAResult,

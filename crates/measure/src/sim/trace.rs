@@ -38,9 +38,6 @@ pub enum RecordError {
 }
 
 /// Runs `scenario` with `seed` and writes the events of every request to `out`. Returns the number of events.
-///
-/// # Errors
-/// See [`RecordError`].
 pub fn record(scenario: &Scenario, seed: u64, out: impl Write) -> Result<u64, RecordError> {
     let world = WorldSpec { seed, ..scenario.world.clone() };
     let mut writer = Writer::new(out, Clock::Virtual, 0)?;

@@ -295,16 +295,26 @@ impl Files {
                 LoadError::Unsuitable { job: job.clone(), reason }
             })?;
         }
-        for (directory, path, len_bytes) in &self.to_fill {
-            if let Some(scratch) = self.scratches.get(directory) {
-                scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
-            }
-            if control.stop.is_asked() {
-                break;
-            }
-        }
-        Ok(())
+        fill_scratches(&self.scratches, &self.to_fill, options, control)
     }
+}
+
+/// Fills scratch files (directory, path and length) one after another, until the end is asked for.
+pub(super) fn fill_scratches(
+    scratches: &ScratchFiles,
+    to_fill: &[(PathBuf, PathBuf, u64)],
+    options: &TestOptions,
+    control: &Control,
+) -> Result<(), TestError> {
+    for (directory, path, len_bytes) in to_fill {
+        if let Some(scratch) = scratches.get(directory) {
+            scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
+        }
+        if control.stop.is_asked() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Returns text about the region of a file that is too short for a job.

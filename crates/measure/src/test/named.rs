@@ -23,7 +23,7 @@ use plimsoll_files::job_files::{FileSet, Length};
 use plimsoll_files::jobs::Job;
 use plimsoll_files::setup::is_in_memory;
 
-use super::files::{ScratchFiles, file_name, length_of, make_in_memory};
+use super::files::{ScratchFiles, file_name, fill_scratches, length_of, make_in_memory};
 use super::{BackendKind, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, ScratchError, Target};
 
@@ -217,15 +217,7 @@ impl NamedFiles {
     }
 
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
-        for (directory, path, len_bytes) in &self.to_fill {
-            if let Some(scratch) = self.scratches.get(directory) {
-                scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
-            }
-            if control.stop.is_asked() {
-                break;
-            }
-        }
-        Ok(())
+        fill_scratches(&self.scratches, &self.to_fill, options, control)
     }
 }
 

@@ -75,9 +75,6 @@ pub struct FillReport {
 
 /// Measures the disk under `options.directory`, with [`TuneOptions::data_bytes`] of scratch data at the last level and
 /// [`TuneOptions::phase_s`] (10 s) for each level. The scratch files are always removed.
-///
-/// # Errors
-/// See [`TuneError`].
 pub fn fill_sweep(
     options: &TuneOptions,
     observer: &mut dyn Observer,

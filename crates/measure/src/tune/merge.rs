@@ -15,6 +15,7 @@
 //! figure is 95.05.
 
 use plimsoll_figures::series;
+use plimsoll_files::variant_name;
 
 use super::report::{Figure, LeftOut, Merged, TuneReport, Warning, WarningCode};
 use super::study::outliers;
@@ -47,16 +48,13 @@ fn identity(report: &TuneReport) -> [(&'static str, String); 7] {
         ),
         ("the number of shards", report.shards.to_string()),
         ("the backend", report.backend.name.clone()),
-        ("the mode", report.mode.name().to_owned()),
+        ("the mode", variant_name(report.mode)),
         ("the size of random reads", report.read_block.bytes.to_string()),
         ("the size of random writes", report.write_block.bytes.to_string()),
     ]
 }
 
 /// Merges runs, given with the names of their files.
-///
-/// # Errors
-/// See [`MergeError`].
 pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
     let Some(((first, first_report), others)) = runs.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Err(MergeError::TooFew);

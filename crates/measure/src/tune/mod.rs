@@ -118,9 +118,6 @@ impl Observer for () {}
 ///
 /// If `control` asks for the end, the result so far is returned, marked as interrupted. The scratch files are always
 /// removed.
-///
-/// # Errors
-/// See [`TuneError`].
 pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
     with_disk(options, None, observer, control, conduct)
 }
@@ -151,9 +148,6 @@ pub fn resume(
 }
 
 /// Continues the record of a simulated disk as [`resume`] does: the disk starts afresh, completed phases are kept.
-///
-/// # Errors
-/// See [`TuneError`].
 pub fn resume_simulated(
     path: &Path,
     disk: &SimulatedDisk,
@@ -171,9 +165,6 @@ pub fn resume_simulated(
 }
 
 /// Returns the first of `paths` on each file system: one directory stands for its whole file system.
-///
-/// # Errors
-/// See [`PlaceError`].
 pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError> {
     let roots = Roots::default();
     let places: Result<Vec<Place>, PlaceError> = paths.iter().map(|path| Place::find(path, &roots)).collect();

@@ -43,17 +43,6 @@ pub enum Mode {
     Full,
 }
 
-impl Mode {
-    /// Returns `quick`, `standard` or `full`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Quick => "quick",
-            Mode::Standard => "standard",
-            Mode::Full => "full",
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// The directory whose disk is measured, or a block device.

@@ -16,6 +16,7 @@
 //! ```
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops};
+use plimsoll_files::variant_name;
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
@@ -137,7 +138,7 @@ fn summary(report: &TuneReport) -> Section {
             report.site.device.as_ref().map_or("unknown device", |device| &device.name),
             report.shards,
             report.backend.name,
-            report.mode.name(),
+            variant_name(report.mode),
             format_bytes_binary(report.written_bytes),
         )),
         Table::new("", ["", "figure", "95 %", "size", "depth"], rows).into(),

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll_files::variant_name;
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::table::{self, Column};
@@ -22,7 +23,7 @@ use serde::Serialize;
 use super::compute::as_difference_pct;
 use super::quantity::grouped;
 use super::{Checked, ClaimsReport, Machine, PRICE, Verdict};
-use crate::instance::{figures, variant_name};
+use crate::instance::figures;
 
 /// Figures of several machines, with differences to the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]

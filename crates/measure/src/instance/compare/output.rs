@@ -9,6 +9,7 @@
 //!
 //! **Example.** `1.28 (1.25-1.31) +` is a better ratio with its interval; `1.28 *` has no interval.
 
+use plimsoll_files::variant_name;
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit};
 use plimsoll_show::table::{Table, known};
@@ -18,7 +19,7 @@ use super::{Cell, Comparison, FigureRow, Machine};
 use crate::by_key;
 use crate::instance::economics::volumes::Month;
 use crate::instance::economics::{AmountRow, money};
-use crate::instance::{figures, variant_name};
+use crate::instance::figures;
 
 /// The meaning of the marks of [`Comparison::ratio_text`], for people.
 pub const MARKS: &str = "In brackets the 95 % interval. + better, - worse: the interval leaves out 1. ? no evidence: \

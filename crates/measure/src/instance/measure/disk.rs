@@ -11,6 +11,7 @@
 //! **Example.** 99 000 reads a second ± 2 %: `disk.read_iops` 99 000, interval 97 020 to 100 980.
 
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
+use plimsoll_files::variant_name;
 
 use super::INTERRUPTED;
 use crate::instance::{Card, Figure};
@@ -92,7 +93,7 @@ fn add_report(card: &mut Card, report: &TuneReport) {
 
     let device = report.site.device.as_ref().map_or("unknown device", |device| device.name.as_str());
     card.fact("disk.measured", format!("{} ({device}, {})", report.site.mountpoint, report.site.file_system));
-    card.fact("disk.method", format!("tune, {}, backend {}", report.mode.name(), report.backend.name));
+    card.fact("disk.method", format!("tune, {}, backend {}", variant_name(report.mode), report.backend.name));
     card.warnings.extend(report.warnings.iter().map(|warning| format!("disk: {}", warning.message)));
 }
 

@@ -54,9 +54,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<Input, ConfigError> {
 }
 
 /// Reads families from a CSV file, see [`parse`].
-///
-/// # Errors
-/// As [`parse`], or the file cannot be read.
 pub(crate) fn csv_from_file(path: &Path) -> Result<Input, ConfigError> {
     read(&yaml::read_file(path)?)
 }

@@ -10,11 +10,11 @@
 //!
 //! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
 
+use plimsoll_files::variant_name;
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
 
-use super::super::variant_name;
 use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
 
 /// The longest name of a picture without the number that tells it from another, in characters.

@@ -102,9 +102,6 @@ impl Report {
 
 impl Tcp {
     /// Reads the report of a client that sent over TCP.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn read(text: &str) -> Result<Tcp, ReadError> {
         let report = Report::read(text)?;
         let received_bits_per_s = match report.number("/end/sum_received/bits_per_second") {
@@ -128,9 +125,6 @@ impl Tcp {
 
 impl Udp {
     /// Reads the report of a client that sent over UDP.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn read(text: &str) -> Result<Udp, ReadError> {
         let report = Report::read(text)?;
         let sum = if report.0.pointer("/end/sum").is_some() { "/end/sum" } else { "/end/sum_received" };
