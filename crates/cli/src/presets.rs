@@ -166,12 +166,8 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let ListArguments { cloud, family, kind, format } = arguments;
     let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: *kind };
     let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
-    let text = match format {
-        ReportFormat::Table => overview(&found),
-        ReportFormat::Json => as_json(&json!({ "schema": SCHEMA, "presets": found }))?,
-        ReportFormat::Csv => presets::to_csv(&found),
-    };
-    screen::print(&text)?;
+    let json = json!({ "schema": SCHEMA, "presets": found });
+    format.print(|| overview(&found), &json, || presets::to_csv(&found))?;
     Ok(Outcome::Done)
 }
 
@@ -390,18 +386,9 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
 fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
     let resolved = resolve(&arguments.array)?;
     let report = ArrayReport::new(&resolved, arguments.limit.as_ref().map(|limit| limit.value));
-    let text = match arguments.format {
-        ReportFormat::Table => array_table(&report, arguments.limit.as_ref()),
-        ReportFormat::Json => {
-            let mut value = json!({ "schema": SCHEMA });
-            if let (Value::Object(object), Ok(Value::Object(rest))) = (&mut value, serde_json::to_value(&report)) {
-                object.extend(rest);
-            }
-            as_json(&value)?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    let mut json = json!(report);
+    json["schema"] = json!(SCHEMA);
+    arguments.format.print(|| array_table(&report, arguments.limit.as_ref()), &json, || report.to_csv())?;
     Ok(if report.limit_binds { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -26,7 +26,7 @@
 //! assert!(of_sweep(&empty).is_empty());
 //! ```
 
-use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_iops, format_throughput_decimal};
 use plimsoll_show::answer::Answer;
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
@@ -35,6 +35,7 @@ use plimsoll_show::table::Table;
 use super::Point as Run;
 use super::find_rate::RateReport;
 use super::sweep::SweepReport;
+use super::words::us;
 use crate::report::{IntervalReport, JobReport, TestReport};
 
 /// A picture: name (usable as a file name), heading, description and charts.
@@ -211,7 +212,6 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
 /// Returns a table with a row for each job of a run.
 pub fn table(report: &TestReport) -> Table {
     let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
-    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let rows = report.jobs.iter().map(|job| {
         [
             job.name.clone(),

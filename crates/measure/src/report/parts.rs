@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Buckets, Latency};
 use crate::load::DirectionResult;
+use crate::load::result::per_second;
 
 /// Requests of one kind in a job that has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,13 +39,12 @@ pub struct DirectionReport {
 impl DirectionReport {
     /// Computes the report of counts from `elapsed_ns`.
     pub fn of(direction: &DirectionResult, elapsed_ns: u64) -> DirectionReport {
-        let per_second = |count: u64| if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 };
         DirectionReport {
             requests: direction.requests,
             bytes: direction.bytes,
             errors: direction.errors,
-            iops: per_second(direction.requests),
-            throughput_bytes_per_s: per_second(direction.bytes),
+            iops: per_second(direction.requests, elapsed_ns),
+            throughput_bytes_per_s: per_second(direction.bytes, elapsed_ns),
             latency: Latency::of(&direction.latency),
             histogram: Buckets::of(&direction.latency),
         }

@@ -23,12 +23,12 @@ use super::scenarios::crate_of;
 use super::stats::Spread;
 use super::surface::Surface;
 
-pub fn list_json(scenarios: &[Scenario]) -> String {
+pub fn list_json(scenarios: &[Scenario]) -> Value {
     let entry = |scenario: &Scenario| {
         let Scenario { name, title, seed_items, .. } = scenario;
         json!({"name": name, "title": title, "seed_items": seed_items, "crate": crate_of(name)})
     };
-    pretty(&Value::Array(scenarios.iter().map(entry).collect()))
+    Value::Array(scenarios.iter().map(entry).collect())
 }
 
 /// Returns the named scenarios as CSV: name, title, items (joined by spaces), crate.
@@ -120,20 +120,15 @@ impl RunForm {
 }
 
 /// Returns all runs as JSON, with the spreads if there were several seeds.
-pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool) -> String {
-    pretty(&json!({
+pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool) -> Value {
+    json!({
         "schema": 1,
         "plimsoll": env!("CARGO_PKG_VERSION"),
         "interrupted": interrupted,
         "passed": finished.iter().all(Finished::passed),
         "runs": finished.iter().map(RunForm::of).collect::<Vec<_>>(),
         "seeds": spreads,
-    }))
-}
-
-fn pretty(value: &Value) -> String {
-    // A tree of plain values can always be printed; in it, numbers that are not finite are null.
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    })
 }
 
 /// Returns a CSV line for each figure of each run.
@@ -204,7 +199,7 @@ pub(crate) struct CellForm {
 }
 
 /// Returns the cells as JSON, with the rates that the simulated disk achieved, and the errors.
-pub fn surface_json(surface: &Surface) -> String {
+pub fn surface_json(surface: &Surface) -> Value {
     let has_measured = surface.comparison.is_some();
     let measured_ms = |ns: f64| has_measured.then_some(ns / 1e6);
     let cell = |result: &CellResult| CellForm {
@@ -234,7 +229,7 @@ pub fn surface_json(surface: &Surface) -> String {
     });
 
     let cells: Vec<CellForm> = surface.results.iter().map(cell).collect();
-    pretty(&json!({"schema": 1, "cells": cells, "errors": errors}))
+    json!({"schema": 1, "cells": cells, "errors": errors})
 }
 
 fn finite(value: f64) -> String {

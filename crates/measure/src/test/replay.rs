@@ -39,7 +39,7 @@ use super::{Storage, TestError, TestOptions, add_class, device, make_classes};
 use crate::load::replay::{
     Places, ReplayClass, ReplayError, ReplayPlan, ReplayTotals, Replayed, Speed, Survey, replay,
 };
-use crate::load::{Control, RunResult, Scratch};
+use crate::load::{Control, Scratch};
 use crate::report::{JobOptions, Latency, Load, TestReport};
 
 /// Most classes that are kept separate.
@@ -85,11 +85,8 @@ impl From<ClassError> for ReplayTestError {
 
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
-    run: RunResult,
-    loads: Vec<Load>,
-    interrupted: bool,
-    written_bytes: u64,
-    max_write_reached: bool,
+    /// That of a test, with the classes as jobs.
+    pub report: TestReport,
     /// Figures that only a replay has.
     pub figures: ReplayFigures,
 }
@@ -187,23 +184,11 @@ pub fn run(
     on_step("replaying", expected_ns(&plan));
     let replayed = replay(&plan, control)?;
     let figures = figures(options, &survey, &replayed, needed_bytes, target.len_bytes);
-    Ok(ReplayResult {
-        run: replayed.run,
-        loads: loads(&plan, &survey, &classes),
+    let mut report = TestReport {
         interrupted: control.stop.is_asked(),
         written_bytes: control.traffic.written_bytes(),
         max_write_reached: control.traffic.is_write_bound_reached(),
-        figures,
-    })
-}
-
-/// Returns the report of a replay: that of a test, with the classes as jobs.
-pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
-    let mut report = TestReport {
-        interrupted: result.interrupted,
-        written_bytes: result.written_bytes,
-        max_write_reached: result.max_write_reached,
-        ..TestReport::of_run(&result.run, &result.loads).with_options(&options.test)
+        ..TestReport::of_run(&replayed.run, &loads(&plan, &survey, &classes)).with_options(test)
     };
 
     report.made.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
@@ -216,7 +201,7 @@ pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
             (job.reads, job.writes) = (None, None);
         }
     }
-    report
+    Ok(ReplayResult { report, figures })
 }
 
 /// Returns the expected length of the replay, if known.
