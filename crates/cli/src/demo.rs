@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_iops, format_throughput_decimal};
 use plimsoll_measure::demo::{ClassLine, DemoOptions, DemoReport, Situation};
+use plimsoll_measure::experiment::words::us;
 use plimsoll_measure::load::Control;
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -110,7 +111,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
 
     let mut details = vec![tune::table(&report.disk).trim_end().to_owned()];
     if let (Some(window_us), Some(scale)) = (report.window_us, report.capacity_scale) {
-        let window = format_duration_ns((window_us * 1e3) as u64);
+        let window = us(window_us);
         details.push(screen::wrap(&format!(
             "kept in the device by the closed loop: {window} of device time, at {scale:.2} x the rate of the model"
         )));
@@ -136,7 +137,6 @@ fn text(report: &DemoReport, verbose: bool) -> String {
 }
 
 fn rows(situation: &Situation) -> Vec<Vec<String>> {
-    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let line = |at: usize, line: &ClassLine| {
         let rate = match line.class.as_str() {
             "query" => format!("{}/s", format_iops(line.iops)),

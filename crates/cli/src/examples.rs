@@ -1,17 +1,13 @@
 //! The examples at the end of each command's help.
 //!
-//! # Why
-//! Most readers look at the end of a help text first, and copy from there.
+//! **Why.** Most readers look at the end of a help text first, and copy from there.
 //!
-//! # How it works
-//! One table holds the words of a command and three command lines. [`with_examples`] appends them to the help of each
-//! command. A test parses every line with the command's own flags.
+//! **How.** One table holds the words of a command and three command lines. [`with_examples`] appends them to the help
+//! of each command. A test parses every line with the command's own flags.
 //!
-//! # Limits
-//! Lines are not run: files and devices in them are only examples.
+//! **Limits.** Lines are not run: files and devices in them are only examples.
 //!
-//! # Example
-//! `plimsoll stat --help` ends with three lines that begin with `plimsoll stat`.
+//! **Example.** `plimsoll stat --help` ends with three lines that begin with `plimsoll stat`.
 
 use clap::Command;
 

@@ -12,7 +12,6 @@ use plimsoll_measure::test::TestError;
 use plimsoll_measure::tune::TuneError;
 use serde::Serialize;
 
-/// The end of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
@@ -147,7 +146,6 @@ pub(crate) fn as_json(result: &impl Serialize) -> Result<String, Failure> {
     told(serde_json::to_string_pretty(result))
 }
 
-/// Returns a result as JSON in one line.
 pub(crate) fn as_json_line(result: &impl Serialize) -> Result<String, Failure> {
     told(serde_json::to_string(result))
 }

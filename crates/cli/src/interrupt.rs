@@ -4,7 +4,6 @@ use plimsoll_measure::load::Stop;
 
 use crate::failure::Failure;
 
-/// Lets the signals ask for the end.
 pub(crate) fn stop_on_signal(stop: &Stop) -> Result<(), Failure> {
     let stop = stop.clone();
     ctrlc::set_handler(move || stop.ask())

@@ -1,20 +1,17 @@
 //! The file of a result: checked to be writable before the work, complete or absent after it.
 //!
-//! # Why
-//! A measurement takes minutes. An unwritable file must be reported before it, and a reader must never see half a file.
+//! **Why.** A measurement takes minutes. An unwritable file must be reported before it, and a reader must never see
+//! half a file.
 //!
-//! # How it works
-//! [`Output::check`] checks the path, and creates and removes a file beside it. [`Output::write`] writes a file beside
-//! it and renames that file onto the path. Without `--force` the path is first created exclusively, so that a file that
-//! appeared meanwhile stays as it is. A place that takes no files is bad input; one that is full or read-only is a
-//! fault of the machine. Links are followed: their target is replaced, not the link. A path that is no regular file (a
-//! pipe, `/dev/null`) is written in place.
+//! **How.** [`Output::check`] checks the path, and creates and removes a file beside it. [`Output::write`] writes a
+//! file beside it and renames that file onto the path. Without `--force` the path is first created exclusively, so that
+//! a file that appeared meanwhile stays as it is. A place that takes no files is bad input; one that is full or
+//! read-only is a fault of the machine. Links are followed: their target is replaced, not the link. A path that is no
+//! regular file (a pipe, `/dev/null`) is written in place.
 //!
-//! # Limits
-//! A machine that stops between creating and renaming leaves an empty file.
+//! **Limits.** A machine that stops between creating and renaming leaves an empty file.
 //!
-//! # Example
-//! `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`.
+//! **Example.** `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -24,7 +21,6 @@ use plimsoll_show::plot::{self, Chart};
 
 use crate::failure::Failure;
 
-/// The destination of a result.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -134,7 +130,6 @@ impl Pictures {
         Ok(pictures)
     }
 
-    /// Writes one picture.
     pub(crate) fn write(&self, name: &str, title: &str, charts: &[Chart]) -> Result<(), Failure> {
         self.file(name)?.write(&plot::svg(title, charts))
     }

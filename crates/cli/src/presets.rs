@@ -1,6 +1,6 @@
 //! `plimsoll presets`: the named devices, the facts known about them, and the rates of arrays.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use plimsoll_figures::units::{
     UnitError, format_bytes_decimal, format_count, format_iops_short, format_throughput_decimal,
     parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
@@ -9,7 +9,7 @@ use plimsoll_files::presets::{self, ArrayReport, Direction, Filter, Minimum, Pre
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, ReportFormat};
+use crate::flags::{DiskFormat, ReportFormat, preset_kind};
 use crate::screen;
 
 /// Show the devices that --disk knows by name: instances, drives, volumes, and arrays of them
@@ -39,8 +39,8 @@ struct ListArguments {
     family: Option<String>,
 
     /// Only presets of this kind
-    #[arg(long, value_enum)]
-    kind: Option<KindName>,
+    #[arg(long, value_parser = preset_kind())]
+    kind: Option<PresetKind>,
 
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
@@ -116,29 +116,11 @@ struct ArrayArguments {
     format: ReportFormat,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum KindName {
-    Instance,
-    Drive,
-    Volume,
-}
-
-impl KindName {
-    fn kind(self) -> PresetKind {
-        match self {
-            KindName::Instance => PresetKind::Instance,
-            KindName::Drive => PresetKind::Drive,
-            KindName::Volume => PresetKind::Volume,
-        }
-    }
-}
-
 /// A figure as written, and its interpretation.
 #[derive(Clone, Debug)]
 struct Understood {
     text: String,
     value: u64,
-    /// The value for people, with its unit.
     meaning: String,
 }
 
@@ -182,14 +164,10 @@ fn resolve(name: &str) -> Result<Resolved, Failure> {
 
 fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let ListArguments { cloud, family, kind, format } = arguments;
-    let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: kind.map(KindName::kind) };
+    let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: *kind };
     let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
-    let text = match format {
-        ReportFormat::Table => overview(&found),
-        ReportFormat::Json => as_json(&json!({ "schema": SCHEMA, "presets": found }))?,
-        ReportFormat::Csv => presets::to_csv(&found),
-    };
-    screen::print(&text)?;
+    let json = json!({ "schema": SCHEMA, "presets": found });
+    format.print(|| overview(&found), &json, || presets::to_csv(&found))?;
     Ok(Outcome::Done)
 }
 
@@ -251,7 +229,6 @@ fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Returns everything about one preset.
 fn sheet(preset: &PresetInfo) -> String {
     let disks =
         preset.disks.map_or_else(|| "an unknown number of disks".to_owned(), |disks| format!("{disks} disk(s)"));
@@ -409,18 +386,9 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
 fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
     let resolved = resolve(&arguments.array)?;
     let report = ArrayReport::new(&resolved, arguments.limit.as_ref().map(|limit| limit.value));
-    let text = match arguments.format {
-        ReportFormat::Table => array_table(&report, arguments.limit.as_ref()),
-        ReportFormat::Json => {
-            let mut value = json!({ "schema": SCHEMA });
-            if let (Value::Object(object), Ok(Value::Object(rest))) = (&mut value, serde_json::to_value(&report)) {
-                object.extend(rest);
-            }
-            as_json(&value)?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    let mut json = json!(report);
+    json["schema"] = json!(SCHEMA);
+    arguments.format.print(|| array_table(&report, arguments.limit.as_ref()), &json, || report.to_csv())?;
     Ok(if report.limit_binds { Outcome::Finding } else { Outcome::Done })
 }
 

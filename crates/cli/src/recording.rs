@@ -1,18 +1,14 @@
 //! `--trace FILE`: the record of a command's runs, checked to be writable before the work, and reported on after it.
 //!
-//! # Why
-//! The flag is the same for every command, and an incomplete record must be reported.
+//! **Why.** The flag is the same for every command, and an incomplete record must be reported.
 //!
-//! # How it works
-//! [`Recording::start`] begins the file and gives it to the [`Instruments`] of the runs; [`Recording::end`] says how many
-//! events there are.
+//! **How.** [`Recording::start`] begins the file and gives it to the [`Instruments`] of the runs; [`Recording::end`]
+//! says how many events there are.
 //!
-//! # Limits
-//! The file is written as events come, so that a command that dies leaves its events so far; it is not renamed into
-//! place.
+//! **Limits.** The file is written as events come, so that a command that dies leaves its events so far; it is not
+//! renamed into place.
 //!
-//! # Example
-//! `plimsoll test job.yaml --trace run.plt` prints at its end `run.plt: 812,345 events recorded`.
+//! **Example.** `plimsoll test job.yaml --trace run.plt` prints at its end `run.plt: 812,345 events recorded`.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +19,6 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::screen;
 
-/// The record of a command's runs.
 pub(crate) struct Recording<'a> {
     path: Option<PathBuf>,
     instruments: &'a Instruments,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plimsoll_files::variant_name;
 use plimsoll_measure::report_page::{self, ReadError, Shown};
 use plimsoll_show::table::Table;
 
@@ -92,9 +93,7 @@ fn json(arguments: &ReportArguments, results: &[Shown]) -> serde_json::Value {
 
 fn csv(results: &[Shown]) -> String {
     let rows = results.iter().map(|shown| {
-        let kind = serde_json::to_value(shown.kind).unwrap_or_default();
-        let kind = kind.as_str().unwrap_or_default().to_owned();
-        [shown.file.clone(), kind, shown.part.title.clone(), shown.part.sections.len().to_string()]
+        [shown.file.clone(), variant_name(shown.kind), shown.part.title.clone(), shown.part.sections.len().to_string()]
     });
     Table::new("", ["file", "kind", "title", "sections"], rows).to_csv()
 }

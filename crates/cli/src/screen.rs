@@ -10,16 +10,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::tune::Observer;
 use plimsoll_show::answer::{Answer, Mood};
 
-/// Greatest width of a table.
 pub(crate) const WIDTH: u16 = 100;
 
-/// Blanks after a column.
 const PADDING: u16 = 2;
 
 /// Least characters of the first column before others are cut.
 const FIRST_LETTERS_MIN: usize = 16;
 
-/// Least characters of a column of text.
 const TEXT_LETTERS_MIN: usize = 8;
 
 /// Returns a table with the given headers, the first column left-aligned, the others right-aligned. Cuts text that is
@@ -197,7 +194,6 @@ pub(crate) fn width(of: impl AsFd) -> u16 {
     size(of).map_or(WIDTH, |(columns, _)| columns.min(WIDTH))
 }
 
-/// Writes a result to stdout.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_files::setup::is_in_memory;
+use plimsoll_files::variant_name;
 use plimsoll_measure::experiment::pictures;
 use plimsoll_measure::fio_json::{self, FioJson};
 use plimsoll_measure::load::{BlockFault, Control, Instruments, Scratch};
@@ -82,14 +83,17 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     };
 
     let report = TestReport::of(&result).with_options(&checked.situation.options);
-    let written =
-        outputs.write("test", None, &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
-    screen::print(&text(arguments.format, &report, &result, &checked))?;
-    written?;
+    hand_over("test", &report, &text(arguments.format, &report, &result, &checked), &outputs)?;
     recorded?;
-
-    tell_steady(&result);
     Ok(conclude(&report, scratch))
+}
+
+/// Writes the files of a run, and prints its result.
+fn hand_over(title: &str, report: &TestReport, text: &str, outputs: &Outputs) -> Result<(), Failure> {
+    let charts = || pictures::of_report(report);
+    let written = outputs.write(title, None, &report.remarks(), pictures::table(report), charts);
+    screen::print(text)?;
+    written
 }
 
 /// Removes scratch files of killed runs, which would take the room and the names of new ones, and says so.
@@ -121,6 +125,7 @@ fn text(format: TestFormat, report: &TestReport, result: &TestResult, checked: &
 
 /// Prints to stderr the remarks that are not in the result. Returns the outcome.
 fn conclude(report: &TestReport, scratch: &str) -> Outcome {
+    tell_steady(report);
     for job in report.jobs.iter().filter(|job| job.errors > 0) {
         let first = job.first_error.as_deref().unwrap_or("unknown");
         screen::error(&format!("job `{}`: {} requests failed, the first: {first}", job.name, job.errors));
@@ -146,7 +151,7 @@ fn tell_faults(report: &TestReport) {
             screen::error(&format!(
                 "job `{}`: {} block at offset {offset}: expected {expected}, found {found}",
                 job.name,
-                kind.as_str()
+                variant_name(kind)
             ));
         }
         let shown = job.faults.len() as u64;
@@ -155,8 +160,8 @@ fn tell_faults(report: &TestReport) {
     }
 }
 
-fn tell_steady(result: &TestResult) {
-    let Some(steady) = &result.run.steady else { return };
+fn tell_steady(report: &TestReport) {
+    let Some(steady) = &report.steady else { return };
     let figures = format!("largest deviation {:.1} %, slope {:.2} %/s", steady.deviation_pct, steady.slope_pct);
     screen::note(&match steady.attained {
         true => format!("ended because it was steady: {figures}"),

@@ -409,7 +409,7 @@ impl Outputs {
         }
         if let Some(output) = &self.pictures {
             for (name, charts) in pictures::charts(report) {
-                output.write(name, &report.mountpoint, &charts)?;
+                output.write(name, &report.site.mountpoint, &charts)?;
             }
         }
         Ok(())

@@ -148,9 +148,6 @@ pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
 }
 
 /// Reads a rate given on the command line, in bytes per second: a size with an optional `/s`.
-///
-/// # Errors
-/// As [`parse_size_bytes`].
 pub fn parse_rate_bytes_per_s(text: &str) -> Result<u64, UnitError> {
     let text = text.trim();
     parse_size_bytes(text.strip_suffix("/s").unwrap_or(text))

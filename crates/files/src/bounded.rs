@@ -1,12 +1,11 @@
 //! Whole files as text, up to a bound.
 //!
-//! # Why
-//! A wrong path (`/dev/zero`, a disk) must end in an error, not in all of the memory.
+//! **Why.** A wrong path (`/dev/zero`, a disk) must end in an error, not in all of the memory.
 //!
-//! # Limits
-//! Regular files, pipes and devices alike; a pipe without a writer waits for one.
+//! **Limits.** Regular files, pipes and devices alike; a pipe without a writer waits for one.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! let error = plimsoll_files::bounded::read_text("/dev/zero".as_ref(), 1 << 20).unwrap_err();
 //! assert!(error.to_string().contains("larger than 1 MiB"));

@@ -29,12 +29,9 @@ use super::error::{Code, ConfigError, Source, Span};
 use super::fields::{did_you_mean, list_of};
 use super::yaml;
 
-/// Columns of a surface.
 pub const SURFACE_COLUMNS: [&str; 4] = ["write_MBps", "read_iops", "p50_ms", "p95_ms"];
-/// Columns of a recording.
 pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_bytes"];
 
-/// Largest recording, in bytes.
 const MAX_ARRIVALS_BYTES: usize = 64 << 20;
 
 /// Reads a measured surface: megabytes (10^6) written per second, reads per second, median and 95th percentile of read
@@ -48,9 +45,6 @@ pub fn parse_surface(source_name: &str, text: &str) -> Result<Vec<Cell>, ConfigE
 }
 
 /// Reads a measured surface from `path`.
-///
-/// # Errors
-/// The errors of [`parse_surface`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn surface_from_file(path: &Path) -> Result<Vec<Cell>, ConfigError> {
     surface(&yaml::read_file(path)?)
 }
@@ -90,9 +84,6 @@ pub fn parse_arrivals(source_name: &str, text: &str) -> Result<Vec<Arrival>, Con
 }
 
 /// Reads recorded arrivals from `path`.
-///
-/// # Errors
-/// The errors of [`parse_arrivals`], and [`Code::Unreadable`] if the file cannot be read.
 pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigError> {
     let too_large = |error: ConfigError| match error.code() {
         Code::TooLarge => error.with_help("a recording has at most 64 MiB: cut it into parts"),
@@ -133,10 +124,8 @@ fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
     Ok(list)
 }
 
-/// Names of operations in files.
 pub(super) const OPERATIONS: [&str; 5] = ["read", "write", "flush", "discard", "allocate"];
 
-/// Returns the operation of that name.
 pub(super) fn read_op(name: &str) -> Option<Op> {
     match name {
         "read" => Some(Op::Read),
@@ -153,13 +142,11 @@ pub(super) fn read_op(name: &str) -> Option<Op> {
 pub struct CsvCell<'a> {
     /// The text of the cell, without the blanks and quotes around it.
     pub text: Cow<'a, str>,
-    /// Where it stands.
     pub span: Span,
     source: &'a Source,
 }
 
 impl CsvCell<'_> {
-    /// Returns an error at this cell.
     pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
         self.source.error_at(&self.span, code, message)
     }

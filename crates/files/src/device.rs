@@ -25,7 +25,6 @@ use super::fields::{Field, Fields, Schema};
 /// Points of (length in bytes, operations per second), with rising lengths.
 pub type SizeTable = Vec<(u32, f64)>;
 
-/// A parameter that a file can set.
 trait Parameter {
     fn set(&mut self, field: &Field<'_>) -> Result<(), ConfigError>;
     fn text(&self) -> String;

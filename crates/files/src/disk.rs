@@ -46,7 +46,6 @@ use crate::presets::{ResolveError, resolve};
 /// Length at which operations are counted by default: 4 KiB.
 const BLOCK_BYTES: u32 = 4096;
 
-/// A disk's model.
 #[derive(Clone, Debug)]
 pub struct DiskModel {
     /// The disk's name, if it has one.
@@ -79,7 +78,6 @@ pub struct DiskModel {
 
 impl DiskModel {
     /// Returns the scheduler's configuration for this disk.
-    #[must_use]
     pub fn config(&self) -> DiskConfig {
         let [read_block, write_block] = self.block_bytes;
         let by_figures = || CostModel::from_figures(&self.figures, self.form, read_block, write_block);
@@ -99,7 +97,6 @@ impl DiskModel {
     }
 
     /// Returns the model of a preset. A volume limits operations and bytes apart, each for reads and writes together.
-    #[must_use]
     pub fn of_preset(preset: &presets::Preset) -> DiskModel {
         let of_device = DiskModel::of_device(&preset.spec);
         let is_volume = preset.kind == presets::PresetKind::Volume;
@@ -116,7 +113,6 @@ impl DiskModel {
     }
 
     /// Returns the model that a scheduler would have after measuring the device.
-    #[must_use]
     pub fn of_device(spec: &DeviceSpec) -> DiskModel {
         let (rates, members) = (&spec.rates, f64::from(spec.raid0.members));
         let rate = |per_s: f64| Rate::per_second((per_s * members).round() as u64);
@@ -147,7 +143,6 @@ impl DiskModel {
 
     /// Returns the model of a fit: the scheduler gets what the frontier shows, not what the simulated device has
     /// beyond.
-    #[must_use]
     pub fn of_fit(fit: &Fit) -> DiskModel {
         let (spec, frontier) = (&fit.spec, &fit.frontier);
 
@@ -207,9 +202,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<DiskModel, ConfigError> {
 }
 
 /// Reads a disk file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
@@ -263,7 +255,6 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
     })
 }
 
-/// Reads the four figures of a map, all of them required.
 pub(super) fn read_figures(fields: &Fields<'_>) -> Result<FourFigures, ConfigError> {
     let figure = |key: &str| {
         let help = "all of read_iops, read_bandwidth, write_iops and write_bandwidth are needed";
@@ -297,7 +288,6 @@ fn read_tables(fields: &Fields<'_>) -> Result<Option<[SizeTable; 2]>, ConfigErro
 }
 
 /// Prints a model as a file that [`parse`] reads.
-#[must_use]
 pub fn write(model: &DiskModel) -> String {
     let mut text = String::from("disk:\n");
     let mut line = |key: &str, value: String| {

@@ -15,19 +15,15 @@ use serde::Serialize;
 /// Operations and bytes per second, of reads and of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Four<T> {
-    /// Read operations per second.
     pub read_iops: T,
     /// Bytes read per second.
     pub read_bandwidth: T,
-    /// Write operations per second.
     pub write_iops: T,
     /// Bytes written per second.
     pub write_bandwidth: T,
 }
 
 impl Four<Rate> {
-    /// Returns the scheduler's figures.
-    #[must_use]
     pub fn of(figures: &FourFigures) -> Four<Rate> {
         let FourFigures { read_iops, read_bandwidth, write_iops, write_bandwidth } = *figures;
         Four { read_iops, read_bandwidth, write_iops, write_bandwidth }
@@ -36,13 +32,11 @@ impl Four<Rate> {
 
 impl<T: Copy> Four<T> {
     /// Applies `f` to each figure.
-    #[must_use]
     pub fn map<U>(self, f: impl Fn(T) -> U) -> Four<U> {
         self.with(self, |figure, _| f(figure))
     }
 
     /// Applies `f` to each figure and its counterpart.
-    #[must_use]
     pub fn with<U: Copy, V>(self, other: Four<U>, f: impl Fn(T, U) -> V) -> Four<V> {
         Four {
             read_iops: f(self.read_iops, other.read_iops),

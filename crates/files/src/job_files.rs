@@ -19,10 +19,8 @@
 
 use std::path::PathBuf;
 
-/// A length in bytes, or in per cent of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Bytes.
     Bytes(u64),
     /// Hundredths of the file's length.
     Percent(u64),
@@ -30,7 +28,6 @@ pub enum Length {
 
 impl Length {
     /// Returns the bytes, if the whole has `whole_bytes`.
-    #[must_use]
     pub fn of(self, whole_bytes: u64) -> u64 {
         match self {
             Length::Bytes(bytes) => bytes,
@@ -48,7 +45,6 @@ fn percent_of(bytes: u64, percent: u64) -> u64 {
 pub struct FileSet {
     /// Files and devices, shared with all jobs that name them. If empty, the clone has `count` files of its own.
     pub named: Vec<PathBuf>,
-    /// Directory of the files that are its own.
     pub directory: PathBuf,
     /// Number of files of its own, at least 1.
     pub count: u32,
@@ -94,13 +90,11 @@ impl Default for FileSet {
 
 impl FileSet {
     /// Returns the number of files, at least 1.
-    #[must_use]
     pub fn files(&self) -> u64 {
         if self.named.is_empty() { u64::from(self.count.max(1)) } else { self.named.len() as u64 }
     }
 
     /// Returns the length that a file needs if it is created; `None` if the job does not say.
-    #[must_use]
     pub fn new_file_bytes(&self) -> Option<u64> {
         match (self.file_bytes, self.size) {
             (Some(bytes), _) => Some(bytes),
@@ -111,7 +105,6 @@ impl FileSet {
 
     /// Returns the first byte and the length of the region in a file of `file_bytes`; the length is 0 if the region
     /// begins behind the end.
-    #[must_use]
     pub fn region(&self, file_bytes: u64) -> (u64, u64) {
         let offset = self.offset_bytes(file_bytes);
         let after_bytes = file_bytes.saturating_sub(offset);
@@ -128,7 +121,6 @@ impl FileSet {
 
     /// Returns the bytes after which the job ends, if its regions have `region_bytes` together; `None`: its time ends
     /// it.
-    #[must_use]
     pub fn limit_bytes(&self, region_bytes: u64) -> Option<u64> {
         if self.time_based {
             return None;
@@ -142,7 +134,6 @@ impl FileSet {
     }
 
     /// Returns the first byte of the clone's region in a file of `file_bytes`.
-    #[must_use]
     pub fn offset_bytes(&self, file_bytes: u64) -> u64 {
         let increment_bytes = self.increment.of(file_bytes).saturating_mul(self.clone_number);
         let offset = self.offset.of(file_bytes).saturating_add(increment_bytes);

@@ -42,17 +42,14 @@ use super::job_files::FileSet;
 pub const MAX_PARALLELISM: u32 = 65_536;
 /// Most requests issued together.
 pub const MAX_BATCH: u32 = 65_536;
-/// Most requests per second of one fiber.
 pub const MAX_REQUESTS_PER_S: u32 = 1_000_000_000;
 /// Largest request, in bytes: 1 GiB.
 pub const MAX_REQUEST_BYTES: u64 = 1 << 30;
 /// Most segments of a vectored request: Linux's `IOV_MAX`.
 pub const MAX_IOV_COUNT: u32 = 1024;
-/// Highest shard id.
 pub(crate) const MAX_SHARD_ID: u32 = 65_535;
 /// Most files of an `unlink` job on one shard.
 pub const MAX_FILES: u32 = 1_000_000;
-/// Highest stage.
 pub(crate) const MAX_STAGE: u32 = 65_535;
 
 /// Bytes per shard without `data_size`, as in io_tester: 1 GiB.
@@ -60,7 +57,6 @@ const DEFAULT_BYTES_PER_SHARD: u64 = 1 << 30;
 /// Unit to which a shard's part of `data_size` is rounded up, as in io_tester: 1 MiB.
 const SHARD_DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
 
-/// A job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
     /// The jobs in the order of the file, at least one, or none if there is no file. See [`Job::stage`] for their
@@ -79,14 +75,12 @@ impl Default for JobFile {
     }
 }
 
-/// One load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// The name: unique in the file, not empty, neither `shard` nor `statistics` (keys of results as YAML).
     pub name: String,
     /// The requests and their times. A job dereferences to it.
     pub shape: Shape,
-    /// Where the job runs.
     pub shards: ShardSet,
     /// Bytes of all shards together; `None` is 1 GiB per shard, or 0 for `append`. See [`Job::bytes_per_shard`].
     pub data_size_bytes: Option<u64>,
@@ -130,7 +124,6 @@ pub struct JobStorage {
 /// The requests of a job and their times: the same for a file, the load generator and a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// The operation of the requests.
     pub kind: JobKind,
     /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight. 0 only in a `cpu` job
     /// with io_tester's misspelling, which does nothing.
@@ -169,7 +162,6 @@ pub struct Shape {
     pub run_length: u32,
     /// The positions of random requests.
     pub access: Access,
-    /// The contents of writes.
     pub content: Content,
     /// Whether blocks carry a stamp that is checked at each read, to find torn, stale and misdirected blocks.
     pub verify: bool,
@@ -191,7 +183,6 @@ pub struct Shape {
 
 impl Shape {
     /// Returns a shape in which each request follows the completion of the one before, and nothing else is set.
-    #[must_use]
     pub fn closed_loop(kind: JobKind, request_bytes: u32, parallelism: u32) -> Shape {
         Shape {
             kind,
@@ -224,7 +215,6 @@ impl Shape {
     }
 
     /// Returns whether requests come at a rate, regardless of completions.
-    #[must_use]
     pub fn has_rate(&self) -> bool {
         self.requests_per_s_per_fiber.is_some() || self.requests_per_s_per_shard.is_some()
     }
@@ -267,7 +257,6 @@ pub enum JobKind {
         /// Reads in a hundred requests, 0 to 100.
         read_pct: u8,
     },
-    /// Flushes, one after another.
     Flush,
     /// Discards ranges of existing data, one after another.
     Discard,
@@ -285,7 +274,6 @@ pub enum JobKind {
 
 impl JobKind {
     /// Returns the `type` in a job file.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SeqRead => "seqread",
@@ -303,7 +291,6 @@ impl JobKind {
     }
 
     /// Returns whether the requests change data.
-    #[must_use]
     pub fn is_write(self) -> bool {
         match self {
             Self::Overwrite | Self::RandWrite | Self::Append | Self::Discard => true,
@@ -313,13 +300,11 @@ impl JobKind {
     }
 
     /// Returns whether requests go to a file that was filled before the run.
-    #[must_use]
     pub fn has_data(self) -> bool {
         !matches!(self, Self::Append | Self::Unlink { .. } | Self::Cpu { .. })
     }
 }
 
-/// A rate that a job must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateMin {
     /// Fewest bytes a second; 0: any.
@@ -330,7 +315,6 @@ pub struct RateMin {
     pub cycle_ns: u64,
 }
 
-/// A length of requests and its frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeShare {
     /// Length in bytes: with direct I/O a multiple of 512, up to [`MAX_REQUEST_BYTES`].
@@ -372,7 +356,6 @@ pub enum Access {
     Zoned(Vec<(f64, f64)>),
 }
 
-/// The contents of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Part of the bytes that a compressor can save, in per cent, 0 to 100.
@@ -386,10 +369,8 @@ impl Default for Content {
     }
 }
 
-/// The shards of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardSet {
-    /// Every shard.
     All,
     /// These shards: at least one, none twice, in the order of the file.
     List(Vec<u32>),
@@ -397,7 +378,6 @@ pub enum ShardSet {
 
 impl ShardSet {
     /// Returns whether the job runs on `shard`.
-    #[must_use]
     pub fn contains(&self, shard: u32) -> bool {
         match self {
             Self::All => true,
@@ -411,10 +391,7 @@ impl ShardSet {
 pub enum JobClass {
     /// A class of its own, called like the job (`default`: the class that always exists), with 1 to
     /// [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
-    Own {
-        /// The weight of the class.
-        shares: u32,
-    },
+    Own { shares: u32 },
     /// The class of this name, from the groups file or of another job.
     Joined(String),
 }
@@ -512,7 +489,6 @@ impl Job {
 
     /// Returns the bytes of data that the job has on each of `shard_count` shards (0 counts as 1): `data_size` divided
     /// by the number of shards of the run and rounded up to 1 MiB; by default 1 GiB, and 0 for `append`.
-    #[must_use]
     pub fn bytes_per_shard(&self, shard_count: u32) -> u64 {
         match self.data_size_bytes {
             Some(bytes) => {

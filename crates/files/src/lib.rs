@@ -46,8 +46,12 @@ pub mod setup;
 
 pub use plimsoll_properties::{Code, ConfigError, Diagnostic, Severity, error, fields, io_properties, yaml};
 
+/// Returns the name of a variant as JSON has it; empty if it is not a plain variant.
+pub fn variant_name(variant: impl serde::Serialize) -> String {
+    serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
 /// Returns the name among `names` that `name` was probably meant to be.
-#[must_use]
 pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     fields::closest(name, names.iter().copied())
 }

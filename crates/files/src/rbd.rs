@@ -1,20 +1,18 @@
 //! Reads the output of `rbd bench` of Ceph, for comparison with our own runs.
 //!
-//! # Why
-//! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not show
-//! how much a device can still do. People keep the terminal's text of such runs.
+//! **Why.** Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does
+//! not show how much a device can still do. People keep the terminal's text of such runs.
 //!
-//! # How it works
-//! Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the top is cut
-//! off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a line
-//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions: bytes) or
-//! have a unit, which is binary.
+//! **How.** Any text may surround the runs. A run begins with a line `bench  type write io_size 8192 ...` or, if the
+//! top is cut off, with the table's head. Lines of the table `SEC OPS OPS/SEC BYTES/SEC` follow. The run ends with a
+//! line `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates are numbers (older versions:
+//! bytes) or have a unit, which is binary.
 //!
-//! # Limits
-//! A run without its last line counts as cut off: it has a table and no summary. A line that looks like a row but holds
-//! no numbers is an error with its line number.
+//! **Limits.** A run without its last line counts as cut off: it has a table and no summary. A line that looks like a
+//! row but holds no numbers is an error with its line number.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::rbd;
 //! let text = "bench  type write io_size 8192 io_threads 16 bytes 8589934592 pattern sequential
@@ -37,9 +35,7 @@ const SECONDS_MAX: usize = 86_400;
 pub struct RbdRun {
     /// `write`, `read` or `rw`; empty if the text does not say.
     pub io_type: String,
-    /// Length of a request in bytes.
     pub io_size_bytes: Option<u64>,
-    /// Requests in flight.
     pub io_threads: Option<u64>,
     /// `sequential`, `random` or `full sequential`.
     pub pattern: String,
@@ -49,12 +45,10 @@ pub struct RbdRun {
     pub summary: Option<RbdSummary>,
 }
 
-/// A line of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RbdSecond {
     /// Seconds since the run began.
     pub second: f64,
-    /// Requests so far.
     pub ops: u64,
     /// Requests per second, as the tool averages them over the last seconds.
     pub ops_per_s: f64,
@@ -65,28 +59,21 @@ pub struct RbdSecond {
 /// The last line of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RbdSummary {
-    /// Seconds in all.
     pub elapsed_s: f64,
-    /// Requests in all.
     pub ops: u64,
-    /// Requests per second.
     pub ops_per_s: f64,
-    /// Bytes per second.
     pub bytes_per_s: f64,
 }
 
 /// A text that is no output of `rbd bench`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RbdError {
-    /// The text has no run.
     #[error("no output of `rbd bench` in it: expected lines such as `elapsed: 10 ops: 1048576 ops/sec: 100360 ...`")]
     Empty,
-    /// A line begins like one of a run, but cannot be read.
     #[error("line {line}: {reason}")]
     Line {
         /// The number of the line, from 1.
         line: usize,
-        /// The fault.
         reason: String,
     },
 }

@@ -35,11 +35,9 @@ use super::fields::{Field, Fields, Schema};
 use super::sched_groups::{SchedGroups, read_entries};
 use super::yaml;
 
-/// Most rules.
 pub const MAX_RULES: usize = 63;
 /// Most classes and groups, `default` included.
 pub const MAX_CLASSES: usize = 64;
-/// The operations of calls.
 pub const OPERATIONS: [&str; 4] = ["read", "write", "sync", "allocate"];
 /// The built-in sets, with their text.
 pub const BUILT_IN: [(&str, &str); 4] = [
@@ -49,10 +47,8 @@ pub const BUILT_IN: [(&str, &str); 4] = [
     ("postgres", include_str!("run_rules/postgres.yaml")),
 ];
 
-/// Longest name of a thread in Linux, in bytes.
 const THREAD_NAME_BYTES: usize = 15;
 
-/// Checked rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRules {
     /// The file or the built-in set.
@@ -68,13 +64,11 @@ pub struct RunRules {
 /// One rule; `None` matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRule {
-    /// Pattern of the thread's name.
     pub thread: Option<String>,
     /// Pattern of the file's path.
     pub path: Option<String>,
     /// Whether the rule matches each of [`OPERATIONS`].
     pub operations: [bool; 4],
-    /// The class.
     pub class: String,
 }
 

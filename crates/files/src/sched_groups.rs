@@ -64,13 +64,11 @@ pub struct SchedGroup {
 
 impl SchedGroups {
     /// Returns the index of the entry called `name`.
-    #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.groups.iter().position(|group| group.name == name)
     }
 
     /// Returns the names of the entries without members: those that jobs can join.
-    #[must_use]
     pub fn class_names(&self) -> HashSet<&str> {
         let parents: HashSet<usize> = self.groups.iter().filter_map(|group| group.parent).collect();
         let entries = self.groups.iter().enumerate();
@@ -92,9 +90,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> 
 }
 
 /// Reads a scheduling-groups file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<SchedGroups, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
@@ -105,7 +100,6 @@ fn parse_source(source: &Source) -> Result<SchedGroups, ConfigError> {
     read_entries(&Field::root(source, &root, help)?.list()?)
 }
 
-/// Reads the entries of a list of classes and groups.
 pub(super) fn read_entries(entries: &[Field<'_>]) -> Result<SchedGroups, ConfigError> {
     let mut index_of_name = HashMap::with_capacity(entries.len());
     let mut groups = Vec::with_capacity(entries.len());

@@ -1,17 +1,15 @@
 //! Turns a user's choices for a disk (properties, mode, goal) into the disk that the library schedules.
 //!
-//! # Why
-//! All commands that do I/O take the same flags and files, which must mean the same everywhere.
+//! **Why.** All commands that do I/O take the same flags and files, which must mean the same everywhere.
 //!
-//! # How it works
-//! [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for the storage
-//! by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the storage are an
-//! error, never a silent "unlimited".
+//! **How.** [`DiskChoice`] holds the checked flags. [`DiskChoice::setup`] finds the entry of the properties file for
+//! the storage by its device number, as Seastar does, and makes a [`DiskSetup`]. Properties without an entry for the
+//! storage are an error, never a silent "unlimited".
 //!
-//! # Limits
-//! One disk: the one that holds the storage.
+//! **Limits.** One disk: the one that holds the storage.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::io_properties;
 //! use plimsoll_files::setup::DiskChoice;
@@ -41,7 +39,6 @@ use crate::io_properties::{DiskProperties, IoProperties};
 use crate::jobs::Job;
 pub use old_defaults::ModelChoice;
 
-/// A user's choices for the disk.
 #[derive(Clone, Debug)]
 pub struct DiskChoice {
     /// Contents of the io-properties file; `None`: the disk is unlimited, unless there is a model.
@@ -78,12 +75,10 @@ impl Default for DiskChoice {
 }
 
 /// Returns whether a backend works in memory alone: it needs no file, and touches no disk.
-#[must_use]
 pub fn is_in_memory(backend: Option<BackendKind>) -> bool {
     matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
 }
 
-/// The properties have no entry for the storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no disk of the io-properties holds {storage} (device {device}): they name {named}; add an entry whose mountpoint is on \
@@ -95,55 +90,28 @@ pub struct NoEntry {
     named: String,
 }
 
-/// A disk beside the one of the run.
 #[derive(Clone, Debug)]
 pub struct OtherDisk {
-    /// The storages of jobs on it.
     pub storages: Vec<PathBuf>,
-    /// How it is scheduled.
     pub setup: DiskSetup,
 }
 
 /// Why a disk of a job's own cannot be scheduled.
 #[derive(Debug, thiserror::Error)]
 pub enum OtherDiskError {
-    /// The properties have no entry for its storage.
     #[error("job `{job}`: {error}")]
-    NoEntry {
-        /// The job.
-        job: String,
-        /// What is missing.
-        error: NoEntry,
-    },
-    /// Its model cannot be read.
+    NoEntry { job: String, error: NoEntry },
     #[error(transparent)]
     Model(#[from] ConfigError),
-    /// One disk would have two models.
     #[error("job `{job}`: {storage} is on the same disk as {other}, which has another model: remove `disk` of the job")]
-    TwoModels {
-        /// The job.
-        job: String,
-        /// Its storage.
-        storage: String,
-        /// The other storage.
-        other: String,
-    },
-    /// The run's disk has a model, and this one has none.
+    TwoModels { job: String, storage: String, other: String },
     #[error("job `{job}`: {storage} is on another disk than the one of --disk: say what it is with `disk: NAME`")]
-    NoModel {
-        /// The job.
-        job: String,
-        /// Its storage.
-        storage: String,
-    },
+    NoModel { job: String, storage: String },
 }
 
 impl DiskChoice {
     /// Returns the disks of jobs with a storage of their own that is on another device than `storage`. With a backend in
     /// memory there are no devices, and each path is a disk.
-    ///
-    /// # Errors
-    /// [`OtherDiskError`].
     pub fn other_disks(
         &self,
         storage: &Path,
@@ -235,7 +203,6 @@ impl DiskChoice {
     }
 
     /// Returns the cost form in place of that of the properties or disk, if one was chosen.
-    #[must_use]
     pub fn form(&self) -> Option<CostForm> {
         match self.model {
             Some(ModelChoice::Form(form)) => Some(form),
@@ -244,7 +211,6 @@ impl DiskChoice {
     }
 
     /// Returns whether nothing limits the requests to the disk.
-    #[must_use]
     pub fn is_unlimited(&self) -> bool {
         let is_known = self.properties.is_some() || self.disk.is_some() || self.model == Some(ModelChoice::OldDefaults);
         !is_known && self.mode == DiskMode::Scheduled

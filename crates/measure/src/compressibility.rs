@@ -1,26 +1,24 @@
 //! Measures how compressible the blocks of a file or device are.
 //!
-//! # Why
-//! A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). If the data is already
-//! encrypted or compressed, nothing is saved. This module samples the real data, reports its kind, and recommends a
-//! `compressible` for jobs that write such data.
+//! **Why.** A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). If the data is
+//! already encrypted or compressed, nothing is saved. This module samples the real data, reports its kind, and
+//! recommends a `compressible` for jobs that write such data.
 //!
-//! # How it works
-//! [`examine`] takes a file, a block device, or all files below a directory in sequence. It divides them into equal
-//! parts, reads a random block of each part, and compresses each block separately with lz4 and with deflate (level
-//! 3); a block that does not shrink counts with its own length. It also counts zero blocks, blocks equal to an
+//! **How.** [`examine`] takes a file, a block device, or all files below a directory in sequence. It divides them into
+//! equal parts, reads a random block of each part, and compresses each block separately with lz4 and with deflate
+//! (level 3); a block that does not shrink counts with its own length. It also counts zero blocks, blocks equal to an
 //! earlier sample, and the entropy of the bytes (8 bits a byte: encrypted, compressed, or random).
 //!
 //! Deflate stands in for zstd, whose encoder needs a C compiler to build. On blocks of 4 to 64 KiB of text, tables
 //! and programs its savings were within 5 percentage points of those of zstd's level 1.
 //!
-//! # Limits
-//! Reads go through the page cache; nothing is written. Blocks belong to files: a partial block at the end of a file
-//! is left out, and so are files shorter than a block. Links are not followed, other file systems below the directory
-//! not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples, most duplicates of
-//! a large device are missed.
+//! **Limits.** Reads go through the page cache; nothing is written. Blocks belong to files: a partial block at the end
+//! of a file is left out, and so are files shorter than a block. Links are not followed, other file systems below the
+//! directory not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples, most
+//! duplicates of a large device are missed.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::compressibility::{Options, examine};
 //! use plimsoll_measure::load::Stop;
@@ -48,11 +46,9 @@ use serde::Serialize;
 use crate::load::Stop;
 use files::{BlockReader, Files};
 
-/// Smallest block, in bytes.
 pub const BLOCK_MIN_BYTES: u32 = 512;
 /// Largest block, in bytes: 16 MiB.
 pub const BLOCK_MAX_BYTES: u32 = 16 << 20;
-/// Most samples.
 pub const SAMPLES_MAX: u32 = 1_000_000;
 /// Most bytes that are read for each length of a block: 256 MiB, some seconds of compression.
 pub const SAMPLED_MAX_BYTES: u32 = 256 << 20;
@@ -63,14 +59,12 @@ const HARDLY_PCT: f64 = 3.0;
 /// Level of deflate, whose savings are close to those of zstd's level 1.
 const DEFLATE_LEVEL: u8 = 3;
 
-/// Options of an examination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Lengths of blocks in bytes, at least one: powers of two from [`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`].
     pub block_bytes: Vec<u32>,
     /// Blocks of each length, 1 to [`SAMPLES_MAX`]; fewer if they exceed [`SAMPLED_MAX_BYTES`] together.
     pub samples: u32,
-    /// Seed of the choice of blocks.
     pub seed: u64,
 }
 
@@ -81,7 +75,6 @@ impl Default for Options {
     }
 }
 
-/// The result of an examination.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
     /// The file, device or directory.
@@ -90,7 +83,6 @@ pub struct Examination {
     pub files: u64,
     /// Number of files and directories below the directory that could not be read.
     pub unreadable: u64,
-    /// Length of the files or the device, in bytes.
     pub bytes: u64,
     /// Whether the examination was stopped. The last length then has only the samples so far, from the first part of
     /// the data, and later lengths are left out.
@@ -100,14 +92,11 @@ pub struct Examination {
     pub blocks: Vec<Report>,
 }
 
-/// The result for one length of block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Length of a block in bytes.
     pub block_bytes: u32,
     /// Number of blocks read: all blocks, if there are no more than were asked for.
     pub samples: u32,
-    /// Number of blocks with nothing but zeros.
     pub zero_blocks: u32,
     /// Number of blocks equal to an earlier sample, zero blocks aside.
     pub duplicate_blocks: u32,
@@ -124,7 +113,6 @@ pub struct Report {
 pub struct Compressed {
     /// Ratio of bytes before to bytes after: at least 1.
     pub mean_ratio: f64,
-    /// Bytes saved, in per cent.
     pub saved_pct: f64,
     /// Size of the smallest block in bytes.
     pub smallest_bytes: u32,
@@ -141,58 +129,40 @@ pub struct Compressed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExamineError {
-    /// The block length is outside its range.
     #[error(
         "blocks of {0} bytes cannot be examined: choose a power of two from {BLOCK_MIN_BYTES} to {BLOCK_MAX_BYTES}"
     )]
     Block(u32),
-    /// The number of samples is outside its range.
     #[error("{0} samples cannot be taken: choose 1 to {SAMPLES_MAX}")]
     Samples(u32),
-    /// The data is shorter than a block.
     #[error(
         "{path}: its longest file has {file_bytes} bytes, less than one block of {block_bytes}: choose a smaller block"
     )]
     TooShort {
-        /// The file, or the directory.
         path: String,
         /// Length of the longest file in bytes.
         file_bytes: u64,
         /// Length of the shortest block in bytes.
         block_bytes: u32,
     },
-    /// The file or device has no data.
     #[error("{0} is empty: there is nothing to examine")]
     Empty(String),
-    /// The directory has no data.
     #[error("{path} holds no file with data that can be read ({unreadable} of its files and directories cannot be)")]
     NoFiles {
-        /// The directory.
         path: String,
         /// Number of files and directories that could not be read.
         unreadable: u64,
     },
-    /// The path is a pipe, terminal or the like.
     #[error("{0} is no file, directory or block device: name one that holds data")]
     NotData(String),
-    /// The file could not be read.
     #[error("{path}: {error}")]
-    Read {
-        /// The file.
-        path: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
-    /// The examination was stopped before anything was read.
+    Read { path: String, error: std::io::Error },
     #[error("interrupted before a block was read")]
     Interrupted,
 }
 
 /// Samples blocks of a file, of a block device, or of the files below a directory, and compresses each. Opens
 /// everything for reading only. Calls `on_progress` with the part (0 to 1) that is done.
-///
-/// # Errors
-/// See [`ExamineError`].
 pub fn examine(
     path: &Path,
     options: &Options,
@@ -357,7 +327,6 @@ pub(crate) fn lz4_bytes(block: &[u8]) -> usize {
     lz4_flex::block::compress(block).len()
 }
 
-/// Returns the length of a block compressed with deflate, in bytes.
 pub(crate) fn deflate_bytes(block: &[u8]) -> usize {
     miniz_oxide::deflate::compress_to_vec(block, DEFLATE_LEVEL).len()
 }
@@ -383,7 +352,6 @@ impl Report {
 
 impl Examination {
     /// Returns in a few sentences what to expect of compression here, and how a job can write such data.
-    #[must_use]
     pub fn summary(&self) -> String {
         if self.blocks.iter().all(|report| report.zero_blocks == report.samples) {
             return "All samples are zeros: they say nothing about the data that will be written.".to_owned();
@@ -412,7 +380,6 @@ impl Examination {
     }
 
     /// Returns tables of the samples, the compressors, and the histogram of compressed sizes.
-    #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let length = |report: &Report| format_bytes_binary(u64::from(report.block_bytes));
         let samples = self.blocks.iter().map(|report| {
@@ -456,7 +423,6 @@ impl Examination {
     }
 
     /// Returns a line for each length and compressor, for programs.
-    #[must_use]
     pub fn csv(&self) -> Table {
         let headers = "block_bytes,compressor,samples,zero_blocks,duplicate_blocks,entropy_bits_per_byte,mean_ratio,\
                        saved_pct,smallest_bytes,median_bytes,largest_bytes";

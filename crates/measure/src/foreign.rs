@@ -1,21 +1,17 @@
 //! Measures the part of a device's traffic that other programs caused during a measurement.
 //!
-//! # Why
-//! A figure measured beside a backup is that of a disk with a backup, and the samples do not show it.
+//! **Why.** A figure measured beside a backup is that of a disk with a backup, and the samples do not show it.
 //!
-//! # How it works
-//! The kernel counts what a device moves. Direct I/O reaches the device unchanged, so bytes moved beyond those that
-//! this program asked for came from elsewhere. Reads and writes are compared separately, so that a lack of one does
-//! not hide an excess of the other.
+//! **How.** The kernel counts what a device moves. Direct I/O reaches the device unchanged, so bytes moved beyond those
+//! that this program asked for came from elsewhere. Reads and writes are compared separately, so that a lack of one
+//! does not hide an excess of the other.
 //!
-//! # Limits
-//! File system writes about our files (journal, times) count as foreign. Requests that end while the counters are
-//! read may count on one side only, so intervals should be long against a request. Devices that move more than asked
-//! by design (parity, copies: give the number of the array, not of a member), that compress, or whose counters stand
-//! still (some multipath devices) cannot be judged.
+//! **Limits.** File system writes about our files (journal, times) count as foreign. Requests that end while the
+//! counters are read may count on one side only, so intervals should be long against a request. Devices that move more
+//! than asked by design (parity, copies: give the number of the array, not of a member), that compress, or whose
+//! counters stand still (some multipath devices) cannot be judged.
 //!
-//! # Example
-//! A disk read 1.2 GB while this program asked for 1 GB: 200 MB are foreign, 16.7 %.
+//! **Example.** A disk read 1.2 GB while this program asked for 1 GB: 200 MB are foreign, 16.7 %.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +22,6 @@ use plimsoll_figures::verdict::FLAT_SPREAD;
 /// much two rates may differ and still count as the same.
 pub(crate) const FOREIGN_DOUBT_PCT: f64 = 100.0 * FLAT_SPREAD;
 
-/// Traffic that other programs caused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ForeignShare {
     /// Foreign traffic in per cent of what the device moved, 0 to 100.
@@ -51,7 +46,6 @@ impl ForeignMeter {
         ForeignMeter { proc_root: proc_root.to_owned(), major, minor, before: None }
     }
 
-    /// Begins an interval.
     pub(crate) fn begin(&mut self) {
         self.before = self.read();
     }

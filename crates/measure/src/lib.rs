@@ -1,18 +1,14 @@
 //! Measurements of disks, loads and machines, real or simulated, and comparisons of results.
 //!
-//! # Why
-//! Commands run on terminals and in tests; the measurements behind them need neither.
+//! **Why.** Commands run on terminals and in tests; the measurements behind them need neither.
 //!
-//! # How it works
-//! [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] choose them, and [`report`] presents the
-//! results. [`tune`] measures what a disk can do, [`instance`] what a machine can do, [`sim`] runs simulated worlds.
-//! [`compare`] sets results against each other, [`report_page`] makes one page of any of them.
+//! **How.** [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] choose them, and [`report`]
+//! presents the results. [`tune`] measures what a disk can do, [`instance`] what a machine can do, [`sim`] runs
+//! simulated worlds. [`compare`] sets results against each other, [`report_page`] makes one page of any of them.
 //!
-//! # Limits
-//! Observation without load is in `plimsoll-observe`, which never depends on this crate.
+//! **Limits.** Observation without load is in `plimsoll-observe`, which never depends on this crate.
 //!
-//! # Example
-//! See [`load`] and [`tune`].
+//! **Example.** See [`load`] and [`tune`].
 
 #![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
 

@@ -1,14 +1,12 @@
 //! `plimsoll report`: makes one page from any results.
 //!
-//! # Why
-//! Result files are read long after they were made, several beside each other, by people who have neither the disk
-//! nor the command line that made them.
+//! **Why.** Result files are read long after they were made, several beside each other, by people who have neither the
+//! disk nor the command line that made them.
 //!
-//! # How it works
-//! [`read`] recognises a file by its content, and passes it to the functions that make the sections of the writing
-//! command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a part
-//! for each file, below a table of the files and their kinds. Several sweeps have a part together, in which their curves
-//! stand in one picture.
+//! **How.** [`read`] recognises a file by its content, and passes it to the functions that make the sections of the
+//! writing command's own `--page`, so there is one rendering of each result. [`page()`] puts them into one HTML page, a
+//! part for each file, below a table of the files and their kinds. Several sweeps have a part together, in which their
+//! curves stand in one picture.
 //!
 //! | file | recognised by |
 //! |---|---|
@@ -25,11 +23,11 @@
 //! | a trace: own, blktrace, text of blkparse | its first bytes, or its lines |
 //! | a recording of `stat`, `/proc/diskstats` samples, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
 //!
-//! # Limits
-//! Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is refused. JSON of
-//! analyses of traces lacks the data of their own pages; a sentence says what to do.
+//! **Limits.** Results are read whole, except traces; a file larger than [`FILE_BYTES_MAX`] that is no trace is
+//! refused. JSON of analyses of traces lacks the data of their own pages; a sentence says what to do.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```no_run
 //! use plimsoll_measure::report_page::{page, read};
 //! let results = [read("before.json".as_ref())?, read("after.json".as_ref())?];
@@ -63,7 +61,6 @@ pub const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes at the beginning of a file from which its kind is recognised.
 const HEAD_BYTES: u64 = 1 << 16;
 
-/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -87,15 +84,12 @@ pub enum Kind {
     Surface,
     /// A card of `instance card`.
     Card,
-    /// A trace.
     Trace,
     /// Activity of disks: a recording of `stat`, samples of `/proc/diskstats`, or output of `iostat`.
     Stat,
 }
 
 impl Kind {
-    /// Returns the words for a table.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Kind::Tune => "measurement of a disk",
@@ -117,11 +111,8 @@ impl Kind {
 /// A result in the form for the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// Name of the file as given.
     pub file: String,
-    /// Kind of the file.
     pub kind: Kind,
-    /// Sections of the result.
     pub part: Part,
     /// Sentences on what could not be read.
     pub notes: Vec<String>,
@@ -133,20 +124,13 @@ pub struct Shown {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file cannot be read.
     #[error("{file}: cannot read it: {error}")]
-    Io {
-        /// The file.
-        file: String,
-        /// The reason.
-        error: io::Error,
-    },
+    Io { file: String, error: io::Error },
     /// The file is unknown or damaged: its name, and a sentence with the remedy.
     #[error("{0}")]
     Content(String),
 }
 
-/// Names of all that can be read, for messages.
 const EXPECTED: &str = "expected JSON that `plimsoll tune`, `test`, `compare` or `sim run` printed, a record of tune, \
                         a card of a machine, a trace, a recording of `plimsoll stat`, samples of /proc/diskstats, or \
                         output of iostat";
@@ -275,7 +259,6 @@ fn is_iostat_json(text: &str) -> bool {
 }
 
 /// Returns the page: a part for each result, below a table of them if there are several, and the curves of several sweeps.
-#[must_use]
 pub fn page(title: &str, results: &[Shown]) -> String {
     let with_notes = |result: &Shown| {
         let mut part = result.part.clone();

@@ -1,26 +1,24 @@
 //! `plimsoll test`: runs the jobs of an io_tester job file on real storage, through the scheduler.
 //!
-//! # Why
-//! Storage engineers test schedulers with io_tester. The same files run here.
+//! **Why.** Storage engineers test schedulers with io_tester. The same files run here.
 //!
-//! # How it works
-//! [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the files,
-//! runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own file on
-//! each shard; a named file or device is shared by all jobs and shards, from the job's offset over its `data_size`
-//! (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files have fio's rules: each
-//! names its own files, those of the same name are shared, and all jobs begin at the begin of their region.
+//! **How.** [`TestOptions`] hold checked flags and parsed files. [`run`] creates the classes, creates (or opens) the
+//! files, runs the jobs with [`crate::load`], and removes the files it created. In a directory each job gets its own
+//! file on each shard; a named file or device is shared by all jobs and shards, from the job's offset over its
+//! `data_size` (or to the end), with sequential jobs starting at the shard's part of it. Jobs of fio's files have fio's
+//! rules: each names its own files, those of the same name are shared, and all jobs begin at the begin of their region.
 //!
 //! Jobs of one stage run together, and stages one after another, each for the whole duration; their measurements make
 //! one result. All files are created before the first stage. Failed requests are counted with their job, and the
 //! others continue.
 //!
-//! # Limits
-//! Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write to is
-//! claimed for the whole run; if it is mounted or otherwise in use, it is refused. `max_write_bytes` covers
+//! **Limits.** Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write
+//! to is claimed for the whole run; if it is mounted or otherwise in use, it is refused. `max_write_bytes` covers
 //! everything: files that would exceed it are refused, and writers end when it is used up. Jobs that verify know only
 //! their own writes: on a named file such a job must be the only writer of its stage, on one shard.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;
@@ -65,7 +63,6 @@ use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, ScratchError, Wa
 /// Length of the intervals of a result: short enough to show a stall, long enough for requests of a slow disk.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// The storage that the jobs work on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Storage {
     /// A directory: files are created in it, and removed.
@@ -96,8 +93,6 @@ impl Storage {
         }
     }
 
-    /// Returns the path of the storage.
-    #[must_use]
     pub fn path(&self) -> &Path {
         match self {
             Storage::Directory(path) | Storage::File(path) | Storage::Device(path) => path,
@@ -105,14 +100,11 @@ impl Storage {
     }
 }
 
-/// The jobs of a test, and how to run them.
 #[derive(Clone, Debug)]
 pub struct TestOptions {
-    /// The jobs.
     pub jobs: JobFile,
     /// Groups and classes that jobs may join.
     pub groups: SchedGroups,
-    /// The storage.
     pub storage: Storage,
     /// Whether jobs may overwrite a named file.
     pub overwrite: bool,
@@ -120,7 +112,6 @@ pub struct TestOptions {
     pub destructive: bool,
     /// Whether to keep the files after the run.
     pub keep_files: bool,
-    /// Number of shards.
     pub shards: u16,
     /// The disk as it is scheduled.
     pub disk: DiskSetup,
@@ -143,7 +134,6 @@ pub struct TestOptions {
 impl TestOptions {
     /// Returns options for ten seconds of `jobs` on `storage`, on one shard and an unlimited disk, without
     /// overwriting.
-    #[must_use]
     pub fn new(jobs: JobFile, storage: Storage) -> TestOptions {
         TestOptions {
             jobs,
@@ -178,144 +168,79 @@ impl TestOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
-    /// The storage does not exist or is unusable.
     #[error("{path}: {reason}: --storage takes a directory, a file or a block device")]
-    Storage {
-        /// The path.
-        path: String,
-        /// The reason.
-        reason: String,
-    },
-    /// A file that a job names is unusable.
+    Storage { path: String, reason: String },
     #[error("{path}: {reason}")]
-    File {
-        /// The path.
-        path: String,
-        /// The reason, and the remedy.
-        reason: String,
-    },
-    /// A job would overwrite existing data.
+    File { path: String, reason: String },
     #[error("job `{job}` writes, and {path} would lose its contents: pass {flag} if that is meant, or use a directory")]
-    WouldOverwrite {
-        /// The job.
-        job: String,
-        /// The file or device.
-        path: String,
-        /// The flag that allows it.
-        flag: &'static str,
-    },
-    /// Jobs would write to a device that is in use.
+    WouldOverwrite { job: String, path: String, flag: &'static str },
     #[error("{path} is in use, and the jobs would destroy what is on it: {}", plimsoll::sys::block::uses_text(.uses))]
     InUse {
-        /// The device.
         path: String,
         /// Users of the device; at least one.
         uses: Vec<plimsoll::sys::block::Use>,
     },
-    /// Jobs would write to a device, and whether it is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): run this where /proc and /sys can be read")]
-    UsesUnknown {
-        /// The device.
-        path: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
-    /// Jobs would write to a device that cannot be claimed.
+    UsesUnknown { path: String, error: std::io::Error },
     #[error("{error}")]
     Claim {
         /// The system's error, with the device and the remedy.
         error: std::io::Error,
     },
-    /// A named file or device is too short.
     #[error(
         "{path} has {file_bytes} bytes{}, too few for one request of {request_bytes} bytes of job `{job}`: {}",
         files::region_text(*.offset_bytes, *.data_size_bytes),
         files::region_advice(*.offset_bytes, *.data_size_bytes, *.request_bytes)
     )]
     TooShort {
-        /// The file or device.
         path: String,
-        /// Length of the file or device in bytes.
         file_bytes: u64,
         /// First byte of the job's region.
         offset_bytes: u64,
         /// Longest region in bytes, if the job sets it.
         data_size_bytes: Option<u64>,
-        /// The job.
         job: String,
-        /// Length of the job's requests in bytes.
         request_bytes: u64,
     },
-    /// A job that removes files needs a directory.
     #[error("job `{job}` removes files, and {path} is no directory: name a directory with --storage")]
-    NeedsDirectory {
-        /// The job.
-        job: String,
-        /// The storage.
-        path: String,
-    },
-    /// Others would write to the region that a job verifies.
+    NeedsDirectory { job: String, path: String },
     #[error(
         "job `{job}` verifies {path}, where others would write too: use a directory (each job and shard gets a file of its \
          own), or one shard and one job that writes in each stage"
     )]
-    SharedVerify {
-        /// The job.
-        job: String,
-        /// The file or device.
-        path: String,
-    },
-    /// Another run writes to a file that a job would verify, or verifies one that a job would write to.
+    SharedVerify { job: String, path: String },
     #[error("{path}: another run {}: wait for its end, or name another file", locks::use_text(*.is_verified))]
     UsedByRun {
-        /// The file.
         path: String,
         /// Whether the refused run would verify the file.
         is_verified: bool,
     },
-    /// A job would verify blocks on a backend that keeps none.
     #[error(
         "job `{job}` verifies what it reads, and the null backend keeps nothing that was written: take --backend memory, \
          or a backend of real files, or remove `verify`"
     )]
-    NothingKept {
-        /// The job.
-        job: String,
-    },
-    /// The test was stopped before there was anything to measure.
+    NothingKept { job: String },
     #[error("interrupted while preparing the files: nothing was measured")]
     Interrupted,
-    /// Preparing the files would exceed the write bound.
     #[error(
         "the files take {} to prepare, more than --max-write {}: set a smaller data_size",
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
     )]
-    MaxWrite {
-        /// Bytes needed.
-        needed_bytes: u64,
-        /// Bytes allowed.
-        max_write_bytes: u64,
-    },
-    /// Classes could not be created.
+    MaxWrite { needed_bytes: u64, max_write_bytes: u64 },
     #[error(transparent)]
     Class(#[from] ClassError),
-    /// The shards and queues make no valid topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Scratch files failed.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// The run itself failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// The result of a test.
 #[derive(Clone, Debug)]
 pub struct TestResult {
     /// The run; of several stages, all of them one after another.
     pub run: RunResult,
-    /// Each job of the file and its class.
     pub jobs: Vec<TestJob>,
     /// Whether the test was stopped early.
     pub interrupted: bool,
@@ -325,14 +250,10 @@ pub struct TestResult {
     pub max_write_reached: bool,
 }
 
-/// One job of the file.
 #[derive(Clone, Debug)]
 pub struct TestJob {
-    /// Definition of the job.
     pub job: Job,
-    /// Name of the class.
     pub class: String,
-    /// Shares of the class.
     pub shares: u32,
 }
 

@@ -1,17 +1,13 @@
 //! Durations and sizes of the command line: one way to write each, on every command.
 //!
-//! # Why
-//! A user who has learnt one command's `--duration 5` writes the same on the next.
+//! **Why.** A user who has learnt one command's `--duration 5` writes the same on the next.
 //!
-//! # How it works
-//! A duration is a number of seconds, or a number with a unit: [`time`], or [`time_within`] if not every duration makes
-//! sense. A size is a number of bytes, or a number with a unit: [`size`].
+//! **How.** A duration is a number of seconds, or a number with a unit: [`time`], or [`time_within`] if not every
+//! duration makes sense. A size is a number of bytes, or a number with a unit: [`size`].
 //!
-//! # Limits
-//! Fractions of a nanosecond are rounded. Negative durations are refused.
+//! **Limits.** Fractions of a nanosecond are rounded. Negative durations are refused.
 //!
-//! # Example
-//! `--duration 5`, `--duration 5s` and `--duration 5000ms` are the same.
+//! **Example.** `--duration 5`, `--duration 5s` and `--duration 5000ms` are the same.
 
 use std::time::Duration;
 

@@ -1,16 +1,13 @@
 //! Output formats: `--format`.
 //!
-//! # Why
-//! The same word means the same everywhere, and the parser refuses a format that a command cannot print.
+//! **Why.** The same word means the same everywhere, and the parser refuses a format that a command cannot print.
 //!
-//! # How it works
-//! One list for each set of formats that commands share; [`ReportFormat::print`] makes only the requested form.
+//! **How.** One list for each set of formats that commands share; [`ReportFormat::print`] makes only the requested
+//! form.
 //!
-//! # Limits
-//! Schemas are in docs/formats.md.
+//! **Limits.** Schemas are in docs/formats.md.
 //!
-//! # Example
-//! `--format csv` of `trace gaps` is [`ReportFormat::Csv`].
+//! **Example.** `--format csv` of `trace gaps` is [`ReportFormat::Csv`].
 
 use clap::ValueEnum;
 use serde::Serialize;

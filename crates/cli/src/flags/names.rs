@@ -1,28 +1,24 @@
 //! Closed lists: flags that take one of a few names, all of which are in the help.
 //!
-//! # Why
-//! A user finds the names in `--help` and in the message for a wrong one, in the same form everywhere.
+//! **Why.** A user finds the names in `--help` and in the message for a wrong one, in the same form everywhere.
 //!
-//! # How it works
-//! The types already have their names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from them.
+//! **How.** The types already have their names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from
+//! them.
 //!
-//! # Limits
-//! Names that depend on this machine are no closed list.
+//! **Limits.** Names that depend on this machine are no closed list.
 //!
-//! # Example
-//! `--backend spdk` is refused with `[possible values: uring, aio, pool, memory, null]`.
+//! **Example.** `--backend spdk` is refused with `[possible values: uring, aio, pool, memory, null]`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::CostForm;
+use plimsoll_files::presets::PresetKind;
 use plimsoll_files::setup::old_defaults::{self, ModelChoice};
 
 /// The rig with which `tune` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TuneBackend {
-    /// A backend of this machine.
     Machine(BackendKind),
-    /// A simulated disk.
     Simulated,
 }
 
@@ -38,6 +34,12 @@ pub(crate) fn tune_backend() -> impl TypedValueParser<Value = TuneBackend> {
         "sim" => Ok(TuneBackend::Simulated),
         name => name.parse().map(TuneBackend::Machine),
     })
+}
+
+/// Returns a parser for kinds of presets.
+pub(crate) fn preset_kind() -> impl TypedValueParser<Value = PresetKind> {
+    PossibleValuesParser::new(PresetKind::ALL.map(PresetKind::name))
+        .try_map(|name| PresetKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or("no such kind"))
 }
 
 /// Returns a parser for cost forms.

@@ -1,17 +1,13 @@
 //! `--page`, `--pictures` and `--force`: files with results for people to look at.
 //!
-//! # Why
-//! An unwritable file must be reported before the work, in the same words everywhere.
+//! **Why.** An unwritable file must be reported before the work, in the same words everywhere.
 //!
-//! # How it works
-//! The flags are [`PageFlags`], or [`PictureFlags`] if there are pictures, too. `check` makes sure that all files can
-//! be written, and returns their outputs.
+//! **How.** The flags are [`PageFlags`], or [`PictureFlags`] if there are pictures, too. `check` makes sure that all
+//! files can be written, and returns their outputs.
 //!
-//! # Limits
-//! `--force` applies to every file that the command writes.
+//! **Limits.** `--force` applies to every file that the command writes.
 //!
-//! # Example
-//! `trace stages t.trace --page t.html --pictures .` writes one page and a file for each picture.
+//! **Example.** `trace stages t.trace --page t.html --pictures .` writes one page and a file for each picture.
 
 use std::path::PathBuf;
 

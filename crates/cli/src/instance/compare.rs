@@ -16,10 +16,8 @@ use crate::screen;
 /// Machines in one table beside the base.
 const OTHERS_PER_TABLE: usize = 3;
 
-/// Longest name of a machine in a table.
 const NAME_WIDTH: usize = 20;
 
-/// Name of the picture.
 const PICTURE: &str = "ratios";
 
 /// Compare machines: ratios to a base, what explains them, what they cost, which for which need
@@ -104,7 +102,6 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     Ok(if is_undecided { Outcome::Finding } else { Outcome::Done })
 }
 
-/// Returns the whole comparison as text.
 fn table(comparison: &Comparison) -> String {
     let mut parts = vec![machines(comparison)];
     let others: Vec<usize> = (1..comparison.machines.len()).collect();

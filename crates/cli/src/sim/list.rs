@@ -17,20 +17,15 @@ pub(crate) struct ListArguments {
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let scenarios = scenarios::all();
-    let text = match arguments.format {
-        ReportFormat::Json => report::list_json(&scenarios),
-        ReportFormat::Csv => report::list_csv(&scenarios),
-        ReportFormat::Table => {
-            let mut text = String::new();
-            for scenario in &scenarios {
-                let items = scenario.seed_items.join(" ");
-                let items = if items.is_empty() { items } else { format!(" ({items})") };
-                text.push_str(&format!("{}{items}\n{}\n\n", scenario.name, screen::wrap(scenario.title)));
-            }
-            text.push_str("In brackets: items of the source documents. Run one with `plimsoll sim run NAME`.\n");
-            text
+    let table = || {
+        let mut text = String::new();
+        for scenario in &scenarios {
+            let items = scenario.seed_items.join(" ");
+            let items = if items.is_empty() { items } else { format!(" ({items})") };
+            text.push_str(&format!("{}{items}\n{}\n\n", scenario.name, screen::wrap(scenario.title)));
         }
+        text + "In brackets: items of the source documents. Run one with `plimsoll sim run NAME`.\n"
     };
-    screen::print(&text)?;
+    arguments.format.print(table, &report::list_json(&scenarios), || report::list_csv(&scenarios))?;
     Ok(Outcome::Done)
 }

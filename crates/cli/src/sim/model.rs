@@ -117,15 +117,10 @@ pub(crate) fn surface(arguments: &SurfaceArguments) -> Result<Outcome, Failure> 
     let surface = surface::run(spec, &cells, arguments.compare.is_some(), arguments.seed)
         .map_err(|error| Failure::Input(format!("{}: device: {error}", arguments.disk)))?;
 
-    match arguments.format {
-        ReportFormat::Json => screen::print(&report::surface_json(&surface))?,
-        ReportFormat::Csv => {
-            screen::print(&report::surface_csv(&surface))?;
-            if let Some(text) = errors_text(&surface) {
-                screen::note(&text);
-            }
-        }
-        ReportFormat::Table => screen::print(&surface_text(&surface))?,
+    let json = report::surface_json(&surface);
+    arguments.format.print(|| surface_text(&surface), &json, || report::surface_csv(&surface))?;
+    if let (ReportFormat::Csv, Some(text)) = (arguments.format, errors_text(&surface)) {
+        screen::note(&text);
     }
     Ok(Outcome::Done)
 }

@@ -14,9 +14,7 @@ use plimsoll_sim::scenario::Target;
 use crate::failure::Failure;
 use crate::screen;
 
-/// Width of the figures of a sweep beside their names.
 const SWEEP_WIDTH: usize = 66;
-/// Width of a hash.
 const HASH_WIDTH: usize = 16;
 
 /// Returns one run as text: tables, figures, remarks, hash.
@@ -166,7 +164,6 @@ pub(super) fn sweep_text(finished: &[Finished]) -> String {
     text
 }
 
-/// The directories of the curves.
 #[derive(Debug)]
 pub(super) struct Pictures {
     csv: Option<PathBuf>,

@@ -17,12 +17,11 @@ use plimsoll_measure::sim::stats::spreads;
 use plimsoll_measure::sim::trace;
 
 use super::output::{self, Pictures};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::{interrupt, screen};
 
-/// Most runs of one command.
 const MAX_RUNS: usize = 10_000;
 
 /// Run named scenarios, or one's own, and judge their figures
@@ -160,7 +159,7 @@ fn first_error(finished: &[Finished]) -> Option<String> {
 fn print_all(arguments: &RunArguments, finished: &[Finished], interrupted: bool, is_told: bool) -> Result<(), Failure> {
     let spreads = if arguments.seeds > 1 { spreads(finished) } else { Vec::new() };
     let text = match arguments.format {
-        ReportFormat::Json => report::runs_json(finished, &spreads, interrupted),
+        ReportFormat::Json => as_json(&report::runs_json(finished, &spreads, interrupted))?,
         ReportFormat::Csv => report::runs_csv(finished),
         ReportFormat::Table if arguments.seeds > 1 => output::spreads_text(&spreads, finished),
         ReportFormat::Table if !is_told => output::sweep_text(finished),

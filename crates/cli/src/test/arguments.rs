@@ -18,7 +18,6 @@ use crate::failure::Failure;
 use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat, nanos, size, time};
 use crate::screen;
 
-/// Default length of a run in nanoseconds.
 const DURATION_NS: u64 = 10_000_000_000;
 /// Length of a run that ends when its jobs have done their work, in nanoseconds: beyond any clock.
 const WITHOUT_END_NS: u64 = u64::MAX / 4;

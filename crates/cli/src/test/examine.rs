@@ -9,7 +9,7 @@ use plimsoll_measure::load::Stop;
 use plimsoll_measure::tune::Observer;
 
 use super::arguments::TestArguments;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::TestFormat;
 use crate::screen::Phases;
 use crate::{interrupt, screen};
@@ -50,8 +50,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     screen::print(&match arguments.format {
         TestFormat::Csv => examination.csv().to_csv(),
         TestFormat::Table => table(&examination),
-        // Plain values: cannot fail.
-        _ => serde_json::to_string_pretty(&examination).unwrap_or_default(),
+        _ => as_json(&examination)?,
     })?;
     Ok(conclude(&examination, &options))
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::Steps;
 use super::arguments::{Checked, TestArguments};
 use super::outputs::Outputs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::TestFormat;
 use crate::screen;
 
@@ -41,10 +41,10 @@ impl From<ExperimentError> for Failure {
 }
 
 /// A result in every form that a user may ask for.
+#[derive(Default)]
 struct Shown {
     title: String,
     said: Said,
-    /// Where and how it was made, for the page.
     made: Option<Circumstances>,
     /// Another table at the end, with its caption.
     beside: Option<Table>,
@@ -58,7 +58,6 @@ struct Shown {
     interrupted: bool,
 }
 
-/// An experiment that was asked for.
 pub(super) enum Experiment<'a> {
     Sweep(&'a [Axis]),
     FindRate(&'a Goal),
@@ -96,7 +95,6 @@ impl<'a> Experiment<'a> {
         warmup_ns.saturating_mul(rounds).saturating_add(duration_ns).saturating_mul(runs as u64)
     }
 
-    /// Runs the experiment and prints its report.
     pub(super) fn run(
         &self,
         situation: &Situation,
@@ -138,7 +136,7 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
     let text = match format {
         TestFormat::Csv => rbd_table(&runs).to_csv(),
         TestFormat::Table => screen::show(&rbd_table(&runs)) + "\n",
-        _ => pretty(&json!({ "rbd": runs })),
+        _ => as_json(&json!({ "rbd": runs }))?,
     };
     screen::print(&text)?;
     Ok(Outcome::Done)
@@ -153,7 +151,7 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
         TestFormat::Table => table(shown),
-        _ => pretty(&shown.json),
+        _ => as_json(&shown.json)?,
     };
     screen::print(&text)?;
     written?;
@@ -184,16 +182,10 @@ fn table(shown: &Shown) -> String {
     text
 }
 
-fn pretty(value: &Value) -> String {
-    // A tree of plain values: cannot fail.
-    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
-}
-
 fn percent(part: Option<f64>) -> String {
     part.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part))
 }
 
-/// Columns of a point for programs.
 const POINT_CSV: [&str; 9] = [
     "parallelism",
     "throughput_bytes_per_s",
@@ -238,14 +230,13 @@ fn of_sweep(report: &SweepReport) -> Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
         said: words::of_sweep(report),
         made: report.made.clone(),
-        beside: None,
         csv: Table::new("", axes.chain(POINT_CSV.map(str::to_owned)), report.points.iter().map(row)),
         json,
         pictures: pictures::of_sweep(report),
         written_bytes: report.written_bytes,
         errors: report.points.iter().map(|point| point.errors).sum(),
-        is_finding: false,
         interrupted: report.interrupted,
+        ..Shown::default()
     }
 }
 
@@ -258,14 +249,13 @@ fn of_search(report: &RateReport) -> Shown {
         title: format!("highest rate of {} with {}", report.job, report.goal),
         said: words::of_search(report),
         made: Some(report.made.clone()),
-        beside: None,
         csv: Table::new("", ["rate", "achieved", "latency_ns", "passed"], found.trials.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
         pictures: pictures::of_search(report),
         written_bytes: report.written_bytes,
-        errors: 0,
         is_finding: found.rate.is_none() && !report.interrupted,
         interrupted: report.interrupted,
+        ..Shown::default()
     }
 }
 
@@ -277,14 +267,12 @@ fn of_matrix(report: &MatrixReport) -> Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         said: words::of_matrix(report),
         made: report.made.clone(),
-        beside: None,
         csv: Table::new("", ["type", "request_bytes"].into_iter().chain(POINT_CSV), report.rows.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
-        pictures: Vec::new(),
         written_bytes: report.written_bytes,
         errors: report.rows.iter().map(|row| row.point.errors).sum(),
-        is_finding: false,
         interrupted: report.interrupted,
+        ..Shown::default()
     }
 }
 
@@ -361,11 +349,10 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
         beside,
         csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), numbers),
         json,
-        pictures: Vec::new(),
         written_bytes: report.written_bytes,
         errors: report.runs.iter().map(|run| run.point.errors).sum(),
-        is_finding: false,
         interrupted: report.interrupted,
+        ..Shown::default()
     }
 }
 

@@ -8,7 +8,6 @@ use super::arguments::TestArguments;
 use crate::failure::Failure;
 use crate::output::{Output, Pictures};
 
-/// The page and the pictures of a run.
 pub(super) struct Outputs {
     page: Option<Output>,
     pictures: Option<Pictures>,

@@ -2,21 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_figures::units::{format_count, format_duration_ns};
-use plimsoll_measure::experiment::pictures;
+use plimsoll_figures::units::format_count;
+use plimsoll_measure::experiment::words::us;
 use plimsoll_measure::load::Control;
 use plimsoll_measure::load::replay::{ReplayError, Speed};
-use plimsoll_measure::report::{Latency, TestReport};
+use plimsoll_measure::report::Latency;
 use plimsoll_measure::test::TestError;
 use plimsoll_measure::test::replay::{
-    ReplayFigures, ReplayOptions, ReplayResult, ReplayTestError, remarks, report, run as replay, write_flag,
+    ReplayFigures, ReplayOptions, ReplayResult, ReplayTestError, remarks, run as replay, write_flag,
 };
 use serde_json::json;
 
 use super::arguments::{Checked, TestArguments, checked};
 use super::outputs::Outputs;
-use super::{Steps, conclude, remove_leftovers, table};
-use crate::failure::{Failure, Outcome};
+use super::{Steps, conclude, hand_over, remove_leftovers, table};
+use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{TestFormat, nanos};
 use crate::recording::Recording;
 use crate::{interrupt, screen};
@@ -63,14 +63,10 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         other => other.map_err(failure)?,
     };
 
-    let report = report(&result, &options);
     tell(&result.figures, &checked);
-    let written =
-        outputs.write("replay", None, &report.remarks(), pictures::table(&report), || pictures::of_report(&report));
-    screen::print(&text(arguments.format, &report, &result))?;
-    written?;
+    hand_over("replay", &result.report, &text(arguments.format, &result)?, &outputs)?;
     recorded?;
-    Ok(conclude(&report, scratch))
+    Ok(conclude(&result.report, scratch))
 }
 
 fn failure(error: ReplayTestError) -> Failure {
@@ -86,29 +82,21 @@ fn tell(figures: &ReplayFigures, checked: &Checked) {
     remarks(figures, flag).iter().for_each(|remark| screen::warning(remark));
 }
 
-fn text(format: TestFormat, report: &TestReport, result: &ReplayResult) -> String {
-    match format {
-        TestFormat::Json => json_text(report, &result.figures),
+fn text(format: TestFormat, ReplayResult { report, figures }: &ReplayResult) -> Result<String, Failure> {
+    Ok(match format {
+        TestFormat::Json => {
+            let mut value = json!(report);
+            value["replay"] = json!(figures);
+            value["replay"]["schema"] = json!(SCHEMA);
+            as_json(&value)?
+        }
         TestFormat::Csv => report.to_csv(),
         TestFormat::Yaml => report.to_yaml(),
-        _ => format!("{}\n{}", table::table(report), own_table(&result.figures)),
-    }
-}
-
-/// Returns the result of a test with one more key.
-fn json_text(report: &TestReport, figures: &ReplayFigures) -> String {
-    let mut value = serde_json::to_value(report).unwrap_or_default();
-    let mut replay = serde_json::to_value(figures).unwrap_or_default();
-    if let (Some(map), Some(replay)) = (value.as_object_mut(), replay.as_object_mut()) {
-        replay.insert("schema".to_owned(), json!(SCHEMA));
-        map.insert("replay".to_owned(), json!(replay));
-    }
-    // A tree of plain values: cannot fail.
-    serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+        _ => format!("{}\n{}", table::table(report), own_table(figures)),
+    })
 }
 
 fn own_table(figures: &ReplayFigures) -> String {
-    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let late = |late: &Option<Latency>| match late {
         Some(late) => [us(late.p50_us), us(late.p99_us), us(late.max_us)],
         None => ["-", "-", "-"].map(str::to_owned),

@@ -1,12 +1,12 @@
 //! The result of a single run for people.
 
-use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_iops, format_throughput_decimal};
+use plimsoll_measure::experiment::words::us;
 use plimsoll_measure::report::{DirectionReport, JobReport, TestReport};
 
 use crate::screen;
 
 pub(super) fn table(report: &TestReport) -> String {
-    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let own = |job: &JobReport| {
         // What no request has shown is not zero; and who computes or unlinks moves nothing.
         let of_requests = |text: String| if job.requests > 0 { text } else { "-".to_owned() };

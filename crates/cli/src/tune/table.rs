@@ -8,8 +8,8 @@ use crate::screen;
 
 /// Returns the disk in a few lines, and the facts beyond the four figures; `demo` prints it too.
 pub(crate) fn table(report: &TuneReport) -> String {
-    let disk = report.device.as_ref().map_or_else(|| "unknown device".to_owned(), |device| device.name.clone());
-    let (mountpoint, file_system) = (&report.mountpoint, &report.file_system);
+    let disk = report.site.device.as_ref().map_or_else(|| "unknown device".to_owned(), |device| device.name.clone());
+    let (mountpoint, file_system) = (&report.site.mountpoint, &report.site.file_system);
     let kind = if file_system.is_empty() { disk } else { format!("{disk}, {file_system}") };
     let backend = &report.backend;
     let mut text = screen::answer(&answer(report));

@@ -39,7 +39,6 @@ const MAX_BYTES_PER_S: u64 = 8 * super::place::PCIE5_X4_BYTES_PER_S;
 /// Most operations per second of any mount point: the largest instances have a third of it.
 const MAX_IOPS: u64 = 30_000_000;
 
-/// One direction of a disk.
 struct Direction {
     iops_key: &'static str,
     bandwidth_key: &'static str,

@@ -20,9 +20,9 @@ use super::{Finding, FindingCode};
 use crate::error::{Code, ConfigError, Diagnostic, Source};
 use crate::fields::{Field, Fields, Schema, closest, list_of};
 use crate::io_properties::{DISK, DiskProperties, SEASTAR_MAX_DISKS, TOP_LEVEL, parse_disk};
+use crate::variant_name;
 use crate::yaml::{self, Node, Value};
 
-/// A file, read as far as possible.
 pub(crate) struct LenientFile {
     /// The disks with all four figures.
     pub(crate) disks: Vec<LenientDisk>,
@@ -30,7 +30,6 @@ pub(crate) struct LenientFile {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// A disk with its four figures.
 pub(crate) struct LenientDisk {
     pub(crate) properties: DiskProperties,
     /// Key, line and text of each single value, under the present names of keys.
@@ -110,7 +109,7 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
 
     if let Some(entry) = entries.get(SEASTAR_MAX_DISKS) {
         file.findings.push(Finding {
-            code: FindingCode::TooManyDisks.as_str().to_owned(),
+            code: variant_name(FindingCode::TooManyDisks),
             key: "disks".to_owned(),
             message: format!(
                 "the file lists {} disks, and Seastar configures at most {SEASTAR_MAX_DISKS}: it does not start",

@@ -25,7 +25,7 @@
 //! let text = "disks: [{mountpoint: /none, read_iops: 752697, read_bandwidth: 8585068032,
 //!                      write_iops: 350060, write_bandwidth: 6211869696}]";
 //! let report = check::check_text("io.yaml", text, &CheckOptions::default())?;
-//! assert_eq!(report.findings[0].code, FindingCode::IntMaxRate.as_str());
+//! assert_eq!(report.findings[0].code, "int_max_rate");
 //! assert_eq!(report.findings[0].key, "read_bandwidth");
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
@@ -41,6 +41,7 @@ use serde::Serialize;
 
 use crate::ConfigError;
 use crate::presets::{Figures, Instance};
+use crate::variant_name;
 use lenient::{LenientDisk, LenientFile};
 
 /// Version of the JSON form of a [`CheckReport`].
@@ -52,16 +53,13 @@ pub enum Beside {
     /// The figures of the nearest instances of the table.
     #[default]
     Nearest,
-    /// The figures of the instance that the file is for.
     Instance(&'static Instance),
     /// No figures: the disk is not in the table.
     Nothing,
 }
 
-/// Options of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// The figures to compare with.
     pub beside: Beside,
     /// The directory in which the kernel describes its devices.
     pub sys_root: PathBuf,
@@ -74,7 +72,8 @@ impl Default for CheckOptions {
 }
 
 /// Kinds of findings about figures and places. Findings about the text have the codes of the reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingCode {
     /// The figure is a rate at which a scheduler sends requests whose "unlimited" is 2^31 - 1.
@@ -93,13 +92,10 @@ pub enum FindingCode {
     MultipliedTwice,
     /// Writes were measured in 512-byte blocks on a disk that works in 4096.
     WriteBlockSize,
-    /// Reads and writes are swapped.
     ReadWriteSwapped,
-    /// There are more writes than reads per second.
     WriteIopsAboveRead,
     /// The figure is above what the PCIe link, or any disk, carries.
     AboveLink,
-    /// Operations have a suffix, which is binary.
     BinarySuffix,
     /// The same device is configured twice.
     DuplicateDevice,
@@ -115,43 +111,13 @@ pub enum FindingCode {
     NotADisk,
 }
 
-impl FindingCode {
-    /// Returns the printed code.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::IntMaxRate => "int_max_rate",
-            Self::PhasesCollapsed => "phases_collapsed",
-            Self::BelowSector => "below_sector",
-            Self::IopsAboveBandwidth => "iops_above_bandwidth",
-            Self::ReadOutlier => "read_outlier",
-            Self::WriteOutlier => "write_outlier",
-            Self::MultipliedTwice => "multiplied_twice",
-            Self::WriteBlockSize => "write_block_size",
-            Self::ReadWriteSwapped => "read_write_swapped",
-            Self::WriteIopsAboveRead => "write_iops_above_read",
-            Self::AboveLink => "above_link",
-            Self::BinarySuffix => "binary_suffix",
-            Self::DuplicateDevice => "duplicate_device",
-            Self::VolumeCap => "volume_cap",
-            Self::TooManyDisks => "too_many_disks",
-            Self::SaturationLength => "saturation_length",
-            Self::RateFactor => "rate_factor",
-            Self::NotADisk => "not_a_disk",
-        }
-    }
-}
-
-/// A suspicious fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The code of its kind, stable across releases, in snake_case.
     pub code: String,
     /// The key; of several, the first.
     pub key: String,
-    /// The fact, with the numbers.
     pub message: String,
-    /// The remedy.
     pub remedy: String,
     /// The mount points of the disk, joined by `:`; empty if the finding is about the file.
     pub mountpoint: String,
@@ -159,20 +125,15 @@ pub struct Finding {
     pub line: Option<usize>,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The file, as it was named.
     pub file: String,
-    /// The findings by line.
     pub findings: Vec<Finding>,
 }
 
 impl CheckReport {
-    /// Returns the report as JSON, with a line feed.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
@@ -203,7 +164,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn finding(&self, code: FindingCode, key: &str, message: String, remedy: impl Into<String>) -> Finding {
         Finding {
-            code: code.as_str().to_owned(),
+            code: variant_name(code),
             key: key.to_owned(),
             message,
             remedy: remedy.into(),

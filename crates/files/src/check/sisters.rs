@@ -40,7 +40,6 @@ const MISREPORTING: [&str; 4] = ["i4i", "i7i", "i8g", "i8ge"];
 /// The sectors in which those disks work.
 const TRUE_BLOCK_BYTES: u64 = 4_096;
 
-/// The figures that a disk is compared with.
 struct Reference {
     instance: &'static Instance,
     /// Such as "all its disks" or "one of its 4 disks".
@@ -74,14 +73,11 @@ pub(super) fn check(subject: &Subject<'_>, beside: Beside, findings: &mut Vec<Fi
     findings.extend(nearest.outliers.iter().map(|index| outlier_finding(subject, nearest.reference, *index)));
 }
 
-/// A reference, and its distance from the disk.
 struct Relative<'a> {
     reference: &'a Reference,
     /// Number of figures within [`SAME_FIGURE`].
     agreeing: usize,
-    /// Mean distance of these figures.
     mean_distance: f64,
-    /// Places of the outliers.
     outliers: Vec<usize>,
 }
 

@@ -17,7 +17,6 @@ use super::values::{self, directions};
 use crate::error::{Code, ConfigError};
 use crate::jobs::{Access, JobKind};
 
-/// Reads which positions random requests take.
 pub(super) fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Access, ConfigError> {
     let name = "random_distribution";
     if !matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. }) {

@@ -16,7 +16,6 @@ use super::values::{self, NS_PER_S, NS_PER_US};
 use super::{LatencyGoal, SteadyMetric, SteadyState};
 use crate::error::{Code, ConfigError};
 
-/// The settings that all jobs of a run share.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Common {
     pub(super) ramp_ns: u64,

@@ -16,12 +16,10 @@ use super::reader::{Reader, not_supported};
 use crate::error::{Code, ConfigError};
 use crate::job_files::{FileSet, Length};
 
-/// Most files of a clone.
 const MAX_FILES: u64 = 4096;
 /// Largest size, in bytes: 8 EiB - 1, the largest file offset.
 pub(super) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
-/// What ends a job beside its size.
 pub(super) struct End {
     pub(super) time_based: bool,
     /// Whether a runtime or a number of requests ends it.

@@ -28,7 +28,6 @@ use crate::jobs::{
 
 /// Request size if none is given, as in fio.
 const DEFAULT_REQUEST_BYTES: u64 = 4096;
-/// Most lengths of a range.
 const MAX_LENGTHS: u64 = 4096;
 /// Values of `verify`.
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \

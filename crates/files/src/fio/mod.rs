@@ -62,12 +62,10 @@ use common::Common;
 use reader::Reader;
 use text::{Environment, Includes, Section, Setting};
 
-/// Most clones of all jobs together, as in fio.
 pub const MAX_CLONES: usize = 4096;
 /// Shares of every clone's class.
 const STANDARD_SHARES: u32 = 100;
 
-/// A fio job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioFile {
     /// The jobs in the order of the file, at least one.
@@ -95,7 +93,6 @@ pub struct FioFile {
     source: Source,
 }
 
-/// One section.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioJob {
     /// The section's name, which several sections may share.
@@ -123,21 +120,17 @@ pub struct LatencyGoal {
     pub window_ns: Option<u64>,
 }
 
-/// The metric that must be steady.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteadyMetric {
-    /// Requests per second.
     Iops,
     /// KiB per second.
     Bandwidth,
-    /// Mean latency in nanoseconds.
     Latency,
 }
 
 /// `steadystate`: the run ends once a metric is steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyState {
-    /// The metric.
     pub metric: SteadyMetric,
     /// Whether the slope of a straight line through the samples is judged, instead of each sample's distance from the
     /// mean.
@@ -164,9 +157,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
 }
 
 /// Does as [`parse`] does, with another environment.
-///
-/// # Errors
-/// The errors of [`parse`].
 pub fn parse_in(
     source_name: &str,
     text: &str,
@@ -176,18 +166,12 @@ pub fn parse_in(
 }
 
 /// Reads a fio job file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
     parse_source(yaml::read_file(path)?)
 }
 
 /// Reads the jobs of a file's text, with the variables of this process. Files that it includes are looked for in the
 /// working directory, then beside it.
-///
-/// # Errors
-/// The errors of [`parse`].
 pub fn parse_source(source: Source) -> Result<FioFile, ConfigError> {
     read(source, &|name| std::env::var(name).ok(), Some(&included))
 }
@@ -201,7 +185,6 @@ fn included(including: &str, name: &str) -> Result<Source, ConfigError> {
 
 /// Returns whether a file should be read as fio's: its name ends in `.fio` or `.ini`, or, without a name of YAML or
 /// JSON, its first line of content is the header of a section and not a YAML list.
-#[must_use]
 pub fn looks_like_fio(path: &Path, text: &str) -> bool {
     if let Some(extension) = path.extension().and_then(|extension| extension.to_str()) {
         match extension {
@@ -217,7 +200,6 @@ pub fn looks_like_fio(path: &Path, text: &str) -> bool {
 
 impl FioFile {
     /// Returns the jobs of a run with `shards` shards (0 counts as 1); clones go to the shards in turn.
-    #[must_use]
     pub fn jobs_for(&self, shards: u16) -> JobFile {
         let shards = u32::from(shards.max(1));
         let clones = self.jobs.iter().flat_map(FioJob::numbered_clones);
@@ -239,7 +221,6 @@ impl FioFile {
 
     /// Returns where a run can work: the storage if it exists or should be a device, otherwise the directory where the
     /// file is created.
-    #[must_use]
     pub fn existing_storage(&self) -> Option<PathBuf> {
         let path = self.storage.as_ref()?;
         match path.parent() {
@@ -436,7 +417,6 @@ fn options_of(section: &Section) -> impl Iterator<Item = (String, String)> {
     section.settings.iter().map(text)
 }
 
-/// Returns a name that no clone has yet.
 fn unique(names: &mut HashMap<String, u64>, name: &str) -> String {
     let mut candidate = name.to_owned();
     let mut number = names.get(name).copied().unwrap_or(1);
@@ -487,7 +467,6 @@ fn agree(reader: &mut Reader<'_>, first: &mut Common, other: Common) -> Result<(
     Ok(())
 }
 
-/// Returns the number and the stage of the job that another waits for.
 fn waitee_of(reader: &Reader<'_>, jobs: &[FioJob], name: &str) -> Result<(usize, u32), ConfigError> {
     let mut found = jobs.iter().enumerate().filter(|(_, job)| job.name == name);
     match (found.next(), found.next()) {

@@ -10,7 +10,6 @@
 //!
 //! **Example.** `find("blocksize")` and `find("bs")` are the same option, called `bs`.
 
-/// The treatment of an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     /// The option is part of the load.
@@ -21,7 +20,6 @@ pub(super) enum Use {
     Note(&'static str),
     /// These values describe what happens anyway; others are refused, with this advice.
     Only(&'static [&'static str], &'static str),
-    /// The option is refused, with this advice.
     Refused(&'static str),
 }
 
@@ -39,7 +37,6 @@ pub(super) fn find(name: &str) -> Option<(&'static str, &'static Use)> {
     Some((names.next()?, treatment))
 }
 
-/// Returns all names of all options.
 pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
     all().flat_map(|(names, _)| names)
 }

@@ -18,12 +18,10 @@ use super::text::Setting;
 use super::values;
 use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
 
-/// The settings that apply to one job.
 pub(super) struct Reader<'a> {
     pub(super) source: &'a Source,
     /// The header of the job's section.
     pub(super) header: &'a Span,
-    /// The settings by name.
     pub(super) settings: HashMap<&'static str, &'a Setting>,
     /// All settings of `filename`, those of `[global]` first.
     pub(super) filenames: Vec<&'a Setting>,
@@ -47,7 +45,6 @@ impl<'a> Reader<'a> {
         self.get(name).map_or(self.header, |setting| &setting.value_span).clone()
     }
 
-    /// Returns an error about an option.
     pub(super) fn error(&self, name: &str, code: Code, message: impl Into<String>) -> ConfigError {
         self.source.error_at(&self.span(name), code, message).with_key(name)
     }
@@ -61,12 +58,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the error for a wrong value.
     pub(super) fn wrong(&self, name: &str, wrong: UnitError) -> ConfigError {
         self.error(name, Code::InvalidValue, wrong.message).with_help(wrong.help)
     }
 
-    /// Returns the value as text.
     pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
         let Some(setting) = self.get(name) else { return Ok(None) };
         match setting.value.as_deref() {
@@ -112,7 +107,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Refuses an option, or a value of it.
 pub(super) fn not_supported<T>(reader: &Reader<'_>, name: &str, message: &str, help: &str) -> Result<T, ConfigError> {
     Err(reader.error(name, Code::NotSupported, message).with_help(help))
 }

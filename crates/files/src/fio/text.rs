@@ -18,7 +18,6 @@ use super::options::{self, Use};
 use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
 use crate::fields::did_you_mean;
 
-/// Longest text, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Longest value after variables are replaced, in bytes.
 const MAX_VALUE_BYTES: usize = 64 << 10;
@@ -35,14 +34,12 @@ pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// nothing.
 pub(super) type Includes<'a> = Option<&'a dyn Fn(&str, &str) -> Result<Source, ConfigError>>;
 
-/// One line with an option.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     /// fio's first name of the option.
     pub(super) name: &'static str,
     /// The value with variables replaced; `None` if the line has no `=`.
     pub(super) value: Option<String>,
-    /// Where the name stands.
     pub(super) name_span: Span,
     /// Where the value stands, or else the name.
     pub(super) value_span: Span,
@@ -51,9 +48,7 @@ pub(super) struct Setting {
 /// A section: a header and the settings up to the next one.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
-    /// The text in the brackets.
     pub(super) name: String,
-    /// Where the header stands.
     pub(super) span: Span,
     /// The settings in the order of the text.
     pub(super) settings: Vec<Setting>,
@@ -106,7 +101,6 @@ fn lines(source: &Source) -> impl Iterator<Item = Span> + '_ {
     spans.filter(|span| !span.is_empty())
 }
 
-/// Returns the name in a line that includes a file.
 fn included(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("include")?;
     if rest.is_empty() || rest.starts_with([' ', '\t', '=']) { Some(rest.trim_start_matches('=').trim()) } else { None }
@@ -240,7 +234,6 @@ fn unknown(source: &Source, word: &str, span: &Span) -> ConfigError {
     error.with_key(word.chars().take(64).collect::<String>()).with_help(help)
 }
 
-/// Replaces the variables in a value.
 fn expand(source: &Source, raw: &str, span: &Span, environment: Environment<'_>) -> Result<String, ConfigError> {
     if let Some(word) = MACHINE_WORDS.iter().find(|word| raw.contains(**word)) {
         let error = source.error_at(span, Code::NotSupported, format!("`{word}` is not replaced here"));

@@ -15,15 +15,10 @@ use plimsoll_figures::units::{UnitError, quoted};
 
 use crate::jobs::JobKind;
 
-/// Nanoseconds in a microsecond.
 pub(super) const NS_PER_US: u64 = 1_000;
-/// Nanoseconds in a millisecond.
 pub(super) const NS_PER_MS: u64 = 1_000_000;
-/// Nanoseconds in a second.
 pub(super) const NS_PER_S: u64 = 1_000_000_000;
-/// Longest time: a year.
 const MAX_TIME_NS: u64 = 365 * 86_400 * NS_PER_S;
-/// Most parts of a split.
 const MAX_PARTS: usize = 256;
 
 fn wrong<T>(message: impl Into<String>, help: &str) -> Result<T, UnitError> {
@@ -38,7 +33,6 @@ pub(super) enum Direction {
     Trim,
 }
 
-/// Returns the directions of a job's requests.
 pub(super) fn directions(kind: JobKind) -> &'static [Direction] {
     match kind {
         JobKind::SeqMixed { .. } | JobKind::RandMixed { .. } => &[Direction::Read, Direction::Write],

@@ -1,21 +1,18 @@
 //! What the scheduler does with a disk by one cost form.
 //!
-//! # Why
-//! Forms differ most for small requests, by a third of the disk and more; side by side the difference is visible.
+//! **Why.** Forms differ most for small requests, by a third of the disk and more; side by side the difference is
+//! visible.
 //!
-//! # How it works
-//! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If operations and bytes
-//! are limited apart (`max`), the pieces are added up for each limit, and the larger sum counts. If every other request
-//! is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the disk does: 2 T(f)
-//! / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do not disturb each
-//! other (`duplex`) the exponent is infinite.
+//! **How.** With c the cost of a request, its pieces added up, a busy disk takes 1/c requests per second. If operations
+//! and bytes are limited apart (`max`), the pieces are added up for each limit, and the larger sum counts. If every
+//! other request is a write, a pair costs c_read + c_write, and the mix exponent gives how much better or worse the
+//! disk does: 2 T(f) / (c_read + c_write), f being the part of the writes in that time. For reads and writes that do
+//! not disturb each other (`duplex`) the exponent is infinite.
 //!
-//! # Limits
-//! A request that costs nothing has no rate, so the rate is `None`.
+//! **Limits.** A request that costs nothing has no rate, so the rate is `None`.
 //!
-//! # Example
-//! Reads of 5 us and writes of 10 us: 200 000 reads, 100 000 writes, or 133 333 of both, half and half; with duplex
-//! 200 000.
+//! **Example.** Reads of 5 us and writes of 10 us: 200 000 reads, 100 000 writes, or 133 333 of both, half and half;
+//! with duplex 200 000.
 
 use plimsoll_core::{CostModel, FS_PER_NS, FS_PER_S, LatencyGoal, MixExponent, Op};
 use serde::{Serialize, Serializer};
@@ -34,7 +31,6 @@ const COUNTED_AT_BYTES: u32 = 4 << 10;
 /// Size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
 
-/// One cost form, applied to one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FormInfo {
     /// `knee`, `additive`, `max`, `seastar` or `table`.
@@ -64,7 +60,6 @@ pub struct FormInfo {
 /// Requests of one size. Rates are those of a busy disk; `None` if the requests cost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeInfo {
-    /// The size in bytes.
     pub bytes: u32,
     /// Pieces of a read, at least 1.
     pub read_pieces: u32,
@@ -130,7 +125,6 @@ impl FormInfo {
     }
 
     /// Returns the entry of [`FormInfo::sizes`] for requests of `bytes`.
-    #[must_use]
     pub fn size(&self, bytes: u32) -> Option<&SizeInfo> {
         self.sizes.iter().find(|size| size.bytes == bytes)
     }
@@ -222,7 +216,6 @@ fn finite(rate: f64) -> Option<f64> {
     Some(rate).filter(|rate| rate.is_finite())
 }
 
-/// Serializes the forms as a map from name to form.
 pub(super) fn as_map<S: Serializer>(forms: &[FormInfo], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(forms.iter().map(|form| (form.name, form)))
 }

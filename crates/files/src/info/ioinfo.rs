@@ -1,21 +1,18 @@
 //! The output of Seastar's `ioinfo` for a disk, with its keys and its integers.
 //!
-//! # Why
-//! People who move from Seastar compare these figures first. And for a disk that is throttled there, they are what
-//! Seastar's scheduler really works with.
+//! **Why.** People who move from Seastar compare these figures first. And for a disk that is throttled there, they are
+//! what Seastar's scheduler really works with.
 //!
-//! # How it works
-//! [`SeastarUnits`] has the arithmetic. The effective goal is the depth of the bucket over its rate, 2^24 units per
-//! millisecond. The longest request is the longest 512 * 2^k bytes whose cost fits the bucket, at most 16 MiB, and at
-//! most the saturation length of the file.
+//! **How.** [`SeastarUnits`] has the arithmetic. The effective goal is the depth of the bucket over its rate, 2^24
+//! units per millisecond. The longest request is the longest 512 * 2^k bytes whose cost fits the bucket, at most 16
+//! MiB, and at most the saturation length of the file.
 //!
-//! # Limits
-//! One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar cannot leave requests unsplit:
-//! without a latency goal the bucket is that of the default goal, and the longest requests are `null`.
+//! **Limits.** One NUMA node. With `duplex` Seastar has two equal buckets, and prints one. Seastar cannot leave
+//! requests unsplit: without a latency goal the bucket is that of the default goal, and the longest requests are
+//! `null`.
 //!
-//! # Example
-//! 218 786 reads and 1 542 559 872 bytes per second: a read of 4 KiB takes 121 232 units, and the bucket of 12 582 912
-//! units (0.75 ms) takes reads of 1 MiB.
+//! **Example.** 218 786 reads and 1 542 559 872 bytes per second: a read of 4 KiB takes 121 232 units, and the bucket
+//! of 12 582 912 units (0.75 ms) takes reads of 1 MiB.
 
 use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, Op, SeastarUnits};
 use serde::{Serialize, Serializer};
@@ -36,13 +33,11 @@ pub struct IoInfo {
     pub device: Option<u64>,
     /// The effective latency goal, in milliseconds.
     pub io_latency_goal_ms: f64,
-    /// Rates and weights.
     pub io_queue: IoQueueInfo,
     /// Costs and the token bucket.
     pub fair_queue: FairQueueInfo,
 }
 
-/// Rates and weights of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IoQueueInfo {
     /// Number of the queue: the place of the disk in the file, from 1. Seastar's queue 0 is for disks without an entry.
@@ -65,23 +60,19 @@ pub struct FairQueueInfo {
     pub capacities: Vec<(u32, CapacityInfo)>,
     /// Units that one queue takes out of the bucket in one poll: its depth over the number of queues, rounded down.
     pub per_tick_grab_threshold: u64,
-    /// The bucket.
     pub token_bucket: TokenBucketInfo,
 }
 
 /// Cost of a request in units of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CapacityInfo {
-    /// Cost of a read.
     pub read: u64,
-    /// Cost of a write.
     pub write: u64,
 }
 
 /// The token bucket, in units of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenBucketInfo {
-    /// Depth of the bucket.
     pub limit: u64,
     /// Units added per millisecond: 2^24 for each disk.
     pub rate: u64,

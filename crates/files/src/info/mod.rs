@@ -1,21 +1,19 @@
 //! The promises of a disk description: Seastar's figures, and what a scheduler lets through by each cost form.
 //!
-//! # Why
-//! Four figures become costs, a token bucket and a longest request. Numbers show whether these mean what the author of
-//! the file meant, and no disk is needed for them: a form that yields 63 % of the file's operations is found here, not
-//! in production.
+//! **Why.** Four figures become costs, a token bucket and a longest request. Numbers show whether these mean what the
+//! author of the file meant, and no disk is needed for them: a form that yields 63 % of the file's operations is found
+//! here, not in production.
 //!
-//! # How it works
-//! [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of Seastar's
-//! `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by
-//! side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed
-//! twice.
+//! **How.** [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] per disk. [`IoInfo`] has the output of
+//! Seastar's `ioinfo`, always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form,
+//! side by side. All costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is
+//! computed twice.
 //!
-//! # Limits
-//! One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that is always
-//! busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
+//! **Limits.** One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that
+//! is always busy and exactly as fast as its model; the closed loop, which follows the real disk, does not affect them.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::io_properties;
 //! use plimsoll_files::info::{InfoOptions, of_properties};
@@ -52,12 +50,10 @@ pub const SCHEMA: u32 = 1;
 /// Name of a model that is a measured table, beside the names of [`CostForm`].
 pub const TABLE: &str = "table";
 
-/// Options of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoOptions {
     /// The form that [`DiskInfo::model`] names; `None`: the disk's own, or [`CostForm::Knee`].
     pub form: Option<CostForm>,
-    /// The latency goal.
     pub latency_goal: LatencyGoal,
     /// I/O queues that share the disk; 0 counts as 1.
     pub io_queues: u16,
@@ -111,20 +107,17 @@ pub struct DiskInfo {
 
 impl DiskInfo {
     /// Returns the form of this name: one of [`CostForm::name`], or [`TABLE`] if the disk has one.
-    #[must_use]
     pub fn form(&self, name: &str) -> Option<&FormInfo> {
         self.forms.iter().find(|form| form.name == name)
     }
 
     /// Returns the disk's name for people: the mount points, or the name of the model.
-    #[must_use]
     pub fn label(&self) -> &str {
         self.mountpoint.as_deref().or(self.name.as_deref()).unwrap_or("disk")
     }
 }
 
 /// Returns the promises of an io-properties file. Looks up the device number of each mount point, nothing else.
-#[must_use]
 pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
     let disk = |(position, entry): (usize, &DiskProperties)| {
         let subject = Subject {
@@ -145,7 +138,6 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
 }
 
 /// Returns the promises of a disk model. `name` is used if the model has none.
-#[must_use]
 pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Info {
     let [read_block, write_block] = disk.block_bytes;
     let mut models = by_form(|form| CostModel::from_figures(&disk.figures, form, read_block, write_block));

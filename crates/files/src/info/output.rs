@@ -1,17 +1,13 @@
 //! [`Info`] for programs: JSON, Seastar's YAML, CSV.
 //!
-//! # Why
-//! The forms are contracts; docs/formats.md describes them.
+//! **Why.** The forms are contracts; docs/formats.md describes them.
 //!
-//! # How it works
-//! JSON is the structure itself, units in its names. YAML is the output of Seastar's `ioinfo`, and nothing else. CSV
-//! has a line for each disk and size.
+//! **How.** JSON is the structure itself, units in its names. YAML is the output of Seastar's `ioinfo`, and nothing
+//! else. CSV has a line for each disk and size.
 //!
-//! # Limits
-//! A missing limit is null in JSON and YAML, and empty in CSV.
+//! **Limits.** A missing limit is null in JSON and YAML, and empty in CSV.
 //!
-//! # Example
-//! `disks[0].forms.knee.sizes[3].read_iops` is the rate of 4 KiB reads per second by the knee.
+//! **Example.** `disks[0].forms.knee.sizes[3].read_iops` is the rate of 4 KiB reads per second by the knee.
 
 use std::fmt::{Display, Write as _};
 
@@ -21,7 +17,6 @@ use super::{Info, IoInfo, SIZES_BYTES};
 
 impl Info {
     /// Returns YAML: `ioinfo`'s map, or for several disks a list of maps, each under a comment with the disk's name.
-    #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         if let [disk] = self.disks.as_slice() {
@@ -37,7 +32,6 @@ impl Info {
 
     /// Returns CSV: a header, then a line for each disk and size, with the columns of each form. `disk` is the place of
     /// the disk in the file, from 1.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from("disk,bytes");
         for form in self.disks.first().map_or(&[][..], |disk| &disk.forms) {

@@ -60,7 +60,6 @@ pub(super) fn check(
     check_bandwidths(jobs, entries)
 }
 
-/// Returns advice for an unknown class.
 fn nearest_class(class: &str, jobs: &[Job], group_classes: &HashSet<&str>, dialect: Dialect) -> String {
     let owners = jobs.iter().filter(|job| matches!(job.class, JobClass::Own { .. }));
     let mut names: Vec<&str> = group_classes.iter().copied().collect();

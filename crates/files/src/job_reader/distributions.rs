@@ -25,7 +25,6 @@ const SUM_TOLERANCE_PCT: f64 = 0.01;
 const SIZES_HELP: &str = "write lengths and per cents that make 100, such as 4k/60:64k/40 or [[4k, 60], [64k, 40]]";
 const ACCESS_HELP: &str = "write uniform, zipf:1.1, pareto:0.2, normal:10, hot:10/90 or zoned:60/10:40/90";
 
-/// Reads the lengths of requests.
 pub(super) fn read_sizes(field: &Field<'_>) -> Result<Vec<SizeShare>, ConfigError> {
     let sizes = if field.is_list() {
         field.list()?.iter().map(read_item).collect::<Result<Vec<_>, _>>()?
@@ -66,7 +65,6 @@ fn size_share(field: &Field<'_>, length: &str, percent: &str) -> Result<SizeShar
     Ok(SizeShare { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), percent })
 }
 
-/// Reads the positions of random requests.
 pub(super) fn read_access(field: &Field<'_>) -> Result<Access, ConfigError> {
     let text = field.text()?;
     let (word, rest) = text.split_once(':').map_or((text, None), |(word, rest)| (word, Some(rest)));

@@ -28,7 +28,6 @@ use super::sched_groups::SchedGroups;
 use super::yaml;
 pub(super) use schema::{Dialect, SIMULATED_JOB};
 
-/// Longest pause, in nanoseconds: one day.
 const MAX_PAUSE_NS: u64 = 86_400_000_000_000;
 /// Largest `data_size` and extent hint, in bytes: 8 EiB - 1, the largest file offset.
 const MAX_DATA_BYTES: u64 = i64::MAX as u64;
@@ -49,17 +48,11 @@ pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobF
 }
 
 /// Reads a job file from `path`.
-///
-/// # Errors
-/// The errors of [`parse`], and [`Code::Unreadable`] if the file cannot be read.
 pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     parse_source(yaml::read_file(path)?, groups)
 }
 
 /// Reads the jobs of a source and resolves their classes.
-///
-/// # Errors
-/// The errors of [`parse`].
 pub fn parse_source(source: Source, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     let root = yaml::parse(&source)?;
     let help = "write one `- name: ...` entry with `type`, `shards` and `shard_info` per job";
@@ -119,7 +112,6 @@ fn own_key<'a>(
     }
 }
 
-/// Warns of a key that has no effect.
 fn warn_ignored(field: &Field<'_>, message: impl Into<String>, help: &str, warnings: &mut Vec<Diagnostic>) {
     warnings.push(field.error(Code::Ignored, message).with_help(help).into_warning());
 }
@@ -234,7 +226,6 @@ fn read_kind(
     Ok(kind)
 }
 
-/// Returns the reads in a hundred requests.
 fn read_mix(job: &Fields<'_>) -> Result<u8, ConfigError> {
     let percent = job.or("rwmixread", DEFAULT_READ_PCT, |field| field.count(0..=100))?;
     Ok(u8::try_from(percent).unwrap_or(100))

@@ -25,7 +25,6 @@ use super::{MAX_DATA_BYTES, MAX_PAUSE_NS, distributions, own_key, warn_ignored};
 
 /// Request size by default, as in io_tester.
 pub(super) const DEFAULT_REQUEST_BYTES: u32 = 4096;
-/// Shares of a job by default, as in io_tester.
 pub(super) const DEFAULT_SHARES: u32 = 10;
 /// Slice of a `cpu` job by default, as in io_tester: 1 ms.
 const DEFAULT_EXECUTION_NS: u64 = 1_000_000;
@@ -33,7 +32,6 @@ const DEFAULT_EXECUTION_NS: u64 = 1_000_000;
 const PARALLELISM_HELP: &str = "write `parallelism: 1` or more below `shard_info`; io_tester takes none for 0, \
                                 and such a job does nothing";
 
-/// Returns the map with its keys checked.
 pub(super) fn open<'a>(
     job: &Fields<'a>,
     is_cpu: bool,
@@ -98,7 +96,6 @@ fn read_parallelism(fields: &Fields<'_>) -> Result<u32, ConfigError> {
     fields.required("parallelism", PARALLELISM_HELP)?.count(1..=MAX_PARALLELISM)
 }
 
-/// Returns whether requests move bytes.
 fn moves_bytes(kind: JobKind) -> bool {
     !matches!(kind, JobKind::Flush | JobKind::Unlink { .. } | JobKind::Cpu { .. })
 }

@@ -23,26 +23,20 @@ use serde::Serialize;
 
 use super::{PresetInfo, Resolved};
 
-/// An array and its limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ArrayReport {
     /// Members, at least 1.
     pub members: u32,
-    /// One member.
     pub member: PresetInfo,
-    /// All members as one disk.
     pub array: PresetInfo,
     /// The bandwidth that the instance lets through, in bytes per second; `None` if no limit was given.
     pub limit_bytes_per_s: Option<u64>,
     /// Whether the limit is below the members' bandwidth in either direction.
     pub limit_binds: bool,
-    /// Reads.
     pub read: Direction,
-    /// Writes.
     pub write: Direction,
 }
 
-/// One direction of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Direction {
     /// The members' bandwidth together, in bytes per second.
@@ -73,15 +67,12 @@ impl Direction {
     }
 
     /// Returns the members' bandwidth beyond the limit, in bytes per second; 0 if the limit does not bind.
-    #[must_use]
     pub fn lost_bytes_per_s(&self) -> u64 {
         self.sum_bytes_per_s.saturating_sub(self.carried_bytes_per_s)
     }
 }
 
 impl ArrayReport {
-    /// Compares a named array with a limit in bytes per second.
-    #[must_use]
     pub fn new(resolved: &Resolved, limit_bytes_per_s: Option<u64>) -> ArrayReport {
         let array = PresetInfo::of(resolved);
         let one = Resolved { preset: resolved.member.clone(), count: 1, ..resolved.clone() };
@@ -99,7 +90,6 @@ impl ArrayReport {
     }
 
     /// Returns CSV: a header, a line for reads and one for writes.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "array,direction,members,limit_bytes_per_s,sum_bytes_per_s,carried_bytes_per_s,bound_by,left_bytes_per_s,\

@@ -50,7 +50,6 @@ pub struct Cap {
 /// A preset. `None`: not known, or does not apply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PresetInfo {
-    /// The name as given.
     pub name: String,
     /// `instance`, `drive` or `volume`.
     pub kind: &'static str,
@@ -66,7 +65,6 @@ pub struct PresetInfo {
     pub basis: &'static str,
     /// The figures of one disk; `None` if the number of disks is not known.
     pub per_disk: Option<Four<u64>>,
-    /// The figures of all disks.
     pub total: Four<u64>,
     /// The figures of all disks while credits last, of a volume with a burst; `total` holds without credits.
     pub burst: Option<Four<u64>>,
@@ -76,11 +74,8 @@ pub struct PresetInfo {
     pub advertised_write_iops: Option<u64>,
     /// Whether the provider states these figures (`stated`), or they were `inferred` from measured ones.
     pub advertised_basis: Option<&'static str>,
-    /// Capacity of all disks in bytes.
     pub capacity_bytes: Option<u64>,
-    /// Virtual CPUs.
     pub vcpus: Option<u32>,
-    /// Memory in GiB.
     pub memory_gib: Option<f64>,
     /// Guaranteed network rate, in Gb/s.
     pub network_gbps: Option<f64>,
@@ -101,7 +96,6 @@ pub struct PresetInfo {
     pub promised_time_pct: Option<f64>,
     /// `measured`, `rated` or `derived`.
     pub evidence: &'static str,
-    /// Source of the figures.
     pub source: &'static str,
     /// Date of the figures: year, or year and month.
     pub date: &'static str,
@@ -111,7 +105,6 @@ pub struct PresetInfo {
 
 impl PresetInfo {
     /// Returns all that is known of a named device.
-    #[must_use]
     pub fn of(resolved: &Resolved) -> PresetInfo {
         let Resolved { preset, count, row, .. } = resolved;
         let mut info = PresetInfo::of_model(preset);
@@ -175,7 +168,6 @@ impl PresetInfo {
     }
 
     /// Describes for people what a volume with a burst carries while credits last.
-    #[must_use]
     pub fn burst_text(&self) -> Option<String> {
         let burst = self.burst.as_ref()?;
         let (operations, bytes) =
@@ -183,8 +175,6 @@ impl PresetInfo {
         Some(format!("a burst of {operations} operations a second and {bytes} while credits last"))
     }
 
-    /// Returns whether the preset is of this kind.
-    #[must_use]
     pub(crate) fn is_of_kind(&self, kind: PresetKind) -> bool {
         self.kind == kind.name()
     }
@@ -198,7 +188,6 @@ impl Cap {
 }
 
 /// Returns CSV: a header, and a line for each preset; figures are those of all disks.
-#[must_use]
 pub fn to_csv(presets: &[PresetInfo]) -> String {
     let mut text = String::from(
         "name,kind,cloud,family,disks,read_iops,read_bandwidth,write_iops,write_bandwidth,burst_read_iops,\
@@ -251,7 +240,6 @@ fn text_or_empty(value: Option<impl ToString>) -> String {
 
 /// Returns an io-properties file with the figures of all disks of a preset, mounted at `mountpoint`; Seastar reads it
 /// too.
-#[must_use]
 pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
     let figures = preset.total.map(|figure| figure.clamp(1, io_properties::MAX_FIGURE));
     // A volume limits operations and bytes apart, each for reads and writes together.

@@ -44,21 +44,17 @@ pub const FIGURE_KEYS: [&str; 4] = ["read_iops", "read_bandwidth", "write_iops",
 /// differ by some per cent.
 pub const SAME_FIGURE: f64 = 0.10;
 
-/// Returns the instance of that name, in any case.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static Instance> {
     instances().iter().find(|instance| instance.name.eq_ignore_ascii_case(name))
 }
 
 /// Returns the name in the table that `name` was probably meant to be.
-#[must_use]
 pub fn closest_name(name: &str) -> Option<&'static str> {
     let names: Vec<&'static str> = instances().iter().map(|instance| instance.name).collect();
     crate::closest_name(name, &names)
 }
 
 /// Returns the names that an unknown `name` was probably meant to be: those that begin with it, or else the closest.
-#[must_use]
 pub fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let begins = |other: &&&str| other.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     let beginning: Vec<&str> = names.iter().filter(begins).copied().collect();
@@ -69,14 +65,12 @@ pub fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Returns the instances of the family of the one called `name`, that one included; none if there is no such name.
-#[must_use]
 pub fn family(name: &str) -> Vec<&'static Instance> {
     let Some(family) = find(name).map(Instance::family) else { return Vec::new() };
     instances().iter().filter(|instance| instance.family() == family).collect()
 }
 
 /// Returns how far `figure` is from `reference`: 0 for equal, 0.1 for 10 % more or 1/1.1 of it, infinite if one is 0.
-#[must_use]
 pub fn distance(figure: u64, reference: u64) -> f64 {
     let (low, high) = (figure.min(reference), figure.max(reference));
     if low == 0 { f64::INFINITY } else { high as f64 / low as f64 - 1.0 }

@@ -16,14 +16,10 @@ use std::fmt;
 use plimsoll_figures::units::{parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s, quoted};
 use plimsoll_sim::device::presets::{Drive, Instance, Preset, Provision, Volume, drives, instances, names, volumes};
 
-/// The row that a device was made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Row {
-    /// A row of the table of instances.
     Instance(&'static Instance),
-    /// A row of the table of drives.
     Drive(&'static Drive),
-    /// A row of the table of volumes.
     Volume(&'static Volume),
 }
 
@@ -45,7 +41,6 @@ impl Row {
     }
 }
 
-/// A named device.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The whole device, under the given name.
@@ -54,18 +49,14 @@ pub struct Resolved {
     pub member: Preset,
     /// Members; 1 if it is no array.
     pub count: u32,
-    /// The row that the member was made of.
     pub row: Row,
 }
 
 /// Why a text names no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolveError {
-    /// No table has the name.
     Unknown {
-        /// The text.
         name: String,
-        /// The name that it was probably meant to be.
         closest: Option<String>,
     },
     /// The name is known, but there is no such device; the text says why.
@@ -73,8 +64,6 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    /// Returns the advice for the user.
-    #[must_use]
     pub fn help(&self) -> String {
         match self {
             ResolveError::Unknown { closest: Some(name), .. } => format!("did you mean `{name}`?"),

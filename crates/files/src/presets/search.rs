@@ -30,13 +30,10 @@ use super::{PresetInfo, resolve};
 pub struct Filter {
     /// `aws`, `azure`, `gcp` or `oci`.
     pub cloud: Option<String>,
-    /// A family of instances, in any case.
     pub family: Option<String>,
-    /// A kind of preset.
     pub kind: Option<PresetKind>,
 }
 
-/// A filter value that no preset has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     what: &'static str,
@@ -60,15 +57,10 @@ impl std::error::Error for FilterError {}
 /// Least figures of a preset, all its disks together; `None`: any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minimum {
-    /// Reads per second.
     pub read_iops: Option<u64>,
-    /// Writes per second.
     pub write_iops: Option<u64>,
-    /// Bytes read per second.
     pub read_bandwidth_bytes_per_s: Option<u64>,
-    /// Bytes written per second.
     pub write_bandwidth_bytes_per_s: Option<u64>,
-    /// Capacity in bytes.
     pub capacity_bytes: Option<u64>,
 }
 
@@ -94,7 +86,6 @@ impl Minimum {
 }
 
 /// Returns all presets, in the order of the tables.
-#[must_use]
 pub fn all() -> Vec<PresetInfo> {
     names().filter_map(|name| resolve(name).ok()).map(|resolved| PresetInfo::of(&resolved)).collect()
 }
@@ -134,7 +125,6 @@ fn known(what: &'static str, asked: Option<&str>, known: Vec<String>) -> Result<
 }
 
 /// Returns the presets with every word of `text` (in any case) and at least `minimum`, the nearest first.
-#[must_use]
 pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let has_words = |preset: &PresetInfo| {

@@ -41,7 +41,6 @@ const SET_QOS: Schema = Schema { what: "set_qos", known: qos::with_qos_keys!("cl
 
 const SET_SHARES: Schema = Schema { what: "set_shares", known: &["class", "shares"], refused: &[] };
 
-/// Reads the number of a disk of the world.
 pub(super) fn read_disk_number(field: &Field<'_>, world: &WorldSpec) -> Result<usize, ConfigError> {
     let number = field.count(0..=u32::MAX)? as usize;
     if number < world.disks.len() {

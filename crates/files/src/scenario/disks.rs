@@ -53,7 +53,6 @@ const FIGURES: Schema = Schema {
     refused: &[],
 };
 
-/// Reads a disk and its name.
 pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(String, SimDisk), ConfigError> {
     let fields = Fields::read(field, &DISK)?;
     let (name, model) = read_model(&fields, base)?;
@@ -102,7 +101,6 @@ fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), C
     Ok((shown, model))
 }
 
-/// Reads the scheduler's belief.
 fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<DiskConfig, ConfigError> {
     let mut config = model.config();
     let form = fields.optional("model", io_properties::cost_form)?;

@@ -358,7 +358,6 @@ fn read_open(field: &Field<'_>) -> Result<Load, ConfigError> {
     })
 }
 
-/// Reads one size, or a list of [size, weight].
 fn read_sizes(field: &Field<'_>) -> Result<SizeDist, ConfigError> {
     let size =
         |field: &Field<'_>| field.figure(parse_size_bytes, 1..=jobs::MAX_REQUEST_BYTES, "bytes").map(|b| b as u32);

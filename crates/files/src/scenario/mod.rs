@@ -42,7 +42,6 @@ use super::fields::{Field, Fields, Schema};
 use super::sched_groups::{self, SchedGroups};
 use super::yaml::{self, Node};
 
-/// Most shards of a scenario.
 const MAX_SHARDS: u32 = 1024;
 
 const TOP: Schema = Schema {
@@ -84,12 +83,9 @@ pub struct ScenarioFile {
     base: PathBuf,
 }
 
-/// A scenario, ready to run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The scenario's name, or that of the file.
     pub name: String,
-    /// The world.
     pub world: WorldSpec,
     /// The names of the disks, in the order of the world's list.
     pub disk_names: Vec<String>,
@@ -107,9 +103,6 @@ impl ScenarioFile {
     }
 
     /// Parses a scenario file from `path`.
-    ///
-    /// # Errors
-    /// The errors of [`ScenarioFile::parse`], and [`Code::Unreadable`] if the file cannot be read.
     pub fn parse_from_file(path: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(yaml::read_file(path)?, path.parent().unwrap_or(Path::new(".")))
     }

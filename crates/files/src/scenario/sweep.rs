@@ -103,7 +103,6 @@ fn set_in_jobs(list: Option<&mut Node>, word: &str, value: &str) -> usize {
     count
 }
 
-/// Returns the value of a key of a map.
 fn child<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     let Value::Map(entries) = &mut node.value else { return None };
     entries.iter_mut().find(|(name, _)| name.scalar() == Some(key)).map(|(_, node)| node)

@@ -1,20 +1,17 @@
 //! The old scheduler, in which rates that were not configured stood at 2^31 - 1, and were a limit.
 //!
-//! # Why
-//! Until July 2025 Seastar's unset rates were `INT_MAX` of its weighted units. "Unlimited" was 8.6 GB/s, and fast disks
-//! looked slow for weeks. Here the effect can be reproduced, and its signature studied.
+//! **Why.** Until July 2025 Seastar's unset rates were `INT_MAX` of its weighted units. "Unlimited" was 8.6 GB/s, and
+//! fast disks looked slow for weeks. Here the effect can be reproduced, and its signature studied.
 //!
-//! # How it works
-//! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units per second; a read, and a block of 512
-//! bytes, weigh 128. That gives the same costs, to the last integer, as 2^24 operations and 2^33 bytes per second in
-//! the `seastar` form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed
-//! loop is off, since the old scheduler had none.
+//! **How.** Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units per second; a read, and a block
+//! of 512 bytes, weigh 128. That gives the same costs, to the last integer, as 2^24 operations and 2^33 bytes per
+//! second in the `seastar` form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The
+//! closed loop is off, since the old scheduler had none.
 //!
-//! # Limits
-//! Only the rates are the old ones; the rest of the scheduler is ours.
+//! **Limits.** Only the rates are the old ones; the rest of the scheduler is ours.
 //!
-//! # Example
-//! 1 MiB costs 2 049 000 units of capacity, 122.1 us: 8188 requests per second, 8.59 GB/s.
+//! **Example.** 1 MiB costs 2 049 000 units of capacity, 122.1 us: 8188 requests per second, 8.59 GB/s.
+//!
 //! ```
 //! use plimsoll::core::Op;
 //! use plimsoll_files::setup::old_defaults;
@@ -32,13 +29,10 @@ use plimsoll::core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures
 const OPERATIONS_PER_S: u64 = 1 << 24;
 /// Bytes per second: 2^31 / 128 blocks of 512 bytes.
 const BYTES_PER_S: u64 = 1 << 33;
-/// Seastar's block, in bytes.
 const BLOCK_BYTES: u32 = 512;
-/// Name of the old defaults on a command line.
 pub const NAME: &str = "old-defaults";
 
 /// Returns the configuration of an unknown disk, as it was until July 2025.
-#[must_use]
 pub fn disk_config() -> DiskConfig {
     let (iops, bandwidth) = (Rate::per_second(OPERATIONS_PER_S), Rate::per_second(BYTES_PER_S));
     let figures =

@@ -1,20 +1,16 @@
 //! Warns about differences between results other than the figures.
 //!
-//! # Why
-//! A difference may come from any condition that changed. A user who changed the scheduler and, without noticing, the
-//! backend should be told.
+//! **Why.** A difference may come from any condition that changed. A user who changed the scheduler and, without
+//! noticing, the backend should be told.
 //!
-//! # How it works
-//! Each run is compared with the first run of the base, condition by condition; a condition that differs is named
-//! once, with its values by file. Jobs that some sides lack, jobs with failed requests and interrupted runs are named
-//! too.
+//! **How.** Each run is compared with the first run of the base, condition by condition; a condition that differs is
+//! named once, with its values by file. Jobs that some sides lack, jobs with failed requests and interrupted runs are
+//! named too.
 //!
-//! # Limits
-//! Versions of this program are no condition: comparing two versions is a purpose of a comparison. A condition that
-//! a file lacks is not compared.
+//! **Limits.** Versions of this program are no condition: comparing two versions is a purpose of a comparison. A
+//! condition that a file lacks is not compared.
 //!
-//! # Example
-//! `backend differs: uring (a.json), aio (b.json)`.
+//! **Example.** `backend differs: uring (a.json), aio (b.json)`.
 
 use super::input::{Conditions, Job, Run};
 use super::{Group, names};

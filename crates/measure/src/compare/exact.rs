@@ -1,22 +1,20 @@
 //! Compares figures of simulations: the same seed gives the same figure, so any difference has a cause.
 //!
-//! # Why
-//! A change of the scheduler shows first in the scenarios, and exactly: it needs no statistical test.
+//! **Why.** A change of the scheduler shows first in the scenarios, and exactly: it needs no statistical test.
 //!
-//! # How it works
-//! Scenarios are matched by name, seed and changes; figures by name. A figure's target tells which way is good: below
-//! an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the threshold, or
-//! no longer meets its target. A difference without a one-sided target, or within the threshold, is *changed*.
+//! **How.** Scenarios are matched by name, seed and changes; figures by name. A figure's target tells which way is
+//! good: below an upper bound, above a lower one. The figure is *worse* if it moves the other way by more than the
+//! threshold, or no longer meets its target. A difference without a one-sided target, or within the threshold, is
+//! *changed*.
 //!
-//! # Limits
-//! Scenarios with different seeds count as different.
+//! **Limits.** Scenarios with different seeds count as different.
 //!
-//! # Example
-//! `p99_ms` with the target at_most 2: from 1.00 to 1.05 is worse (5 %), from 1.00 to 1.005 is changed, from 1.99 to
-//! 2.001 is worse because it misses the target.
+//! **Example.** `p99_ms` with the target at_most 2: from 1.00 to 1.05 is worse (5 %), from 1.00 to 1.005 is changed,
+//! from 1.99 to 2.001 is worse because it misses the target.
 
-use super::input::{Content, Figure, Scenario};
+use super::input::{Content, Scenario};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
+use crate::sim::report::FigureForm;
 
 /// Compares every figure that two sides have in common.
 pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
@@ -42,7 +40,13 @@ fn find<'a>(group: &'a Group, name: &str) -> Option<&'a Scenario> {
     scenarios.find(|scenario| scenario.name == name)
 }
 
-fn figures(job: &str, side: char, base: &Figure, other: &Figure, options: &CompareOptions) -> Option<Comparison> {
+fn figures(
+    job: &str,
+    side: char,
+    base: &FigureForm,
+    other: &FigureForm,
+    options: &CompareOptions,
+) -> Option<Comparison> {
     let (base_value, other_value) = base.value.zip(other.value)?;
     let change_pct = Some((other_value - base_value) / base_value.abs() * 100.0).filter(|pct| pct.is_finite());
     Some(Comparison {
@@ -63,8 +67,8 @@ fn figures(job: &str, side: char, base: &Figure, other: &Figure, options: &Compa
 }
 
 fn verdict(
-    base: &Figure,
-    other: &Figure,
+    base: &FigureForm,
+    other: &FigureForm,
     (base_value, other_value): (f64, f64),
     change_pct: Option<f64>,
     threshold_pct: f64,

@@ -1,20 +1,18 @@
 //! Reads results for a comparison.
 //!
-//! # Why
-//! A comparison reads only part of a result, so results of older and newer versions can be compared as long as these
-//! keys keep their meaning.
+//! **Why.** A comparison reads only part of a result, so results of older and newer versions can be compared as long as
+//! these keys keep their meaning.
 //!
-//! # How it works
-//! What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a search for a
-//! rate, `runs` of `sim run`. A point of a sweep or a row of a matrix is compared as a job is, and named by its settings.
-//! Other descriptions of a result or a job are flattened to names and values; a warning names those that differ.
+//! **How.** What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a
+//! search for a rate, `runs` of `sim run`. A point of a sweep or a row of a matrix is compared as a job is, and named
+//! by its settings. Other descriptions of a result or a job are flattened to names and values; a warning names those
+//! that differ.
 //!
-//! # Limits
-//! Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
+//! **Limits.** Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
 //!
-//! # Example
-//! The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
-//! [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376, 1000]]}]}`.
+//! **Example.** The keys of a test that are read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads",
+//! "intervals": [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376,
+//! 1000]]}]}`.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +20,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::CompareError;
-use crate::experiment::find_rate::RateReport;
+use crate::experiment::find_rate::{Found, RateReport};
 use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
-use crate::report::{self, Circumstances};
+use crate::report;
+use crate::sim::report::{FigureForm, RunForm};
 
 /// Newest readable schema of a simulation's result.
 const SIM_SCHEMA: u64 = 1;
@@ -41,28 +40,32 @@ const PLACE_CONDITIONS: [&str; 2] = ["host", "disk"];
 /// Keys of a job that describe its work.
 const JOB_CONDITIONS: [&str; 5] = ["class", "shares", "kind", "request_bytes", "job"];
 
-/// Names and values of the circumstances of a result.
 pub(super) type Conditions = BTreeMap<String, String>;
 
-/// One result.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Path of the file.
     pub path: String,
-    /// Version of the program that made it.
     pub version: String,
     /// Whether the run ended early.
     pub is_interrupted: bool,
-    /// Conditions of the run.
     pub conditions: Conditions,
-    /// Verdicts on the curves of a sweep.
     pub curves: Vec<String>,
-    /// Figures of the run.
     pub content: Content,
 }
 
 impl Run {
-    /// Returns what the result is, in words.
+    fn new(path: &str, value: &Value, content: Content) -> Run {
+        let version = value.get("plimsoll").and_then(Value::as_str).unwrap_or_default();
+        Run {
+            path: path.to_owned(),
+            version: version.to_owned(),
+            is_interrupted: value.get("interrupted").and_then(Value::as_bool).unwrap_or(false),
+            conditions: conditions_of(value),
+            curves: Vec::new(),
+            content,
+        }
+    }
+
     pub(super) fn kind(&self) -> &'static str {
         match self.content {
             Content::Test(_) => "a test",
@@ -89,7 +92,6 @@ impl Run {
     }
 }
 
-/// The figures of a result.
 #[derive(Debug)]
 pub(super) enum Content {
     /// Measurements: the jobs of a test, the points of a sweep, the rows of a matrix.
@@ -110,7 +112,6 @@ pub(super) struct Job {
     pub rounds: Vec<Series>,
 }
 
-/// One run of a job.
 #[derive(Debug)]
 pub(super) struct Series {
     pub intervals: Vec<Interval>,
@@ -123,9 +124,7 @@ pub(super) struct Series {
 pub(super) struct Search {
     /// Job and goal.
     pub name: String,
-    pub rate: Option<f64>,
-    pub failed_rate: Option<f64>,
-    pub is_confirmed: bool,
+    pub found: Found,
 }
 
 /// A part of the measured window.
@@ -143,33 +142,11 @@ pub(super) struct Interval {
 pub(super) struct Scenario {
     /// Name, seed and changes.
     pub name: String,
-    pub figures: Vec<Figure>,
-}
-
-/// A figure of a scenario.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Figure {
-    pub name: String,
-    pub value: Option<f64>,
-    #[serde(default)]
-    pub target: Option<Target>,
-    #[serde(default)]
-    pub passed: Option<bool>,
-}
-
-/// Bounds that a figure should keep.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Target {
-    pub at_least: Option<f64>,
-    pub at_most: Option<f64>,
+    pub figures: Vec<FigureForm>,
 }
 
 #[derive(Deserialize)]
 struct TestFile {
-    #[serde(default)]
-    plimsoll: String,
-    #[serde(default)]
-    interrupted: bool,
     jobs: Vec<JobEntry>,
 }
 
@@ -187,21 +164,7 @@ struct JobEntry {
 
 #[derive(Deserialize)]
 struct SimFile {
-    #[serde(default)]
-    plimsoll: String,
-    #[serde(default)]
-    interrupted: bool,
-    runs: Vec<SimRun>,
-}
-
-#[derive(Deserialize)]
-struct SimRun {
-    name: String,
-    seed: u64,
-    #[serde(default)]
-    sweep: BTreeMap<String, Value>,
-    #[serde(default)]
-    figures: Vec<Figure>,
+    runs: Vec<RunForm>,
 }
 
 /// Reads the result `text` of the file `path`.
@@ -220,7 +183,7 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
         test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
     } else if has("runs") {
         check_schema(path, &value, SIM_SCHEMA)?;
-        Ok(sim(path, serde_json::from_str(text).map_err(unreadable)?))
+        Ok(sim(path, &value, serde_json::from_str(text).map_err(unreadable)?))
     } else if has("points") {
         sweep(path, &value, serde_json::from_str(text).map_err(unreadable)?)
     } else if has("rows") {
@@ -258,17 +221,9 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
         jobs.push(Job { name: entry.name, conditions, errors: entry.errors, rounds });
     }
 
-    Ok(Run {
-        path: path.to_owned(),
-        version: file.plimsoll,
-        is_interrupted: file.interrupted,
-        conditions: conditions_of(value),
-        curves: Vec::new(),
-        content: Content::Test(jobs),
-    })
+    Ok(Run::new(path, value, Content::Test(jobs)))
 }
 
-/// Returns the conditions of a test or an experiment.
 fn conditions_of(value: &Value) -> Conditions {
     let mut conditions = Conditions::new();
     for key in CONDITIONS {
@@ -290,22 +245,16 @@ fn sweep(path: &str, value: &Value, report: SweepReport) -> Result<Run, CompareE
     };
     let curves = report.verdicts.iter().map(|found| curve(found).collect::<Vec<_>>().join(": ")).collect();
     let points = report.points.into_iter().map(|point| (words(&point.settings), point));
-    let run = experiment(path, value, report.made, report.interrupted, points)?;
+    let run = experiment(path, value, points)?;
     Ok(Run { curves, ..run })
 }
 
 fn matrix(path: &str, value: &Value, report: MatrixReport) -> Result<Run, CompareError> {
     let rows = report.rows.into_iter().map(|row| (row.name, row.point));
-    experiment(path, value, report.made, report.interrupted, rows)
+    experiment(path, value, rows)
 }
 
-fn experiment(
-    path: &str,
-    value: &Value,
-    made: Option<Circumstances>,
-    is_interrupted: bool,
-    points: impl Iterator<Item = (String, Point)>,
-) -> Result<Run, CompareError> {
+fn experiment(path: &str, value: &Value, points: impl Iterator<Item = (String, Point)>) -> Result<Run, CompareError> {
     let job = |(name, point): (String, Point)| {
         let series = |round: Round| {
             let of = |it: &report::IntervalReport| Interval {
@@ -323,32 +272,12 @@ fn experiment(
         }
         Ok(Job { name, conditions: Conditions::new(), errors: point.errors, rounds })
     };
-    Ok(Run {
-        path: path.to_owned(),
-        version: made.map(|made| made.plimsoll).unwrap_or_default(),
-        is_interrupted,
-        conditions: conditions_of(value),
-        curves: Vec::new(),
-        content: Content::Test(points.map(job).collect::<Result<_, _>>()?),
-    })
+    Ok(Run::new(path, value, Content::Test(points.map(job).collect::<Result<_, _>>()?)))
 }
 
 fn search(path: &str, value: &Value, report: RateReport) -> Run {
-    let RateReport { made, job, goal, found, interrupted, .. } = report;
-    let search = Search {
-        name: format!("{job} with {goal}"),
-        rate: found.rate,
-        failed_rate: found.failed_rate,
-        is_confirmed: found.confirmed,
-    };
-    Run {
-        path: path.to_owned(),
-        version: made.plimsoll,
-        is_interrupted: interrupted,
-        conditions: conditions_of(value),
-        curves: Vec::new(),
-        content: Content::Search(search),
-    }
+    let name = format!("{} with {}", report.job, report.goal);
+    Run::new(path, value, Content::Search(Search { name, found: report.found }))
 }
 
 /// Returns the intervals that are longer than half the longest; others were cut short. Merges neighbours if there are
@@ -391,18 +320,10 @@ fn flatten(name: &str, value: &Value, into: &mut Conditions) {
     }
 }
 
-fn sim(path: &str, file: SimFile) -> Run {
-    let scenario = |run: SimRun| {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let changes: String = run.sweep.iter().map(|(key, value)| format!(" {key}={}", plain(value))).collect();
-        Scenario { name: format!("{} seed={}{changes}", run.name, run.seed), figures: run.figures }
+fn sim(path: &str, value: &Value, file: SimFile) -> Run {
+    let scenario = |run: RunForm| {
+        let changes: String = run.changes().map(|change| format!(" {change}")).collect();
+        Scenario { name: format!("{} seed={}{changes}", run.name, run.seed), figures: run.figures.unwrap_or_default() }
     };
-    Run {
-        path: path.to_owned(),
-        version: file.plimsoll,
-        is_interrupted: file.interrupted,
-        conditions: Conditions::new(),
-        curves: Vec::new(),
-        content: Content::Sim(file.runs.into_iter().map(scenario).collect()),
-    }
+    Run::new(path, value, Content::Sim(file.runs.into_iter().map(scenario).collect()))
 }

@@ -1,21 +1,17 @@
 //! Compares figures of tests, from their intervals and histograms.
 //!
-//! # Why
-//! The same seven figures are compared for each job, whatever its type.
+//! **Why.** The same seven figures are compared for each job, whatever its type.
 //!
-//! # How it works
-//! Each interval gives a sample of throughput and of IOPS. For latency an interval counts with its requests: with L_i
-//! the sum of the latencies and n_i the requests of interval i, R = sum L / sum n and m the mean of n, the samples are
-//! R + (L_i - R n_i) / m. Their mean is R, the mean over all requests, and their scatter is that of a ratio (Cochran:
-//! Sampling Techniques, 1977, chapter 6).
+//! **How.** Each interval gives a sample of throughput and of IOPS. For latency an interval counts with its requests:
+//! with L_i the sum of the latencies and n_i the requests of interval i, R = sum L / sum n and m the mean of n, the
+//! samples are R + (L_i - R n_i) / m. Their mean is R, the mean over all requests, and their scatter is that of a ratio
+//! (Cochran: Sampling Techniques, 1977, chapter 6).
 //!
-//! # Limits
-//! Figures that are 0 on both sides are left out, such as the bytes of a CPU job. Results without a histogram have no
-//! percentiles.
+//! **Limits.** Figures that are 0 on both sides are left out, such as the bytes of a CPU job. Results without a
+//! histogram have no percentiles.
 //!
-//! # Example
-//! Two intervals, 1000 requests of 100 us and 500 of 400 us: R is 200 us (not 250), m is 750, the samples are 200 -
-//! 100 000 / 750 = 67 us and 200 + 100 000 / 750 = 333 us.
+//! **Example.** Two intervals, 1000 requests of 100 us and 500 of 400 us: R is 200 us (not 250), m is 750, the samples
+//! are 200 - 100 000 / 750 = 67 us and 200 + 100 000 / 750 = 333 us.
 
 use plimsoll_figures::percentiles::{self, Buckets, Latencies};
 use plimsoll_figures::stats::{Estimate, difference, of_runs, of_series, p_of_difference, ratio_interval};
@@ -24,14 +20,12 @@ use plimsoll_sim::rng::Rng;
 use super::input::{Interval, Job, Series};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
 
-/// Names and fractions of the compared quantiles.
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
 
 /// Computes the samples of a job in one run.
 type Samples = fn(&[Interval]) -> Vec<f64>;
 
-/// Names of the compared means, and their samples.
 const MEANS: [(&str, Samples); 3] =
     [("throughput_bytes_per_s", throughput), ("iops", iops), ("latency_mean_us", latency)];
 
@@ -58,7 +52,6 @@ fn latency(intervals: &[Interval]) -> Vec<f64> {
     intervals.iter().map(sample).collect()
 }
 
-/// A job in all runs of a side.
 struct JobRuns<'a> {
     side: char,
     runs: Vec<&'a Job>,

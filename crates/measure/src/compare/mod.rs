@@ -61,7 +61,6 @@ const SCHEMA: u32 = 1;
 /// Most sides: each has a letter.
 const SIDES_MAX: usize = 26;
 
-/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareOptions {
     /// Largest change in per cent that does not count, however certain. At least 0.
@@ -76,44 +75,29 @@ impl Default for CompareOptions {
     }
 }
 
-/// A file with a result.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Path of the file, for messages.
     pub path: String,
-    /// Text of the file.
     pub text: String,
 }
 
 /// Why results cannot be compared.
 #[derive(Debug, Error)]
 pub enum CompareError {
-    /// There are fewer than two sides, or more than 26.
     #[error("{count} result(s): name from 2 to 26, separated by spaces; several runs of one side by commas")]
-    Sides {
-        /// Number of sides.
-        count: usize,
-    },
-    /// A side has no files.
+    Sides { count: usize },
     #[error("result {side} names no file: files of one side are separated by single commas")]
-    EmptySide {
-        /// Letter of the side.
-        side: char,
-    },
-    /// A file is not JSON, or not a result.
+    EmptySide { side: char },
     #[error(
         "{path}:{line}: not a result that can be compared: {reason}; expected what `plimsoll test --format json` (also with \
          --sweep, --matrix or --find-rate) or `plimsoll sim run --format json` prints"
     )]
     NotAResult {
-        /// The file.
         path: String,
         /// Line in the file, from 1.
         line: usize,
-        /// What is wrong.
         reason: String,
     },
-    /// A file has an unknown schema.
     #[error(
         "{path}: key `schema`: {}; expected 1 to {newest}; {}",
         found.as_deref().unwrap_or("is missing"),
@@ -124,37 +108,25 @@ pub enum CompareError {
         }
     )]
     Schema {
-        /// The file.
         path: String,
         /// The schema in the file, if any.
         found: Option<String>,
         /// The newest schema that this version reads.
         newest: u64,
     },
-    /// A job has no intervals.
     #[error(
         "{path}: job `{job}`: key `intervals`: expected at least one interval of a positive length; the job did not \
          run, or not for long enough: run it again, longer"
     )]
-    NoIntervals {
-        /// The file.
-        path: String,
-        /// The job.
-        job: String,
-    },
-    /// Results of different kinds are compared.
+    NoIntervals { path: String, job: String },
     #[error("{one} is the result of {one_kind}, {other} of {other_kind}: compare results of one kind")]
     Kinds {
-        /// The file of one kind.
         one: String,
-        /// What it is.
         one_kind: &'static str,
         /// The file of another kind.
         other: String,
-        /// What that is.
         other_kind: &'static str,
     },
-    /// Two sides have no job in common.
     #[error(
         "{other} has no {what} in common with {base}: nothing can be compared; {base} has {base_names}, {other} has \
          {other_names}: run the same ones on both sides"
@@ -168,12 +140,10 @@ pub enum CompareError {
         other: String,
         /// Names in the base.
         base_names: String,
-        /// Names in the other side.
         other_names: String,
     },
 }
 
-/// The verdict of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -189,26 +159,11 @@ pub enum Verdict {
     Changed,
 }
 
-impl Verdict {
-    /// Returns the name used in results.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Better => "better",
-            Verdict::Worse => "worse",
-            Verdict::Same => "same",
-            Verdict::Open => "open",
-            Verdict::Changed => "changed",
-        }
-    }
-}
-
 /// One figure of one job: the base's and another side's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The job, or the scenario with its seed and changes.
     pub job: String,
-    /// Letter of the other side.
     pub side: char,
     /// `throughput_bytes_per_s`, `iops`, `latency_mean_us`, `latency_p50_us`, `latency_p95_us`, `latency_p99_us`,
     /// `latency_p99_9_us`, or the name of a simulation's figure.
@@ -231,16 +186,13 @@ pub struct Comparison {
     pub base_effective_count: Option<f64>,
     /// Independent samples that the other side's data is worth.
     pub other_effective_count: Option<f64>,
-    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// One side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// Letter of the side: A is the base.
     pub side: char,
-    /// Files of the side.
     pub files: Vec<String>,
     /// Versions of the program that made the files.
     pub versions: Vec<String>,
@@ -252,9 +204,7 @@ pub struct Side {
 /// The verdict on a job as a whole, against another side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobVerdict {
-    /// The job.
     pub job: String,
-    /// Letter of the other side.
     pub side: char,
     /// Letter of the side that is better in some figure and worse in none; `None` without evidence.
     pub winner: Option<char>,
@@ -263,7 +213,6 @@ pub struct JobVerdict {
 /// The verdict on all jobs or points together, against another side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overall {
-    /// Letter of the other side.
     pub side: char,
     /// Letter of the side that is better in some job and worse in none; `None` without evidence.
     pub winner: Option<char>,
@@ -275,12 +224,10 @@ pub struct Overall {
     pub open: usize,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
     /// Version of the JSON form.
     pub schema: u32,
-    /// Version of the program that compared.
     pub plimsoll: String,
     /// Probability of a false alarm over all comparisons together.
     pub alpha: f64,
@@ -303,7 +250,6 @@ pub struct CompareReport {
     pub regression: bool,
 }
 
-/// The runs of one side.
 struct Group {
     side: char,
     runs: Vec<Run>,

@@ -1,21 +1,18 @@
 //! Compares searches for a rate: the highest rate that keeps a bound lies between one that passed and one that failed.
 //!
-//! # Why
-//! The two ends are an interval of the rate by themselves, and a search has repeated both.
+//! **Why.** The two ends are an interval of the rate by themselves, and a search has repeated both.
 //!
-//! # How it works
-//! Over the runs of a side, the ends are the lowest rate that passed and the highest that failed. The change lies between
-//! the other's lower end over the base's upper one and the reverse. It is *better* or *worse* if the whole interval and
-//! more than the threshold lie on one side, *same* if it is within the threshold, else *open*.
+//! **How.** Over the runs of a side, the ends are the lowest rate that passed and the highest that failed. The change
+//! lies between the other's lower end over the base's upper one and the reverse. It is *better* or *worse* if the whole
+//! interval and more than the threshold lie on one side, *same* if it is within the threshold, else *open*.
 //!
-//! # Limits
-//! A search that is not confirmed, or found no end, decides nothing.
+//! **Limits.** A search that is not confirmed, or found no end, decides nothing.
 //!
-//! # Example
-//! 1000 passed and 1020 failed, against 1100 and 1120: the change is +7.8 to +12 %.
+//! **Example.** 1000 passed and 1020 failed, against 1100 and 1120: the change is +7.8 to +12 %.
 
-use super::input::{Content, Search};
+use super::input::Content;
 use super::{CompareOptions, Comparison, Group, Verdict, names};
+use crate::experiment::find_rate::Found;
 
 /// Compares the rate of each search that two sides have in common.
 pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
@@ -37,16 +34,16 @@ struct Ends {
 }
 
 fn ends(group: &Group, name: &str) -> Option<Ends> {
-    let searches: Vec<&Search> = group
+    let searches: Vec<&Found> = group
         .runs
         .iter()
         .filter_map(|run| match &run.content {
-            Content::Search(search) if search.name == name => Some(search),
+            Content::Search(search) if search.name == name => Some(&search.found),
             _ => None,
         })
         .collect();
     let low = searches.iter().map(|search| search.rate).reduce(|a, b| Some(a?.min(b?)))??;
-    let high = searches.iter().map(|search| search.failed_rate.filter(|_| search.is_confirmed));
+    let high = searches.iter().map(|search| search.failed_rate.filter(|_| search.confirmed));
     Some(Ends { low, high: high.reduce(|a, b| Some(a?.max(b?))).flatten() })
 }
 

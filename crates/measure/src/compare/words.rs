@@ -1,26 +1,22 @@
 //! A comparison in words, for tables and pages.
 //!
-//! # Why
-//! The terminal and the page show the same texts.
+//! **Why.** The terminal and the page show the same texts.
 //!
-//! # How it works
-//! Makes texts of each part of a [`CompareReport`], and the [`Section`]s of its page.
+//! **How.** Makes texts of each part of a [`CompareReport`], and the [`Section`]s of its page.
 //!
-//! # Limits
-//! Figures are rounded for people; JSON has them in full.
+//! **Limits.** Figures are rounded for people; JSON has them in full.
 //!
-//! # Example
-//! `IOPS`, `1,000`, `900`, `B`, `-10.00 %`, `-10.50 to -9.50`, `<0.0001`, `***`, `worse`.
+//! **Example.** `IOPS`, `1,000`, `900`, `B`, `-10.00 %`, `-10.50 to -9.50`, `<0.0001`, `***`, `worse`.
 
 use plimsoll_figures::stats::ALPHA;
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_files::variant_name;
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::table::Table;
 
 use super::{CompareReport, Comparison, JobVerdict, Overall, SCHEMA, Side, Verdict};
 
-/// Longest name of a figure in a table.
 const METRIC_WIDTH: usize = 36;
 
 /// Headers of [`Comparison::cells`].
@@ -42,7 +38,6 @@ impl CompareReport {
     }
 
     /// Returns the jobs or scenarios, each once, in order.
-    #[must_use]
     pub fn job_names(&self) -> Vec<&str> {
         let mut jobs: Vec<&str> = self.comparisons.iter().map(|comparison| comparison.job.as_str()).collect();
         jobs.dedup();
@@ -50,7 +45,6 @@ impl CompareReport {
     }
 
     /// Returns in words which side is better in a job.
-    #[must_use]
     pub fn winner(&self, verdict: &JobVerdict) -> String {
         let JobVerdict { job, side, winner } = verdict;
         let of = |comparison: &&Comparison| comparison.job == *job && comparison.side == *side;
@@ -64,7 +58,6 @@ impl CompareReport {
     }
 
     /// Returns in words what several jobs or points say together, for each side but the base; nothing of a single one.
-    #[must_use]
     pub fn overall_words(&self) -> Vec<String> {
         let several = self.overall.iter().filter(|overall| overall.better + overall.worse + overall.open > 1);
         several
@@ -84,7 +77,6 @@ impl CompareReport {
     }
 
     /// Returns which side is better, by the first job that decides.
-    #[must_use]
     pub fn answer(&self) -> Answer {
         let decided = self.jobs.iter().find(|job| job.winner.is_some()).or_else(|| self.jobs.first());
         let Some(job) = decided else { return Answer::new(Mood::Quiet, "there is nothing to compare", "", "") };
@@ -111,7 +103,6 @@ impl CompareReport {
     }
 
     /// Returns the meaning of p and the verdicts.
-    #[must_use]
     pub fn rule(&self) -> String {
         if self.comparisons.iter().all(|comparison| comparison.metric == "rate") {
             return format!(
@@ -131,8 +122,6 @@ impl CompareReport {
         )
     }
 
-    /// Returns the sections of a page.
-    #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let sides = self.sides.iter().map(|side| Block::Text(side.line()));
         let overall = self.overall_words().into_iter().map(|words| Block::Text(format!("{words}.")));
@@ -153,7 +142,6 @@ impl CompareReport {
 
 impl Side {
     /// Returns the side's letter, files, versions and what its curves say.
-    #[must_use]
     pub fn line(&self) -> String {
         let role = if self.side == 'A' { " (base)" } else { "" };
         let versions = match self.versions.join(", ") {
@@ -167,7 +155,6 @@ impl Side {
 
 impl Comparison {
     /// Returns figure, base, other, side, change, its interval, p, stars, verdict: see [`CELL_HEADERS`].
-    #[must_use]
     pub fn cells(&self) -> [String; 9] {
         let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = self;
 
@@ -200,7 +187,7 @@ impl Comparison {
             interval,
             chance,
             stars.to_owned(),
-            self.verdict.as_str().to_owned(),
+            variant_name(self.verdict),
         ]
     }
 }

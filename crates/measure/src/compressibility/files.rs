@@ -1,18 +1,15 @@
 //! Lists the files to sample, and reads their blocks by number.
 //!
-//! # Why
-//! A directory of many files is treated as one sequence of blocks, so a large file gets many samples, and a small one
-//! few.
+//! **Why.** A directory of many files is treated as one sequence of blocks, so a large file gets many samples, and a
+//! small one few.
 //!
-//! # How it works
-//! [`Files::find`] lists the files in the order of their paths. [`BlockReader`] takes ascending block numbers, and
-//! keeps the current file open.
+//! **How.** [`Files::find`] lists the files in the order of their paths. [`BlockReader`] takes ascending block numbers,
+//! and keeps the current file open.
 //!
-//! # Limits
-//! Files that appear or grow meanwhile are not seen. If a block has vanished, its file counts as unreadable.
+//! **Limits.** Files that appear or grow meanwhile are not seen. If a block has vanished, its file counts as
+//! unreadable.
 //!
-//! # Example
-//! Files of 10 and 20 KiB have 2 and 5 blocks of 4 KiB: number 3 is the second block of the second file.
+//! **Example.** Files of 10 and 20 KiB have 2 and 5 blocks of 4 KiB: number 3 is the second block of the second file.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -23,10 +20,8 @@ use std::path::{Path, PathBuf};
 use super::ExamineError;
 use crate::load::Stop;
 
-/// The files with data.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// The path given by the caller.
     path: PathBuf,
     is_directory: bool,
     /// Paths with lengths in bytes, none empty.

@@ -1,11 +1,9 @@
 //! `plimsoll demo`: shows the effect of scheduling on a query while background work wants the whole disk.
 //!
-//! # Why
-//! One minute should show the purpose of the project on the user's own disk.
+//! **Why.** One minute should show the purpose of the project on the user's own disk.
 //!
-//! # How it works
-//! The disk is measured first ([`crate::tune`]), briefly. Then come three situations, in turns so that changes of the
-//! disk affect all alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32
+//! **How.** The disk is measured first ([`crate::tune`]), briefly. Then come three situations, in turns so that changes
+//! of the disk affect all alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32
 //! outstanding 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, with everything
 //! sent as it comes; and the same *scheduled*. The classes and shares are those of Scylla 1.0.
 //!
@@ -16,10 +14,9 @@
 //! `stage` runs slices, `situation` combines them: every figure is the median of its slices, and the report states
 //! their spread ([`DemoReport::doubts`]).
 //!
-//! # Limits
-//! Slices are short and the disk may be noisy: the figures are a demonstration, not a measurement. At most
-//! [`MAX_WRITE_BYTES`] are written, in about a minute: on a disk that writes fast the slices become shorter, on a
-//! slow one the file becomes smaller. A disk is needed: the memory and null backends have nothing to show.
+//! **Limits.** Slices are short and the disk may be noisy: the figures are a demonstration, not a measurement. At most
+//! [`MAX_WRITE_BYTES`] are written, in about a minute: on a disk that writes fast the slices become shorter, on a slow
+//! one the file becomes smaller. A disk is needed: the memory and null backends have nothing to show.
 
 mod situation;
 mod stage;
@@ -38,7 +35,6 @@ use crate::tune::{MissingFigures, Observer, SimulatedDisk, TuneError, TuneOption
 use situation::Slices;
 use stage::{Stage, Way};
 
-/// Most bytes that a demo writes.
 pub const MAX_WRITE_BYTES: u64 = 8 << 30;
 /// Part of those bytes for measuring the disk.
 const TUNE_WRITE_BYTES: u64 = 4 << 30;
@@ -48,7 +44,6 @@ const TUNE_PHASE_S: f64 = 1.5;
 const TUNE_DATA_BYTES: u64 = 512 << 20;
 /// Turns of the three situations; odd, so that the median is one of the slices.
 const ROUNDS: u32 = 5;
-/// Length of a slice of the situation *alone*, in seconds.
 const ALONE_S: f64 = 1.5;
 /// Ratio of the slices' largest to smallest query p99 above which they count as disturbed.
 const DISTURBED_FACTOR: f64 = 2.0;
@@ -70,14 +65,11 @@ const BACKGROUND: [(&str, &str, Pattern); 4] = [
     ("repair writes", "repair-write", Pattern::RandWrite),
 ];
 
-/// Options of a demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// Directory on the disk to show.
     pub directory: PathBuf,
     /// Backend; `None` selects the best available.
     pub backend: Option<BackendKind>,
-    /// Seed of positions and data.
     pub seed: u64,
 }
 
@@ -85,25 +77,18 @@ pub struct DemoOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
-    /// The disk could not be measured.
     #[error(transparent)]
     Tune(#[from] TuneError),
-    /// The file could not be created.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// A run failed.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The backend has no disk.
     #[error("backend {0} has no disk to show: use uring, aio or pool")]
     NoDisk(BackendKind),
-    /// The topology could not be created.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The simulated disk could not be created.
     #[error(transparent)]
     Simulated(#[from] SimConfigError),
-    /// The measurement lacks figures that scheduling needs.
     #[error(
         "the demo could not measure {} of this disk within the {} that it writes for that, so there is nothing to schedule \
          by; `plimsoll tune` measures without that bound",
@@ -115,13 +100,9 @@ pub enum DemoError {
 /// Figures of one class in one situation: medians over the slices.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassLine {
-    /// Name of the class.
     pub class: String,
-    /// Shares of the class.
     pub shares: u32,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
     /// Part of the device time that its shares entitle it to, in per cent; for the query, the part it asks for.
     pub share_wanted_pct: f64,
@@ -133,23 +114,18 @@ pub struct ClassLine {
     pub device_depth: f64,
 }
 
-/// One slice of a situation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slice {
-    /// Length in seconds.
     pub length_s: f64,
     /// The query's p99 in microseconds; `None` if no query completed.
     pub query_p99_us: Option<f64>,
-    /// Bytes a second of all classes.
     pub throughput_bytes_per_s: f64,
 }
 
 /// Smallest and largest of several figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Range {
-    /// Smallest figure.
     pub least: f64,
-    /// Largest figure.
     pub most: f64,
 }
 
@@ -166,12 +142,10 @@ impl Range {
     }
 }
 
-/// One situation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Situation {
     /// `alone`, `drained` or `scheduled`.
     pub name: String,
-    /// Classes with work.
     pub classes: Vec<ClassLine>,
     /// Bytes a second of all classes, the median over the slices.
     pub throughput_bytes_per_s: f64,
@@ -184,20 +158,15 @@ pub struct Situation {
 /// A class that moved nothing in most slices of a situation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SilentClass {
-    /// Name of the situation.
     pub situation: String,
-    /// Name of the class.
     pub class: String,
-    /// The likely reason.
     pub reason: String,
 }
 
 /// The result of a demo, and the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
-    /// Version of the program.
     pub plimsoll: &'static str,
-    /// Measurement of the disk.
     pub disk: TuneReport,
     /// Exponent of the read/write mix that the scheduler uses; `None` if reads and writes do not disturb each other,
     /// or the disk was not measured completely.
@@ -222,7 +191,6 @@ pub struct DemoReport {
     pub written_bytes: u64,
     /// Whether the demo was stopped early.
     pub interrupted: bool,
-    /// Summary in one sentence.
     pub sentence: Option<String>,
 }
 
@@ -243,9 +211,6 @@ pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control
 }
 
 /// Runs the demo on a simulated disk, in virtual time. Ignores the directory and the backend of the options.
-///
-/// # Errors
-/// See [`DemoError`].
 pub fn run_simulated(
     options: &DemoOptions,
     disk: &SimulatedDisk,

@@ -1,19 +1,15 @@
 //! Figures of the classes in one situation: medians over its slices.
 //!
-//! # Why
-//! A disk of a shared machine has bad moments. In a histogram of all slices, the worst slice alone decides the p99; a
-//! bad moment of the idle disk then flatters everything compared with it.
+//! **Why.** A disk of a shared machine has bad moments. In a histogram of all slices, the worst slice alone decides the
+//! p99; a bad moment of the idle disk then flatters everything compared with it.
 //!
-//! # How it works
-//! Each slice has its own rates and percentiles; the report has their median over the slices, and their range. The
-//! median of an even number is the mean of the middle two. A class without a request in a slice has a rate of 0
+//! **How.** Each slice has its own rates and percentiles; the report has their median over the slices, and their range.
+//! The median of an even number is the mean of the middle two. A class without a request in a slice has a rate of 0
 //! there, and no latency.
 //!
-//! # Limits
-//! The sum of the classes' medians is not the median of their sum.
+//! **Limits.** The sum of the classes' medians is not the median of their sum.
 //!
-//! # Example
-//! Five slices of the idle disk with a p99 of 0.14, 0.15, 0.15, 0.16 and 4.3 ms: 0.15 ms, and disturbed.
+//! **Example.** Five slices of the idle disk with a p99 of 0.14, 0.15, 0.15, 0.16 and 4.3 ms: 0.15 ms, and disturbed.
 
 use plimsoll::core::WaitReason;
 use plimsoll_figures::series;
@@ -22,7 +18,6 @@ use super::{BACKGROUND, CLASSES, ClassLine, Range, SilentClass, Situation, Slice
 use crate::load::{JobResult, RunResult};
 use crate::report::Latency;
 
-/// The slices of one situation.
 #[derive(Default)]
 pub(super) struct Slices {
     /// Figures of each class by slice.
@@ -30,7 +25,6 @@ pub(super) struct Slices {
     lengths_s: Vec<f64>,
 }
 
-/// Figures of a class in one slice.
 struct ClassSlice {
     class: &'static str,
     requests: u64,

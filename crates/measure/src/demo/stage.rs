@@ -14,17 +14,13 @@ use crate::load::{
     Control, JobSpec, Pattern, PauseDistribution, Plan, RunResult, Scratch, Target, fill_simulated, run, run_simulated,
 };
 
-/// Name of the demo's file.
 const FILE: &str = "plimsoll-demo-data";
 /// Largest length of the file in bytes; used if the disk can fill it in [`FILL_S`].
 const DATA_BYTES: u64 = 512 << 20;
-/// Smallest length of the file in bytes, on any disk.
 const DATA_MIN_BYTES: u64 = 32 << 20;
-/// Time for filling the file, in seconds.
 const FILL_S: f64 = 4.0;
 /// Most queries a second; used if the disk can do twenty times as many reads.
 const QUERIES_PER_S: f64 = 2000.0;
-/// Length of a query in bytes.
 const QUERY_BYTES: u32 = 4096;
 /// Longest slice under load, in seconds.
 const SLICE_MAX_S: f64 = 2.0;
@@ -36,12 +32,10 @@ const WARMUP_S: f64 = 0.1;
 const SETTLE_SLICES: f64 = 2.0;
 /// Part of the remaining write bound that slices are planned for: later ones may write faster.
 const PLANNED_PART: f64 = 0.9;
-/// Length of a background request in bytes.
 const BACKGROUND_BYTES: u32 = 128 << 10;
 /// Outstanding requests of each background job.
 const BACKGROUND_DEPTH: u32 = 32;
 
-/// The situation of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Alone,
@@ -61,7 +55,6 @@ impl Way {
     }
 }
 
-/// The place of the file.
 pub(super) enum Ground {
     /// On a disk of this machine; dropping this removes the file.
     Machine { path: PathBuf, _scratch: Scratch },
@@ -158,7 +151,6 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Runs the classes for the length of a slice. Returns the result.
     pub(super) fn slice(&mut self, way: Way) -> Result<RunResult, DemoError> {
         if way == Way::Alone {
             return self.run(way, ALONE_S);
@@ -228,7 +220,6 @@ impl<'a> Stage<'a> {
         self.queries_per_s * cost_s(&self.model, Op::Read, QUERY_BYTES) * FS_PER_S as f64
     }
 
-    /// Returns the disk of the scheduled slices.
     pub(super) fn disk(&self) -> Option<&Arc<Disk>> {
         self.topologies[Way::Scheduled as usize].disk(0)
     }

@@ -1,17 +1,16 @@
 //! The kernel's counters of the device that holds the storage, over one run.
 //!
-//! # Why
-//! A point that was measured beside a backup is that of a disk with a backup, and nothing in the point shows it.
+//! **Why.** A point that was measured beside a backup is that of a disk with a backup, and nothing in the point shows
+//! it.
 //!
-//! # How it works
-//! [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads them again
-//! and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond them is
-//! foreign. Meanwhile a thread reads them each second, as `iostat 1` does, and keeps the busiest.
+//! **How.** [`Device::begin`] reads the counters when the run proper begins, files being ready; [`Device::end`] reads
+//! them again and compares them with the bytes that the run asked for, warm-up included. What the device moved beyond
+//! them is foreign. Meanwhile a thread reads them each second, as `iostat 1` does, and keeps the busiest.
 //!
-//! # Limits
-//! The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of the whole
-//! disk. What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks foreign. Beside
-//! such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not judged.
+//! **Limits.** The kernel counts each device by itself: the bytes of the run are the partition's, foreign ones those of
+//! the whole disk. What a file system writes on behalf of a job that grows, removes or syncs files (its journal) looks
+//! foreign. Beside such jobs only foreign reads count. Devices without counters (memory, a network, an overlay) are not
+//! judged.
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -30,7 +29,6 @@ use crate::load::Traffic;
 /// Length of the parts of a run of which the busiest is kept.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// A device that the kernel counts for.
 pub(super) struct Device {
     pub(super) name: String,
     number: (u32, u32),
@@ -40,7 +38,6 @@ pub(super) struct Device {
     judges_writes: bool,
 }
 
-/// What the device moved, and in which time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
     pub(super) counters: Counters,

@@ -1,27 +1,24 @@
 //! Runs the same load once, and then twice at once, on one device.
 //!
-//! # Why
-//! With one load `iostat` shows a device at 100 % `%util`, as if it were full. Then a second, equal load comes, and
-//! together they get more. `%util` is the time with *anything* in flight; it says nothing about how much more a
-//! device can do that works on many requests at once.
+//! **Why.** With one load `iostat` shows a device at 100 % `%util`, as if it were full. Then a second, equal load
+//! comes, and together they get more. `%util` is the time with *anything* in flight; it says nothing about how much
+//! more a device can do that works on many requests at once.
 //!
-//! # How it works
-//! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
-//! Both take turns in at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, which share the duration, so that a disk that
-//! changes meanwhile changes under both. A conclusion stands if both rates are known to `VAGUE_PCT` and leaving out any
-//! one round does not change it.
+//! **How.** The job file runs once as it is; then with every job twice, the second under another name and in a class of
+//! its own. Both take turns in at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, which share the duration, so that a
+//! disk that changes meanwhile changes under both. A conclusion stands if both rates are known to `VAGUE_PCT` and
+//! leaving out any one round does not change it.
 //!
 //! The kernel's counters of the device are read before and after each round, and each second meanwhile: [`Iostat`] is
 //! what `iostat -x` would have shown, of all rounds and of the busiest second. Beside it stands the part of the disk's
 //! capacity that was used, by the disk model.
 //!
-//! # Limits
-//! The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a network, an
-//! overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
+//! **Limits.** The kernel counts the requests of all programs, warm-up included. Without a device of its own (memory, a
+//! network, an overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
 //!
-//! # Example
-//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy 97 % of the time: it was not
-//! full when it seemed so.
+//! **Example.** One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy 97 % of the time:
+//! it was not full when it seemed so.
+//!
 //! ```
 //! use plimsoll_measure::experiment::dual::grew;
 //! assert!((grew(617e6, 1092e6) - 0.77).abs() < 0.001);
@@ -37,7 +34,7 @@ use serde::Serialize;
 
 use super::device::{Counted, Device};
 use super::point::{Sums, foreign_pct};
-use super::{ExperimentError, OnStep, Point, Situation, is_end, rounds_of};
+use super::{ExperimentError, OnStep, Point, Situation, rounds_of};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::{Circumstances, Latency};
@@ -57,7 +54,6 @@ const USED_UP: f64 = 0.9;
 /// Part of the time, in percent, from which on a device had no time left by its own account.
 const BUSY_PCT: f64 = 90.0;
 
-/// The result of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualReport {
     /// Where and how it was made; `None` if no run was complete.
@@ -102,7 +98,6 @@ pub enum Outcome {
     Unclear,
 }
 
-/// One of the two loads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualRun {
     /// How many times the load ran at once: 1 or 2.
@@ -117,16 +112,11 @@ pub struct DualRun {
     pub busiest: Option<Iostat>,
 }
 
-/// Figures of a job of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DualJob {
-    /// Name of the job.
     pub name: String,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
-    /// Latency of the requests.
     pub latency: Latency,
 }
 
@@ -151,7 +141,6 @@ pub struct Iostat {
 
 impl Iostat {
     /// Computes the columns from the change of the counters in `elapsed` (above 0).
-    #[must_use]
     pub fn of(moved: &Counters, elapsed: Duration) -> Iostat {
         let columns = Columns::from_counters(moved, elapsed.as_secs_f64().max(1e-9));
         let bytes = |kib_per_s: Option<f64>| kib_per_s.unwrap_or(0.0) * 1024.0;
@@ -188,12 +177,10 @@ impl Iostat {
 }
 
 /// Returns the growth from `before` to `then`, as a part of `before`; 0 if `before` is 0.
-#[must_use]
 pub fn grew(before: f64, then: f64) -> f64 {
     if before > 0.0 { then / before - 1.0 } else { 0.0 }
 }
 
-/// A load, and what its rounds gave.
 struct Load {
     times: u8,
     situation: Situation,
@@ -276,22 +263,14 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
     for (round, at) in order {
         let Some(load) = loads.get_mut(at) else { break };
         let head = format!("{round}/{rounds} {}", if load.times == 1 { "once" } else { "twice at once" });
-        let counted = load.situation.run_counted(device.as_ref().ok(), control, &mut |what, expected_ns| {
-            on_step(&format!("{head}: {what}"), expected_ns);
-        });
-
-        match counted {
-            Err(error) if is_end(&error) && report.made.is_some() => report.interrupted = true,
-            Ok((result, _)) if result.interrupted => report.interrupted = true,
-            counted => {
-                let (result, counted) = counted?;
-                report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
-                load.add(&result, counted.as_ref());
-            }
-        }
-        if report.interrupted {
+        let is_first = report.made.is_none();
+        let step = load.situation.step(&head, device.as_ref().ok(), is_first, control, on_step)?;
+        let Some((result, counted)) = step else {
+            report.interrupted = true;
             break;
-        }
+        };
+        report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
+        load.add(&result, counted.as_ref());
     }
 
     report.runs = loads.into_iter().filter_map(Load::run).collect();
@@ -333,7 +312,6 @@ enum Change {
     More,
 }
 
-/// Returns what a growth in percent is.
 fn change(growth_pct: f64) -> Change {
     match growth_pct {
         growth if growth < -SAME_PCT => Change::Less,
@@ -362,7 +340,6 @@ fn doubt(once: &Point, twice: &Point, growth_pct: f64) -> Option<String> {
 }
 
 /// Concludes from both runs; `None` without both.
-#[must_use]
 pub fn finding(runs: &[DualRun]) -> Option<Finding> {
     let [once, twice] = runs else { return None };
     let growth = 100.0 * grew(once.point.on_curve().throughput, twice.point.on_curve().throughput);

@@ -1,31 +1,28 @@
 //! Searches the highest rate within a bound of latency.
 //!
-//! # Why
-//! "How fast is it" has no answer without "how long may a request take". Services are planned with a figure like
-//! this: the highest rate of an open loop whose p99 stays below 2 ms.
+//! **Why.** "How fast is it" has no answer without "how long may a request take". Services are planned with a figure
+//! like this: the highest rate of an open loop whose p99 stays below 2 ms.
 //!
-//! # How it works
-//! A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop: requests fall
-//! due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate passes if the
-//! percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
+//! **How.** A closed loop at the job's own parallelism gives the first guess. Then the job becomes an open loop:
+//! requests fall due by the clock and latency counts from then, so a disk that falls behind cannot hide it. A rate
+//! passes if the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
 //!
 //! [`highest`] is the search, and knows nothing of disks: it doubles or halves the rate until one passes and a higher
 //! one fails; halves the (logarithmic) distance until they are within the tolerance; then repeats both, and the
 //! majority decides. If the lower end does not hold, it becomes the new upper end, and the search continues below;
 //! likewise for the upper end.
 //!
-//! # Limits
-//! A percentile of a few requests depends on one of them: rates that make fewer than ten requests beyond the
-//! percentile in one run (1000 in all for p99) are not tried. [`RateReport::rate_min`] states the lowest rate; a
+//! **Limits.** A percentile of a few requests depends on one of them: rates that make fewer than ten requests beyond
+//! the percentile in one run (1000 in all for p99) are not tried. [`RateReport::rate_min`] states the lowest rate; a
 //! longer run allows lower ones.
 //!
 //! The search assumes that a higher rate never has the lower latency. If the disk changes meanwhile, ends do not
 //! hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism bounds the requests
 //! under way: if it is too small, fibers are late, and that counts as latency.
 //!
-//! # Example
-//! A server takes 1 ms for each request, one at a time, with random arrivals: the mean time is 1 / (1000 - rate)
-//! seconds, so 5 ms hold up to 800 a second.
+//! **Example.** A server takes 1 ms for each request, one at a time, with random arrivals: the mean time is 1 / (1000 -
+//! rate) seconds, so 5 ms hold up to 800 a second.
+//!
 //! ```
 //! use std::convert::Infallible;
 //! use plimsoll_measure::experiment::find_rate::{SearchOptions, Trial, highest};
@@ -61,12 +58,10 @@ const BEGIN_PART: f64 = 0.5;
 /// Factor between rates when the search moves away from an end that did not hold.
 const STEP_BACK: f64 = 1.1;
 
-/// The figure of the latency that is bounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
     /// The latency that this many per cent of the requests do not exceed.
     Percentile(f64),
-    /// The mean latency.
     Mean,
 }
 
@@ -75,7 +70,6 @@ pub enum Figure {
 pub struct Goal {
     /// The job whose rate is searched; `None`: the only one.
     pub job: Option<String>,
-    /// The bounded figure of the latency.
     pub figure: Figure,
     /// Largest value allowed, in nanoseconds; above 0.
     pub bound_ns: u64,
@@ -127,14 +121,12 @@ fn figure(word: &str) -> Option<Figure> {
     (percent > 0.0 && percent < 100.0).then_some(Figure::Percentile(percent))
 }
 
-/// Bounds of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchOptions {
     /// Largest distance between the ends of the result, as a part of the rate; above 0.
     pub tolerance: f64,
     /// Runs at each of the two ends before they count; 0 counts as 1.
     pub repeats: u32,
-    /// Most runs in all.
     pub tries_max: u32,
     /// Lowest rate to try, in requests a second; above 0.
     pub rate_min: f64,
@@ -147,7 +139,6 @@ impl Default for SearchOptions {
     }
 }
 
-/// A rate that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Requests a second asked for.
@@ -160,7 +151,6 @@ pub struct Trial {
     pub passed: bool,
 }
 
-/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// The highest rate that passed; `None` if none did.
@@ -279,20 +269,17 @@ where
 /// The result of `--find-rate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateReport {
-    /// Where and how it was made.
     #[serde(flatten)]
     pub made: Circumstances,
     /// Name of the job.
     pub job: String,
     /// The goal as the user wrote it: `p99=2ms`.
     pub goal: String,
-    /// The bound in nanoseconds.
     pub bound_ns: u64,
     /// Requests a second of the closed loop before the search.
     pub closed_loop_iops: f64,
     /// Lowest rate for which a run is long enough, in requests a second.
     pub rate_min: f64,
-    /// The result and all runs.
     #[serde(flatten)]
     pub found: Found,
     /// Whether the search ended early: by the user, or because no more may be written.
@@ -383,7 +370,6 @@ fn trial(
     Ok(Trial { rate, achieved, latency_ns, passed })
 }
 
-/// Returns the name of the job to search.
 fn job_of(jobs: &[Job], goal: &Goal) -> Result<String, ExperimentError> {
     let asked = |text: String| Err(ExperimentError::Asked(text));
     let job = match (&goal.job, jobs) {

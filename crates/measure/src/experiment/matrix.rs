@@ -1,21 +1,18 @@
 //! Four loads that characterise a disk: large sequential and small random requests, both directions.
 //!
-//! # Why
-//! This table is commonly used to compare disks and machines: writes and reads in GB/s, and small requests a second.
-//! It needs no job file.
+//! **Why.** This table is commonly used to compare disks and machines: writes and reads in GB/s, and small requests a
+//! second. It needs no job file.
 //!
-//! # How it works
-//! The rows are those of `fio --rw=write|read --bs=1M` and `--rw=randwrite|randread --bs=4k` with `--direct=1
-//! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share
-//! one scratch file, filled once; a named file or a device is used as it is.
+//! **How.** The rows are those of `fio --rw=write|read --bs=1M` and `--rw=randwrite|randread --bs=4k` with `--direct=1
+//! --numjobs=32 --iodepth=128`: 4096 requests under way, here spread over the shards. In a directory all rows share one
+//! scratch file, filled once; a named file or a device is used as it is.
 //!
-//! # Limits
-//! At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096, far beyond
-//! any disk's need; the row says so. Rows run in the order of the table, so that reads find written data, and without
-//! pauses: if a disk has to recover from writes, the reads show it.
+//! **Limits.** At most [`BUFFERS_MAX_BYTES`] of memory for requests of 1 MiB: 256 of them under way instead of 4096,
+//! far beyond any disk's need; the row says so. Rows run in the order of the table, so that reads find written data,
+//! and without pauses: if a disk has to recover from writes, the reads show it.
 //!
-//! # Example
-//! On 4 shards each runs 1024 fibers of random 4 KiB reads.
+//! **Example.** On 4 shards each runs 1024 fibers of random 4 KiB reads.
+//!
 //! ```
 //! use plimsoll_measure::experiment::matrix::{ROWS, depth_of};
 //! assert_eq!(ROWS.map(|row| depth_of(&row)), [256, 256, 4096, 4096]);
@@ -26,7 +23,7 @@ use plimsoll_files::jobs::JobFile;
 use plimsoll_files::setup::is_in_memory;
 use serde::{Deserialize, Serialize};
 
-use super::{ExperimentError, OnStep, Point, Situation, is_end};
+use super::{ExperimentError, OnStep, Point, Situation};
 use crate::load::{Control, Scratch};
 use crate::report::Circumstances;
 use crate::test::{Storage, TestError, TestOptions};
@@ -35,20 +32,16 @@ use crate::test::{Storage, TestError, TestOptions};
 pub const BUFFERS_MAX_BYTES: u64 = 256 << 20;
 /// Requests under way: 32 jobs of depth 128.
 pub const DEPTH: u64 = 32 * 128;
-/// Default length of the scratch data, in bytes.
 pub const DEFAULT_DATA_BYTES: u64 = 4 << 30;
 /// Fewest bytes of scratch data, and its unit: each shard needs room for its requests.
 const DATA_MIN_BYTES: u64 = 64 << 20;
 const FILE_NAME: &str = "plimsoll-test-matrix";
 
-/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Name for people.
     pub name: &'static str,
     /// `type` of a job file.
     pub kind: &'static str,
-    /// Length of a request in bytes.
     pub request_bytes: u64,
 }
 
@@ -61,12 +54,10 @@ pub const ROWS: [Row; 4] = [
 ];
 
 /// Returns the requests under way in a row, on all shards together.
-#[must_use]
 pub fn depth_of(row: &Row) -> u64 {
     DEPTH.min(BUFFERS_MAX_BYTES / row.request_bytes.max(1)).max(1)
 }
 
-/// The result of all rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixReport {
     /// Where and how it was made; `None` if no row was run.
@@ -80,16 +71,13 @@ pub struct MatrixReport {
     pub written_bytes: u64,
 }
 
-/// The result of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatrixRow {
     /// Name for people: `4 KiB random read`.
     pub name: String,
     /// `type` of a job file.
     pub kind: String,
-    /// Length of a request in bytes.
     pub request_bytes: u64,
-    /// Figures of the row.
     #[serde(flatten)]
     pub point: Point,
 }
@@ -115,22 +103,15 @@ pub fn run(
     for (at, row) in ROWS.iter().enumerate() {
         situation.options.jobs = jobs_of(row, data_bytes, situation.options.shards)?;
         let head = format!("{}/{} {}", at + 1, ROWS.len(), row.name);
-        match situation.run(control, &mut |what, ns| on_step(&format!("{head}: {what}"), ns)) {
-            Err(error) if is_end(&error) && at > 0 => report.interrupted = true,
-            Ok(result) if result.interrupted => report.interrupted = true,
-            result => {
-                let result = result?;
-                let place = TestOptions { storage: storage.clone(), ..situation.options.clone() };
-                report.made = Some(Circumstances::of_run(&result.run).with_options(&place));
-                let point = Point::of(&situation, &result, Vec::new());
-                let (name, kind) = (row.name.to_owned(), row.kind.to_owned());
-                report.rows.push(MatrixRow { name, kind, request_bytes: row.request_bytes, point });
-            }
-        }
-
-        if report.interrupted {
+        let Some((result, _)) = situation.step(&head, None, at == 0, control, on_step)? else {
+            report.interrupted = true;
             break;
-        }
+        };
+        let place = TestOptions { storage: storage.clone(), ..situation.options.clone() };
+        report.made = Some(Circumstances::of_run(&result.run).with_options(&place));
+        let point = Point::of(&situation, &result, Vec::new());
+        let (name, kind) = (row.name.to_owned(), row.kind.to_owned());
+        report.rows.push(MatrixRow { name, kind, request_bytes: row.request_bytes, point });
     }
 
     report.written_bytes = control.traffic.written_bytes();
@@ -170,7 +151,6 @@ fn one_file(
     Ok(Some(scratch))
 }
 
-/// Returns the job file of a row.
 fn jobs_of(row: &Row, data_bytes: u64, shards: u16) -> Result<JobFile, ExperimentError> {
     let fibers = depth_of(row).div_ceil(u64::from(shards.max(1)));
     let Row { name, kind, request_bytes } = row;

@@ -1,13 +1,11 @@
 //! Experiments: loads run repeatedly under changed conditions, and conclusions from all runs together.
 //!
-//! # Why
-//! One run gives a figure; a question takes several runs. Which of two limits holds? Which rate keeps a bound of
-//! latency? What does a second user of the disk change?
+//! **Why.** One run gives a figure; a question takes several runs. Which of two limits holds? Which rate keeps a bound
+//! of latency? What does a second user of the disk change?
 //!
-//! # How it works
-//! A [`Situation`] describes one run completely. Each experiment changes a copy of it, runs it with [`crate::test`],
-//! and keeps a [`Point`]: the sums over all jobs, latencies, and the depth in the device. Pure functions draw the
-//! conclusions: `plimsoll_figures::verdict` and [`find_rate::highest`] know nothing of disks.
+//! **How.** A [`Situation`] describes one run completely. Each experiment changes a copy of it, runs it with
+//! [`crate::test`], and keeps a [`Point`]: the sums over all jobs, latencies, and the depth in the device. Pure
+//! functions draw the conclusions: `plimsoll_figures::verdict` and [`find_rate::highest`] know nothing of disks.
 //!
 //! * [`sweep`]: the product of values of settings, a verdict for each curve;
 //! * [`find_rate`]: the highest rate within a bound of latency;
@@ -16,11 +14,11 @@
 //!   tool's runs;
 //! * [`words`] and [`pictures`]: all of it as texts, tables and charts.
 //!
-//! # Limits
-//! In a directory the runs use the same files, filled once, unless a job removes, grows, discards or verifies its own: then
-//! every run creates them again. All bytes count against `max_write_bytes` together.
+//! **Limits.** In a directory the runs use the same files, filled once, unless a job removes, grows, discards or
+//! verifies its own: then every run creates them again. All bytes count against `max_write_bytes` together.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;
@@ -78,32 +76,21 @@ pub struct Situation {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// One of the runs failed.
     #[error(transparent)]
     Test(#[from] TestError),
-    /// The jobs do not suit the number of shards.
     #[error(transparent)]
     Jobs(#[from] ConfigError),
-    /// The properties have no entry for the storage.
     #[error(transparent)]
     NoEntry(#[from] NoEntry),
-    /// A disk of a job's own cannot be scheduled.
     #[error(transparent)]
     OtherDisk(#[from] OtherDiskError),
-    /// A scratch file of the experiment failed.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// The request makes no sense for these jobs.
     #[error("{0}")]
     Asked(String),
-    /// The storage completed nothing for a whole run.
     #[error("job `{job}` completed no request in {duration_s} s: the storage answers too slowly, raise --duration")]
-    Silent {
-        /// Name of the job.
-        job: String,
-        /// Length of the run in seconds.
-        duration_s: f64,
-    },
+    Silent { job: String, duration_s: f64 },
 }
 
 /// Receives each step and its expected length in ns, if known.
@@ -137,23 +124,31 @@ impl Situation {
         Ok(crate::test::run(&options, control, on_step)?)
     }
 
-    /// Runs it once, and counts what `device` moved meanwhile; `None` without a device.
-    fn run_counted(
+    /// Runs it once as the step `head`, and counts what `device` moved meanwhile; `None` without a device. The whole is
+    /// `None` if the experiment ends here, because the user asked for it or no more may be written: a run that was cut
+    /// short cannot be compared with complete ones. If it is the first and cannot even begin, that is an error.
+    fn step(
         &self,
+        head: &str,
         device: Option<&Device>,
+        is_first: bool,
         control: &Control,
         on_step: OnStep<'_>,
-    ) -> Result<(TestResult, Option<Counted>), ExperimentError> {
+    ) -> Result<Option<(TestResult, Option<Counted>)>, ExperimentError> {
         let mut begun = None;
         let result = self.run(control, &mut |what, expected_ns| {
-            on_step(what, expected_ns);
+            on_step(&format!("{head}: {what}"), expected_ns);
             // Steps of a known length are stages of the run; preparing files before them is not counted.
             if begun.is_none() && expected_ns.is_some() {
                 begun = device.and_then(|device| device.begin(&control.traffic));
             }
-        })?;
+        });
         let counted = device.zip(begun).and_then(|(device, begun)| device.end(begun, &control.traffic));
-        Ok((result, counted))
+        match result {
+            Err(error) if is_end(&error) && !is_first => Ok(None),
+            Ok(result) if result.interrupted => Ok(None),
+            result => Ok(Some((result?, counted))),
+        }
     }
 }
 
@@ -165,7 +160,6 @@ const ROUND_MIN_NS: u64 = 100_000_000;
 const WITHOUT_END_NS: u64 = 1 << 58;
 
 /// Returns the number of rounds into which a run of `duration_ns` is divided.
-#[must_use]
 pub const fn rounds_of(duration_ns: u64) -> u64 {
     match (duration_ns, duration_ns / ROUND_MIN_NS) {
         (WITHOUT_END_NS.., _) | (_, 0) => 1,

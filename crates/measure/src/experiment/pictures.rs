@@ -1,18 +1,17 @@
 //! Experiments and runs as pictures, and as one page.
 //!
-//! # Why
-//! A picture shows at a glance that throughput and latency stand still together, or the second at which a disk fell
-//! behind.
+//! **Why.** A picture shows at a glance that throughput and latency stand still together, or the second at which a disk
+//! fell behind.
 //!
-//! # How it works
-//! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
-//! queue in the device, and whether all three agree; [`of_sweeps`] draws several in one picture. [`of_report`] draws each job
-//! over time, [`of_search`] the rates that were tried. [`page()`] puts named pictures and texts into one HTML page.
+//! **How.** [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve,
+//! and the queue in the device, and whether all three agree; [`of_sweeps`] draws several in one picture. [`of_report`]
+//! draws each job over time, [`of_search`] the rates that were tried. [`page()`] puts named pictures and texts into one
+//! HTML page.
 //!
-//! # Limits
-//! A sweep draws its points over parallelism, even if another setting was swept.
+//! **Limits.** A sweep draws its points over parallelism, even if another setting was swept.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::experiment::pictures::of_sweep;
 //! use plimsoll_measure::experiment::sweep::SweepReport;
@@ -27,7 +26,7 @@
 //! assert!(of_sweep(&empty).is_empty());
 //! ```
 
-use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_iops, format_throughput_decimal};
 use plimsoll_show::answer::Answer;
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
@@ -36,6 +35,7 @@ use plimsoll_show::table::Table;
 use super::Point as Run;
 use super::find_rate::RateReport;
 use super::sweep::SweepReport;
+use super::words::us;
 use crate::report::{IntervalReport, JobReport, TestReport};
 
 /// A picture: name (usable as a file name), heading, description and charts.
@@ -44,14 +44,11 @@ pub struct Picture {
     /// Name, such as `sweep`.
     pub name: &'static str,
     pub heading: &'static str,
-    /// Description of the picture.
     pub words: String,
-    /// Charts from top to bottom.
     pub charts: Vec<Chart>,
 }
 
 /// Draws throughput, latency and queue of a sweep; nothing if it has no points.
-#[must_use]
 pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
     let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
     let words = verdicts.collect::<Vec<_>>().join(". ");
@@ -59,7 +56,6 @@ pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
 }
 
 /// Draws several sweeps, each with its name, in one picture; nothing if they have no points.
-#[must_use]
 pub fn of_sweeps(reports: &[(&str, &SweepReport)]) -> Vec<Picture> {
     let curves: Vec<Curve> = reports.iter().flat_map(|(name, report)| curves(name, report)).collect();
     let words = "The curves of all sweeps. Where the queue over the latency is the rate of the pieces, all three were \
@@ -67,7 +63,6 @@ pub fn of_sweeps(reports: &[(&str, &SweepReport)]) -> Vec<Picture> {
     of_curves(&curves, words.to_owned())
 }
 
-/// A curve: its name, and its points.
 type Curve<'a> = (String, Vec<&'a Run>);
 
 fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
@@ -129,7 +124,6 @@ fn curves<'a>(of: &str, report: &'a SweepReport) -> Vec<Curve<'a>> {
 }
 
 /// Draws rate and latency of each job over time, from the intervals of a run; nothing if it has none.
-#[must_use]
 pub fn of_report(report: &TestReport) -> Vec<Picture> {
     if report.jobs.iter().all(|job| job.intervals.is_empty()) {
         return Vec::new();
@@ -182,8 +176,6 @@ pub fn of_report(report: &TestReport) -> Vec<Picture> {
     vec![Picture { name: "time", heading: "Over time", words, charts }]
 }
 
-/// Draws the rates that were tried.
-#[must_use]
 pub fn of_search(report: &RateReport) -> Vec<Picture> {
     let of = |name: &str, passed: bool| Layer::Points {
         name: name.to_owned(),
@@ -218,10 +210,8 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
 }
 
 /// Returns a table with a row for each job of a run.
-#[must_use]
 pub fn table(report: &TestReport) -> Table {
     let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
-    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let rows = report.jobs.iter().map(|job| {
         [
             job.name.clone(),
@@ -239,14 +229,10 @@ pub fn table(report: &TestReport) -> Table {
     Table::new("", headers, rows)
 }
 
-/// Returns one HTML page: the answer, remarks and a table, then the pictures.
-#[must_use]
 pub fn page(title: &str, answer: Option<Answer>, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
     page::html(title, &sections(answer, remarks, table, pictures))
 }
 
-/// Returns the sections of the page.
-#[must_use]
 pub fn sections(answer: Option<Answer>, remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
     let remarks = remarks.iter().cloned().map(Block::Text);
     let mut blocks: Vec<Block> = answer.into_iter().map(Block::Answer).chain(remarks).collect();

@@ -1,22 +1,19 @@
 //! The result of one setting of an experiment: all jobs together, in a few figures.
 //!
-//! # Why
-//! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
+//! **Why.** Experiments compare runs, and a run has dozens of figures. These are the ones that the questions ask about.
 //!
-//! # How it works
-//! A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and shards,
-//! latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the larger of
-//! what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known per class;
-//! jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the mean
-//! number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient of
-//! both sides: 1 if all three were measured well.
+//! **How.** A point is made of one run or several, its rounds (`Sums`). Requests and bytes are summed over jobs and
+//! shards, latencies merged; rates are means of the rounds. The interval of the throughput is that of [`of_runs`]: the
+//! larger of what the intervals in the rounds and what the scatter of the rounds say. The state of the device is known
+//! per class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together:
+//! the mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the
+//! quotient of both sides: 1 if all three were measured well.
 //!
-//! # Limits
-//! The number in the device is sampled at most once a millisecond: runs of less than a second have noisy ratios.
-//! There is no ratio if less than a hundredth of a piece is in the device on average.
+//! **Limits.** The number in the device is sampled at most once a millisecond: runs of less than a second have noisy
+//! ratios. There is no ratio if less than a hundredth of a piece is in the device on average.
 //!
-//! # Example
-//! 8188 pieces a second of 0.49 ms each are 4.01 in the device.
+//! **Example.** 8188 pieces a second of 0.49 ms each are 4.01 in the device.
+//!
 //! ```
 //! use plimsoll_measure::experiment::Point;
 //! let point = Point { in_device: 4.01, pieces_per_s: 8188.0, device_latency_mean_us: 490.0, ..Point::default() };
@@ -46,9 +43,7 @@ pub struct Point {
     pub settings: Vec<(String, String)>,
     /// Fibers of all jobs on all shards: the most requests (or batches) under way.
     pub parallelism: u64,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
     /// Half of its 95 % interval; `None` if it is unknown, because the runs were too short.
     pub throughput_half_width_bytes_per_s: Option<f64>,
@@ -78,9 +73,7 @@ pub struct Point {
 /// One run of a point: what judges the point, and what other results are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
     /// Mean number of pieces in the device.
     pub in_device: f64,
@@ -88,7 +81,6 @@ pub struct Round {
     pub device_latency_mean_us: f64,
     /// All jobs together, over time.
     pub intervals: Vec<IntervalReport>,
-    /// Latencies of all requests.
     pub histogram: Buckets,
 }
 
@@ -103,7 +95,6 @@ pub struct Wait {
 
 impl Point {
     /// Computes the point of a run of `situation`.
-    #[must_use]
     pub fn of(situation: &Situation, result: &TestResult, settings: Vec<(String, String)>) -> Point {
         let mut sums = Sums::default();
         sums.add(result, None);
@@ -112,7 +103,6 @@ impl Point {
 
     /// Returns the pieces in the device over their rate times latency: 1 by Little's law. `None` if almost nothing is
     /// in the device.
-    #[must_use]
     pub fn little_ratio(&self) -> Option<f64> {
         let expected = self.pieces_per_s * self.device_latency_mean_us / 1e6;
         (expected >= IN_DEVICE_MIN && self.in_device >= IN_DEVICE_MIN).then(|| self.in_device / expected)
@@ -125,7 +115,6 @@ impl Point {
     }
 
     /// Returns the point for a curve over parallelism.
-    #[must_use]
     pub(crate) fn on_curve(&self) -> CurvePoint {
         CurvePoint {
             parallelism: self.parallelism as f64,
@@ -137,7 +126,6 @@ impl Point {
     }
 
     /// Returns the point without the round `left_out`.
-    #[must_use]
     pub(crate) fn on_curve_without(&self, left_out: usize) -> CurvePoint {
         let rounds = || self.rounds.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, round)| round);
         let mean = |value: fn(&Round) -> f64| rounds().map(value).sum::<f64>() / rounds().count().max(1) as f64;
@@ -151,14 +139,12 @@ impl Point {
     }
 
     /// Returns half of the 95 % interval of the throughput as a part of it; `None` if it is unknown.
-    #[must_use]
     pub(crate) fn half_width_part(&self) -> Option<f64> {
         let half_width = self.throughput_half_width_bytes_per_s?;
         (self.throughput_bytes_per_s > 0.0).then(|| half_width / self.throughput_bytes_per_s)
     }
 
     /// Returns the interval of the throughput as what follows the figure: ` ± 1.2 %`; nothing if it is unknown.
-    #[must_use]
     pub fn interval_text(&self) -> String {
         self.half_width_part().map_or_else(String::new, |part| format!(" \u{b1} {:.1} %", 100.0 * part))
     }
@@ -179,7 +165,6 @@ pub(super) struct Sums {
     dispatched: u64,
     consumed_s: f64,
     elapsed_ns: u64,
-    /// Shards and classes of a run.
     shards: usize,
     classes: usize,
     foreign_pct: Option<f64>,
@@ -230,7 +215,6 @@ impl Sums {
         Sums { rounds, foreign_pct: Some(foreign_pct), ..Sums::default() }
     }
 
-    /// Returns the point of the runs.
     pub(super) fn point(self, situation: &Situation, settings: Vec<(String, String)>) -> Point {
         let rounds = self.rounds.len().max(1) as f64;
         let mean = |value: fn(&Round) -> f64| self.rounds.iter().map(value).sum::<f64>() / rounds;
@@ -298,7 +282,6 @@ fn fibers(situation: &Situation) -> u64 {
 
 /// Returns the bytes a second that the model of the disk promises to the jobs; `None` if the disk is unlimited, or if
 /// the jobs differ in direction or length.
-#[must_use]
 pub fn promised_bytes_per_s(jobs: &[Job], model: &CostModel) -> Option<f64> {
     let first = jobs.first()?;
     let direction = |job: &Job| match job.kind {

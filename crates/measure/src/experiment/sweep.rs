@@ -1,26 +1,24 @@
 //! Sweeps: a run for every combination of values of some settings, and a verdict for each curve.
 //!
-//! # Why
-//! Some questions have the form "the same, but with": where a disk's knee lies, which cost form admits more, what
-//! effect the latency goal has.
+//! **Why.** Some questions have the form "the same, but with": where a disk's knee lies, which cost form admits more,
+//! what effect the latency goal has.
 //!
-//! # How it works
-//! An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of all
-//! axes, the last changing fastest. The duration of a point is divided into at most [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, and each round
-//! runs all points, so that a disk that changes meanwhile changes under all of them alike, and its change shows in the
-//! intervals.
+//! **How.** An [`Axis`] is `KEY=V1,V2,...` for all jobs, or `JOB.KEY=...` for one. [`points_of`] returns the product of
+//! all axes, the last changing fastest. The duration of a point is divided into at most
+//! [`ROUNDS_MAX`](super::ROUNDS_MAX) rounds, and each round runs all points, so that a disk that changes meanwhile
+//! changes under all of them alike, and its change shows in the intervals.
 //!
 //! Points that differ only in parallelism (or else in the number of shards) make a curve, which
 //! [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device. The verdict stands if no point is
 //! vaguer than `VAGUE_PCT`, other programs moved at most `FOREIGN_DOUBT_PCT` of the bytes, and leaving out any one
 //! round does not change it; else it is unclear, and says why.
 //!
-//! # Limits
-//! Runs that end when their jobs have done their work, and those too short for two rounds, have one round.
+//! **Limits.** Runs that end when their jobs have done their work, and those too short for two rounds, have one round.
 //!
 //! At most [`POINTS_MAX`] points. Without an axis of parallelism or shards there is no verdict.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::experiment::sweep::{Axis, points_of};
 //! let axes = [Axis::parse("reads.parallelism=1,2,4")?, Axis::parse("reqsize=128k,1M")?];
@@ -36,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::Device;
 use super::point::{Sums, foreign_pct, promised_bytes_per_s};
-use super::{ExperimentError, OnStep, Point, Situation, is_end, rounds_of};
+use super::{ExperimentError, OnStep, Point, Situation, rounds_of};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::Circumstances;
@@ -44,12 +42,9 @@ use crate::tune::VAGUE_PCT;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
 
-/// Most points of one sweep.
 pub const POINTS_MAX: usize = 1000;
-/// Most values of one axis.
 const VALUES_MAX: usize = 256;
 
-/// A setting and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Name as the user wrote it: `reads.parallelism`.
@@ -109,13 +104,11 @@ pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
     Ok(points)
 }
 
-/// The result of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SweepReport {
     /// Where and how it was made; `None` if no point was run.
     #[serde(flatten)]
     pub made: Option<Circumstances>,
-    /// Names of the axes.
     pub axes: Vec<String>,
     /// Points in the order of their settings.
     pub points: Vec<Point>,
@@ -127,12 +120,10 @@ pub struct SweepReport {
     pub written_bytes: u64,
 }
 
-/// The verdict of one curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveVerdict {
     /// Settings that all its points share: key and value.
     pub settings: Vec<(String, String)>,
-    /// Verdict on the points.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -173,31 +164,18 @@ pub fn run(
         let nth = round as usize * plan.len() + at + 1;
         let head = format!("{nth}/{} {}", rounds as usize * plan.len(), words.join(" "));
         let device = Device::of(run).ok();
-        let counted = run.run_counted(device.as_ref(), control, &mut |what, expected_ns| {
-            on_step(&format!("{head}: {what}"), expected_ns);
-        });
-
-        match counted {
-            Err(error) if is_end(&error) && !sums.is_empty() => report.interrupted = true,
-            // A run that was cut short cannot be compared with complete ones.
-            Ok((result, _)) if result.interrupted => report.interrupted = true,
-            counted => {
-                let (result, counted) = counted?;
-                if report.made.is_none() {
-                    report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
-                }
-                if sums.len() <= at {
-                    sums.push(Sums::default());
-                }
-                let foreign_pct = counted.and_then(|counted| counted.foreign_pct);
-                if let Some(sums) = sums.get_mut(at) {
-                    sums.add(&result, foreign_pct);
-                }
-            }
-        }
-
-        if report.interrupted {
+        let Some((result, counted)) = run.step(&head, device.as_ref(), sums.is_empty(), control, on_step)? else {
+            report.interrupted = true;
             break;
+        };
+        if report.made.is_none() {
+            report.made = Some(Circumstances::of_run(&result.run).with_options(&situation.options));
+        }
+        if sums.len() <= at {
+            sums.push(Sums::default());
+        }
+        if let Some(sums) = sums.get_mut(at) {
+            sums.add(&result, counted.and_then(|counted| counted.foreign_pct));
         }
     }
 
@@ -262,7 +240,6 @@ impl Curve<'_> {
 }
 
 /// Judges points that differ only in their load. `promised` is the throughput that the disk's model promises.
-#[must_use]
 pub fn judge(points: &[&Point], promised: Option<f64>) -> Verdict {
     let on_curve: Vec<_> = points.iter().map(|point| point.on_curve()).collect();
     let mut verdict = verdict(&on_curve, promised);

@@ -1,16 +1,12 @@
 //! Results of experiments in words, for the terminal and for pages.
 //!
-//! # Why
-//! The command that measured and the page that shows its result later say the same.
+//! **Why.** The command that measured and the page that shows its result later say the same.
 //!
-//! # How it works
-//! Makes a [`Said`] of each result: the answer, a table, and remarks.
+//! **How.** Makes a [`Said`] of each result: the answer, a table, and remarks.
 //!
-//! # Limits
-//! Figures are rounded for people; the results themselves have them in full.
+//! **Limits.** Figures are rounded for people; the results themselves have them in full.
 //!
-//! # Example
-//! `Verdict (reqsize=1M): flat throughput with flat latency: the limiter sits above the disk.`
+//! **Example.** `Verdict (reqsize=1M): flat throughput with flat latency: the limiter sits above the disk.`
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_figures::verdict::Kind;
@@ -22,19 +18,15 @@ use super::find_rate::{RateReport, Trial};
 use super::matrix::{MatrixReport, MatrixRow};
 use super::sweep::SweepReport;
 
-/// A result in words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
     /// The verdict, to be shown first; `None` if the experiment judges nothing.
     pub answer: Option<Answer>,
-    /// The figures.
     pub table: Table,
     /// What explains the figures, a paragraph each.
     pub remarks: Vec<String>,
 }
 
-/// Formats a time in microseconds.
-#[must_use]
 pub fn us(us: f64) -> String {
     format_duration_ns((us * 1e3) as u64)
 }
@@ -59,8 +51,6 @@ const POINT_WORDS: &str = "\
 rate, IOPS, mean and p99: of requests, from when they were due to their end. ±: half of the rate's 95 % interval. in disk, \
 disk mean: pieces in the device, and their time in it. N/XR: their number over rate times time, 1 by Little's law.";
 
-/// Describes a sweep.
-#[must_use]
 pub fn of_sweep(report: &SweepReport) -> Said {
     let row = |point: &Point| {
         let values = point.settings.iter().map(|(_, value)| value.clone());
@@ -119,7 +109,6 @@ fn answer_of_sweep(report: &SweepReport) -> Answer {
 }
 
 /// Returns the weight of a curve's verdict.
-#[must_use]
 pub const fn mood(kind: Kind) -> Mood {
     match kind {
         Kind::ScalesLow | Kind::Reached => Mood::Good,
@@ -128,8 +117,6 @@ pub const fn mood(kind: Kind) -> Mood {
     }
 }
 
-/// Describes a search for a rate.
-#[must_use]
 pub fn of_search(report: &RateReport) -> Said {
     let row = |trial: &Trial| {
         let within = if trial.passed { "yes" } else { "no" };
@@ -180,8 +167,6 @@ pub fn of_search(report: &RateReport) -> Said {
     }
 }
 
-/// Describes the matrix.
-#[must_use]
 pub fn of_matrix(report: &MatrixReport) -> Said {
     let row = |row: &MatrixRow| {
         let gb_per_s = format!("{:.3}", row.point.throughput_bytes_per_s / 1e9);

@@ -2,7 +2,7 @@
 //!
 //! **Why.** This program counts by job and class, fio by job and direction.
 //!
-//! **How.** Each job becomes an [`Entry`] with a [`Part`] for each direction; the entries of a group are summed, and
+//! **How.** Each job becomes an [`Entry`] with a [`DirectionResult`] for each direction; the entries of a group are summed, and
 //! then written with fio's keys.
 //!
 //! **Limits.** See [`super`].
@@ -27,14 +27,6 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 const TRIM: usize = 2;
 
-/// One direction of an entry.
-#[derive(Clone, Default)]
-struct Part {
-    requests: u64,
-    bytes: u64,
-    latency: Histogram,
-}
-
 /// An element of `jobs` in the making.
 struct Entry {
     name: String,
@@ -48,8 +40,8 @@ struct Entry {
     elapsed_ns: u64,
     parallelism: u32,
     shards: Vec<u16>,
-    parts: [Part; 3],
-    sync: Part,
+    parts: [DirectionResult; 3],
+    sync: DirectionResult,
     queue: Histogram,
     device: Histogram,
     depth: Histogram,
@@ -125,21 +117,9 @@ fn totals(entries: &[Entry]) -> HashMap<(u32, usize), f64> {
     totals
 }
 
-impl Part {
-    fn of(job: &JobResult) -> Part {
-        Part { requests: job.requests, bytes: job.bytes, latency: (*job.latency).clone() }
-    }
-
-    fn of_direction(direction: &DirectionResult) -> Part {
-        let DirectionResult { requests, bytes, latency, .. } = direction;
-        Part { requests: *requests, bytes: *bytes, latency: (**latency).clone() }
-    }
-
-    fn add(&mut self, other: &Part) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.latency.merge(&other.latency);
-    }
+/// Returns all requests of a job that does only one thing.
+fn all_of(job: &JobResult) -> DirectionResult {
+    DirectionResult { requests: job.requests, bytes: job.bytes, errors: job.errors, latency: job.latency.clone() }
 }
 
 impl Entry {
@@ -147,21 +127,21 @@ impl Entry {
         let job = result.run.total(&test.job.name);
         let runs_on = |jobs: &[JobResult]| jobs.iter().any(|job| job.name == test.job.name);
         let shards = result.run.shards.iter().filter(|shard| runs_on(&shard.jobs)).map(|shard| shard.shard).collect();
-        let mut parts: [Part; 3] = Default::default();
+        let mut parts: [DirectionResult; 3] = Default::default();
 
-        let mut sync = Part::of_direction(&job.flushes);
+        let mut sync = job.flushes.clone();
         let [reads, writes, trims] = &mut parts;
 
         match (test.job.kind, &job.directions) {
             (_, Some(directions)) => {
-                *reads = Part::of_direction(&directions.reads);
-                *writes = Part::of_direction(&directions.writes);
+                *reads = directions.reads.clone();
+                *writes = directions.writes.clone();
             }
-            (JobKind::SeqRead | JobKind::RandRead, None) => *reads = Part::of(&job),
-            (JobKind::Discard, None) => *trims = Part::of(&job),
-            (JobKind::Flush, None) => sync.add(&Part::of(&job)),
+            (JobKind::SeqRead | JobKind::RandRead, None) => *reads = all_of(&job),
+            (JobKind::Discard, None) => *trims = all_of(&job),
+            (JobKind::Flush, None) => sync.merge(&all_of(&job)),
             (JobKind::Unlink { .. } | JobKind::Cpu { .. }, None) => {}
-            (_, None) => *writes = Part::of(&job),
+            (_, None) => *writes = all_of(&job),
         }
 
         let (queue, device) = job.class.map_or_else(Default::default, |class| (*class.queue, *class.device));
@@ -189,8 +169,8 @@ impl Entry {
         self.error = if self.error == 0 { other.error } else { self.error };
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.shards.extend(other.shards.iter().filter(|shard| !self.shards.contains(shard)).collect::<Vec<_>>());
-        self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.add(theirs));
-        self.sync.add(&other.sync);
+        self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.merge(theirs));
+        self.sync.merge(&other.sync);
 
         // Jobs of one class show the same figures.
         if other.classes.keys().all(|class| !self.classes.contains_key(class)) {
@@ -200,12 +180,7 @@ impl Entry {
         other.classes.into_iter().for_each(|(class, jobs)| *self.classes.entry(class).or_insert(0) += jobs);
 
         self.depth.merge(&other.depth);
-        self.intervals.resize(self.intervals.len().max(other.intervals.len()), Interval::default());
-        for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
-            mine.length_ns = mine.length_ns.max(theirs.length_ns);
-            mine.requests += theirs.requests;
-            mine.bytes += theirs.bytes;
-        }
+        Interval::merge_all(&mut self.intervals, &other.intervals);
     }
 
     fn write(
@@ -219,7 +194,7 @@ impl Entry {
         let is_sole = busy == 1 && self.sync.requests == 0;
         let is_whole = self.classes.iter().all(|(class, jobs)| jobs_of.get(class) == Some(jobs));
 
-        let side = |direction: usize, part: &Part| {
+        let side = |direction: usize, part: &DirectionResult| {
             let agg = totals.get(&(self.group, direction)).copied().unwrap_or(0.0);
             self.side(part, busy == 1, is_sole && is_whole, agg, options.bins)
         };
@@ -259,13 +234,20 @@ impl Entry {
         }
     }
 
-    fn side(&self, part: &Part, has_intervals: bool, has_classes: bool, agg_bytes_per_s: f64, bins: bool) -> Side {
+    fn side(
+        &self,
+        part: &DirectionResult,
+        has_intervals: bool,
+        has_classes: bool,
+        agg_bytes_per_s: f64,
+        bins: bool,
+    ) -> Side {
         let bytes_per_s = per_second(part.bytes, self.elapsed_ns);
         let is_busy = part.requests > 0;
         let empty = Histogram::new();
         let (queue, device) = match (is_busy, has_classes) {
             (true, true) => (&self.queue, &self.device),
-            _ => (&empty, &part.latency),
+            _ => (&empty, &*part.latency),
         };
 
         // The last interval may be a short one, whose rate is unreliable.

@@ -1,11 +1,9 @@
 //! Writes results of `test` in the form of fio's JSON, for programs that read it.
 //!
-//! # Why
-//! Scripts, dashboards and plotters read `fio --output-format=json`, and can read this output unchanged.
+//! **Why.** Scripts, dashboards and plotters read `fio --output-format=json`, and can read this output unchanged.
 //!
-//! # How it works
-//! There is one entry for each clone of a job, as in fio; jobs with `group_reporting` share an entry for their group.
-//! An entry has the sides `read`, `write` and `trim`, each with counts, rates and latencies in nanoseconds, and
+//! **How.** There is one entry for each clone of a job, as in fio; jobs with `group_reporting` share an entry for their
+//! group. An entry has the sides `read`, `write` and `trim`, each with counts, rates and latencies in nanoseconds, and
 //! `sync` for flushes.
 //!
 //! - `lat_ns` runs from when a request was due (or sent) to its end. Unlike fio's it also has percentiles.
@@ -17,12 +15,12 @@
 //! - `error` is the number of the first error; a short transfer is EIO (5).
 //! - `short_ios` is 0: short transfers are among the errors, and not counted separately.
 //!
-//! # Limits
-//! Uncounted figures are 0: context switches, page faults, submission batches. Standard deviations are computed from
-//! buckets, and accurate within 1 %. Samples of rates over time are those of the whole entry, and only of entries
-//! with one side.
+//! **Limits.** Uncounted figures are 0: context switches, page faults, submission batches. Standard deviations are
+//! computed from buckets, and accurate within 1 %. Samples of rates over time are those of the whole entry, and only of
+//! entries with one side.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```no_run
 //! # fn example(result: &plimsoll_measure::test::TestResult) {
 //! use plimsoll_measure::fio_json::{FioJson, to_json};
@@ -40,7 +38,6 @@ use plimsoll_files::fio::FioFile;
 use crate::test::TestResult;
 use shape::{Document, Pairs};
 
-/// Options of the conversion to fio's form.
 #[derive(Clone, Copy, Debug)]
 pub struct FioJson<'a> {
     /// The job file, if it was fio's: the source of the entries' names, groups and options.
@@ -52,7 +49,6 @@ pub struct FioJson<'a> {
 }
 
 /// Returns the result as fio's JSON, with a line end.
-#[must_use]
 pub fn to_json(result: &TestResult, options: &FioJson<'_>) -> String {
     let document = Document {
         version: concat!("plimsoll-", env!("CARGO_PKG_VERSION")),

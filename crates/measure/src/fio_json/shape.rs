@@ -13,7 +13,6 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::report::buckets::middle_ns;
 
-/// Percentiles that fio reports.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 

@@ -47,20 +47,17 @@ pub struct Figure {
 
 impl Figure {
     /// Returns a figure that is counted or stated, not measured.
-    #[must_use]
     pub fn exact(value: f64) -> Figure {
         Figure { value, samples: Vec::new(), interval: None }
     }
 
     /// Returns the mean of samples in the order they were taken, or `None` if there are none.
-    #[must_use]
     pub fn of_samples(samples: Vec<f64>) -> Option<Figure> {
         let value = (!samples.is_empty()).then(|| series::mean(&samples))?;
         Some(Figure { value, samples, interval: None })
     }
 
     /// Returns the 95 % interval: as measured, or computed from at least three samples; else `None`.
-    #[must_use]
     pub fn interval(&self) -> Option<[f64; 2]> {
         let of_samples = || {
             let interval = (self.samples.len() >= 3).then(|| series::mean_interval(&self.samples)).flatten()?;
@@ -75,10 +72,8 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginKind {
-    /// This program measured them on the machine.
     Measured,
     Published,
-    /// They are from the table of presets.
     Preset,
 }
 
@@ -87,7 +82,6 @@ pub enum OriginKind {
 #[serde(deny_unknown_fields)]
 pub struct Origin {
     pub kind: OriginKind,
-    /// Who states them.
     pub source: String,
     /// The year, month or day they date from (`2019`, `2019-05`, `2019-05-08`).
     pub date: String,
@@ -95,14 +89,12 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the origin of figures that this program measures on `date`.
-    #[must_use]
     pub fn measured(date: impl Into<String>) -> Origin {
         let source = format!("plimsoll {}", env!("CARGO_PKG_VERSION"));
         Origin { kind: OriginKind::Measured, source, date: date.into() }
     }
 }
 
-/// All that is known of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
@@ -129,7 +121,6 @@ pub struct Card {
 pub enum CardError {
     #[error("{path}: {error}")]
     Unreadable { path: String, error: std::io::Error },
-    /// The file is not JSON, or is not a card.
     #[error("{path}:{line}: {what}; a card is written by `plimsoll instance card -o FILE`")]
     NotACard {
         path: String,
@@ -139,19 +130,12 @@ pub enum CardError {
     },
     #[error("{path}: this is a card of version {found}, and version {VERSION} is read: {remedy}")]
     Version { path: String, found: u64, remedy: &'static str },
-    /// A figure has an unknown key, is out of range, or contradicts itself.
     #[error("{path}: figures: {key}: {what}")]
-    Figure {
-        path: String,
-        key: String,
-        /// The mistake and its remedy.
-        what: String,
-    },
+    Figure { path: String, key: String, what: String },
 }
 
 impl Card {
     /// Returns a card without figures. Cuts `name` at 64 characters and replaces control characters by `?`.
-    #[must_use]
     pub fn new(name: impl Into<String>, origin: Origin) -> Card {
         Card {
             plimsoll_card: VERSION,
@@ -191,19 +175,16 @@ impl Card {
         self.missing.insert(key.to_owned(), reason.to_owned());
     }
 
-    /// Sets a text.
     pub(super) fn fact(&mut self, name: &str, text: impl Into<String>) {
         self.facts.insert(name.to_owned(), text.into());
     }
 
     /// Returns the value of a figure, if the card has it.
-    #[must_use]
     pub fn value(&self, key: &str) -> Option<f64> {
         self.figures.get(key).map(|figure| figure.value)
     }
 
     /// Returns the keys of the card's figures in the order of [`figures::FIGURES`], those of stress-ng last.
-    #[must_use]
     pub fn keys(&self) -> Vec<&str> {
         let mut keys: Vec<&str> = self.figures.keys().map(String::as_str).collect();
         keys.sort_by_key(|key| figures::rank(key));
@@ -211,7 +192,6 @@ impl Card {
     }
 
     /// Returns the text of the card's file.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Strings and finite numbers can always be written.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"

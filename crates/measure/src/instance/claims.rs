@@ -62,7 +62,6 @@ pub use tables::{Row, Table, answer, page, to_csv};
 /// The key of a machine's price among the figures: the price of a core for a year.
 pub const PRICE: &str = "price_per_core_year";
 
-/// The claims of one source about some machines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
     /// The file's name, for messages.
@@ -74,7 +73,6 @@ pub struct Ledger {
     pub claims: Vec<Claim>,
 }
 
-/// A machine that claims are about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     pub card: Card,
@@ -83,7 +81,6 @@ pub struct Machine {
 
 impl Machine {
     /// Returns a figure or [`PRICE`] in base units, bits as eighths of bytes.
-    #[must_use]
     pub fn value(&self, key: &str) -> Option<f64> {
         self.input(key).map(|input| input.value)
     }
@@ -105,11 +102,9 @@ impl Machine {
 /// One claim: factors divided by divisors, and what is said to come out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// The claim in words.
     pub text: String,
     /// The line in the file, from 1.
     pub line: usize,
-    /// How the result is read.
     pub kind: Kind,
     /// The factors: of a product as written, else the figure of the machine that is compared.
     pub factors: Vec<Factor>,
@@ -127,7 +122,6 @@ pub struct Slip {
     /// The name of the error, of [`SLIPS`].
     pub name: &'static str,
     pub verdict: Verdict,
-    /// The cause in words.
     pub why: String,
     /// The claim that would have been right, which proves the error.
     pub instead: Claim,
@@ -153,7 +147,6 @@ pub const SLIPS: [(&str, Verdict); 8] = [
     ("binary-prefix", Verdict::OtherPrefix),
 ];
 
-/// How a claim is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -161,16 +154,13 @@ pub enum Kind {
     Percent,
     /// A figure of a machine, in per cent of that of another.
     Share,
-    /// A figure of a machine.
     Value,
     /// Figures of a machine and numbers, multiplied and divided.
     Product,
 }
 
-/// A part of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Factor {
-    /// A figure of a machine.
     Figure {
         /// The machine's place in [`Ledger::machines`].
         of: usize,
@@ -180,14 +170,10 @@ pub enum Factor {
     Number(Quantity),
 }
 
-/// The direction of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The stated number.
     About,
-    /// More than the stated number.
     Above,
-    /// The stated number or more.
     AtLeast,
 }
 
@@ -195,19 +181,16 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The value is as stated.
     Exact,
     /// The value is as stated if rounding is allowed for.
     WithinRounding,
     /// The value is as stated if a decimal prefix is read as the binary one; as written it is another.
     OtherPrefix,
-    /// The value is another.
     Wrong,
 }
 
 impl Verdict {
     /// Returns the verdict for tables: `exact`, `within rounding`, `binary prefix`, `WRONG`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Exact => "exact",
@@ -221,12 +204,10 @@ impl Verdict {
 /// A claim, computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
-    /// The claim in words.
     pub claim: String,
     /// The line in the file, from 1.
     pub line: usize,
     pub kind: Kind,
-    /// The stated number with its bound.
     pub stated: String,
     /// The computed value, in the unit of the stated number.
     pub computed: String,
@@ -249,7 +230,6 @@ pub struct ClaimsReport {
     pub file: String,
     pub source: String,
     pub date: String,
-    /// The figures of the machines.
     pub tables: Vec<Table>,
     pub claims: Vec<Checked>,
     pub wrong: usize,
@@ -263,8 +243,6 @@ pub fn built_in() -> Result<Ledger, ConfigError> {
     parse(published::LEDGER_NAME, published::LEDGER, &find_published)
 }
 
-/// Computes every claim of a ledger.
-#[must_use]
 pub fn check(ledger: &Ledger) -> ClaimsReport {
     let claims: Vec<Checked> = ledger.claims.iter().map(|claim| check_one(claim, &ledger.machines)).collect();
     ClaimsReport {
@@ -308,7 +286,6 @@ fn check_one(claim: &Claim, machines: &[Machine]) -> Checked {
     }
 }
 
-/// Returns the stated number with its bound.
 fn stated(claim: &Claim) -> String {
     let bound = match claim.bound {
         Bound::About => "",

@@ -30,7 +30,6 @@ const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
 const BITS_PER_BYTE: f64 = 8.0;
 
-/// The meaning of an amount.
 struct AmountKind {
     key: &'static str,
     title: &'static str,
@@ -85,7 +84,6 @@ const AMOUNTS: &[AmountKind] = &[
     price("price_per_gbps_write_year", "price per GB/s of writes", &[WRITES], 1e9),
 ];
 
-/// An amount of all machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AmountRow {
     pub key: &'static str,
@@ -96,7 +94,6 @@ pub struct AmountRow {
     pub cells: Vec<AmountCell>,
 }
 
-/// An amount of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AmountCell {
     pub label: String,
@@ -107,7 +104,6 @@ pub struct AmountCell {
 }
 
 /// Returns the amounts of machines; without `prices`, those of money are left out.
-#[must_use]
 pub fn amounts(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<AmountRow> {
     let row = |kind: &AmountKind| {
         let cell = |candidate: &Candidate| {
@@ -145,7 +141,6 @@ fn amount(kind: &AmountKind, card: &Card, price: Option<&InstancePrice>) -> Resu
 
 /// Prints money without its currency, with commas between groups of three digits: two digits after the point, none from
 /// 10,000 on; from 10^12 on as a power of ten.
-#[must_use]
 pub fn money(value: f64) -> String {
     if value >= 1e12 {
         return format!("{value:.2e}");
@@ -166,7 +161,6 @@ pub struct BreakEven {
     pub volume_date: String,
     /// The machine without disks whose price is subtracted; if null, the whole price counts.
     pub without_disks: Option<String>,
-    /// Capacity of the local disks, in bytes.
     pub disk_bytes: f64,
     pub disks_month: f64,
     #[serde(flatten)]
@@ -183,7 +177,6 @@ pub struct BreakEven {
 
 impl BreakEven {
     /// Returns whether the local disks cost no more than volumes that do the same.
-    #[must_use]
     pub(crate) fn is_local_cheaper(&self) -> bool {
         self.disks_month <= self.month.volumes_month
     }

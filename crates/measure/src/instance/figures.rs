@@ -25,7 +25,6 @@
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_throughput_decimal};
 use serde::Serialize;
 
-/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A number of things, printed in full.
@@ -50,8 +49,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns the unit's name for programs.
-    #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Unit::Count => "count",
@@ -68,7 +65,6 @@ impl Unit {
     }
 
     /// Prints `value` with its unit: a count in full, everything else with three or four digits.
-    #[must_use]
     pub fn format(self, value: f64) -> String {
         match self {
             Unit::Count if value >= 1e12 => digits(value),
@@ -112,7 +108,6 @@ fn digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -122,7 +117,6 @@ pub enum Better {
     Neither,
 }
 
-/// The meaning of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FigureKind {
     /// The key: `group.name`.
@@ -191,13 +185,11 @@ pub const FIGURES: &[FigureKind] = &[
     row("network.loopback_round_trip_ns", "loopback, round trip under load", Ns, Less),
 ];
 
-/// The prefix of the keys of stress-ng.
 pub const STRESS_NG: &str = "stress_ng.";
 
 const STRESSOR: FigureKind = row("stress_ng.*", "stress-ng, bogo operations of one instance", PerS, More);
 
 /// Returns the meaning of `key`, or `None` if no figure has this name.
-#[must_use]
 pub fn kind(key: &str) -> Option<&'static FigureKind> {
     match key.strip_prefix(STRESS_NG) {
         Some(name) if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') => {
@@ -209,7 +201,6 @@ pub fn kind(key: &str) -> Option<&'static FigureKind> {
 }
 
 /// Returns the name of `key` in tables; that of a stress-ng key names its stressor.
-#[must_use]
 pub fn title(key: &str) -> String {
     match (key.strip_prefix(STRESS_NG), kind(key)) {
         (Some(stressor), _) => format!("stress-ng {stressor}"),
@@ -219,19 +210,16 @@ pub fn title(key: &str) -> String {
 }
 
 /// Returns the part of a key before its first point.
-#[must_use]
 pub fn group(key: &str) -> &str {
     key.split_once('.').map_or(key, |(group, _)| group)
 }
 
 /// Returns the place of `key` in the order of a card; keys of stress-ng come last.
-#[must_use]
 pub fn rank(key: &str) -> usize {
     FIGURES.iter().position(|kind| kind.key == key).unwrap_or(FIGURES.len())
 }
 
 /// Returns the key that `key` was probably meant to be, if one is close.
-#[must_use]
 pub fn closest(key: &str) -> Option<&'static str> {
     let keys: Vec<&'static str> = FIGURES.iter().map(|kind| kind.key).collect();
     plimsoll_files::closest_name(key, &keys)

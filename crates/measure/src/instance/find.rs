@@ -55,7 +55,6 @@ pub enum FindError {
 /// A card and its name beside other cards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The argument: a file or a name.
     pub argument: String,
     /// The card's name; with the argument if several cards share the name.
     pub label: String,
@@ -146,7 +145,6 @@ fn completed(mut card: Card, preset: Card) -> Card {
     card
 }
 
-/// Returns the card of a row of the table of presets.
 fn of_preset(row: &Instance) -> Card {
     let origin = Origin { kind: OriginKind::Preset, source: row.source.to_owned(), date: row.date.to_owned() };
     let mut card = Card::new(row.name, origin);

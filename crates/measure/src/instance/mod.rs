@@ -42,8 +42,3 @@ pub mod published;
 pub mod scaling;
 
 pub use card::{Card, CardError, Figure, Origin, OriginKind};
-
-/// Returns the name of a variant as JSON has it; empty if it is not a plain variant.
-fn variant_name(variant: impl serde::Serialize) -> String {
-    serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}

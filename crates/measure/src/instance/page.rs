@@ -19,7 +19,6 @@ use super::figures::{self, FigureKind};
 use super::{Card, Figure};
 use crate::tune::{TuneReport, pictures};
 
-/// One figure, formatted for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub key: String,
@@ -41,7 +40,6 @@ const GROUPS: [(&str, &str); 7] = [
 ];
 
 /// Returns the figures of a card by group: the heading, and a row for each figure. Leaves out groups without figures.
-#[must_use]
 pub fn rows(card: &Card) -> Vec<(&'static str, Vec<Row>)> {
     let of_group = |group: &str| {
         let keys = card.keys().into_iter().filter(|key| figures::group(key) == group);
@@ -61,7 +59,6 @@ fn row(key: &str, figure: &Figure) -> Option<Row> {
 }
 
 /// Returns CSV with a line for each figure: `key,value,low,high,samples`; without an interval, its ends are empty.
-#[must_use]
 pub fn csv(card: &Card) -> String {
     let rows = card.keys().into_iter().filter_map(|key| {
         let figure = card.figures.get(key)?;
@@ -72,14 +69,11 @@ pub fn csv(card: &Card) -> String {
 }
 
 /// Returns the whole card as one HTML page, with the pictures of its disk if `disk` is given.
-#[must_use]
 pub fn html(card: &Card, disk: Option<&TuneReport>) -> String {
     let (title, sections) = sections(card, disk);
     page::html(&title, &sections)
 }
 
-/// Returns the title and the sections of the page.
-#[must_use]
 pub fn sections(card: &Card, disk: Option<&TuneReport>) -> (String, Vec<Section>) {
     let title = format!("{}: what this machine does", card.name);
     let mut sections = vec![summary(card)];

@@ -40,7 +40,6 @@ use plimsoll_sim::device::presets::{self, Volume};
 /// Hours of a year: clouds bill 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
 
-/// Months of a year.
 pub const MONTHS_PER_YEAR: f64 = 12.0;
 
 /// The highest price: nothing costs more in any currency, and sums of such prices are still finite.
@@ -83,7 +82,6 @@ const VOLUME: Schema<'static> = Schema {
     refused: &[],
 };
 
-/// The price of one kind of machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstancePrice {
     /// The machine's name, as on its card.
@@ -129,13 +127,11 @@ pub struct PriceList {
 
 impl PriceList {
     /// Returns the price of the machine called `name`, in upper or lower case.
-    #[must_use]
     pub fn instance(&self, name: &str) -> Option<&InstancePrice> {
         self.instances.iter().find(|price| price.name.eq_ignore_ascii_case(name))
     }
 
     /// Returns reasons to doubt the prices: they are old, of a day to come, or of several regions.
-    #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings_on(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())
     }
@@ -168,7 +164,6 @@ impl PriceList {
         warnings
     }
 
-    /// Adds the prices of a file.
     fn add(&mut self, source: &Source) -> Result<(), ConfigError> {
         let root = yaml::parse(source)?;
         let help = "write `date`, `currency`, `region`, `source`, and `instances` or `volumes` with their prices";

@@ -40,13 +40,10 @@ static CARDS: LazyLock<Vec<Card>> =
     LazyLock::new(|| TEXTS.iter().filter_map(|text| Card::from_json("published", text).ok()).collect());
 
 /// Returns a copy of the published card called `name`, in upper or lower case.
-#[must_use]
 pub fn find(name: &str) -> Option<Card> {
     CARDS.iter().find(|card| card.name.eq_ignore_ascii_case(name)).cloned()
 }
 
-/// Returns the names of all cards in alphabetical order.
-#[must_use]
 pub fn names() -> Vec<&'static str> {
     CARDS.iter().map(|card| card.name.as_str()).collect()
 }

@@ -45,9 +45,8 @@ mod names;
 mod output;
 mod shape;
 
+use plimsoll_files::variant_name;
 use serde::Serialize;
-
-use super::variant_name;
 
 pub use csv::parse as parse_csv;
 pub use gather::{ScalingError, families};
@@ -64,7 +63,6 @@ pub const FIGURES: [(&str, &str); 4] = [
 ];
 
 /// Returns whether a figure of [`FIGURES`] is operations per second; the others are bytes per second.
-#[must_use]
 pub(crate) fn is_iops(figure: usize) -> bool {
     matches!(figure, 0 | 2)
 }
@@ -83,7 +81,6 @@ pub struct Size {
     pub submission_ns: Option<f64>,
 }
 
-/// The basis of an advertised figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdvertisedKind {
@@ -97,7 +94,6 @@ pub enum AdvertisedKind {
 
 impl AdvertisedKind {
     /// Returns the word for a sentence, in the place of `advertised`.
-    #[must_use]
     pub(crate) fn as_word(self) -> &'static str {
         match self {
             AdvertisedKind::Stated => "advertised",
@@ -116,7 +112,6 @@ impl AdvertisedKind {
     }
 }
 
-/// Sizes to compare.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
     /// The family's name: `i7i`.
@@ -143,7 +138,6 @@ impl Input {
         }
     }
 
-    /// Removes the families with one size, and returns their names.
     fn without_single_sizes(&mut self) -> Vec<String> {
         let alone = self.families.extract_if(.., |family| family.sizes.len() < 2);
         alone.map(|family| family.name).collect()
@@ -170,20 +164,15 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Returns the shape in words.
-    #[must_use]
     pub fn as_words(self) -> String {
         variant_name(self).replace('_', " ")
     }
 
-    /// Returns whether the shape is a reason to investigate.
-    #[must_use]
     pub fn is_finding(self) -> bool {
         matches!(self, Shape::LowAtSomeSizes | Shape::ScalesButLow | Shape::LowWithoutGrowth | Shape::Plateaus)
     }
 }
 
-/// A figure at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalePoint {
     pub instance: String,
@@ -205,14 +194,12 @@ pub struct ScalePoint {
 pub struct Plateau {
     /// The mean of these sizes, in operations or bytes per second.
     pub value: f64,
-    /// The smallest instance on the plateau.
     pub from: String,
     pub sizes: usize,
     /// Known causes that fit, as sentences; empty if none does.
     pub causes: Vec<String>,
 }
 
-/// One figure over the sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureReport {
     /// The key on a card: `disk.read_iops`.
@@ -227,17 +214,14 @@ pub struct FigureReport {
     pub points: Vec<ScalePoint>,
 }
 
-/// The report on one family.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FamilyReport {
-    /// The family's name.
     pub family: String,
     pub source: String,
     /// The figures that at least two sizes have, in the order of [`FIGURES`].
     pub figures: Vec<FigureReport>,
 }
 
-/// The report on all families.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalingReport {
     pub schema: u32,
@@ -249,14 +233,12 @@ pub struct ScalingReport {
 
 impl ScalingReport {
     /// Returns whether any figure departs or plateaus.
-    #[must_use]
     pub fn has_finding(&self) -> bool {
         self.families.iter().flat_map(|family| &family.figures).any(|figure| figure.shape.is_finding())
     }
 }
 
 /// Judges every figure of every family.
-#[must_use]
 pub fn report(input: Input) -> ScalingReport {
     let families = input.families.into_iter().map(|mut family| {
         family.sizes.sort_by(|a, b| a.vcpus.total_cmp(&b.vcpus).then_with(|| a.name.cmp(&b.name)));
@@ -272,7 +254,6 @@ pub fn report(input: Input) -> ScalingReport {
 }
 
 /// Prints a figure of [`FIGURES`] for people.
-#[must_use]
 pub fn format_figure(figure: usize, value: f64) -> String {
     if is_iops(figure) {
         plimsoll_figures::units::format_iops(value)

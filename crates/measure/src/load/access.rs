@@ -1,11 +1,9 @@
 //! Chooses the position of the next random request.
 //!
-//! # Why
-//! Real data has popular places. A cache, a journal or a disk's mapping table that does well under uniform requests
-//! may do badly (or much better) under skewed ones, so the skew is part of the load.
+//! **Why.** Real data has popular places. A cache, a journal or a disk's mapping table that does well under uniform
+//! requests may do badly (or much better) under skewed ones, so the skew is part of the load.
 //!
-//! # How it works
-//! [`AccessPicker`] draws positions `0..positions` in constant time and without tables:
+//! **How.** [`AccessPicker`] draws positions `0..positions` in constant time and without tables:
 //! * *Zipf* by rejection-inversion (Hoermann, Derflinger: "Rejection-inversion to generate variates from monotone
 //!   discrete distributions", ACM TOMACS 6(3), 1996): the area under x^-theta is inverted, the result rounded, and the
 //!   small difference from the true probabilities rejected. The method is exact for every theta, including 1.
@@ -19,12 +17,12 @@
 //! has, repeated while the result lies outside (less than twice on average). Pickers of the same seed have the same
 //! popular positions, whatever random numbers they draw with. Normal and zoned positions stay next to each other.
 //!
-//! # Limits
-//! Logarithm and exponential are the platform's and may differ in the last bit: the same seed gives the same
-//! positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions, some
+//! **Limits.** Logarithm and exponential are the platform's and may differ in the last bit: the same seed gives the
+//! same positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions, some
 //! unpopular ones are never drawn.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_sim::rng::Rng;
 //! use plimsoll_measure::load::{Access, AccessPicker};
@@ -55,22 +53,12 @@ const NEAR_ONE: f64 = 1e-3;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// A parameter is outside its range, or not a number.
     #[error("{parameter} is {value}, but must be {valid}")]
-    OutOfRange {
-        /// Name of the parameter.
-        parameter: &'static str,
-        /// Value of the parameter.
-        value: f64,
-        /// Its valid range.
-        valid: &'static str,
-    },
-    /// The parts do not add up to 100 %.
+    OutOfRange { parameter: &'static str, value: f64, valid: &'static str },
     #[error("the zones' parts of the {whole} make {sum_pct} %, but must make 100 %")]
     Sum {
         /// The whole: requests or data.
         whole: &'static str,
-        /// Sum of the parts in per cent.
         sum_pct: f64,
     },
 }
@@ -96,7 +84,6 @@ enum Shape {
     },
     /// Standard deviation as a fraction of the data.
     Normal(f64),
-    /// At least one zone.
     Zoned(Vec<Zone>),
 }
 
@@ -151,7 +138,6 @@ impl AccessPicker {
         Ok(AccessPicker { positions, shape })
     }
 
-    /// Returns the next position.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> u64 {
         let last = self.positions - 1;
@@ -236,7 +222,6 @@ struct Zipf {
     ranks: u64,
     /// Area at the lower end, including the first rank's whole probability.
     area_low: f64,
-    /// Area at the upper end.
     area_high: f64,
     /// Distance from a rank's number within which no draw is rejected.
     sure: f64,
@@ -340,7 +325,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the draws by rank, with the scattering undone.
     fn hits_by_rank(access: &Access, positions: u64, draws: u32) -> Vec<f64> {
         let mut picker = AccessPicker::new(access, positions, 5).unwrap();
         let mut rank_at: Vec<usize> = (0..positions as usize).collect();

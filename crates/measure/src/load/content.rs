@@ -1,14 +1,12 @@
 //! The written data, of a chosen compressibility.
 //!
-//! # Why
-//! Disks and file systems that compress or deduplicate are as fast as the data lets them be. A benchmark that writes
-//! zeros, or the same buffer repeatedly, measures the compressor.
+//! **Why.** Disks and file systems that compress or deduplicate are as fast as the data lets them be. A benchmark that
+//! writes zeros, or the same buffer repeatedly, measures the compressor.
 //!
-//! # How it works
-//! Each 512-byte sector begins with random bytes and ends with zeros, the part that a compressor can save. Random
-//! bytes come from a pool of 16 KiB, combined (exclusive or) in each sector with a fresh random word: to anything
-//! that looks for repetition this is as good as fresh random numbers, at the speed of memory. At least 8 bytes of a
-//! sector are random, so no two sectors are equal, whatever the compressibility.
+//! **How.** Each 512-byte sector begins with random bytes and ends with zeros, the part that a compressor can save.
+//! Random bytes come from a pool of 16 KiB, combined (exclusive or) in each sector with a fresh random word: to
+//! anything that looks for repetition this is as good as fresh random numbers, at the speed of memory. At least 8 bytes
+//! of a sector are random, so no two sectors are equal, whatever the compressibility.
 //!
 //! A buffer that is written again keeps its data except for single words that are new for each write ([`renew`]): the
 //! first of each sector, or of each 4 KiB in longer requests without a compressibility. A disk that looks for equal
@@ -18,13 +16,13 @@
 //! The data between those words repeats, and a compressor with enough memory finds it. So the writes of a job cycle
 //! through at least 1 MiB of buffers ([`spares`]), however few are under way.
 //!
-//! # Limits
-//! A compressor that remembers more than 1 MiB (or the bytes under way, if more) of a job's writes finds repetitions;
-//! jobs that verify, whose stamps hide nothing from a compressor, have only the buffers under way. A compressor needs
-//! a few bytes to encode the zeros. lz4 and deflate on blocks of 4 KiB save the chosen part within 5 percentage
-//! points. The data is not random enough for secrets.
+//! **Limits.** A compressor that remembers more than 1 MiB (or the bytes under way, if more) of a job's writes finds
+//! repetitions; jobs that verify, whose stamps hide nothing from a compressor, have only the buffers under way. A
+//! compressor needs a few bytes to encode the zeros. lz4 and deflate on blocks of 4 KiB save the chosen part within 5
+//! percentage points. The data is not random enough for secrets.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::{Content, ContentMaker};
 //! let mut maker = ContentMaker::new(Content { compressible_pct: 75 }, 1);
@@ -53,7 +51,6 @@ const DISTINCT_MIN_BYTES: u64 = 1 << 20;
 /// Words of the pool: 16 KiB, a part of every first-level cache.
 const POOL_WORDS: usize = 2048;
 
-/// Fills buffers with data of a chosen compressibility.
 #[derive(Clone, Debug)]
 pub struct ContentMaker {
     rng: Rng,
@@ -66,7 +63,6 @@ pub struct ContentMaker {
 
 impl ContentMaker {
     /// Returns a maker. Different seeds give different data. Above 100 % counts as 100 %.
-    #[must_use]
     pub fn new(content: Content, seed: u64) -> ContentMaker {
         let mut rng = Rng::new(seed);
         let pool = (0..POOL_WORDS).map(|_| rng.next_u64()).collect();

@@ -1,18 +1,16 @@
 //! Control over runs: a stop, a write bound, and instruments that observe.
 //!
-//! # Why
-//! Ctrl-C ends a run, its step bounds it, and displays, traces and other programs observe it. Most code needs one of
-//! the three: a wait for a child process needs a [`Stop`] and nothing else.
+//! **Why.** Ctrl-C ends a run, its step bounds it, and displays, traces and other programs observe it. Most code needs
+//! one of the three: a wait for a child process needs a [`Stop`] and nothing else.
 //!
-//! # How it works
-//! [`Control`] combines the three for code that runs loads. Clones share state: a signal handler holds a [`Stop`], a
-//! display the [`Instruments`]. A write bound belongs to the [`Traffic`] of the control that
+//! **How.** [`Control`] combines the three for code that runs loads. Clones share state: a signal handler holds a
+//! [`Stop`], a display the [`Instruments`]. A write bound belongs to the [`Traffic`] of the control that
 //! [`Control::with_write_bound`] returned, and ends with it.
 //!
-//! # Limits
-//! Bytes are counted when the shards end, not while they run; bounds hold before each write.
+//! **Limits.** Bytes are counted when the shards end, not while they run; bounds hold before each write.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::Control;
 //! let control = Control::default();
@@ -30,10 +28,8 @@ use plimsoll::control::Server;
 use super::live::{Board, LiveJob};
 use super::record::{Recorded, TraceFile};
 
-/// A stop, a traffic account and instruments for runs.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    /// Ends the runs.
     pub stop: Stop,
     /// Bytes moved, and the bound on writes.
     pub traffic: Traffic,
@@ -45,7 +41,6 @@ impl Control {
     /// Returns a control for a step that may write at most `bytes`, if a bound is given: a write beyond the bound is
     /// not sent, and its fiber ends. Only the returned control and its clones have the bound, so it ends with the
     /// step. Bounds of `self` apply inside the step as well.
-    #[must_use]
     pub fn with_write_bound(&self, bytes: Option<u64>) -> Control {
         let mut step = self.clone();
         if let Some(bytes) = bytes {
@@ -67,8 +62,6 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the end was asked for.
-    #[must_use]
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -99,19 +92,16 @@ struct WriteBound {
 
 impl Traffic {
     /// Returns the bytes that runs have asked the disk to read so far, warm-up included.
-    #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.moved.read_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes that runs and preparations have written to the disk so far.
-    #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.moved.written_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns whether a write was not sent because of [`Control::with_write_bound`].
-    #[must_use]
     pub fn is_write_bound_reached(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.is_reached.load(Ordering::Relaxed))
     }
@@ -178,7 +168,6 @@ impl Instruments {
     }
 
     /// Returns the progress of the recording, between runs; `None` if nothing is recorded.
-    #[must_use]
     pub fn recorded(&self) -> Option<Recorded> {
         self.trace().as_ref().map(TraceFile::recorded)
     }
@@ -192,7 +181,6 @@ impl Instruments {
 
     /// Returns the current state of the run's jobs, in the order of the plan. Shards publish every 100 ms after the
     /// first call, so the first call returns nothing new.
-    #[must_use]
     pub fn live(&self) -> Vec<LiveJob> {
         self.0.board.want();
         self.0.board.jobs()

@@ -1,19 +1,17 @@
 //! The shards of a run: they begin together, and none leaves while another may need its service.
 //!
-//! # Why
-//! A shard may serve requests of others (fewer I/O queues than shards). If it left after its own jobs, the requests
-//! of those others would fail.
+//! **Why.** A shard may serve requests of others (fewer I/O queues than shards). If it left after its own jobs, the
+//! requests of those others would fail.
 //!
-//! # How it works
-//! A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a [`Member`] and
-//! *rests* once its own work is done, but turns its reactor until all rest. The last shard to rest wakes the others.
-//! Dropping a member makes it rest, so a shard that fails does not block the others. [`Crew::end`] ends the measured
-//! window of all shards early.
+//! **How.** A [`Crew`] counts the shards that still have requests, or may still make some. Each shard holds a
+//! [`Member`] and *rests* once its own work is done, but turns its reactor until all rest. The last shard to rest wakes
+//! the others. Dropping a member makes it rest, so a shard that fails does not block the others. [`Crew::end`] ends the
+//! measured window of all shards early.
 //!
-//! # Limits
-//! One crew serves one run.
+//! **Limits.** One crew serves one run.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! let mut member = Member::new(&crew, reactor.wake_handle());
 //! member.begin();                                   // waits for the others
@@ -25,7 +23,6 @@ use std::sync::{Barrier, Mutex, PoisonError};
 
 use plimsoll::backend::WakeHandle;
 
-/// The state that the shards of a run share.
 pub(super) struct Crew {
     start: Barrier,
     busy: AtomicUsize,
@@ -55,7 +52,6 @@ impl Crew {
     }
 }
 
-/// One shard of a crew.
 pub(super) struct Member<'a> {
     crew: &'a Crew,
     is_resting: bool,
@@ -87,7 +83,6 @@ impl<'a> Member<'a> {
         self.crew.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns whether all shards rest.
     pub(super) fn do_all_rest(&self) -> bool {
         self.crew.busy.load(Ordering::Acquire) == 0
     }

@@ -1,16 +1,13 @@
 //! A fiber: a sequence of requests (or batches), one at a time, of one job on one shard.
 //!
-//! # Why
-//! A fiber keeps only the state between two requests: a shard can have thousands of them without a stack for any.
+//! **Why.** A fiber keeps only the state between two requests: a shard can have thousands of them without a stack for
+//! any.
 //!
-//! # How it works
-//! [`super::prepare`] makes the fibers of a shard, [`super::runner`] turns them.
+//! **How.** [`super::prepare`] makes the fibers of a shard, [`super::runner`] turns them.
 //!
-//! # Limits
-//! A fiber does nothing by itself.
+//! **Limits.** A fiber does nothing by itself.
 //!
-//! # Example
-//! A job with parallelism 4 has four fibers on each shard.
+//! **Example.** A job with parallelism 4 has four fibers on each shard.
 
 use plimsoll::Data;
 
@@ -19,7 +16,6 @@ use super::job::Sent;
 /// What a fiber does next when its timer fires.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Then {
-    /// Sends the request that is due.
     Send,
     /// Decides on the next step.
     GoOn,

@@ -1,18 +1,14 @@
 //! Whether a job keeps the rate below which it must not fall.
 //!
-//! # Why
-//! Files of fio say with `rate_min` that a slower run is of no use.
+//! **Why.** Files of fio say with `rate_min` that a slower run is of no use.
 //!
-//! # How it works
-//! [`Floor::keeps`] is called at completions. Once a cycle it compares what was done since the last comparison with the
-//! least that had to be. As in fio nothing is compared in the first two seconds.
+//! **How.** [`Floor::keeps`] is called at completions. Once a cycle it compares what was done since the last comparison
+//! with the least that had to be. As in fio nothing is compared in the first two seconds.
 //!
-//! # Limits
-//! A cycle ends with a completion, as in fio: it may be longer than wanted, never shorter. A disk that completes nothing
-//! is not found.
+//! **Limits.** A cycle ends with a completion, as in fio: it may be longer than wanted, never shorter. A disk that
+//! completes nothing is not found.
 //!
-//! # Example
-//! At 4 MB/s and a cycle of a second, 3 MB from one second to the next are too few.
+//! **Example.** At 4 MB/s and a cycle of a second, 3 MB from one second to the next are too few.
 
 use super::RateMin;
 

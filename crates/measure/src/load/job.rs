@@ -1,28 +1,23 @@
 //! A job on one shard: chooses the next request, and counts completions.
 //!
-//! # Why
-//! Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, prefer popular positions,
-//! or verify what they read. The simple jobs must not pay for the others.
+//! **Why.** Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, prefer popular
+//! positions, or verify what they read. The simple jobs must not pay for the others.
 //!
-//! # How it works
-//! [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
+//! **How.** [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
 //! Everything else about requests is in [`Special`], which records what it sent. Kinds of a mix alternate so that the
-//! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are
-//! drawn by the seeded generator. A position is aligned to the request's own length.
+//! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are drawn
+//! by the seeded generator. A position is aligned to the request's own length.
 //!
-//! # Limits
-//! A sequential job of several lengths continues after its last request, whatever that one's length. Requests of a job
-//! with several regions go to them in turn.
+//! **Limits.** A sequential job of several lengths continues after its last request, whatever that one's length.
+//! Requests of a job with several regions go to them in turn.
 //!
-//! # Example
-//! With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
+//! **Example.** With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plimsoll::backend::OpResult;
 use plimsoll::buffer::AlignedBuf;
-use plimsoll::core::Histogram;
 use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind, SharedFile};
 use plimsoll_sim::rng::Rng;
 
@@ -30,14 +25,13 @@ use super::access::{AccessError, AccessPicker};
 use super::content::{renew, renewal_bytes};
 use super::floor::Floor;
 use super::pace::Pace;
-use super::result::{ClassResult, DirectionResult, Directions};
+use super::result::ClassResult;
 use super::verify::{SECTOR_BYTES, StampError, Stamps};
 use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Pattern, SizeShare, Target};
 
 /// Linux's error number for "timer expired": the job fell below its least rate.
 const TOO_SLOW: i32 = 62;
 
-/// When the next request of a fiber is due.
 pub(super) enum Pacing {
     /// As soon as the last one has completed.
     Closed,
@@ -72,7 +66,6 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Returns a read.
     pub(super) fn read(offset: u64, len_bytes: u32) -> Sent {
         Sent { offset, len_bytes, ..Sent::default() }
     }
@@ -126,11 +119,8 @@ pub(super) struct Special {
     /// Requests until the next position is drawn.
     run_left: u32,
     pub(super) stamps: Option<Box<Stamps>>,
-    pub(super) directions: Option<Box<Directions>>,
-    pub(super) flushes: DirectionResult,
     /// Bytes asked for so far, read and written.
     asked_bytes: [u64; 2],
-    /// Bytes asked to be discarded so far.
     discarded_bytes: u64,
     /// The written part of the file, as first offset and end.
     pub(super) written: Option<(u64, u64)>,
@@ -138,11 +128,9 @@ pub(super) struct Special {
     pub(super) fault_count: u64,
 }
 
-/// A job on this shard.
 pub(super) struct Job<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) target: &'a Target,
-    /// Further regions.
     pub(super) more: &'a [Target],
     pub(super) work: Work,
     pub(super) pacing: Pacing,
@@ -152,9 +140,7 @@ pub(super) struct Job<'a> {
     positions: u64,
     next_position: u64,
     pub(super) rng: Rng,
-    /// Fibers that have not ended.
     live_fibers: u32,
-    /// When the job begins.
     pub(super) begin_ns: u64,
     /// When the job ends at the latest.
     pub(super) stop_ns: u64,
@@ -163,7 +149,6 @@ pub(super) struct Job<'a> {
     /// When the job ended: see [`Job::fiber_ended`].
     pub(super) ended_ns: Option<u64>,
     pub(super) made: u64,
-    /// Requests and flushes under way.
     pub(super) under_way: u64,
     /// Distance of the words that [`renew`] changes.
     renewal_bytes: usize,
@@ -173,16 +158,11 @@ pub(super) struct Job<'a> {
     spares: VecDeque<Data>,
     /// The job ends once it has made this many requests.
     made_max: u64,
-    pub(super) requests: u64,
-    pub(super) bytes: u64,
-    pub(super) errors: u64,
-    pub(super) first_error: Option<i32>,
-    pub(super) latency: Box<Histogram>,
+    /// What was counted so far. [`Job::take_result`] adds the rest.
+    pub(super) result: JobResult,
     pub(super) latency_sum_ns: u64,
     /// Longest latency since the last mark.
     latency_max_ns: u64,
-    pub(super) device_depth: Box<Histogram>,
-    intervals: Vec<Interval>,
     /// Counts at the last mark: requests, bytes, sum of latencies.
     marked: (u64, u64, u64),
 }
@@ -211,6 +191,8 @@ impl<'a> Job<'a> {
         let limit = spec.limit_requests.map_or(u64::MAX, |limit| u64::from(limit) + 1);
         let work = work_of(spec, next_position, 1 + more.len(), extras);
 
+        let is_mixed = matches!(spec.kind, Pattern::RandMixed { .. } | Pattern::SeqMixed { .. });
+        let directions = is_mixed.then(Box::default);
         // Special requests count their bytes one by one.
         let is_counted = matches!(work, Work::Special(_));
         let bytes_max = spec.limit_bytes.filter(|_| !is_counted);
@@ -237,15 +219,9 @@ impl<'a> Job<'a> {
             next_word,
             spares,
             made_max: limit.min(limit_by_bytes),
-            requests: 0,
-            bytes: 0,
-            errors: 0,
-            first_error: None,
-            latency: Box::default(),
+            result: JobResult { name: spec.name.clone(), directions, ..JobResult::default() },
             latency_sum_ns: 0,
             latency_max_ns: 0,
-            device_depth: Box::default(),
-            intervals: Vec::new(),
             marked: (0, 0, 0),
         }
     }
@@ -264,25 +240,22 @@ impl<'a> Job<'a> {
     /// Drops what the warm-up counted. A job that has done its work by then keeps it, as in fio: it has nothing else.
     pub(super) fn begin_counting(&mut self) {
         if self.ended_ns.is_some() {
-            self.marked = (self.requests, self.bytes, self.latency_sum_ns);
+            self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
             return;
         }
-        (self.requests, self.bytes, self.errors, self.first_error) = (0, 0, 0, None);
-        (self.latency, self.latency_sum_ns, self.latency_max_ns) = (Box::default(), 0, 0);
-        if let Work::Special(special) = &mut self.work {
-            special.flushes = DirectionResult::default();
-            special.directions = special.directions.is_some().then(Box::default);
-        }
+        let directions = self.result.directions.is_some().then(Box::default);
+        self.result = JobResult { name: std::mem::take(&mut self.result.name), directions, ..JobResult::default() };
+        (self.latency_sum_ns, self.latency_max_ns) = (0, 0);
     }
 
     /// Ends the job with an error if it is slower than it must be.
     pub(super) fn check_rate(&mut self, now_ns: u64) {
-        let (bytes, requests) = (self.bytes, self.requests);
+        let (bytes, requests) = (self.result.bytes, self.result.requests);
         let is_running = self.ended_ns.is_none() && now_ns < self.stop_ns;
         let Some(floor) = self.floor.as_mut().filter(|_| is_running) else { return };
         if !floor.keeps(now_ns, bytes, requests) {
             self.stop_ns = now_ns;
-            self.fail(TOO_SLOW);
+            self.result.fail(TOO_SLOW);
         }
     }
 
@@ -316,24 +289,11 @@ impl<'a> Job<'a> {
     /// Counts a completion in the measured window, of a request of `expected_bytes`.
     #[inline]
     pub(super) fn count(&mut self, result: OpResult, expected_bytes: u32, latency_ns: u64) {
-        match result {
-            Ok(bytes) => {
-                self.requests += 1;
-                self.bytes += u64::from(bytes);
-                self.latency.record(latency_ns);
-                self.latency_sum_ns = self.latency_sum_ns.wrapping_add(latency_ns);
-                self.latency_max_ns = self.latency_max_ns.max(latency_ns);
-                if bytes != expected_bytes {
-                    self.fail(0);
-                }
-            }
-            Err(code) => self.fail(code),
+        self.result.count(result, expected_bytes, latency_ns);
+        if result.is_ok() {
+            self.latency_sum_ns = self.latency_sum_ns.wrapping_add(latency_ns);
+            self.latency_max_ns = self.latency_max_ns.max(latency_ns);
         }
-    }
-
-    pub(super) fn fail(&mut self, code: i32) {
-        self.errors += 1;
-        self.first_error.get_or_insert(code);
     }
 
     /// Records that a fiber has ended. The job ends with its last fiber or, at a limit, with its last completion:
@@ -359,7 +319,6 @@ impl<'a> Job<'a> {
         self.request(kind, offset, data, tag)
     }
 
-    /// Returns the file of a region.
     pub(super) fn file_of(&self, region: u32) -> &Arc<SharedFile> {
         let further = (region as usize).checked_sub(1).and_then(|at| self.more.get(at));
         &further.unwrap_or(self.target).file
@@ -390,15 +349,15 @@ impl<'a> Job<'a> {
     pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
         let (requests, bytes, latency_sum_ns) = self.marked;
         let worked_ns = self.ended_ns.map_or(length_ns, |ended_ns| ended_ns.saturating_sub(from_ns).min(length_ns));
-        if worked_ns == 0 && self.requests == requests {
+        if worked_ns == 0 && self.result.requests == requests {
             return;
         }
 
-        self.marked = (self.requests, self.bytes, self.latency_sum_ns);
-        self.intervals.push(Interval {
+        self.marked = (self.result.requests, self.result.bytes, self.latency_sum_ns);
+        self.result.intervals.push(Interval {
             length_ns: worked_ns.max(1),
-            requests: self.requests - requests,
-            bytes: self.bytes - bytes,
+            requests: self.result.requests - requests,
+            bytes: self.result.bytes - bytes,
             latency_sum_ns: self.latency_sum_ns.wrapping_sub(latency_sum_ns),
             latency_max_ns: std::mem::take(&mut self.latency_max_ns),
         });
@@ -414,26 +373,11 @@ impl<'a> Job<'a> {
             _ => class_result(reactor, self.target.file.disk(), self.spec.class),
         };
 
-        let (directions, flushes) = match &mut self.work {
-            Work::Special(special) => (special.directions.take(), std::mem::take(&mut special.flushes)),
-            _ => Default::default(),
-        };
-        JobResult {
-            name: self.spec.name.clone(),
-            requests: self.requests,
-            bytes: self.bytes,
-            errors: self.errors,
-            first_error: self.first_error,
-            elapsed_ns: self.ended_ns.unwrap_or(end_ns).min(end_ns).saturating_sub(from_ns),
-            latency: std::mem::take(&mut self.latency),
-            device_depth_mean: self.device_depth.mean(),
-            device_depth: std::mem::take(&mut self.device_depth),
-            intervals: std::mem::take(&mut self.intervals),
-            class,
-            directions,
-            flushes,
-            ..JobResult::default()
-        }
+        let mut result = std::mem::take(&mut self.result);
+        result.elapsed_ns = self.ended_ns.unwrap_or(end_ns).min(end_ns).saturating_sub(from_ns);
+        result.device_depth_mean = result.device_depth.mean();
+        result.class = class;
+        result
     }
 }
 
@@ -696,7 +640,6 @@ fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
         sizes.iter().map(upto).collect::<Vec<_>>()
     };
     Work::Special(Box::new(Special {
-        directions: matches!(verb, Verb::Mixed { .. }).then(Box::default),
         verb,
         places,
         sizes: [cumulative(&spec.sizes), cumulative(&spec.write_sizes)],
@@ -705,7 +648,6 @@ fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
         turn: 0,
         run_left: 0,
         stamps,
-        flushes: DirectionResult::default(),
         asked_bytes: [0, 0],
         discarded_bytes: 0,
         written: None,
@@ -714,12 +656,10 @@ fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras) -> Work {
     }))
 }
 
-/// Returns whether positions are drawn at random.
 fn is_random(pattern: Pattern) -> bool {
     matches!(pattern, Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. })
 }
 
-/// Returns all lengths of a job's requests.
 pub(super) fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
     let sizes = spec.sizes.iter().chain(&spec.write_sizes).map(|size| size.bytes);
     std::iter::once(spec.request_bytes).chain(sizes)

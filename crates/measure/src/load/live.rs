@@ -1,18 +1,16 @@
 //! Current state of a run, for a display on another thread.
 //!
-//! # Why
-//! Users abort a long run that shows nothing. A display must not slow the run.
+//! **Why.** Users abort a long run that shows nothing. A display must not slow the run.
 //!
-//! # How it works
-//! Shards publish nothing until a reader has asked. From then on each shard writes down the state of its jobs, at
-//! most every 100 ms; if a reader holds the lock, it tries again a millisecond later. Latencies are those since the
+//! **How.** Shards publish nothing until a reader has asked. From then on each shard writes down the state of its jobs,
+//! at most every 100 ms; if a reader holds the lock, it tries again a millisecond later. Latencies are those since the
 //! shard last published: the difference of two states of the histogram that the run keeps anyway.
 //!
-//! # Limits
-//! Counts cover the measured window: zero in the warm-up. Queue lengths are those of the job's class, which several
-//! jobs may share, and zero if the queue is on another shard.
+//! **Limits.** Counts cover the measured window: zero in the warm-up. Queue lengths are those of the job's class, which
+//! several jobs may share, and zero if the queue is on another shard.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::Instruments;
 //! // They are attached to no run.
@@ -24,14 +22,11 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 use plimsoll::core::Histogram;
 
-/// Current state of a job, over all shards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveJob {
-    /// Name of the job.
     pub name: String,
     /// Requests that completed in the measured window so far.
     pub requests: u64,
-    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short so far.
     pub errors: u64,
@@ -48,7 +43,6 @@ pub struct LiveJob {
 /// Non-empty buckets of a histogram: (highest value in nanoseconds, count).
 pub(super) type Buckets = Vec<(u64, u32)>;
 
-/// State of one job on one shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     pub(super) job: LiveJob,
@@ -56,7 +50,6 @@ pub(super) struct Slot {
     pub(super) recent: Buckets,
 }
 
-/// State of all jobs of one shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveShard {
     /// Time that the shard has measured, in nanoseconds.

@@ -1,23 +1,21 @@
 //! The load generator: jobs of closed and open loops, run natively on the shards.
 //!
-//! # Why
-//! `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with accurate
-//! latencies and as little CPU time of their own as possible.
+//! **Why.** `test`, `tune` and `demo` all need several streams of requests at once, through the scheduler, with
+//! accurate latencies and as little CPU time of their own as possible.
 //!
-//! # How it works
-//! A [`Plan`] names the jobs, their regions on each shard, and the duration. [`run`] starts the shards; each turns
-//! its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin
+//! **How.** A [`Plan`] names the jobs, their regions on each shard, and the duration. [`run`] starts the shards; each
+//! turns its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin
 //! together; requests that complete within the measured window count.
 //!
 //! A fiber with a rate measures latency from when its request was *due*, not from when it was sent: a stall of the
 //! disk shows in every request that it delayed (no coordinated omission).
 //!
-//! # Limits
-//! At most 65 536 requests can be under way on a shard, including those that the shard serves for others; larger
-//! plans are refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds the
+//! **Limits.** At most 65 536 requests can be under way on a shard, including those that the shard serves for others;
+//! larger plans are refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds the
 //! outstanding requests. The depth in the device is sampled at most once a millisecond.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::{OpenOptions, choose::BackendKind};
 //! use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
@@ -87,15 +85,12 @@ pub struct Target {
     pub len_bytes: u64,
 }
 
-/// One job of a plan.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
-    /// Name of the job.
     pub name: String,
     /// Kind, size and timing of the requests; lengths are multiples of the file's alignment. A job dereferences to
     /// it.
     pub shape: Shape,
-    /// Priority class of the requests.
     pub class: Class,
     /// Whether sequential requests begin at the shard's part of the region instead of at its beginning, for shards
     /// that work on one file.
@@ -116,27 +111,22 @@ impl Deref for JobSpec {
 
 impl JobSpec {
     /// Returns a job of this shape that runs on no shard yet.
-    #[must_use]
     pub fn new(name: &str, shape: Shape, class: Class) -> JobSpec {
         let (targets, more_targets) = (Vec::new(), Vec::new());
         JobSpec { name: name.to_owned(), shape, class, staggered: false, targets, more_targets }
     }
 
     /// Returns a job that sends the next request when the previous one has completed.
-    #[must_use]
     pub fn closed_loop(name: &str, kind: Pattern, request_bytes: u32, parallelism: u32, class: Class) -> JobSpec {
         JobSpec::new(name, Shape::closed_loop(kind, request_bytes, parallelism), class)
     }
 
-    /// Returns the job with its shape changed.
-    #[must_use]
     pub fn shaped(mut self, change: impl FnOnce(&mut Shape)) -> JobSpec {
         change(&mut self.shape);
         self
     }
 
     /// Returns the job at a fixed rate: `requests_per_s` on each shard where it runs, divided over its fibers.
-    #[must_use]
     pub(crate) fn at_rate(mut self, requests_per_s: f64, distribution: PauseDistribution) -> JobSpec {
         self.shape.requests_per_s_per_fiber = Some(requests_per_s / f64::from(self.parallelism.max(1)));
         self.shape.pause_distribution = distribution;
@@ -144,7 +134,6 @@ impl JobSpec {
     }
 
     /// Adds `shard` to the shards that run the job.
-    #[must_use]
     pub fn on_shard(mut self, shard: u16, target: Target) -> JobSpec {
         let at = usize::from(shard);
         if self.targets.len() <= at {
@@ -155,7 +144,6 @@ impl JobSpec {
     }
 
     /// Adds a region to those of the job on `shard`.
-    #[must_use]
     pub fn and_on_shard(mut self, shard: u16, target: Target) -> JobSpec {
         let at = usize::from(shard);
         if self.more_targets.len() <= at {
@@ -176,13 +164,11 @@ impl JobSpec {
 pub struct Plan {
     /// Shards, disks and priority classes.
     pub topology: Topology,
-    /// Backend and threads.
     pub options: ShardOptions,
     /// The jobs. All run at the same time.
     pub jobs: Vec<JobSpec>,
     /// Nanoseconds that the jobs run before anything counts.
     pub warmup_ns: u64,
-    /// Length of the measured window in nanoseconds.
     pub duration_ns: u64,
     /// Seed of the positions and the Poisson gaps.
     pub seed: u64,
@@ -202,64 +188,36 @@ pub struct Watch {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The shards could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A file of a job could not be opened on a shard.
     #[error("job `{job}`: {error}")]
-    Open {
-        /// The job.
-        job: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
+    Open { job: String, error: std::io::Error },
     /// A job's requests do not suit its file.
     #[error("job `{job}`: {reason}")]
-    Unsuitable {
-        /// The job.
-        job: String,
-        /// The reason, and the remedy.
-        reason: String,
-    },
-    /// There is no memory for the requests of a job.
+    Unsuitable { job: String, reason: String },
     #[error(
         "job `{job}`: no memory for {requests} requests of {request_bytes} bytes: {error}; lower its parallelism, batch or reqsize"
     )]
     NoMemory {
-        /// The job.
         job: String,
         /// Requests under way at once on a shard.
         requests: u64,
         /// Length of each request.
         request_bytes: u32,
-        /// The system's error.
         error: std::io::Error,
     },
-    /// A file could not be written.
     #[error("{path}: {error}")]
-    Write {
-        /// The file.
-        path: String,
-        /// The system's error.
-        error: std::io::Error,
-    },
-    /// The backend broke while running.
+    Write { path: String, error: std::io::Error },
     #[error("the I/O backend broke: {0}")]
     Backend(std::io::Error),
 }
 
 /// Runs a plan to its end, or until `control` asks for the end.
-///
-/// # Errors
-/// See [`LoadError`].
 pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
     run_watched(plan, &Watch::default(), control)
 }
 
 /// Runs a plan as [`run`] does, with the intervals of `watch`, and ends early when its criterion is met.
-///
-/// # Errors
-/// See [`LoadError`].
 pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
     control.instruments.recording(&plan.topology, || run_unrecorded(plan, watch, control))
 }

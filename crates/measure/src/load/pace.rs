@@ -1,18 +1,17 @@
 //! Due times of requests: one schedule for all fibers of a job on a shard.
 //!
-//! # Why
-//! An open loop models users: they arrive on their own schedule, not when the disk has answered the previous one.
+//! **Why.** An open loop models users: they arrive on their own schedule, not when the disk has answered the previous
+//! one.
 //!
-//! # How it works
-//! A [`Pace`] is a sequence of due times that advances whatever the fibers do. A free fiber takes the next due time:
-//! at once if it has passed, else the fiber waits with the other free ones. When all are busy, due times queue up and
-//! are served late; latency counts from the due time, so a stall shows in every request that it delayed. Times are
+//! **How.** A [`Pace`] is a sequence of due times that advances whatever the fibers do. A free fiber takes the next due
+//! time: at once if it has passed, else the fiber waits with the other free ones. When all are busy, due times queue up
+//! and are served late; latency counts from the due time, so a stall shows in every request that it delayed. Times are
 //! kept as an offset from the beginning in fractions of a nanosecond, so rounding does not add up.
 //!
-//! # Limits
-//! The offset has 53 bits: exact to a nanosecond for 104 days.
+//! **Limits.** The offset has 53 bits: exact to a nanosecond for 104 days.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! rate 4/s:  due at 0, 250, 500, 750 ms.  The disk stalls from 0 to 700 ms with one fiber:
 //! sent at 0 (latency 700), 700 (450 + service), then ... (the request due at 500 has waited 200 already)
@@ -22,7 +21,6 @@ use plimsoll_sim::rng::Rng;
 
 use super::PauseDistribution;
 
-/// The due times of a job on a shard, and the fibers that wait for them.
 pub(super) struct Pace {
     begin_ns: u64,
     offset_ns: f64,
@@ -55,7 +53,6 @@ impl Pace {
         }
     }
 
-    /// Returns when the next request is due.
     pub(super) fn next_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.offset_ns as u64)
     }

@@ -1,19 +1,15 @@
 //! Checks and preparations before a run: the plan's size, the open files, the buffers.
 //!
-//! # Why
-//! A plan that cannot run is refused before any request, with the job's name and the remedy.
+//! **Why.** A plan that cannot run is refused before any request, with the job's name and the remedy.
 //!
-//! # How it works
-//! [`check_size`] counts the requests that can be under way at once on each shard. [`prepare`] opens the files of one
-//! shard's jobs, and makes their fibers with all their memory; the buffers hold the data to write from here on, so
-//! the run spends no time on making data.
+//! **How.** [`check_size`] counts the requests that can be under way at once on each shard. [`prepare`] opens the files
+//! of one shard's jobs, and makes their fibers with all their memory; the buffers hold the data to write from here on,
+//! so the run spends no time on making data.
 //!
-//! # Limits
-//! Reactors and I/O queues are assumed to have the library's default sizes, as in all plans of this crate.
+//! **Limits.** Reactors and I/O queues are assumed to have the library's default sizes, as in all plans of this crate.
 //!
-//! # Example
-//! A job of 65 536 fibers fills a shard's table; a second one with a single fiber on the same shard is refused:
-//! "job `b`: with its 1 requests shard 0 has 65537 under way at once, ...".
+//! **Example.** A job of 65 536 fibers fills a shard's table; a second one with a single fiber on the same shard is
+//! refused: "job `b`: with its 1 requests shard 0 has 65537 under way at once, ...".
 
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::QueueConfig;
@@ -129,7 +125,6 @@ fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<
     Ok(Extras { picker, stamps, next_word: identity, ..Extras::default() })
 }
 
-/// Returns the greatest common divisor (Euclid).
 fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }

@@ -1,18 +1,16 @@
 //! Records runs: one trace file for all runs under a control.
 //!
-//! # Why
-//! `--trace FILE` is the same for every command that runs loads. Such a command often makes several runs, each with a
-//! topology of its own.
+//! **Why.** `--trace FILE` is the same for every command that runs loads. Such a command often makes several runs, each
+//! with a topology of its own.
 //!
-//! # How it works
-//! [`TraceFile::create`] begins the file once. Each run records into it and gives the writer back; request numbers
-//! continue from the last run, and names are written again.
+//! **How.** [`TraceFile::create`] begins the file once. Each run records into it and gives the writer back; request
+//! numbers continue from the last run, and names are written again.
 //!
-//! # Limits
-//! Runs are recorded one at a time: a run that begins while another records is not recorded. After a failed write,
-//! recording ends. The warm-up of a run is recorded too; filling scratch files is not.
+//! **Limits.** Runs are recorded one at a time: a run that begins while another records is not recorded. After a failed
+//! write, recording ends. The warm-up of a run is recorded too; filling scratch files is not.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! # let directory = std::env::temp_dir().join(format!("plimsoll-record-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory)?;
@@ -36,13 +34,10 @@ use plimsoll::sys::clock::now_ns;
 use plimsoll::trace::format::{Clock, Writer};
 use plimsoll::trace::{TraceConfig, TraceSummary, TraceWriter};
 
-/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Progress of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Events in the file.
     pub events: u64,
     /// Events that were lost because the program had no room for them.
     pub dropped_events: u64,
@@ -50,7 +45,6 @@ pub struct Recorded {
     pub error: Option<String>,
 }
 
-/// A trace file for recording runs.
 pub struct TraceFile {
     /// `None` while a run records, and after an error.
     writer: Option<TraceWriter>,
@@ -77,7 +71,6 @@ impl TraceFile {
         Ok(TraceFile { writer: Some(writer), last_request: 0, recorded: Recorded::default() })
     }
 
-    /// Returns the progress so far.
     pub(super) fn recorded(&self) -> Recorded {
         self.recorded.clone()
     }

@@ -1,12 +1,10 @@
 //! Replay: sends the requests of a trace again, at the times at which they came.
 //!
-//! # Why
-//! What a program asked of a disk, in its own rhythm, is the load that matters to that program. Job files only
+//! **Why.** What a program asked of a disk, in its own rhythm, is the load that matters to that program. Job files only
 //! resemble it.
 //!
-//! # How it works
-//! The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again on a
-//! thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
+//! **How.** The trace is read twice. [`Survey::read`] finds its classes, files and sums. Then [`replay`] reads it again
+//! on a thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded channels;
 //! each shard (`shard`) sends the requests that are due. A trace from a pipe is copied at the first reading. Then:
 //!
 //! ```text
@@ -21,13 +19,12 @@
 //! on the one file or device of the replay, wrap at its end, and requests are widened to what direct I/O requires.
 //! Shard `n` of the trace is shard `n` modulo the shards of the replay.
 //!
-//! # Limits
-//! At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: beyond that, due requests
-//! wait and count as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard that falls
-//! some ten thousand requests behind stops the others.
+//! **Limits.** At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: beyond that,
+//! due requests wait and count as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard
+//! that falls some ten thousand requests behind stops the others.
 //!
-//! # Example
-//! A request that was queued 2 s after the first of its trace is due 1 s after the beginning with a speed of 2.
+//! **Example.** A request that was queued 2 s after the first of its trace is due 1 s after the beginning with a speed
+//! of 2.
 
 mod feed;
 mod places;
@@ -52,14 +49,12 @@ use super::{Control, LoadError, RunResult};
 
 /// Requests that each shard keeps under way at [`Speed::Max`].
 pub const MAX_SPEED_DEPTH: usize = 256;
-/// Most requests under way on a shard.
 pub const UNDER_WAY_MAX: usize = 32_768;
 /// Most bytes of reads and writes under way on a shard, unless a single request has more.
 pub const UNDER_WAY_MAX_BYTES: u64 = 256 << 20;
 /// Longest read or write in bytes.
 pub const REQUEST_MAX_BYTES: u32 = 64 << 20;
 
-/// Speed of a replay, relative to the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
     /// This many times as fast as the trace: above 0.
@@ -92,23 +87,17 @@ impl Speed {
     }
 }
 
-/// A class of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayClass {
-    /// Name of the class in the result.
     pub name: String,
-    /// Priority class of the requests.
     pub class: Class,
 }
 
-/// A trace to replay, and how.
 #[derive(Clone)]
 pub struct ReplayPlan {
     /// The trace, already surveyed.
     pub trace: PathBuf,
-    /// Survey of the trace.
     pub survey: Arc<Survey>,
-    /// Speed relative to the trace.
     pub speed: Speed,
     /// Classes of the replay; at least one.
     pub classes: Vec<ReplayClass>,
@@ -120,13 +109,11 @@ pub struct ReplayPlan {
     pub duration_ns: Option<u64>,
     /// Shards, disk, classes.
     pub topology: Topology,
-    /// Backend and threads.
     pub options: ShardOptions,
     /// A handle of the file or device for each shard.
     pub files: Vec<Arc<SharedFile>>,
     /// Length of the used part of the target, in bytes from its beginning.
     pub target_bytes: u64,
-    /// Seed of the written data.
     pub seed: u64,
 }
 
@@ -152,7 +139,6 @@ impl ReplayCounts {
 /// Counts of the requests of a trace by fate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayTotals {
-    /// Requests sent.
     pub issued: u64,
     /// Requests left out because they would have changed the target.
     pub not_allowed: u64,
@@ -187,7 +173,6 @@ impl ReplayTotals {
     }
 }
 
-/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// The result as of any run, with a job for each class.
@@ -202,34 +187,21 @@ pub struct Replayed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The trace cannot be read.
     #[error("{path}: {error}")]
-    Trace {
-        /// The trace.
-        path: String,
-        /// The reason.
-        error: TraceError,
-    },
-    /// Standard input cannot be read twice.
+    Trace { path: String, error: TraceError },
     #[error("a replay reads the trace twice: name a file instead of standard input")]
     Stdin,
-    /// The trace has no request that could be sent again.
     #[error("{path}: nothing to replay: {reason}")]
     Nothing {
-        /// The trace.
         path: String,
         /// What the trace has instead.
         reason: String,
     },
-    /// The run itself failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
 /// Runs a replay to its end, or until `control` asks for the end.
-///
-/// # Errors
-/// See [`ReplayError`].
 pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayError> {
     let crew = Arc::new(Crew::new(plan.topology.shards()));
     let (feed, receivers) = feed::start(plan);

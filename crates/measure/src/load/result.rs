@@ -9,11 +9,9 @@ use super::steady::Steady;
 /// Results of one job on one shard, or (merged) on several.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
-    /// Name of the job.
     pub name: String,
     /// Requests that completed in the measured window.
     pub requests: u64,
-    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
@@ -32,7 +30,6 @@ pub struct JobResult {
     pub intervals: Vec<Interval>,
     /// Blocks that did not hold the expected data, if the job verifies; the first [`FAULTS_MAX`].
     pub faults: Vec<BlockFault>,
-    /// Number of all such blocks.
     pub fault_count: u64,
     /// Figures of the job's class on the shard's I/O queue in the window (all jobs of the class together). `None` if
     /// the queue is on another shard.
@@ -56,10 +53,8 @@ pub struct Directions {
     pub writes: DirectionResult,
 }
 
-/// Requests of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct DirectionResult {
-    /// Requests that completed.
     pub requests: u64,
     /// Bytes that those requests moved; 0 for flushes.
     pub bytes: u64,
@@ -69,21 +64,15 @@ pub struct DirectionResult {
     pub latency: Box<Histogram>,
 }
 
-/// Most faults that a result keeps.
 pub const FAULTS_MAX: usize = 16;
 
 /// Progress in an interval of the measured window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// Length of the interval in nanoseconds.
     pub length_ns: u64,
-    /// Requests that completed.
     pub requests: u64,
-    /// Bytes that those requests moved.
     pub bytes: u64,
-    /// Sum of the latencies in nanoseconds.
     pub latency_sum_ns: u64,
-    /// Longest latency in nanoseconds.
     pub latency_max_ns: u64,
 }
 
@@ -94,9 +83,7 @@ pub struct BlockFault {
     pub offset: u64,
     /// Torn, stale, misdirected, or no block of ours.
     pub kind: FaultKind,
-    /// The expected content.
     pub expected: String,
-    /// The content found.
     pub found: String,
 }
 
@@ -114,31 +101,23 @@ pub enum FaultKind {
     Foreign,
 }
 
-impl FaultKind {
-    /// Returns the word used in results.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FaultKind::Torn => "torn",
-            FaultKind::Stale => "stale",
-            FaultKind::Misdirected => "misdirected",
-            FaultKind::Foreign => "foreign",
-        }
-    }
-}
-
 /// Figures of a class in the measured window.
 #[derive(Clone, Debug, Default)]
 pub struct ClassResult {
-    /// Counters.
     pub stats: ClassStats,
-    /// Time in the queue, in nanoseconds.
     pub queue: Box<Histogram>,
-    /// Time in the device, in nanoseconds.
     pub device: Box<Histogram>,
 }
 
 impl Interval {
+    /// Adds the intervals of another shard, or another job, to those of the same times.
+    pub(crate) fn merge_all(intervals: &mut Vec<Interval>, others: &[Interval]) {
+        intervals.resize(intervals.len().max(others.len()), Interval::default());
+        for (mine, theirs) in intervals.iter_mut().zip(others) {
+            mine.merge(theirs);
+        }
+    }
+
     /// Adds the same interval of another shard.
     fn merge(&mut self, other: &Interval) {
         self.length_ns = self.length_ns.max(other.length_ns);
@@ -180,16 +159,33 @@ impl ClassResult {
 }
 
 impl JobResult {
-    /// Returns the requests a second.
-    #[must_use]
     pub fn iops(&self) -> f64 {
         per_second(self.requests, self.elapsed_ns)
     }
 
-    /// Returns the bytes a second.
-    #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         per_second(self.bytes, self.elapsed_ns)
+    }
+
+    /// Counts a completion in the measured window: `Ok` with the bytes moved, of `expected_bytes`.
+    #[inline]
+    pub(super) fn count(&mut self, result: Result<u32, i32>, expected_bytes: u32, latency_ns: u64) {
+        match result {
+            Ok(bytes) => {
+                self.requests += 1;
+                self.bytes += u64::from(bytes);
+                self.latency.record(latency_ns);
+                if bytes != expected_bytes {
+                    self.fail(0);
+                }
+            }
+            Err(code) => self.fail(code),
+        }
+    }
+
+    pub(super) fn fail(&mut self, code: i32) {
+        self.errors += 1;
+        self.first_error.get_or_insert(code);
     }
 
     /// Adds the result of the same job on another shard at the same time.
@@ -197,10 +193,7 @@ impl JobResult {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.device_depth_mean += other.device_depth_mean;
 
-        self.intervals.resize(self.intervals.len().max(other.intervals.len()), Interval::default());
-        for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
-            mine.merge(theirs);
-        }
+        Interval::merge_all(&mut self.intervals, &other.intervals);
 
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -237,25 +230,19 @@ pub(crate) fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// Results of one shard.
 #[derive(Clone, Debug)]
 pub struct ShardResult {
-    /// Number of the shard.
     pub shard: u16,
     /// CPU time of the shard's thread in the measured window, in nanoseconds.
     pub cpu_ns: u64,
-    /// Length of the measured window, in nanoseconds.
     pub elapsed_ns: u64,
     /// Results of the jobs that ran on the shard, in the order of the plan.
     pub jobs: Vec<JobResult>,
 }
 
-/// Results of all shards.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// Results by shard.
     pub shards: Vec<ShardResult>,
-    /// The backend that the run used.
     pub backend: Option<Choice>,
     /// How steady the run was, if asked for: of several stages, the first that was not steady, or else the last.
     pub steady: Option<Steady>,
@@ -263,7 +250,6 @@ pub struct RunResult {
 
 impl RunResult {
     /// Returns the job `name` summed over all shards; an empty result if there is no such job.
-    #[must_use]
     pub fn total(&self, name: &str) -> JobResult {
         let mut total = JobResult { name: name.to_owned(), ..JobResult::default() };
         self.shards.iter().flat_map(|s| &s.jobs).filter(|j| j.name == name).for_each(|j| total.merge(j));
@@ -271,7 +257,6 @@ impl RunResult {
     }
 
     /// Returns the CPU seconds of all shards' threads per million requests, or `None` without requests.
-    #[must_use]
     pub fn cpu_s_per_million(&self) -> Option<f64> {
         let requests: u64 = self.shards.iter().flat_map(|s| &s.jobs).map(|j| j.requests).sum();
         let cpu_ns: u64 = self.shards.iter().map(|s| s.cpu_ns).sum();

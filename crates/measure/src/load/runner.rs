@@ -1,23 +1,19 @@
 //! One shard of a run: fibers around a reactor.
 //!
-//! # Why
-//! One loop holds the measured window, the fibers and the counting. [`super::prepare`] runs before it,
+//! **Why.** One loop holds the measured window, the fibers and the counting. [`super::prepare`] runs before it,
 //! [`super::crew`] makes shards wait for each other, and [`super::job`] chooses the next request.
 //!
-//! # How it works
-//! Each turn parks the reactor until a completion, a timer or the end of the window; counts completions; and sends
-//! what is due. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while others
-//! have some, because it may serve their requests.
+//! **How.** Each turn parks the reactor until a completion, a timer or the end of the window; counts completions; and
+//! sends what is due. A fiber ends when its job has reached a limit. A shard without fibers continues to turn while
+//! others have some, because it may serve their requests.
 //!
 //! Fibers of CPU jobs queue for slices; each turn of the loop runs one slice, so completions wait for at most one
 //! slice. Files are removed on a helper thread ([`super::unlink`]). A flush after writes is a request whose tag names
 //! no buffer. After the window, jobs that verify read back what they wrote.
 //!
-//! # Limits
-//! A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
+//! **Limits.** A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
 //!
-//! # Example
-//! See [`super::run`].
+//! **Example.** See [`super::run`].
 
 mod finish;
 mod send;
@@ -486,7 +482,7 @@ impl Runner<'_> {
         if self.counting {
             for job in &mut self.jobs {
                 if let Some(stats) = self.reactor.class_stats(job.target.file.disk(), job.spec.class) {
-                    job.device_depth.record(u64::from(stats.in_flight));
+                    job.result.device_depth.record(u64::from(stats.in_flight));
                 }
             }
         }
@@ -507,9 +503,9 @@ impl Runner<'_> {
                 // What the warm-up counts is dropped at its end.
                 return Slot { job: live, latency_sum_ns: 0, recent: since(before, &Histogram::default()) };
             }
-            let (requests, bytes, errors) = (job.requests, job.bytes, job.errors);
+            let (requests, bytes, errors) = (job.result.requests, job.result.bytes, job.result.errors);
             let live = LiveJob { requests, bytes, errors, ..live };
-            Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.latency) }
+            Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.result.latency) }
         };
 
         let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };
@@ -526,9 +522,9 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
         fiber.unflushed = 0;
         if let Some(now_ns) = counted_ns {
             let result = end.result.map_err(|error| error.errno());
-            special.flushes.count(result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
+            job.result.flushes.count(result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
             if let Err(code) = result {
-                job.fail(code);
+                job.result.fail(code);
             }
         }
         fiber.flush_sent_ns = 0;
@@ -539,7 +535,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     if let Some(now_ns) = counted_ns {
         let latency_ns = now_ns.saturating_sub(fiber.due_ns);
         let (result, expected_bytes) = special.outcome(sent, end.result.map_err(|error| error.errno()));
-        if let Some(directions) = &mut special.directions {
+        if let Some(directions) = &mut job.result.directions {
             let side = if sent.is_write { &mut directions.writes } else { &mut directions.reads };
             side.count(result, expected_bytes, latency_ns);
         }
@@ -547,7 +543,6 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     }
 }
 
-/// Returns the error number that stands for a refusal.
 fn error_of(reason: RefusedReason) -> i32 {
     if reason == RefusedReason::Full { EAGAIN } else { EINVAL }
 }

@@ -20,9 +20,7 @@ use plimsoll_figures::units::format_bytes_binary;
 
 use super::{Control, JobSpec, LoadError, Pattern, Plan, RunResult, Target, Watch, run_simulated, run_unrecorded};
 
-/// Length of the writes that fill a file.
 const FILL_BYTES: u32 = 1 << 20;
-/// Fill writes in flight.
 const FILL_DEPTH: u32 = 16;
 /// Space to leave free on the file system.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -36,44 +34,25 @@ const MARK: &str = "user.plimsoll.scratch";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScratchError {
-    /// The path is not a directory, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to")]
     BadDirectory {
-        /// The path.
         path: String,
         /// Why the path cannot be used.
         reason: String,
     },
-    /// The file system has too little free space.
     #[error(
         "{path} has {} free, but {} are needed (with {} to spare): free some space or ask for less data",
         format_bytes_binary(*.free_bytes), format_bytes_binary(*.needed_bytes), format_bytes_binary(SPARE_BYTES)
     )]
-    NoSpace {
-        /// The directory.
-        path: String,
-        /// Free space in bytes.
-        free_bytes: u64,
-        /// Space needed in bytes.
-        needed_bytes: u64,
-    },
-    /// A file could not be created.
+    NoSpace { path: String, free_bytes: u64, needed_bytes: u64 },
     #[error("cannot create {path}: {error}{}", remedy(.error))]
-    Create {
-        /// The file.
-        path: String,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// Another process uses a file of that name.
+    Create { path: String, error: io::Error },
     #[error("{path}: {} uses it: wait for its end, or name another directory", process_text(*.process))]
     InUse {
-        /// The file.
         path: String,
         /// Number of the process, if known.
         process: Option<u32>,
     },
-    /// A file could not be filled.
     #[error("cannot fill the scratch files: {0}")]
     Fill(#[from] LoadError),
 }
@@ -102,9 +81,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// Checks that `directory` is a directory with `needed_bytes` free.
-    ///
-    /// # Errors
-    /// See [`ScratchError`].
     pub fn new(directory: &Path, needed_bytes: u64) -> Result<Scratch, ScratchError> {
         let path = directory.display().to_string();
         let bad = |reason: String| ScratchError::BadDirectory { path: path.clone(), reason };
@@ -119,7 +95,6 @@ impl Scratch {
         Ok(Scratch { directory: directory.to_owned(), files: Vec::new(), keep: false })
     }
 
-    /// Keeps the files when the value is dropped.
     pub fn keep(&mut self) {
         self.keep = true;
     }
@@ -162,7 +137,6 @@ impl Scratch {
     }
 
     /// Removes the scratch files in `directory` that ended processes left. Returns their number.
-    #[must_use]
     pub fn remove_leftovers(directory: &Path) -> usize {
         let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
         let has_name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(NAMES);
@@ -227,7 +201,6 @@ fn open_regular(path: &Path) -> Option<File> {
     file.metadata().is_ok_and(|meta| meta.is_file()).then_some(file)
 }
 
-/// Returns the process that made a scratch file.
 fn process_of(file: &File) -> Option<u32> {
     let mut text = [0_u8; 16];
     let len_bytes = rustix::fs::fgetxattr(file, MARK, &mut text).ok()?;

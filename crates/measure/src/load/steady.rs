@@ -1,20 +1,18 @@
 //! Ends a run as soon as its measurements no longer change.
 //!
-//! # Why
-//! A disk that was idle, or is full of older data, needs minutes to hours until its figures settle. The time is not
-//! known beforehand.
+//! **Why.** A disk that was idle, or is full of older data, needs minutes to hours until its figures settle. The time
+//! is not known beforehand.
 //!
-//! # How it works
-//! A thread beside the shards samples their published totals (see [`super::live`]) over a rolling window. It ends the
-//! run when the newest window is steady: either every sample lies within a limit of the window's mean, or the slope
-//! of the least-squares line through them is below a limit. These are fio's criteria (`ss=iops:5%`,
+//! **How.** A thread beside the shards samples their published totals (see [`super::live`]) over a rolling window. It
+//! ends the run when the newest window is steady: either every sample lies within a limit of the window's mean, or the
+//! slope of the least-squares line through them is below a limit. These are fio's criteria (`ss=iops:5%`,
 //! `ss=iops_slope:0.1%`); as in fio with its default interval, the slope is the change in a second.
 //!
-//! # Limits
-//! The criterion covers all jobs together. A window has 8 to 256 samples: one a second if the window is long enough.
-//! Windows below 80 ms are taken as 80 ms. The warm-up does not count.
+//! **Limits.** The criterion covers all jobs together. A window has 8 to 256 samples: one a second if the window is
+//! long enough. Windows below 80 ms are taken as 80 ms. The warm-up does not count.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::{SteadyCriterion, SteadyStop};
 //! // Over 30 s no second is more than 5 % away from the mean.
@@ -35,33 +33,26 @@ const WINDOW_MIN_NS: u64 = 80_000_000;
 /// Length of a sample, as in fio's default. Windows too short or too long for 8 to 256 such samples use another
 /// length.
 const SAMPLE_NS: u64 = 1_000_000_000;
-/// Fewest samples of a window.
 const SAMPLES_MIN: u64 = 8;
-/// Most samples of a window.
 const SAMPLES_MAX: u64 = 256;
 
 /// The figure that must settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SteadyCriterion {
-    /// Requests a second.
     Iops,
-    /// Bytes a second.
     Bandwidth,
-    /// Mean latency.
     LatencyMean,
 }
 
 /// The condition that ends a run early.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SteadyStop {
-    /// The figure that is sampled.
     pub criterion: SteadyCriterion,
     /// Whether the slope is limited; else the deviation of every sample.
     pub is_slope: bool,
     /// The limit in per cent of the window's mean (for a slope: per second), above 0.
     pub limit_pct: f64,
-    /// Length of the window in nanoseconds.
     pub window_ns: u64,
 }
 
@@ -85,7 +76,6 @@ impl SteadyStop {
         (self.window_ns / SAMPLE_NS).clamp(SAMPLES_MIN, SAMPLES_MAX)
     }
 
-    /// Returns the length of a sample.
     pub(super) fn sample_ns(&self) -> u64 {
         self.window_ns.max(WINDOW_MIN_NS) / self.samples()
     }

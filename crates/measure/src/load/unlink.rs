@@ -1,17 +1,16 @@
 //! Removes files, one at a time, on a thread of its own.
 //!
-//! # Why
-//! Removing a file may block for long, and not all kernels do it through a ring, so it must not run on the shard's
-//! thread.
+//! **Why.** Removing a file may block for long, and not all kernels do it through a ring, so it must not run on the
+//! shard's thread.
 //!
-//! # How it works
-//! Each shard that removes files has one helper thread. The thread takes names from a channel, removes the files,
-//! answers through another channel, and wakes the shard. Requests wait for each other, which shows in their latency.
+//! **How.** Each shard that removes files has one helper thread. The thread takes names from a channel, removes the
+//! files, answers through another channel, and wakes the shard. Requests wait for each other, which shows in their
+//! latency.
 //!
-//! # Limits
-//! One file at a time on each shard, whatever the parallelism, as io_tester's syscall thread does.
+//! **Limits.** One file at a time on each shard, whatever the parallelism, as io_tester's syscall thread does.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::unlink_path;
 //! assert_eq!(unlink_path("/mnt/f".as_ref(), 7).to_str(), Some("/mnt/f.7"));
@@ -25,14 +24,12 @@ use plimsoll::backend::WakeHandle;
 use plimsoll::backend::memory::MemoryStore;
 
 /// Returns the path of file `number` (from 0) of a job that removes files and whose target is at `base`.
-#[must_use]
 pub fn unlink_path(base: &Path, number: u32) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
     name.push(format!(".{number}"));
     PathBuf::from(name)
 }
 
-/// The store that holds the files.
 #[derive(Clone)]
 pub(super) enum Place {
     Disk,

@@ -1,13 +1,11 @@
 //! Stamps in written data, checked when it is read.
 //!
-//! # Why
-//! A disk that answers fast may answer wrongly: old data, half of a write, another file's block. Checksums alone do
-//! not detect an old block, which is whole; so each block also names its file, its place and its write.
+//! **Why.** A disk that answers fast may answer wrongly: old data, half of a write, another file's block. Checksums
+//! alone do not detect an old block, which is whole; so each block also names its file, its place and its write.
 //!
-//! # How it works
-//! Each 512-byte sector begins with 32 bytes: magic and version, identity of file and run, the sector's own offset in
-//! the file, and the generation of the write. It ends with the XXH3 checksum (64 bits) of everything before. Each
-//! field has 8 bytes, numbers little-endian.
+//! **How.** Each 512-byte sector begins with 32 bytes: magic and version, identity of file and run, the sector's own
+//! offset in the file, and the generation of the write. It ends with the XXH3 checksum (64 bits) of everything before.
+//! Each field has 8 bytes, numbers little-endian.
 //!
 //! [`Stamps`] counts events: each write, its end, each read. The number of a write's beginning is its generation. For
 //! each block (the smallest unit that requests write) [`Stamps`] keeps the last settled write; a block with requests
@@ -23,12 +21,12 @@
 //! * *misdirected*: a good stamp of another offset or identity;
 //! * *foreign*: no stamp, or the stamp of a write that was never made.
 //!
-//! # Limits
-//! 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests under way take some 100 bytes
-//! more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the same
-//! region cannot verify. Data written before a crash is not judged.
+//! **Limits.** 8 bytes of memory per block; more than 1 GiB in all is refused. Blocks with requests under way take some
+//! 100 bytes more until they are quiet. One [`Stamps`] must know all writers of its region: shards that write to the
+//! same region cannot verify. Data written before a crash is not judged.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! write 1 of 4096 bytes at 0 is acknowledged, then write 2 of the same block, and a read brings write 1:
 //! stale block at offset 0: expected write 2 to offset 0 of file 000000000000feed, found write 1
@@ -61,28 +59,15 @@ const BEFORE: u64 = 0;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum StampError {
-    /// Blocks are not made of whole sectors.
     #[error("blocks of {0} bytes cannot be verified: request sizes must be multiples of {SECTOR_BYTES} bytes")]
     Block(u32),
-    /// The generations would take too much memory.
     #[error(
         "to verify {} in blocks of {block_bytes} bytes takes more than {} of memory: lower data_size or raise reqsize",
         format_bytes_binary(*region_bytes), format_bytes_binary(STAMPS_MAX_BYTES)
     )]
-    TooLarge {
-        /// Length of the region.
-        region_bytes: u64,
-        /// Length of a block.
-        block_bytes: u32,
-    },
-    /// The request is not made of whole blocks of the region.
+    TooLarge { region_bytes: u64, block_bytes: u32 },
     #[error("{len_bytes} bytes at {offset} are not whole blocks of the region that is verified")]
-    Outside {
-        /// Offset of the request.
-        offset: u64,
-        /// Length of the request.
-        len_bytes: u64,
-    },
+    Outside { offset: u64, len_bytes: u64 },
 }
 
 /// The generations of a region's blocks.
@@ -220,7 +205,6 @@ impl Stamps {
     /// Checks a buffer (or a piece of it, of whole sectors) that a read which began at `moment` returned from
     /// `offset` of the file. Returns one fault for each wrong block, at its first wrong sector. Call before
     /// `Stamps::end_read`.
-    #[must_use]
     pub(super) fn check_since(&self, buffer: &[u8], offset: u64, moment: u64) -> Vec<BlockFault> {
         let mut faults = Vec::new();
 
@@ -235,7 +219,6 @@ impl Stamps {
         faults
     }
 
-    /// Ends a read, successful or not.
     pub(super) fn end_read(&mut self, offset: u64, len_bytes: u64) {
         for block in self.blocks(offset, len_bytes).unwrap_or_default() {
             if let Some(busy) = self.busy.get_mut(&block) {
@@ -246,7 +229,6 @@ impl Stamps {
     }
 
     /// Returns whether a write of any part of `len_bytes` at `offset` has begun; `false` outside of the region.
-    #[must_use]
     pub(super) fn is_touched(&self, offset: u64, len_bytes: u64) -> bool {
         let is_written = |writes: &[Write]| writes.iter().any(|write| write.generation != BEFORE);
         self.blocks(offset, len_bytes).unwrap_or_default().any(|block| {
@@ -254,7 +236,6 @@ impl Stamps {
         })
     }
 
-    /// Returns the blocks of a request.
     fn blocks(&self, offset: u64, len_bytes: u64) -> Result<Range<u64>, StampError> {
         let outside = StampError::Outside { offset, len_bytes };
         let block_bytes = u64::from(self.block_bytes);
@@ -342,7 +323,6 @@ impl Stamps {
     }
 }
 
-/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// A valid stamp that belongs here.

@@ -1,17 +1,15 @@
 //! Latencies that can be merged: a histogram as a list.
 //!
-//! # Why
-//! Percentiles of several runs or shards cannot be added; the counts behind them can.
+//! **Why.** Percentiles of several runs or shards cannot be added; the counts behind them can.
 //!
-//! # How it works
-//! Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each holds, and its count.
-//! They are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without loss.
+//! **How.** Lists the non-empty buckets in rising order: the longest latency in nanoseconds that each holds, and its
+//! count. They are those of [`plimsoll::core::Histogram`], so a merge adds counts of equal buckets, without loss.
 //!
-//! # Limits
-//! The middle of a bucket is off by at most 0.78 %, also for the shortest and the longest latency. Latencies above 18
-//! minutes are in the last bucket.
+//! **Limits.** The middle of a bucket is off by at most 0.78 %, also for the shortest and the longest latency.
+//! Latencies above 18 minutes are in the last bucket.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::report::Buckets;
 //! let mut histogram = plimsoll::core::Histogram::new();
@@ -31,26 +29,19 @@ use serde::{Deserialize, Serialize};
 pub struct Buckets(Vec<(u64, u64)>);
 
 impl Buckets {
-    /// Returns the buckets of a histogram of nanoseconds.
-    #[must_use]
     pub fn of(histogram: &Histogram) -> Buckets {
         Buckets(histogram.iter().map(|(upper_ns, count)| (upper_ns, u64::from(count))).collect())
     }
 
     /// Returns the longest latency in nanoseconds of each bucket, rising, and its count, above 0.
-    #[must_use]
     pub fn as_slice(&self) -> &[(u64, u64)] {
         &self.0
     }
 
-    /// Returns whether nothing was counted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the number of latencies.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
@@ -70,7 +61,6 @@ impl Buckets {
 
     /// Returns the latency in nanoseconds that `percent` per cent do not exceed (nearest rank), within 0.78 %; 0
     /// without latencies. `percent` is clamped to 0 to 100; NaN counts as 0.
-    #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         let total = self.count();
         // A float-to-integer `as` saturates and maps NaN to 0.

@@ -1,21 +1,19 @@
 //! Results of `test` in the formats that other programs read.
 //!
-//! # Why
-//! A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
+//! **Why.** A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
 //!
-//! # How it works
-//! [`TestReport`] holds plain numbers, with units in the names. JSON is this structure, and [`TestReport::from_json`]
-//! reads it again; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a list with one map a shard,
-//! one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in microseconds), with ours
-//! beside them (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so percentiles can be computed
-//! over several results.
+//! **How.** [`TestReport`] holds plain numbers, with units in the names. JSON is this structure, and
+//! [`TestReport::from_json`] reads it again; CSV has a line for each of its `jobs`; YAML is io_tester's own form: a
+//! list with one map a shard, one entry a job, its field names (throughput in KiB/s labelled `kB/s`, latencies in
+//! microseconds), with ours beside them (`splits`, `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so
+//! percentiles can be computed over several results.
 //!
-//! # Limits
-//! io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and the time
-//! with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left out.
-//! Results of versions before [`SCHEMA`] 1 have no schema number and cannot be read.
+//! **Limits.** io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and
+//! the time with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left
+//! out. Results of versions before [`SCHEMA`] 1 have no schema number and cannot be read.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::report::Latency;
 //! let mut histogram = plimsoll::core::Histogram::new();
@@ -49,7 +47,6 @@ pub const SCHEMA: u64 = 1;
 /// Latency of requests, in microseconds. All zero without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Arithmetic mean.
     pub average_us: f64,
     /// 50 % were at least as fast.
     pub p50_us: f64,
@@ -61,13 +58,10 @@ pub struct Latency {
     pub p99_9_us: f64,
     /// 99.99 % were at least as fast.
     pub p99_99_us: f64,
-    /// Longest latency.
     pub max_us: f64,
 }
 
 impl Latency {
-    /// Computes the latency from a histogram of nanoseconds.
-    #[must_use]
     pub fn of(histogram: &Histogram) -> Latency {
         let at = |percent: f64| histogram.percentile(percent) as f64 / 1e3;
         Latency {
@@ -98,9 +92,7 @@ pub struct Depth {
 /// Figures of a job's class on the I/O queues. Jobs of one class show the same figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
-    /// Pieces dispatched.
     pub dispatched: u64,
-    /// Requests that were split.
     pub split: u64,
     /// Device time by the disk model, in seconds.
     pub consumption_s: f64,
@@ -108,9 +100,7 @@ pub struct ClassReport {
     pub queue_s: f64,
     /// Sum of the times in the device, in seconds.
     pub device_s: f64,
-    /// Time in the queue.
     pub queue: Latency,
-    /// Time in the device.
     pub device: Latency,
     /// How often the class became active.
     pub activations: u64,
@@ -126,48 +116,37 @@ pub struct ClassReport {
     pub waited_backend_s: f64,
 }
 
-/// One job, on one shard or on all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
-    /// Name of the job.
     pub name: String,
     /// The shard; `None` for all shards together.
     pub shard: Option<u16>,
-    /// Name of the class.
     pub class: String,
-    /// Shares of the class.
     pub shares: u32,
     /// `type` of the job file.
     pub kind: String,
     /// Length of a request in bytes; with several lengths the longest.
     pub request_bytes: u64,
-    /// Options of the job in the job file.
     pub job: JobOptions,
     /// Requests that completed; for a `cpu` job its slices.
     pub requests: u64,
-    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
     /// Error of the first of them; `None` without errors.
     pub first_error: Option<String>,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
     /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
-    /// Pieces in the device.
     pub device_depth: Depth,
     /// Figures of the class on the I/O queue; `None` if its queue is on another shard.
     pub io_queue: Option<ClassReport>,
-    /// Histogram of the latencies.
     pub histogram: Buckets,
     /// Figures of each interval of the measured window, in order.
     pub intervals: Vec<IntervalReport>,
     /// First blocks with wrong content; empty for jobs that do not verify.
     pub faults: Vec<BlockFault>,
-    /// Number of all such blocks.
     pub fault_count: u64,
     /// Reads of a mixed job; `None` for others.
     #[serde(default)]
@@ -189,20 +168,15 @@ pub struct JobReport {
 /// A part of the measured window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntervalReport {
-    /// Length of the interval in seconds.
     pub length_s: f64,
-    /// Requests that completed.
     pub requests: u64,
-    /// Bytes that those requests moved.
     pub bytes: u64,
     /// Mean latency in microseconds; 0 without requests.
     pub latency_mean_us: f64,
-    /// Longest latency in microseconds.
     pub latency_max_us: f64,
 }
 
 impl IntervalReport {
-    /// Returns the interval in the units of a report.
     pub(crate) fn of(interval: &Interval) -> IntervalReport {
         IntervalReport {
             length_s: interval.length_ns as f64 / 1e9,
@@ -224,8 +198,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns the properties of this machine.
-    #[must_use]
     pub fn here() -> Machine {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         Machine {
@@ -235,15 +207,12 @@ impl Machine {
     }
 }
 
-/// A test's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestReport {
     /// Version of this form: [`SCHEMA`].
     pub schema: u64,
-    /// Where and how it was made.
     #[serde(flatten)]
     pub made: Circumstances,
-    /// Length of the measured window, in seconds.
     pub elapsed_s: f64,
     /// Whether the run was stopped early.
     pub interrupted: bool,
@@ -266,9 +235,7 @@ pub struct TestReport {
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) name: String,
-    /// Name of the class.
     pub(crate) class: String,
-    /// Shares of the class.
     pub(crate) shares: u32,
     pub(crate) options: JobOptions,
 }
@@ -293,29 +260,20 @@ struct Head {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The text is not JSON, or is cut off.
     #[error("this is not JSON: {0}; give a file that `plimsoll test --format json` wrote, whole")]
     NotJson(serde_json::Error),
-    /// The JSON is something else.
     #[error("this JSON is not the result of a test: give a file that `plimsoll test --format json` wrote")]
     NotAResult,
-    /// The result is from before schemas had a number.
     #[error("this result has no `schema`: a version of plimsoll before 1 of that form wrote it; run the test again")]
     OlderSchema,
-    /// The result is of a newer version.
     #[error("this result has schema {found}, and this version of plimsoll knows up to {SCHEMA}: use a newer plimsoll")]
-    NewerSchema {
-        /// Schema of the result.
-        found: u64,
-    },
-    /// A key is missing, or its value has the wrong type.
+    NewerSchema { found: u64 },
     #[error("this result is damaged: {0}; run the test again")]
     Shape(serde_json::Error),
 }
 
 impl TestReport {
     /// Returns the report of a result that was made on this machine. [`TestReport::with_options`] adds the options.
-    #[must_use]
     pub fn of(result: &TestResult) -> TestReport {
         let loads: Vec<Load> = result.jobs.iter().map(Load::of).collect();
         TestReport {
@@ -351,13 +309,11 @@ impl TestReport {
     }
 
     /// Returns the report with the place, and the seed, duration and warm-up that were asked for.
-    #[must_use]
     pub fn with_options(self, options: &TestOptions) -> TestReport {
         TestReport { made: self.made.with_options(options), ..self }
     }
 
     /// Returns where and how it was made, and failed requests, a sentence each.
-    #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.made.sentences();
         remarks.push(format!(
@@ -374,9 +330,6 @@ impl TestReport {
     }
 
     /// Parses the output of [`TestReport::to_json`], of this version or an older one with the same form.
-    ///
-    /// # Errors
-    /// See [`ReportError`].
     pub fn from_json(text: &str) -> Result<TestReport, ReportError> {
         let head: Head = serde_json::from_str(text).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => ReportError::NotAResult,
@@ -392,21 +345,17 @@ impl TestReport {
         }
     }
 
-    /// Returns the report as JSON.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Plain numbers and strings cannot fail. Numbers that JSON cannot express become null.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
     /// Returns the jobs over all shards as CSV, with a header.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         text::csv(self)
     }
 
     /// Returns the report as io_tester's YAML.
-    #[must_use]
     pub fn to_yaml(&self) -> String {
         text::yaml(self)
     }

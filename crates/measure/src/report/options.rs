@@ -1,23 +1,18 @@
 //! The options of a job, as its result keeps them.
 //!
-//! # Why
-//! Two results can be compared only if their jobs were the same, and any difference must be nameable.
+//! **Why.** Two results can be compared only if their jobs were the same, and any difference must be nameable.
 //!
-//! # How it works
-//! [`JobOptions`] has a field for each option of a load in a job file, in the file's words if the option is a word.
-//! Options that do not apply to a job are `None`.
+//! **How.** [`JobOptions`] has a field for each option of a load in a job file, in the file's words if the option is a
+//! word. Options that do not apply to a job are `None`.
 //!
-//! # Limits
-//! The class and its shares are in the job's report instead.
+//! **Limits.** The class and its shares are in the job's report instead.
 //!
-//! # Example
-//! A job `{type: randread, shards: all, shard_info: {parallelism: 4, access: "zipf:1.1"}}` has the kind `randread`,
-//! no `shards` (all of them), 4 as `parallelism` and `zipf:1.1` as `access`.
+//! **Example.** A job `{type: randread, shards: all, shard_info: {parallelism: 4, access: "zipf:1.1"}}` has the kind
+//! `randread`, no `shards` (all of them), 4 as `parallelism` and `zipf:1.1` as `access`.
 
 use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
 use serde::{Deserialize, Serialize};
 
-/// Options of a job from the job file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobOptions {
     /// `type` of the job file.
@@ -91,8 +86,6 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// Returns the options of a job.
-    #[must_use]
     pub fn of(job: &Job) -> JobOptions {
         JobOptions {
             kind: job.kind.as_str().to_owned(),

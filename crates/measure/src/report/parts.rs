@@ -1,15 +1,13 @@
 //! Parts of a report that only some jobs have: separate reads, writes and flushes.
 //!
-//! # Why
-//! The latency of a mix is that of neither its reads nor its writes.
+//! **Why.** The latency of a mix is that of neither its reads nor its writes.
 //!
-//! # How it works
-//! [`DirectionReport`] is made from the separate counts of [`crate::load`].
+//! **How.** [`DirectionReport`] is made from the separate counts of [`crate::load`].
 //!
-//! # Limits
-//! Jobs that only read, or only write, have no directions: their own figures serve.
+//! **Limits.** Jobs that only read, or only write, have no directions: their own figures serve.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::DirectionResult;
 //! use plimsoll_measure::report::DirectionReport;
@@ -21,37 +19,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{Buckets, Latency};
 use crate::load::DirectionResult;
+use crate::load::result::per_second;
 
 /// Requests of one kind in a job that has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// Requests that completed.
     pub requests: u64,
     /// Bytes that those requests moved; 0 for flushes.
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
-    /// Requests a second.
     pub iops: f64,
-    /// Bytes a second.
     pub throughput_bytes_per_s: f64,
     /// Latency from when a request was due (or sent) to its end.
     pub latency: Latency,
-    /// Histogram of the latencies.
     pub histogram: Buckets,
 }
 
 impl DirectionReport {
     /// Computes the report of counts from `elapsed_ns`.
-    #[must_use]
     pub fn of(direction: &DirectionResult, elapsed_ns: u64) -> DirectionReport {
-        let per_second = |count: u64| if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 };
         DirectionReport {
             requests: direction.requests,
             bytes: direction.bytes,
             errors: direction.errors,
-            iops: per_second(direction.requests),
-            throughput_bytes_per_s: per_second(direction.bytes),
+            iops: per_second(direction.requests, elapsed_ns),
+            throughput_bytes_per_s: per_second(direction.bytes, elapsed_ns),
             latency: Latency::of(&direction.latency),
             histogram: Buckets::of(&direction.latency),
         }

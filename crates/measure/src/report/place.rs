@@ -1,19 +1,16 @@
 //! Where, when and how a test ran.
 //!
-//! # Why
-//! A result that is found again after a year, or beside another, must say of which disk it is, and what was asked for.
+//! **Why.** A result that is found again after a year, or beside another, must say of which disk it is, and what was
+//! asked for.
 //!
-//! # How it works
-//! [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it. [`Circumstances`] are
-//! the head of each result: of one run, and of an experiment of many.
+//! **How.** [`Place::here`] looks up the disk below the storage, as the kernel names and identifies it.
+//! [`Circumstances`] are the head of each result: of one run, and of an experiment of many.
 //!
-//! # Limits
-//! Storage without a block device (memory, a network, an overlay) has no disk. Of an array the model is that of the
-//! array, if it has any.
+//! **Limits.** Storage without a block device (memory, a network, an overlay) has no disk. Of an array the model is
+//! that of the array, if it has any.
 //!
-//! # Example
-//! `{"host": "db-1", "date": "2026-05-28 20:26:40 UTC", "storage": "/mnt/data", "disk": "nvme0n1, Amazon EC2 NVMe
-//! Instance Storage, 1.9 TB"}`.
+//! **Example.** `{"host": "db-1", "date": "2026-05-28 20:26:40 UTC", "storage": "/mnt/data", "disk": "nvme0n1, Amazon
+//! EC2 NVMe Instance Storage, 1.9 TB"}`.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,7 +32,6 @@ use crate::test::TestOptions;
 pub struct Circumstances {
     /// Version of the program that made the result.
     pub plimsoll: String,
-    /// Machine that made the result.
     pub machine: Machine,
     /// Where and when; `None` in results of older versions, and where nothing was asked for.
     #[serde(default)]
@@ -48,9 +44,7 @@ pub struct Circumstances {
     pub warmup_s: Option<f64>,
     /// Backend that served the I/O.
     pub backend: String,
-    /// Reason for the choice of the backend.
     pub backend_reason: String,
-    /// Number of shards.
     pub shards: usize,
 }
 
@@ -87,7 +81,6 @@ impl Circumstances {
     }
 
     /// Returns the place, and what was asked for, a sentence each.
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let seconds = |s: f64| format_duration_ns((s.max(0.0) * 1e9) as u64);
         let parts = [
@@ -105,10 +98,8 @@ impl Circumstances {
     }
 }
 
-/// Where and when a test ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The host's name.
     pub host: String,
     /// When the test ended, in UTC; of a measurement of `tune` when it began.
     pub date: String,
@@ -130,8 +121,6 @@ impl Place {
         }
     }
 
-    /// Returns the place in a sentence.
-    #[must_use]
     pub fn sentence(&self) -> String {
         let Place { host, date, storage, disk } = self;
         let disk = disk.as_ref().map_or_else(|| "no disk".to_owned(), Clone::clone);

@@ -1,19 +1,15 @@
 //! A test's result as CSV and as io_tester's YAML.
 //!
-//! # Why
-//! Spreadsheets read the CSV, scripts written for io_tester the YAML.
+//! **Why.** Spreadsheets read the CSV, scripts written for io_tester the YAML.
 //!
-//! # How it works
-//! [`csv`] prints a line for each job over all shards. [`yaml`] prints for each type of job io_tester's keys in its
-//! order, and then our own.
+//! **How.** [`csv`] prints a line for each job over all shards. [`yaml`] prints for each type of job io_tester's keys
+//! in its order, and then our own.
 //!
-//! # Limits
-//! Latency by interval, buckets and options are in the JSON only. `statistics: aio_retries` counts requests that
-//! io_tester had to hand to its system-call thread because the kernel refused them; no backend here does that, so it
-//! is always 0.
+//! **Limits.** Latency by interval, buckets and options are in the JSON only. `statistics: aio_retries` counts requests
+//! that io_tester had to hand to its system-call thread because the kernel refused them; no backend here does that, so
+//! it is always 0.
 //!
-//! # Example
-//! A `cpu` job is one line of YAML below its name, `throughput: 9876.543`: slices a second.
+//! **Example.** A `cpu` job is one line of YAML below its name, `throughput: 9876.543`: slices a second.
 
 use std::fmt::Write;
 

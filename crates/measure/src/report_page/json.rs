@@ -1,17 +1,13 @@
 //! Recognises results in JSON, and makes their sections.
 //!
-//! # Why
-//! The keys of a result tell its kind; its file name does not.
+//! **Why.** The keys of a result tell its kind; its file name does not.
 //!
-//! # How it works
-//! [`read`] looks for keys that only one kind of result has, and reads the text as that kind, with that kind's own
-//! message if it is damaged.
+//! **How.** [`read`] looks for keys that only one kind of result has, and reads the text as that kind, with that kind's
+//! own message if it is damaged.
 //!
-//! # Limits
-//! If only its own command can show a result on a page, a message says what to do.
+//! **Limits.** If only its own command can show a result on a page, a message says what to do.
 //!
-//! # Example
-//! A map with `jobs` and `by_shard` is the result of a test.
+//! **Example.** A map with `jobs` and `by_shard` is the result of a test.
 
 use plimsoll_show::page::Section;
 use serde_json::Value;
@@ -95,7 +91,7 @@ fn of_tunes(items: &[Value]) -> Result<Content, String> {
         if items.len() > 1 {
             sections
                 .iter_mut()
-                .for_each(|section| section.heading = format!("{}: {}", report.mountpoint, section.heading));
+                .for_each(|section| section.heading = format!("{}: {}", report.site.mountpoint, section.heading));
         }
 
         titles.push(title);

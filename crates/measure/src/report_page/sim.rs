@@ -1,16 +1,13 @@
 //! Results of the simulator as sections.
 //!
-//! # Why
-//! A scenario's tables and figures belong beside measurements.
+//! **Why.** A scenario's tables and figures belong beside measurements.
 //!
-//! # How it works
-//! Reads the documented keys of `sim run --format json` and `sim surface --format json`; missing ones are left out.
+//! **How.** Reads the documented keys of `sim run --format json` and `sim surface --format json`; missing ones are left
+//! out.
 //!
-//! # Limits
-//! Curves are not in the JSON: `sim run --svg DIR` draws them.
+//! **Limits.** Curves are not in the JSON: `sim run --svg DIR` draws them.
 //!
-//! # Example
-//! A run becomes a section with its figures, targets and verdicts, its tables and its remarks.
+//! **Example.** A run becomes a section with its figures, targets and verdicts, its tables and its remarks.
 
 use plimsoll_figures::units::format_figure;
 use plimsoll_show::page::{Block, Section};
@@ -20,6 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Content, Kind};
+use crate::sim::report::{CellForm, FigureForm, RunForm, TableForm};
 
 /// Newest readable schema of both results.
 const SCHEMA: u64 = 1;
@@ -28,66 +26,12 @@ const SCHEMA: u64 = 1;
 struct RunsFile {
     #[serde(default)]
     interrupted: bool,
-    runs: Vec<Run>,
-}
-
-#[derive(Deserialize)]
-struct Run {
-    name: String,
-    #[serde(default)]
-    title: String,
-    seed: u64,
-    #[serde(default)]
-    sweep: serde_json::Map<String, Value>,
-    error: Option<String>,
-    #[serde(default)]
-    figures: Vec<Figure>,
-    #[serde(default)]
-    tables: Vec<RunTable>,
-    #[serde(default)]
-    remarks: Vec<String>,
-    requests: Option<u64>,
-    log_hash: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Figure {
-    name: String,
-    value: Option<f64>,
-    target: Option<Target>,
-    passed: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    at_least: Option<f64>,
-    at_most: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct RunTable {
-    title: String,
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
+    runs: Vec<RunForm>,
 }
 
 #[derive(Deserialize)]
 struct SurfaceFile {
-    cells: Vec<Cell>,
-}
-
-/// A cell, with the documented keys.
-#[derive(Deserialize)]
-struct Cell {
-    #[serde(rename = "write_MBps")]
-    write_mbps: f64,
-    read_iops: f64,
-    p50_ms: Option<f64>,
-    p95_ms: Option<f64>,
-    model_p50_ms: Option<f64>,
-    model_p95_ms: Option<f64>,
-    #[serde(default)]
-    saturated: bool,
+    cells: Vec<CellForm>,
 }
 
 fn typed<T: serde::de::DeserializeOwned>(value: &Value, what: &str) -> Result<T, String> {
@@ -109,27 +53,22 @@ pub(super) fn of_runs(file: &str, value: &Value) -> Result<Content, String> {
     Ok(content)
 }
 
-fn section(run: &Run) -> Section {
-    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let sweep: String = run.sweep.iter().map(|(key, value)| format!(", {key}={}", plain(value))).collect();
+fn section(run: &RunForm) -> Section {
+    let sweep: String = run.changes().map(|change| format!(", {change}")).collect();
     let mut blocks = Vec::new();
     if !run.title.is_empty() {
         blocks.push(Block::Text(run.title.clone()));
     }
 
     blocks.push(Block::Warnings(run.error.iter().map(|error| format!("It failed: {error}")).collect()));
-    if !run.figures.is_empty() {
-        let rows = run.figures.iter().map(figure_row);
+    if let Some(figures) = run.figures.as_ref().filter(|figures| !figures.is_empty()) {
+        let rows = figures.iter().map(figure_row);
         blocks.push(Table::new("Figures", ["figure", "value", "target", "verdict"], rows).into());
     }
 
-    blocks.extend(
-        run.tables
-            .iter()
-            .map(|table| Block::Table(Table::new(&table.title, &table.columns, table.rows.iter().cloned()))),
-    );
-
-    blocks.extend(run.remarks.iter().cloned().map(Block::Text));
+    let table = |table: &TableForm| Block::Table(Table::new(&table.title, &table.columns, table.rows.iter().cloned()));
+    blocks.extend(run.tables.iter().flatten().map(table));
+    blocks.extend(run.remarks.iter().flatten().cloned().map(Block::Text));
 
     if let (Some(requests), Some(hash)) = (run.requests, &run.log_hash) {
         let requests = plimsoll_figures::units::format_count(requests);
@@ -138,7 +77,7 @@ fn section(run: &Run) -> Section {
     Section { heading: format!("{}, seed {}{sweep}", run.name, run.seed), blocks }
 }
 
-fn figure_row(figure: &Figure) -> Vec<String> {
+fn figure_row(figure: &FigureForm) -> Vec<String> {
     let bounds = figure.target.as_ref().map(|target| (target.at_least, target.at_most));
     let target = match bounds {
         Some((Some(least), Some(most))) => format!("{} to {}", format_figure(least), format_figure(most)),
@@ -160,7 +99,7 @@ pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {
     let is_measured = cells.iter().any(|cell| cell.p50_ms.is_some());
     let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", format_figure(ms)));
 
-    let row = |cell: &Cell| {
+    let row = |cell: &CellForm| {
         let mut row = vec![format_figure(cell.write_mbps), format_figure(cell.read_iops)];
         if is_measured {
             row.extend([ms(cell.p50_ms), ms(cell.p95_ms)]);
@@ -180,8 +119,8 @@ pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {
 }
 
 /// Draws the median of the model, and the measured one if known, by the rate of reads.
-fn chart(cells: &[Cell]) -> Chart {
-    let of = |name: &str, ms: fn(&Cell) -> Option<f64>| Layer::Points {
+fn chart(cells: &[CellForm]) -> Chart {
+    let of = |name: &str, ms: fn(&CellForm) -> Option<f64>| Layer::Points {
         name: name.to_owned(),
         points: cells.iter().filter_map(|cell| Some(Point::new(cell.read_iops, ms(cell)? * 1e6))).collect(),
     };

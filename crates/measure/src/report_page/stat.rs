@@ -1,17 +1,14 @@
 //! Sections of a recording of disk activity.
 //!
-//! # Why
-//! Recordings of `stat --record`, iostat and `/proc/diskstats` appear on a page beside results from the same time.
+//! **Why.** Recordings of `stat --record`, iostat and `/proc/diskstats` appear on a page beside results from the same
+//! time.
 //!
-//! # How it works
-//! The reader of [`plimsoll_observe::stat`] recognises the file; its history becomes the sections of the page of
-//! `plimsoll stat`.
+//! **How.** The reader of [`plimsoll_observe::stat`] recognises the file; its history becomes the sections of the page
+//! of `plimsoll stat`.
 //!
-//! # Limits
-//! If that reader does not know the file, the message names everything that a page can be made of.
+//! **Limits.** If that reader does not know the file, the message names everything that a page can be made of.
 //!
-//! # Example
-//! A recording of two days becomes a table of verdicts, and a picture for each column.
+//! **Example.** A recording of two days becomes a table of verdicts, and a picture for each column.
 
 use plimsoll_observe::stat::ReadOptions;
 use plimsoll_observe::stat::from::{self, FromError};

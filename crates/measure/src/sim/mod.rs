@@ -1,17 +1,15 @@
 //! `plimsoll sim`: scenarios in virtual time, device models from measurements, and how accurate those are.
 //!
-//! # Why
-//! A scheduler on 192 shards, one of them starved, or on a disk that falls to a quarter of its speed, can be observed
-//! in a second, with the same result every time.
+//! **Why.** A scheduler on 192 shards, one of them starved, or on a disk that falls to a quarter of its speed, can be
+//! observed in a second, with the same result every time.
 //!
-//! # How it works
-//! [`run`] runs named and users' scenarios on two threads, [`stats`] combines several seeds, [`report`] writes
+//! **How.** [`run`] runs named and users' scenarios on two threads, [`stats`] combines several seeds, [`report`] writes
 //! results for programs, [`surface`] compares a disk model with a measured surface of latencies.
 //!
-//! # Limits
-//! A running world cannot be stopped: to stop, a caller abandons it and ends the process.
+//! **Limits.** A running world cannot be stopped: to stop, a caller abandons it and ends the process.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::Stop;
 //! use plimsoll_files::scenario::ScenarioFile;

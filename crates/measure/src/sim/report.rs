@@ -1,40 +1,37 @@
 //! Results of `sim` for programs: JSON and CSV.
 //!
-//! # Why
-//! The forms are contracts, so they are defined in one place; docs/formats.md describes them.
+//! **Why.** The forms are contracts, so they are defined in one place; docs/formats.md describes them.
 //!
-//! # How it works
-//! Values are written unchanged, in the units that their names carry. They contain nothing that depends on the
+//! **How.** Values are written unchanged, in the units that their names carry. They contain nothing that depends on the
 //! machine: the same seed gives the same bytes.
 //!
-//! # Limits
-//! Numbers that are not finite are null in JSON and empty in CSV.
+//! **Limits.** Numbers that are not finite are null in JSON and empty in CSV.
 //!
-//! # Example
-//! `sim list --format json` is a list of objects with `name`, `title`, `seed_items` and `crate`.
+//! **Example.** `sim list --format json` is a list of objects with `name`, `title`, `seed_items` and `crate`.
+
+use std::collections::BTreeMap;
 
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
-use plimsoll_sim::scenario::{self, Scenario, Series, Target};
-use serde_json::{Map, Value, json};
+use plimsoll_sim::scenario::{self, Scenario, Series};
+use plimsoll_sim::surface::CellResult;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::result::Measured;
+use super::result::{Bounds, Measured};
 use super::run::Finished;
 use super::scenarios::crate_of;
 use super::stats::Spread;
 use super::surface::Surface;
 
-/// Returns the named scenarios as JSON.
-#[must_use]
-pub fn list_json(scenarios: &[Scenario]) -> String {
+pub fn list_json(scenarios: &[Scenario]) -> Value {
     let entry = |scenario: &Scenario| {
         let Scenario { name, title, seed_items, .. } = scenario;
         json!({"name": name, "title": title, "seed_items": seed_items, "crate": crate_of(name)})
     };
-    pretty(&Value::Array(scenarios.iter().map(entry).collect()))
+    Value::Array(scenarios.iter().map(entry).collect())
 }
 
 /// Returns the named scenarios as CSV: name, title, items (joined by spaces), crate.
-#[must_use]
 pub fn list_csv(scenarios: &[Scenario]) -> String {
     let columns: &[Column<Scenario>] = &[
         ("name", |it| it.name.to_owned()),
@@ -45,110 +42,108 @@ pub fn list_csv(scenarios: &[Scenario]) -> String {
     csv(scenarios, columns)
 }
 
+/// One run in the JSON of `sim run`. What only a success has is `None` otherwise.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RunForm {
+    pub(crate) error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) figures: Option<Vec<FigureForm>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) log_hash: Option<String>,
+    pub(crate) name: String,
+    #[serde(skip_deserializing)]
+    passed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remarks: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requests: Option<u64>,
+    pub(crate) seed: u64,
+    #[serde(default)]
+    pub(crate) sweep: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tables: Option<Vec<TableForm>>,
+    #[serde(default)]
+    pub(crate) title: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FigureForm {
+    pub(crate) name: String,
+    pub(crate) passed: Option<bool>,
+    pub(crate) target: Option<Bounds>,
+    pub(crate) value: Option<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TableForm {
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) title: String,
+}
+
+impl RunForm {
+    fn of(finished: &Finished) -> RunForm {
+        let task = &finished.task;
+        let result = finished.result.as_ref().ok();
+        let figure = |figure: &Measured| FigureForm {
+            name: figure.name.clone(),
+            passed: figure.passed(),
+            target: figure.target.map(Bounds::of),
+            value: Some(figure.value),
+        };
+        let table = |table: &scenario::Table| TableForm {
+            columns: table.columns.clone(),
+            rows: table.rows.clone(),
+            title: table.title.clone(),
+        };
+
+        RunForm {
+            error: finished.result.as_ref().err().cloned(),
+            figures: result.map(|result| result.figures.iter().map(figure).collect()),
+            log_hash: result.map(|result| format!("{:016x}", result.log_hash)),
+            name: task.subject.name().to_owned(),
+            passed: finished.passed(),
+            remarks: result.map(|result| result.remarks.clone()),
+            requests: result.map(|result| result.requests),
+            seed: task.seed,
+            sweep: task.changes.iter().map(|(key, value)| (key.clone(), json!(value))).collect(),
+            tables: result.map(|result| result.tables.iter().map(table).collect()),
+            title: task.subject.title().to_owned(),
+        }
+    }
+
+    /// Returns the changes of the sweep, a `KEY=VALUE` each.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = String> {
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        self.sweep.iter().map(move |(key, value)| format!("{key}={}", plain(value)))
+    }
+}
+
 /// Returns all runs as JSON, with the spreads if there were several seeds.
-#[must_use]
-pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool) -> String {
-    pretty(&json!({
+pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool) -> Value {
+    json!({
         "schema": 1,
         "plimsoll": env!("CARGO_PKG_VERSION"),
         "interrupted": interrupted,
         "passed": finished.iter().all(Finished::passed),
-        "runs": finished.iter().map(run).collect::<Vec<_>>(),
-        "seeds": spreads.iter().map(spread).collect::<Vec<_>>(),
-    }))
-}
-
-fn run(finished: &Finished) -> Value {
-    let task = &finished.task;
-    let mut entry = json!({
-        "name": task.subject.name(),
-        "title": task.subject.title(),
-        "seed": task.seed,
-        "sweep": changes(&task.changes),
-        "passed": finished.passed(),
-        "error": finished.result.as_ref().err(),
-    });
-    if let (Ok(result), Some(map)) = (&finished.result, entry.as_object_mut()) {
-        map.insert("figures".to_owned(), result.figures.iter().map(figure).collect());
-        map.insert("tables".to_owned(), result.tables.iter().map(table).collect());
-        map.insert("remarks".to_owned(), json!(result.remarks));
-        map.insert("requests".to_owned(), json!(result.requests));
-        map.insert("log_hash".to_owned(), json!(format!("{:016x}", result.log_hash)));
-    }
-    entry
-}
-
-fn changes(changes: &[(String, String)]) -> Value {
-    Value::Object(changes.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<Map<_, _>>())
-}
-
-fn figure(figure: &Measured) -> Value {
-    json!({
-        "name": figure.name,
-        "value": number(figure.value),
-        "target": target(figure.target),
-        "passed": figure.passed(),
+        "runs": finished.iter().map(RunForm::of).collect::<Vec<_>>(),
+        "seeds": spreads,
     })
-}
-
-fn target(target: Option<Target>) -> Value {
-    match target {
-        None => Value::Null,
-        Some(Target::AtMost(most)) => json!({"at_least": null, "at_most": number(most)}),
-        Some(Target::AtLeast(least)) => json!({"at_least": number(least), "at_most": null}),
-        Some(Target::Between(least, most)) => json!({"at_least": number(least), "at_most": number(most)}),
-    }
-}
-
-fn table(table: &scenario::Table) -> Value {
-    json!({"title": table.title, "columns": table.columns, "rows": table.rows})
-}
-
-fn spread(spread: &Spread) -> Value {
-    json!({
-        "name": spread.scenario,
-        "sweep": changes(&spread.changes),
-        "figure": spread.figure,
-        "runs": spread.runs,
-        "mean": number(spread.mean),
-        "half_width_95": spread.half_width_95.map(number),
-        "min": number(spread.min),
-        "max": number(spread.max),
-        "target": target(spread.target),
-        "passed": spread.passed,
-    })
-}
-
-fn number(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
-}
-
-fn pretty(value: &Value) -> String {
-    // A tree of plain values can always be printed.
-    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 /// Returns a CSV line for each figure of each run.
-#[must_use]
 pub fn runs_csv(finished: &[Finished]) -> String {
-    let bounds = |target| match target {
-        None => (None, None),
-        Some(Target::AtMost(most)) => (None, Some(most)),
-        Some(Target::AtLeast(least)) => (Some(least), None),
-        Some(Target::Between(least, most)) => (Some(least), Some(most)),
-    };
-
     let rows = finished.iter().filter_map(|run| Some((run, run.result.as_ref().ok()?))).flat_map(|(run, result)| {
         result.figures.iter().map(move |figure| {
-            let (least, most) = bounds(figure.target);
+            let bounds = figure.target.map(Bounds::of).unwrap_or_default();
             [
                 run.task.subject.name().to_owned(),
                 sweep_text(&run.task.changes),
                 run.task.seed.to_string(),
                 figure.name.clone(),
                 finite(figure.value),
-                known(least),
-                known(most),
+                known(bounds.at_least),
+                known(bounds.at_most),
                 known(figure.passed()),
                 format!("{:016x}", result.log_hash),
             ]
@@ -160,13 +155,11 @@ pub fn runs_csv(finished: &[Finished]) -> String {
 }
 
 /// Returns the changes of a sweep as text: `parallelism=4 shards=2`.
-#[must_use]
 pub fn sweep_text(changes: &[(String, String)]) -> String {
     changes.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the curves as CSV, a line for each point: `panel,curve,x,y`, under a header.
-#[must_use]
 pub fn series_csv(series: &[Series]) -> String {
     let rows = series.iter().flat_map(|panel| panel.curves.iter().map(move |curve| (panel, curve)));
     let rows = rows.flat_map(|(panel, (curve, points))| {
@@ -176,7 +169,6 @@ pub fn series_csv(series: &[Series]) -> String {
 }
 
 /// Returns a CSV line for each cell; columns of the measurement are empty without one.
-#[must_use]
 pub fn surface_csv(surface: &Surface) -> String {
     let rows = surface.results.iter().map(|result| {
         let ms = |ns: f64| fixed(ns / 1e6, 4);
@@ -189,34 +181,46 @@ pub fn surface_csv(surface: &Surface) -> String {
     Table::new("", "write_MBps,read_iops,p50_ms,p95_ms,model_p50_ms,model_p95_ms".split(','), rows).to_csv()
 }
 
-/// Returns the cells as JSON, with the rates that the simulated disk achieved, and the errors.
-#[must_use]
-pub fn surface_json(surface: &Surface) -> String {
-    let ms = |ns: f64| number(ns / 1e6);
-    let has_measured = surface.comparison.is_some();
-    let measured = |ns: f64| if has_measured { ms(ns) } else { Value::Null };
+/// One cell in the JSON of `sim surface`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct CellForm {
+    #[serde(rename = "write_MBps")]
+    pub(crate) write_mbps: f64,
+    pub(crate) read_iops: f64,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p95_ms: Option<f64>,
+    pub(crate) model_p50_ms: Option<f64>,
+    pub(crate) model_p95_ms: Option<f64>,
+    #[serde(rename = "achieved_write_MBps")]
+    achieved_write_mbps: Option<f64>,
+    achieved_read_iops: Option<f64>,
+    #[serde(default)]
+    pub(crate) saturated: bool,
+}
 
-    let cells = surface.results.iter().map(|result| {
-        json!({
-            "write_MBps": number(result.cell.write_bytes_per_s / 1e6),
-            "read_iops": number(result.cell.read_iops),
-            "p50_ms": measured(result.cell.p50_ns),
-            "p95_ms": measured(result.cell.p95_ns),
-            "model_p50_ms": ms(result.model_p50_ns),
-            "model_p95_ms": ms(result.model_p95_ns),
-            "achieved_write_MBps": number(result.achieved_write_bytes_per_s / 1e6),
-            "achieved_read_iops": number(result.achieved_read_iops),
-            "saturated": result.saturated,
-        })
-    });
+/// Returns the cells as JSON, with the rates that the simulated disk achieved, and the errors.
+pub fn surface_json(surface: &Surface) -> Value {
+    let has_measured = surface.comparison.is_some();
+    let measured_ms = |ns: f64| has_measured.then_some(ns / 1e6);
+    let cell = |result: &CellResult| CellForm {
+        write_mbps: result.cell.write_bytes_per_s / 1e6,
+        read_iops: result.cell.read_iops,
+        p50_ms: measured_ms(result.cell.p50_ns),
+        p95_ms: measured_ms(result.cell.p95_ns),
+        model_p50_ms: Some(result.model_p50_ns / 1e6),
+        model_p95_ms: Some(result.model_p95_ns / 1e6),
+        achieved_write_mbps: Some(result.achieved_write_bytes_per_s / 1e6),
+        achieved_read_iops: Some(result.achieved_read_iops),
+        saturated: result.saturated,
+    };
 
     let errors = surface.comparison.as_ref().map(|comparison| {
         json!({
             "cells": surface.results.len(),
             "qualifying": comparison.qualifying,
-            "p50_error_mean": number(comparison.p50_error_mean),
-            "p50_error_p95": number(comparison.p50_error_p95),
-            "p95_error_mean": number(comparison.p95_error_mean),
+            "p50_error_mean": comparison.p50_error_mean,
+            "p50_error_p95": comparison.p50_error_p95,
+            "p95_error_mean": comparison.p95_error_mean,
             "elsewhere": comparison.elsewhere,
             "outside": comparison.outside,
             "without_neighbours": comparison.without_neighbours,
@@ -224,7 +228,8 @@ pub fn surface_json(surface: &Surface) -> String {
         })
     });
 
-    pretty(&json!({"schema": 1, "cells": cells.collect::<Vec<_>>(), "errors": errors}))
+    let cells: Vec<CellForm> = surface.results.iter().map(cell).collect();
+    json!({"schema": 1, "cells": cells, "errors": errors})
 }
 
 fn finite(value: f64) -> String {

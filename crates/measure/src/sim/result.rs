@@ -1,36 +1,30 @@
 //! The result of one run of a scenario, named or a user's.
 //!
-//! # Why
-//! Both kinds are printed, drawn and judged in the same way.
+//! **Why.** Both kinds are printed, drawn and judged in the same way.
 //!
-//! # How it works
-//! A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one directly, without targets.
+//! **How.** A named scenario's [`Outcome`] becomes a [`RunResult`]; a user's scenario makes one directly, without
+//! targets.
 //!
-//! # Limits
-//! Figures are plain numbers; their unit is in their name.
+//! **Limits.** Figures are plain numbers; their unit is in their name.
 //!
-//! # Example
-//! See [`super::run`].
+//! **Example.** See [`super::run`].
 
 use plimsoll_sim::scenario::{self, Outcome, Series, Table, Target};
+use serde::{Deserialize, Serialize, Serializer};
 
-/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
     pub tables: Vec<Table>,
     pub figures: Vec<Measured>,
     pub remarks: Vec<String>,
     pub series: Vec<Series>,
-    /// Number of simulated requests.
     pub requests: u64,
-    /// Hash of the event log.
     pub log_hash: u64,
 }
 
 /// A figure. Figures of a user's scenario have no target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Name with its unit.
     pub name: String,
     pub value: f64,
     /// The bounds it should keep.
@@ -39,11 +33,35 @@ pub struct Measured {
 
 impl Measured {
     /// Returns whether the figure meets its target; `None` without a target.
-    #[must_use]
     pub fn passed(&self) -> Option<bool> {
         let figure = |target| scenario::Figure { name: String::new(), value: self.value, target };
         self.target.map(|target| figure(target).passed())
     }
+}
+
+/// The bounds of a figure in JSON.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Bounds {
+    pub(crate) at_least: Option<f64>,
+    pub(crate) at_most: Option<f64>,
+}
+
+impl Bounds {
+    pub(super) fn of(target: Target) -> Bounds {
+        match target {
+            Target::AtMost(most) => Bounds { at_least: None, at_most: Some(most) },
+            Target::AtLeast(least) => Bounds { at_least: Some(least), at_most: None },
+            Target::Between(least, most) => Bounds { at_least: Some(least), at_most: Some(most) },
+        }
+    }
+}
+
+pub(super) fn as_bounds<S: Serializer>(target: &Option<Target>, serializer: S) -> Result<S::Ok, S::Error> {
+    target.map(Bounds::of).serialize(serializer)
+}
+
+pub(super) fn as_map<S: Serializer>(changes: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(changes.iter().map(|(key, value)| (key, value)))
 }
 
 impl From<Outcome> for RunResult {

@@ -1,17 +1,14 @@
 //! Runs scenarios, several at a time, and returns results in the order of the tasks.
 //!
-//! # Why
-//! All named scenarios together take minutes; on two cores half of that. Their order must not depend on the machine.
+//! **Why.** All named scenarios together take minutes; on two cores half of that. Their order must not depend on the
+//! machine.
 //!
-//! # How it works
-//! [`WORKERS`] threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A
-//! scenario that panics has failed, and the others continue.
+//! **How.** [`WORKERS`] threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones
+//! are. A scenario that panics has failed, and the others continue.
 //!
-//! # Limits
-//! [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
+//! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
 //!
-//! # Example
-//! See [`super`].
+//! **Example.** See [`super`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,24 +24,18 @@ use super::result::{Measured, RunResult};
 use super::user;
 use crate::load::Stop;
 
-/// Threads that run scenarios.
 pub const WORKERS: usize = 2;
 
 /// Longest wait between two checks for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The scenario of a run.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A built-in scenario.
     Named(scenario::Scenario),
-    /// A scenario from a file.
     Own(Box<Scenario>),
 }
 
 impl Subject {
-    /// Returns the name of the scenario.
-    #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Subject::Named(scenario) => scenario.name,
@@ -53,7 +44,6 @@ impl Subject {
     }
 
     /// Returns the title of the scenario; empty for a scenario from a file.
-    #[must_use]
     pub fn title(&self) -> &str {
         match self {
             Subject::Named(scenario) => scenario.title,
@@ -62,20 +52,16 @@ impl Subject {
     }
 }
 
-/// One run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The scenario.
     pub subject: Subject,
     /// Changes of a sweep: key and value.
     pub changes: Vec<(String, String)>,
     pub seed: u64,
 }
 
-/// The outcome of one run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The task.
     pub task: Task,
     /// The result, or why the run failed.
     pub result: Result<RunResult, String>,
@@ -85,13 +71,11 @@ pub struct Finished {
 
 impl Finished {
     /// Returns whether the run succeeded and no figure misses its target.
-    #[must_use]
     pub fn passed(&self) -> bool {
         matches!(&self.result, Ok(result) if result.figures.iter().all(|figure| figure.passed() != Some(false)))
     }
 
     /// Returns the number of figures that meet their target, and of figures with a target.
-    #[must_use]
     pub fn figures_passed(&self) -> (usize, usize) {
         let judged = || self.result.iter().flat_map(|result| &result.figures).filter_map(Measured::passed);
         (judged().filter(|passed| *passed).count(), judged().count())

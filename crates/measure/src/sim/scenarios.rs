@@ -1,16 +1,14 @@
 //! All named scenarios of all crates.
 //!
-//! # Why
-//! Scenarios live beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The code that runs
-//! them need not know.
+//! **Why.** Scenarios live beside their subject: schedulers in `plimsoll-sim`, caches in `plimsoll-cache`. The code
+//! that runs them need not know.
 //!
-//! # How it works
-//! Concatenates the lists of both crates. Names are unique, as a test checks.
+//! **How.** Concatenates the lists of both crates. Names are unique, as a test checks.
 //!
-//! # Limits
-//! A further crate with scenarios must be added here.
+//! **Limits.** A further crate with scenarios must be added here.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::sim::scenarios;
 //! assert!(scenarios::find("unconfigured").is_some() && scenarios::find("hot-disk").is_some());
@@ -20,19 +18,16 @@
 use plimsoll_sim::scenario::Scenario;
 
 /// Returns all scenarios, in the best order for reading.
-#[must_use]
 pub fn all() -> Vec<Scenario> {
     [plimsoll_sim::scenario::all(), plimsoll_cache::scenario::all()].concat()
 }
 
 /// Returns the scenario `name`.
-#[must_use]
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
 /// Returns the crate that defines the scenario `name`.
-#[must_use]
 pub fn crate_of(name: &str) -> &'static str {
     let is_caches = plimsoll_cache::scenario::all().iter().any(|scenario| scenario.name == name);
     if is_caches { "plimsoll-cache" } else { "plimsoll-sim" }

@@ -1,17 +1,15 @@
 //! Statistics over several seeds: mean and 95 % interval of each figure.
 //!
-//! # Why
-//! One seed is one sample. Several show whether a difference between two runs is significant.
+//! **Why.** One seed is one sample. Several show whether a difference between two runs is significant.
 //!
-//! # How it works
-//! Runs of the same scenario with the same changes form a group. The interval is the mean plus and minus t * s /
-//! sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution with n -
+//! **How.** Runs of the same scenario with the same changes form a group. The interval is the mean plus and minus t * s
+//! / sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution with n -
 //! 1 degrees of freedom ([`student_t`]).
 //!
-//! # Limits
-//! Figures are assumed to be roughly normally distributed. A figure passes if it passes with every seed.
+//! **Limits.** Figures are assumed to be roughly normally distributed. A figure passes if it passes with every seed.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! let (mean, half) = plimsoll_measure::sim::stats::mean_and_interval(&[9.0, 10.0, 11.0]).unwrap();
 //! assert_eq!(mean, 10.0);
@@ -20,36 +18,32 @@
 
 use plimsoll_figures::series::student_t;
 use plimsoll_sim::scenario::Target;
+use serde::Serialize;
 
+use super::result::{as_bounds, as_map};
 use super::run::Finished;
 
-/// A figure over several seeds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The scenario.
+    #[serde(rename = "name")]
     pub scenario: String,
     /// Changes of a sweep: key and value.
+    #[serde(rename = "sweep", serialize_with = "as_map")]
     pub changes: Vec<(String, String)>,
-    /// Name of the figure.
     pub figure: String,
-    /// Number of runs.
     pub runs: usize,
-    /// Mean.
     pub mean: f64,
     /// Half the width of the 95 % interval; `None` for a single run.
     pub half_width_95: Option<f64>,
-    /// Smallest value.
     pub min: f64,
-    /// Largest value.
     pub max: f64,
     /// Bounds that the figure should keep.
+    #[serde(serialize_with = "as_bounds")]
     pub target: Option<Target>,
-    /// Number of runs that keep them.
     pub passed: usize,
 }
 
 /// Returns the mean and half the width of its 95 % interval (`None` for one value), or `None` without values.
-#[must_use]
 pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let count = values.len() as f64;
     if values.is_empty() {
@@ -63,7 +57,6 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
 }
 
 /// Returns the figures of runs that differ only in their seed, in order of first appearance.
-#[must_use]
 pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
     let mut groups: Vec<(&Finished, Vec<&Finished>)> = Vec::new();
     for run in finished {

@@ -1,17 +1,14 @@
 //! Read latencies that a disk model predicts under load, on a grid or beside a measurement.
 //!
-//! # Why
-//! A model is worth as much as its predictions. The grid shows them; measured cells show their errors.
+//! **Why.** A model is worth as much as its predictions. The grid shows them; measured cells show their errors.
 //!
-//! # How it works
-//! Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
-//! [`LEVELS`] levels of each rate, up to the part [`LOAD_MAX`] of what the disk model's figures and mix exponent
-//! allow.
+//! **How.** Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
+//! [`LEVELS`] levels of each rate, up to the part [`LOAD_MAX`] of what the disk model's figures and mix exponent allow.
 //!
-//! # Limits
-//! [`SurfaceOptions`] sets the length of a cell: percentiles are accurate to a few per cent.
+//! **Limits.** [`SurfaceOptions`] sets the length of a cell: percentiles are accurate to a few per cent.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_files::disk;
 //! use plimsoll_measure::sim::surface::grid;
@@ -31,17 +28,14 @@ pub const LEVELS: u32 = 11;
 /// Highest load of the default grid, as a part of what the figures allow.
 pub const LOAD_MAX: f64 = 0.95;
 
-/// A simulated surface.
 #[derive(Clone, Debug)]
 pub struct Surface {
-    /// Results by cell, in the order given.
     pub results: Vec<CellResult>,
     /// Comparison with the measurement, if there is one.
     pub comparison: Option<Comparison>,
 }
 
 /// Returns the cells of the default grid, with placeholders for measured latencies.
-#[must_use]
 pub fn grid(model: &DiskModel) -> Vec<Cell> {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64);
     let (reads, writes) = (rate(model.figures.read_iops), rate(model.figures.write_bandwidth));

@@ -1,18 +1,16 @@
 //! Records a simulated scenario as a trace, in the format of a program's own.
 //!
-//! # Why
-//! The same tools can then show the effect of a load on a simulated and on a real disk.
+//! **Why.** The same tools can then show the effect of a load on a simulated and on a real disk.
 //!
-//! # How it works
-//! A simulation gives the same result every time, so [`record`] runs it again and writes its log as events: a
-//! dispatch is Dispatched and Submitted, a completion that a shard sees is Completed and Reaped, an end is Finished
-//! and Callback. The lateness of a completion is exact here.
+//! **How.** A simulation gives the same result every time, so [`record`] runs it again and writes its log as events: a
+//! dispatch is Dispatched and Submitted, a completion that a shard sees is Completed and Reaped, an end is Finished and
+//! Callback. The lateness of a completion is exact here.
 //!
-//! # Limits
-//! Only one world can be recorded: a scenario from a file. The trace has no blocked queues and no decisions of the
-//! closed loop. A request for another shard's queue has all its events there, with no Callback.
+//! **Limits.** Only one world can be recorded: a scenario from a file. The trace has no blocked queues and no decisions
+//! of the closed loop. A request for another shard's queue has all its events there, with no Callback.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! let events = record(&scenario, 1, file)?;      // plimsoll sim run own.yaml --trace own.plt
 //! ```
@@ -33,18 +31,13 @@ const ECANCELED: u32 = 125;
 /// Why a scenario was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The scenario failed.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// Writing failed.
     #[error("cannot write the trace: {0}")]
     Io(#[from] io::Error),
 }
 
 /// Runs `scenario` with `seed` and writes the events of every request to `out`. Returns the number of events.
-///
-/// # Errors
-/// See [`RecordError`].
 pub fn record(scenario: &Scenario, seed: u64, out: impl Write) -> Result<u64, RecordError> {
     let world = WorldSpec { seed, ..scenario.world.clone() };
     let mut writer = Writer::new(out, Clock::Virtual, 0)?;

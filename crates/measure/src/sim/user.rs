@@ -8,10 +8,8 @@ use plimsoll_sim::world::{WorldError, WorldSpec, run_observed};
 
 use super::result::{Measured, RunResult};
 
-/// Most shards that are listed one by one.
 const SHARDS_LISTED: usize = 16;
 
-/// Runs a scenario with a seed.
 pub(super) fn run(scenario: &Scenario, seed: u64) -> Result<RunResult, WorldError> {
     let world = WorldSpec { seed, ..scenario.world.clone() };
     let mut samples = Vec::new();

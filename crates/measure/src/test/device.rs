@@ -1,16 +1,14 @@
 //! Claims a block device that jobs write to, from before the first byte to the end of the run.
 //!
-//! # Why
-//! `--destructive` allows the loss of data on a device, but not of a file system that is mounted.
+//! **Why.** `--destructive` allows the loss of data on a device, but not of a file system that is mounted.
 //!
-//! # How it works
-//! [`claim`] asks the kernel for users of the device or its partitions, names them, and otherwise claims the device.
+//! **How.** [`claim`] asks the kernel for users of the device or its partitions, names them, and otherwise claims the
+//! device.
 //!
-//! # Limits
-//! Another program may mount the device between the question and the claim: then the claim fails, without a name.
+//! **Limits.** Another program may mount the device between the question and the claim: then the claim fails, without a
+//! name.
 //!
-//! # Example
-//! `/dev/sdb` with a mounted partition: "sdb1 is mounted on /data: unmount it first (`umount /data`)".
+//! **Example.** `/dev/sdb` with a mounted partition: "sdb1 is mounted on /data: unmount it first (`umount /data`)".
 
 use std::fs::File;
 use std::io;

@@ -1,20 +1,16 @@
 //! The files that a test works on: opened, or created and removed.
 //!
-//! # Why
-//! All checks come before the first byte is written, and errors give the numbers.
+//! **Why.** All checks come before the first byte is written, and errors give the numbers.
 //!
-//! # How it works
-//! [`Files::check`] checks the jobs and the storage and sums the space needed; [`Files::spec`] creates the files of
-//! one job and returns the job for the load generator; [`Files::fill`] writes the data, and reserves the space of
-//! appending jobs that want it (`fallocate`).
+//! **How.** [`Files::check`] checks the jobs and the storage and sums the space needed; [`Files::spec`] creates the
+//! files of one job and returns the job for the load generator; [`Files::fill`] writes the data, and reserves the space
+//! of appending jobs that want it (`fallocate`).
 //!
-//! # Limits
-//! An appending job with a `data_size` starts over at its end; one without may use an eighth of the free space,
-//! shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as in io_tester.
+//! **Limits.** An appending job with a `data_size` starts over at its end; one without may use an eighth of the free
+//! space, shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as in io_tester.
 //!
-//! # Example
-//! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; names of files to remove end in `.0`,
-//! `.1`, ...
+//! **Example.** Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; names of files to remove end
+//! in `.0`, `.1`, ...
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -48,7 +44,6 @@ const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct ReusedFiles(Arc<Mutex<ScratchFiles>>);
 
-/// Scratch files by their directories.
 pub(super) type ScratchFiles = BTreeMap<PathBuf, Scratch>;
 
 impl ReusedFiles {
@@ -71,11 +66,8 @@ impl ReusedFiles {
 #[derive(Default)]
 pub(super) struct Files {
     scratches: ScratchFiles,
-    /// Files to fill: directory, path and length.
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
-    /// Bytes of all files to fill.
     filled_bytes: u64,
-    /// Files to reserve space for: job, path and length.
     to_reserve: Vec<(String, PathBuf, u64)>,
     /// By directory, bytes after which an appending job without a size starts over.
     append_room_bytes: BTreeMap<PathBuf, u64>,
@@ -303,16 +295,26 @@ impl Files {
                 LoadError::Unsuitable { job: job.clone(), reason }
             })?;
         }
-        for (directory, path, len_bytes) in &self.to_fill {
-            if let Some(scratch) = self.scratches.get(directory) {
-                scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
-            }
-            if control.stop.is_asked() {
-                break;
-            }
-        }
-        Ok(())
+        fill_scratches(&self.scratches, &self.to_fill, options, control)
     }
+}
+
+/// Fills scratch files (directory, path and length) one after another, until the end is asked for.
+pub(super) fn fill_scratches(
+    scratches: &ScratchFiles,
+    to_fill: &[(PathBuf, PathBuf, u64)],
+    options: &TestOptions,
+    control: &Control,
+) -> Result<(), TestError> {
+    for (directory, path, len_bytes) in to_fill {
+        if let Some(scratch) = scratches.get(directory) {
+            scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
+        }
+        if control.stop.is_asked() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Returns text about the region of a file that is too short for a job.
@@ -325,7 +327,6 @@ pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> St
     }
 }
 
-/// Returns advice on a region that is too short.
 pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, request_bytes: u64) -> String {
     match (offset_bytes, data_size_bytes) {
         (_, Some(size)) if size < request_bytes => "raise data_size, or lower reqsize".to_owned(),

@@ -1,18 +1,15 @@
 //! Locks on the files that jobs write to, so that no other run takes its writes for errors of the disk.
 //!
-//! # Why
-//! A job that verifies knows only its own writes. A block that another run wrote looks misdirected to it.
+//! **Why.** A job that verifies knows only its own writes. A block that another run wrote looks misdirected to it.
 //!
-//! # How it works
-//! [`FileLocks::take`] takes a `flock` on each existing file that the jobs write to: exclusive if a job verifies the
-//! file, else shared. The kernel releases it when the process ends, however that happens.
+//! **How.** [`FileLocks::take`] takes a `flock` on each existing file that the jobs write to: exclusive if a job
+//! verifies the file, else shared. The kernel releases it when the process ends, however that happens.
 //!
-//! # Limits
-//! Only runs of this program are kept out. Devices are claimed instead (`device`). A file system without locks locks
-//! nothing.
+//! **Limits.** Only runs of this program are kept out. Devices are claimed instead (`device`). A file system without
+//! locks locks nothing.
 //!
-//! # Example
-//! Two runs that overwrite one file go on beside each other; if one of them verifies, the second to begin is refused.
+//! **Example.** Two runs that overwrite one file go on beside each other; if one of them verifies, the second to begin
+//! is refused.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};

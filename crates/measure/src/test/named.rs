@@ -1,18 +1,16 @@
 //! The files of jobs that follow fio's rules: shared by name, several for a job, each with a directory of its own.
 //!
-//! # Why
-//! Jobs of a fio file that name one file work on one file. What is on it is the user's, unless the run has created it.
+//! **Why.** Jobs of a fio file that name one file work on one file. What is on it is the user's, unless the run has
+//! created it.
 //!
-//! # How it works
-//! [`NamedFiles::check`] probes each path once: a file or device that exists is used as it is, and is written to only
-//! with the flag for that; one that does not exist is a scratch file, long enough for all jobs that name it.
+//! **How.** [`NamedFiles::check`] probes each path once: a file or device that exists is used as it is, and is written
+//! to only with the flag for that; one that does not exist is a scratch file, long enough for all jobs that name it.
 //! [`NamedFiles::spec`] creates the files of one job, and places the job in them.
 //!
-//! # Limits
-//! A file is never made longer: a region ends where an existing file ends. Directories are not created.
+//! **Limits.** A file is never made longer: a region ends where an existing file ends. Directories are not created.
 //!
-//! # Example
-//! Two clones with `filename=data` and `size=1g` read the same GiB; with `offset_increment=1g`, one each of two.
+//! **Example.** Two clones with `filename=data` and `size=1g` read the same GiB; with `offset_increment=1g`, one each
+//! of two.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,7 +23,7 @@ use plimsoll_files::job_files::{FileSet, Length};
 use plimsoll_files::jobs::Job;
 use plimsoll_files::setup::is_in_memory;
 
-use super::files::{ScratchFiles, file_name, length_of, make_in_memory};
+use super::files::{ScratchFiles, file_name, fill_scratches, length_of, make_in_memory};
 use super::{BackendKind, TestError, TestOptions, device};
 use crate::load::{Control, JobSpec, LoadError, Scratch, ScratchError, Target};
 
@@ -36,7 +34,6 @@ const SHORT_UNIT_BYTES: u64 = 4096;
 /// Unit of the length of scratch files, in bytes: the length of the writes that fill them.
 const UNIT_BYTES: u64 = 1 << 20;
 
-/// Where a file comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// It was there before the run.
@@ -47,7 +44,6 @@ enum Origin {
     Memory { is_made: bool },
 }
 
-/// A file of the run.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     origin: Origin,
@@ -59,7 +55,6 @@ struct Known {
 pub(super) struct NamedFiles {
     files: BTreeMap<PathBuf, Known>,
     scratches: ScratchFiles,
-    /// Files to fill: directory, path and length.
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
     /// Keep other programs off devices that are written to.
     _claims: Vec<File>,
@@ -196,7 +191,6 @@ impl NamedFiles {
         scratch.is_some_and(|scratch| scratch.has_made(&name_of(path)))
     }
 
-    /// Returns the scratch files.
     pub(super) fn into_scratches(self) -> ScratchFiles {
         self.scratches
     }
@@ -222,17 +216,8 @@ impl NamedFiles {
         Ok(known.len_bytes)
     }
 
-    /// Fills the files that were created.
     pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
-        for (directory, path, len_bytes) in &self.to_fill {
-            if let Some(scratch) = self.scratches.get(directory) {
-                scratch.fill(&[(path.clone(), *len_bytes)], options.backend, control)?;
-            }
-            if control.stop.is_asked() {
-                break;
-            }
-        }
-        Ok(())
+        fill_scratches(&self.scratches, &self.to_fill, options, control)
     }
 }
 
@@ -269,7 +254,6 @@ pub(super) fn written(options: &TestOptions) -> impl Iterator<Item = (PathBuf, b
     })
 }
 
-/// Returns the paths of a job's files.
 fn paths(set: &FileSet, number: usize, job: &Job) -> Vec<PathBuf> {
     if !set.named.is_empty() {
         return set.named.clone();

@@ -1,11 +1,9 @@
 //! `plimsoll test --replay`: replays the requests of a trace on real storage, through the scheduler.
 //!
-//! # Why
-//! As [`super`], with the recorded requests of a program instead of a job file.
+//! **Why.** As [`super`], with the recorded requests of a program instead of a job file.
 //!
-//! # How it works
-//! [`run`] surveys the trace, creates the classes, creates (or opens) the file, replays with [`crate::load::replay`],
-//! and makes a result like that of any test: a job for each class.
+//! **How.** [`run`] surveys the trace, creates the classes, creates (or opens) the file, replays with
+//! [`crate::load::replay`], and makes a result like that of any test: a job for each class.
 //!
 //! Classes are matched by name: if the job file or the groups have a class with the name of the trace's class, its
 //! requests use that class; others get classes of their own, with their recorded shares. Only the classes of a job
@@ -16,12 +14,11 @@
 //! [`SCRATCH_MAX_BYTES`]. A named file or device is used whole; writes, flushes and discards are left out unless
 //! `overwrite`, or `destructive`, permits them.
 //!
-//! # Limits
-//! See [`crate::load::replay`]. For a simulated disk, `trace export --to arrivals` makes a replay: see scenarios.
+//! **Limits.** See [`crate::load::replay`]. For a simulated disk, `trace export --to arrivals` makes a replay: see
+//! scenarios.
 //!
-//! # Example
-//! A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` is as in the
-//! file, `backup` has 100 shares.
+//! **Example.** A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` is
+//! as in the file, `backup` has 100 shares.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,28 +39,24 @@ use super::{Storage, TestError, TestOptions, add_class, device, make_classes};
 use crate::load::replay::{
     Places, ReplayClass, ReplayError, ReplayPlan, ReplayTotals, Replayed, Speed, Survey, replay,
 };
-use crate::load::{Control, RunResult, Scratch};
+use crate::load::{Control, Scratch};
 use crate::report::{JobOptions, Latency, Load, TestReport};
 
 /// Most classes that are kept separate.
 pub const CLASSES_MAX: usize = 64;
 /// Longest scratch file by default, in bytes.
 pub const SCRATCH_MAX_BYTES: u64 = 1 << 30;
-/// Unit of the length of scratch files, in bytes.
 const SCRATCH_UNIT_BYTES: u64 = 1 << 20;
 /// Name of the class of all requests that are not kept separate.
 const OTHERS: &str = "others";
 /// Shares of classes without recorded ones, such as processes.
 const SHARES: u32 = 100;
 
-/// Options of a replay, beside those of every test.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// Storage, shards, disk. Only the classes of its jobs, if any, are used.
     pub test: TestOptions,
-    /// The trace.
     pub trace: PathBuf,
-    /// Speed relative to the trace.
     pub speed: Speed,
     /// Length of the scratch file in a directory or in memory, in bytes; `None`: the length that the trace needs, at
     /// most [`SCRATCH_MAX_BYTES`].
@@ -76,22 +69,12 @@ pub struct ReplayOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayTestError {
-    /// An error of any test.
     #[error(transparent)]
     Test(#[from] TestError),
-    /// The trace or the run failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// Only reads are allowed, and the trace has none.
     #[error("{trace} has no reads, and {path} may not be written: pass {flag} if that is meant, or use a directory")]
-    NoReads {
-        /// The trace.
-        trace: String,
-        /// The file or device.
-        path: String,
-        /// The flag that allows writes.
-        flag: &'static str,
-    },
+    NoReads { trace: String, path: String, flag: &'static str },
 }
 
 impl From<ClassError> for ReplayTestError {
@@ -100,22 +83,16 @@ impl From<ClassError> for ReplayTestError {
     }
 }
 
-/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
-    run: RunResult,
-    loads: Vec<Load>,
-    interrupted: bool,
-    written_bytes: u64,
-    max_write_reached: bool,
+    /// That of a test, with the classes as jobs.
+    pub report: TestReport,
     /// Figures that only a replay has.
     pub figures: ReplayFigures,
 }
 
-/// Figures of a replay, beside those of the test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayFigures {
-    /// Path of the trace.
     pub trace: String,
     /// Recorder of the trace: `own` or `kernel`.
     pub origin: &'static str,
@@ -144,20 +121,15 @@ pub struct ReplayFigures {
     pub lost: Vec<String>,
 }
 
-/// Figures of a class of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayClassFigures {
-    /// Name of the class.
     pub name: String,
-    /// Requests that were sent.
     pub issued: u64,
     /// Delay of sends after their due times; `None` if there were no due times.
     pub lateness: Option<Latency>,
     /// Requests that completed in the trace and here.
     pub compared: u64,
-    /// Latency of those requests in the trace.
     pub original: Latency,
-    /// Latency of those requests here.
     pub replayed: Latency,
 }
 
@@ -212,24 +184,11 @@ pub fn run(
     on_step("replaying", expected_ns(&plan));
     let replayed = replay(&plan, control)?;
     let figures = figures(options, &survey, &replayed, needed_bytes, target.len_bytes);
-    Ok(ReplayResult {
-        run: replayed.run,
-        loads: loads(&plan, &survey, &classes),
+    let mut report = TestReport {
         interrupted: control.stop.is_asked(),
         written_bytes: control.traffic.written_bytes(),
         max_write_reached: control.traffic.is_write_bound_reached(),
-        figures,
-    })
-}
-
-/// Returns the report of a replay: that of a test, with the classes as jobs.
-#[must_use]
-pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
-    let mut report = TestReport {
-        interrupted: result.interrupted,
-        written_bytes: result.written_bytes,
-        max_write_reached: result.max_write_reached,
-        ..TestReport::of_run(&result.run, &result.loads).with_options(&options.test)
+        ..TestReport::of_run(&replayed.run, &loads(&plan, &survey, &classes)).with_options(test)
     };
 
     report.made.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
@@ -242,7 +201,7 @@ pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
             (job.reads, job.writes) = (None, None);
         }
     }
-    report
+    Ok(ReplayResult { report, figures })
 }
 
 /// Returns the expected length of the replay, if known.
@@ -328,7 +287,6 @@ fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, Clas
     }
 }
 
-/// The storage of the requests.
 struct Target {
     path: PathBuf,
     len_bytes: u64,
@@ -444,7 +402,6 @@ fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
 }
 
 /// Returns what the user should know of a replay, one sentence each.
-#[must_use]
 pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     let count = plimsoll_figures::units::format_count;
     let mut remarks = figures.lost.iter().map(|lost| format!("{}: {lost}", figures.trace)).collect::<Vec<_>>();
@@ -470,8 +427,6 @@ pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
     remarks
 }
 
-/// Returns the flag that allows writes on this storage.
-#[must_use]
 pub fn write_flag(storage: &Storage) -> Option<&'static str> {
     match storage {
         Storage::Directory(_) => None,

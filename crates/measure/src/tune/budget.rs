@@ -1,18 +1,15 @@
 //! The bytes that a measurement may still write.
 //!
-//! # Why
-//! Writing wears a disk out, so a user can set a bound. The bound must hold, without spoiling what is measured within
-//! it.
+//! **Why.** Writing wears a disk out, so a user can set a bound. The bound must hold, without spoiling what is measured
+//! within it.
 //!
-//! # How it works
-//! Each phase that writes leaves a reserve for later phases. From the rate so far follows how long it can write
-//! ([`WriteBudget::affordable_s`]); the rig also enforces the hard bound, and reports a run that was cut by it.
+//! **How.** Each phase that writes leaves a reserve for later phases. From the rate so far follows how long it can
+//! write ([`WriteBudget::affordable_s`]); the rig also enforces the hard bound, and reports a run that was cut by it.
 //!
-//! # Limits
-//! Until the first run of a phase, the rate is that of the phase before, so a short run comes first.
+//! **Limits.** Until the first run of a phase, the rate is that of the phase before, so a short run comes first.
 //!
-//! # Example
-//! 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, 60 % of them, 3 s, are planned.
+//! **Example.** 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, 60 % of them, 3 s, are
+//! planned.
 
 /// Part of the remaining bytes that is planned for. The rest is for warm-up and for a disk faster than expected.
 const PLANNED_PART: f64 = 0.6;
@@ -32,7 +29,6 @@ impl WriteBudget {
         WriteBudget { max_bytes, written_bytes: 0, reserve_bytes: 0, rate_bytes_per_s: 0.0, phase_is_new: true }
     }
 
-    /// Returns whether there is a bound.
     pub(super) fn is_bounded(&self) -> bool {
         self.max_bytes.is_some()
     }

@@ -63,7 +63,8 @@ fn a_bounded_measurement_on_a_busy_machine_has_all_four_figures() {
         };
         let mut rig = LateRig(simulated_rig(&disk, &options, &Control::default()).unwrap());
         let choice = Choice { kind: BackendKind::Null, reason: "virtual time".to_owned() };
-        let header = header(&options, Site::of_simulated(&disk), choice, SIMULATED_ALIGN_BYTES, Vec::new()).unwrap();
+        let header =
+            header(&options, (Site::of_simulated(&disk), None), choice, SIMULATED_ALIGN_BYTES, Vec::new()).unwrap();
         let report = conduct(&mut rig, Recorder::create(None, header).unwrap(), &mut ()).unwrap();
         assert!(report.written_bytes <= 2 << 30, "{}", disk.name);
         assert!(report.four_figures().is_ok(), "{}: {:?}", disk.name, report.four_figures());

@@ -1,18 +1,15 @@
 //! Measures the cost of single operations at the place of a measurement: flush, discard, submissions.
 //!
-//! # Why
-//! A log flushes after each batch, a cache discards blocks, and a shard stands still while a submission blocks. None
-//! of that shows in rates.
+//! **Why.** A log flushes after each batch, a cache discards blocks, and a shard stands still while a submission
+//! blocks. None of that shows in rates.
 //!
-//! # How it works
-//! Runs the library's probes ([`plimsoll::sys::submission`]) in the directory; on a device, discards in the range
-//! that may be overwritten. A probe that cannot run is named with its reason, and the others run all the same.
+//! **How.** Runs the library's probes ([`plimsoll::sys::submission`]) in the directory; on a device, discards in the
+//! range that may be overwritten. A probe that cannot run is named with its reason, and the others run all the same.
 //!
-//! # Limits
-//! In a file system a "discard" is a hole punched into a file, which may reach the disk at once, later, or never.
+//! **Limits.** In a file system a "discard" is a hole punched into a file, which may reach the disk at once, later, or
+//! never.
 //!
-//! # Example
-//! ext4 on NVMe: flush 28 us, hole of 1 MiB 110 us, appending writes block (0.8 context switches each).
+//! **Example.** ext4 on NVMe: flush 28 us, hole of 1 MiB 110 us, appending writes block (0.8 context switches each).
 
 use std::fs::File;
 use std::ops::Range;
@@ -28,7 +25,6 @@ use super::report::{OperationCost, SubmissionCost};
 /// Most bytes that the probes write: 64 MiB to discard, and blocks to flush and submit.
 pub(super) const PROBE_MAX_BYTES: u64 = 96 << 20;
 
-/// The place for the probes.
 pub(super) enum CostPlace {
     /// No place: the backend is in memory.
     Nowhere,

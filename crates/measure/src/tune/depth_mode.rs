@@ -1,25 +1,22 @@
 //! Recommends I/O queues and requests for a disk that is scheduled by depth alone.
 //!
-//! # Why
-//! In depth mode the disk gets at most `max_io_requests` at a time, divided over `num_io_queues`. With too few
+//! **Why.** In depth mode the disk gets at most `max_io_requests` at a time, divided over `num_io_queues`. With too few
 //! requests per queue, its shards cannot use the disk's parallelism or be told apart; with too few queues, shards
 //! exchange messages for every request.
 //!
-//! # How it works
-//! The requests are those that reach nearly the best rate ([`ENOUGH_PART`]); more would only wait. Each queue needs 4
-//! ([`QUEUE_DEPTH_MIN`]), so there are a quarter as many queues as requests: at most one per shard (then no messages
-//! are sent), and at least one per NUMA node, since a queue and its shards live in one node. Several nodes get the
-//! same number of queues each, unless every shard has its own.
+//! **How.** The requests are those that reach nearly the best rate ([`ENOUGH_PART`]); more would only wait. Each queue
+//! needs 4 ([`QUEUE_DEPTH_MIN`]), so there are a quarter as many queues as requests: at most one per shard (then no
+//! messages are sent), and at least one per NUMA node, since a queue and its shards live in one node. Several nodes get
+//! the same number of queues each, unless every shard has its own.
 //!
-//! # Limits
-//! iotune of 2016 took three times the depth that reaches 80 % of the best rate. The reason names that depth, too: for the
-//! Samsung 850 PRO, which serves ten reads at once, 30 where 90 % are reached with 12. What is above only waits.
+//! **Limits.** iotune of 2016 took three times the depth that reaches 80 % of the best rate. The reason names that
+//! depth, too: for the Samsung 850 PRO, which serves ten reads at once, 30 where 90 % are reached with 12. What is
+//! above only waits.
 //!
 //! The depth is that of one request size. If the nodes need more queues than the depth allows, the disk gets more
 //! requests than it needs, which costs latency; the reason says so. The scheduler divides uneven remainders.
 //!
-//! # Example
-//! 30 requests with 12 shards on one node: 7 queues, 30 requests. With 6 shards: 6 queues, a shard each.
+//! **Example.** 30 requests with 12 shards on one node: 7 queues, 30 requests. With 6 shards: 6 queues, a shard each.
 
 use super::report::DepthMode;
 

@@ -1,16 +1,12 @@
 //! Errors of a measurement.
 //!
-//! # Why
-//! Each message says what happened, where, and what to do.
+//! **Why.** Each message says what happened, where, and what to do.
 //!
-//! # How it works
-//! One variant for each kind of failure; the command turns them into exit codes.
+//! **How.** One variant for each kind of failure; the command turns them into exit codes.
 //!
-//! # Limits
-//! Doubts about a result are warnings of the report, not errors.
+//! **Limits.** Doubts about a result are warnings of the report, not errors.
 //!
-//! # Example
-//! `/dev/nvme1n1 is a block device: measuring it overwrites everything on it; add --destructive ...`
+//! **Example.** `/dev/nvme1n1 is a block device: measuring it overwrites everything on it; add --destructive ...`
 
 use std::io;
 use std::path::Path;
@@ -27,7 +23,6 @@ use crate::load::{LoadError, ScratchError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
-    /// An option makes no sense, here or at all.
     #[error("{option}: {reason}")]
     Option {
         /// Name of the option on the command line.
@@ -39,10 +34,8 @@ pub enum TuneError {
         format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
     )]
     MaxWrite { needed_bytes: u64, max_write_bytes: u64 },
-    /// The path cannot be measured, or is a device in use.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Scratch files cannot be made: no space, read-only.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     #[error(transparent)]
@@ -50,7 +43,6 @@ pub enum TuneError {
     /// The scratch files cannot be used, for instance because direct I/O is refused.
     #[error(transparent)]
     Open(io::Error),
-    /// The path is a block device without permission to overwrite it.
     #[error(
         "{path} is a block device: measuring it overwrites everything on it; add --destructive if nothing there is \
          needed, or name a directory on its file system"
@@ -68,7 +60,6 @@ pub enum TuneError {
     Resume { path: String, reason: String },
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// A run could not begin, or broke.
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error("{phase}: {errors} requests failed, the first with: {reason}")]

@@ -1,22 +1,18 @@
 //! `tune --fill-sweep`: the bandwidth of a disk by how full it is, and after a discard.
 //!
-//! # Why
-//! A flash disk that is fresh has room to write to. One that is full moves old data first, and may write half as fast.
-//! A disk that was sized by its first hour is too slow in the third month.
+//! **Why.** A flash disk that is fresh has room to write to. One that is full moves old data first, and may write half
+//! as fast. A disk that was sized by its first hour is too slow in the third month.
 //!
-//! # How it works
-//! The scratch data grows by a tenth at a time. At each level the disk is overwritten at random positions of the data,
-//! 1 MiB at a time: data that is replaced in no order is what garbage collection has to cope with. Then the second half
-//! is discarded (holes in files, TRIM on a device), and the rest overwritten once more.
+//! **How.** The scratch data grows by a tenth at a time. At each level the disk is overwritten at random positions of
+//! the data, 1 MiB at a time: data that is replaced in no order is what garbage collection has to cope with. Then the
+//! second half is discarded (holes in files, TRIM on a device), and the rest overwritten once more.
 //!
-//! # Limits
-//! On a directory the disk holds other data, too, and the scratch data may be a small part of it: then the levels are
-//! not those of the disk, and there is no verdict. A simulated disk is made as small as the data: its collection depends
-//! on the part that is full, not on the size. Collection on a real disk goes on for as long as it has spare blocks: give
-//! each level time (`--phase`).
+//! **Limits.** On a directory the disk holds other data, too, and the scratch data may be a small part of it: then the
+//! levels are not those of the disk, and there is no verdict. A simulated disk is made as small as the data: its
+//! collection depends on the part that is full, not on the size. Collection on a real disk goes on for as long as it
+//! has spare blocks: give each level time (`--phase`).
 //!
-//! # Example
-//! 28 % of spare space, full: each write costs 2.5, so the disk writes at 40 % of its fresh rate.
+//! **Example.** 28 % of spare space, full: each write costs 2.5, so the disk writes at 40 % of its fresh rate.
 
 use plimsoll_figures::units::{format_bytes_binary, format_throughput_decimal};
 use plimsoll_show::table::{Table, fixed};
@@ -28,7 +24,6 @@ use super::{Observer, SEQUENTIAL_BYTES, SimulatedDisk, TuneError, TuneOptions, w
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 
-/// Levels of the sweep.
 const LEVELS: u32 = 10;
 /// Part of the data that is kept when the rest is discarded.
 const KEPT: f64 = 0.5;
@@ -43,12 +38,10 @@ const HELD: f64 = 0.9;
 /// Part of the device that the data must have for its levels to be those of the device.
 const WHOLE: f64 = 0.5;
 
-/// Overwrites at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FillLevel {
     /// Part of the room that holds data, 0 to 1.
     pub full: f64,
-    /// Bytes overwritten per second.
     pub bytes_per_s: f64,
     /// The same as a part of that at the first level.
     pub part_of_first: f64,
@@ -58,10 +51,8 @@ pub struct FillLevel {
     pub foreign_pct: Option<f64>,
 }
 
-/// The result of a fill sweep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FillReport {
-    /// Version of the program.
     pub plimsoll: &'static str,
     /// The directory or device, or the name of the simulated disk.
     pub directory: String,
@@ -75,7 +66,6 @@ pub struct FillReport {
     pub after_discard: Option<FillLevel>,
     /// Why there is no `after_discard`.
     pub discard_error: Option<String>,
-    /// Bytes written in all.
     pub written_bytes: u64,
     /// Whether the sweep ended early: by the user, or because no more may be written.
     pub is_interrupted: bool,
@@ -85,9 +75,6 @@ pub struct FillReport {
 
 /// Measures the disk under `options.directory`, with [`TuneOptions::data_bytes`] of scratch data at the last level and
 /// [`TuneOptions::phase_s`] (10 s) for each level. The scratch files are always removed.
-///
-/// # Errors
-/// See [`TuneError`].
 pub fn fill_sweep(
     options: &TuneOptions,
     observer: &mut dyn Observer,
@@ -171,8 +158,8 @@ fn sweep(
 impl FillReport {
     fn of_header(header: &Header) -> FillReport {
         FillReport {
-            directory: header.directory.clone(),
-            device_bytes: header.device.as_ref().and_then(|device| device.size_bytes),
+            directory: header.site.directory.clone(),
+            device_bytes: header.site.device.as_ref().and_then(|device| device.size_bytes),
             ..FillReport::default()
         }
     }
@@ -221,13 +208,11 @@ impl FillReport {
     }
 
     /// Returns whether nothing follows from the levels.
-    #[must_use]
     pub fn is_unclear(&self) -> bool {
         self.verdict.starts_with("unclear")
     }
 
     /// Returns the levels as a table: the last row is that after the discard.
-    #[must_use]
     pub fn table(&self) -> Table {
         let row = |full: String, level: &FillLevel| {
             [
@@ -244,7 +229,6 @@ impl FillReport {
     }
 
     /// Returns what stands above the table: the verdict, and what was done.
-    #[must_use]
     pub fn head(&self) -> String {
         let first = self.levels.first().map_or(0.0, |level| level.bytes_per_s);
         let mut text = format!(

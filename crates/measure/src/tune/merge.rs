@@ -1,40 +1,34 @@
 //! Merges several measurements of the same kind of disk.
 //!
-//! # Why
-//! A single run is a sample of one. Figures for a fleet, or for a preset, come from several runs, and a failed run
-//! must neither spoil them nor vanish silently.
+//! **Why.** A single run is a sample of one. Figures for a fleet, or for a preset, come from several runs, and a failed
+//! run must neither spoil them nor vanish silently.
 //!
-//! # How it works
-//! For each of the four figures, values far from the median of all runs (the modified z-score of
+//! **How.** For each of the four figures, values far from the median of all runs (the modified z-score of
 //! [`super::study::outliers`]) are left out and named. The mean of the rest is the figure, its scatter over the runs
 //! the 95 % interval. Everything else (curves, frontier, latencies) comes from the run whose random reads are closest
 //! to the merged figure.
 //!
-//! # Limits
-//! Runs must be of one kind of disk (model and members) with the same block sizes. Two runs have no outlier: if they
-//! differ, either may be right.
+//! **Limits.** Runs must be of one kind of disk (model and members) with the same block sizes. Two runs have no
+//! outlier: if they differ, either may be right.
 //!
-//! # Example
-//! Five runs read 95.1, 94.8, 95.3, 61.0 and 95.0 thousand times a second: the fourth is left out, the figure is 95.05.
+//! **Example.** Five runs read 95.1, 94.8, 95.3, 61.0 and 95.0 thousand times a second: the fourth is left out, the
+//! figure is 95.05.
 
 use plimsoll_figures::series;
+use plimsoll_files::variant_name;
 
 use super::report::{Figure, LeftOut, Merged, TuneReport, Warning, WarningCode};
 use super::study::outliers;
 
-/// Runs that cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
     #[error("--merge needs the records of at least two runs")]
     TooFew,
-    /// The runs did not measure the same thing.
     #[error("{run}: {what} is {here}, but {there} in {first}: only runs of one kind of disk can be merged")]
     Different { run: String, what: &'static str, here: String, there: String, first: String },
-    /// Two files hold the same run, which would look like agreement.
     #[error("{run} holds the same run as {same}: give each run once")]
     Twice { run: String, same: String },
-    /// A run lacks some of the four figures.
     #[error("{run}: {reason}; leave it out, or resume it (--resume)")]
     Unfinished { run: String, reason: String },
 }
@@ -42,25 +36,25 @@ pub enum MergeError {
 /// Returns the properties that must be equal, by name, as text.
 fn identity(report: &TuneReport) -> [(&'static str, String); 7] {
     let models = |report: &TuneReport| {
-        let leaves = report.device.iter().flat_map(|device| &device.leaves);
+        let leaves = report.site.device.iter().flat_map(|device| &device.leaves);
         let models: Vec<&str> = leaves.map(|leaf| leaf.model.as_deref().unwrap_or("unknown")).collect();
         if models.is_empty() { "unknown".to_owned() } else { models.join(" + ") }
     };
     [
         ("the disk", models(report)),
-        ("the file system", if report.file_system.is_empty() { "none".into() } else { report.file_system.clone() }),
+        (
+            "the file system",
+            if report.site.file_system.is_empty() { "none".into() } else { report.site.file_system.clone() },
+        ),
         ("the number of shards", report.shards.to_string()),
         ("the backend", report.backend.name.clone()),
-        ("the mode", report.mode.name().to_owned()),
+        ("the mode", variant_name(report.mode)),
         ("the size of random reads", report.read_block.bytes.to_string()),
         ("the size of random writes", report.write_block.bytes.to_string()),
     ]
 }
 
 /// Merges runs, given with the names of their files.
-///
-/// # Errors
-/// See [`MergeError`].
 pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
     let Some(((first, first_report), others)) = runs.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Err(MergeError::TooFew);

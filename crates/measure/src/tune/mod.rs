@@ -1,25 +1,23 @@
 //! Measures what the disk under a directory can carry: two rates of operations, two rates of bytes.
 //!
-//! # Why
-//! A scheduler that loads a disk up to its limit must know the limit. These are the figures of Seastar's
+//! **Why.** A scheduler that loads a disk up to its limit must know the limit. These are the figures of Seastar's
 //! io-properties, each with its spread and with every reason to doubt it.
 //!
-//! # How it works
-//! Four independent steps: a *protocol* puts loads on a *rig* (a disk of this machine through [`measure`], a
+//! **How.** Four independent steps: a *protocol* puts loads on a *rig* (a disk of this machine through [`measure`], a
 //! simulated one through [`measure_simulated`]), all results go into a [`record`], a *study* of the record makes the
-//! [`TuneReport`], and text and pictures come from the report. A record in a file can be analysed again
-//! ([`analyse`]), resumed after a crash, and merged with others ([`merge()`]).
+//! [`TuneReport`], and text and pictures come from the report. A record in a file can be analysed again ([`analyse`]),
+//! resumed after a crash, and merged with others ([`merge()`]).
 //!
 //! [`TuneReport::disk_properties`] makes the entry for [`plimsoll_files::io_properties::write`],
 //! [`TuneReport::disk_model`] the complete disk model.
 //!
-//! # Limits
-//! If the scratch data fits into a cache of the disk, or of the host of a virtual disk, the cache is measured: use
-//! more data ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default of some
-//! minutes; the report warns if a rate was still changing, and [`Mode::Full`] continues until the disk is steady. The
-//! backends null and memory measure this program, not a disk.
+//! **Limits.** If the scratch data fits into a cache of the disk, or of the host of a virtual disk, the cache is
+//! measured: use more data ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default
+//! of some minutes; the report warns if a rate was still changing, and [`Mode::Full`] continues until the disk is
+//! steady. The backends null and memory measure this program, not a disk.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::io_properties;
@@ -82,12 +80,11 @@ pub(crate) use report::VAGUE_PCT;
 pub use report::{
     Backend, BlockSize, CostFit, DepthCurve, DepthMode, DepthPoint, Device, Figure, Frontier, FrontierPoint, Knee,
     Leaf, LeftOut, LimitsApart, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe, SCHEMA,
-    SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, TuneReport, Unit,
-    UnloadedLatency, Warning, WarningCode,
+    SequentialCurve, Site, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, TuneReport,
+    Unit, UnloadedLatency, Warning, WarningCode,
 };
 pub use rig::SimulatedDisk;
 
-/// Length of sequential requests, in bytes.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 /// Bytes that [`measure`] must be allowed to write beyond the scratch data.
 const MEASURE_MIN_BYTES: u64 = 256 << 20;
@@ -121,9 +118,6 @@ impl Observer for () {}
 ///
 /// If `control` asks for the end, the result so far is returned, marked as interrupted. The scratch files are always
 /// removed.
-///
-/// # Errors
-/// See [`TuneError`].
 pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
     with_disk(options, None, observer, control, conduct)
 }
@@ -154,9 +148,6 @@ pub fn resume(
 }
 
 /// Continues the record of a simulated disk as [`resume`] does: the disk starts afresh, completed phases are kept.
-///
-/// # Errors
-/// See [`TuneError`].
 pub fn resume_simulated(
     path: &Path,
     disk: &SimulatedDisk,
@@ -174,9 +165,6 @@ pub fn resume_simulated(
 }
 
 /// Returns the first of `paths` on each file system: one directory stands for its whole file system.
-///
-/// # Errors
-/// See [`PlaceError`].
 pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError> {
     let roots = Roots::default();
     let places: Result<Vec<Place>, PlaceError> = paths.iter().map(|path| Place::find(path, &roots)).collect();
@@ -184,7 +172,6 @@ pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError
 }
 
 /// Computes the report of a record, without the disk.
-#[must_use]
 pub fn analyse(record: &Record) -> TuneReport {
     study::report(record)
 }
@@ -207,7 +194,7 @@ pub fn measure_simulated(
     options.check()?;
     let mut rig = simulated_rig(disk, options, control)?;
     let choice = Choice { kind: BackendKind::Null, reason: "virtual time".to_owned() };
-    let mut header = header(options, Site::of_simulated(disk), choice, SIMULATED_ALIGN_BYTES, Vec::new())?;
+    let mut header = header(options, (Site::of_simulated(disk), None), choice, SIMULATED_ALIGN_BYTES, Vec::new())?;
     SIMULATED.clone_into(&mut header.backend.name);
     let recorder = Recorder::create(options.record.as_deref(), header)?;
     conduct(&mut rig, recorder, observer)
@@ -219,27 +206,15 @@ fn simulated_rig(disk: &SimulatedDisk, options: &TuneOptions, control: &Control)
     SimRig::new(disk, shards, data_bytes, seed, stop, traffic)
 }
 
-/// The place of a measurement, as its record names it.
-struct Site {
-    directory: String,
-    mountpoint: String,
-    file_system: String,
-    host: Option<crate::report::Place>,
-    mount_options: Vec<String>,
-    device: Option<Device>,
-    file_system_block_bytes: Option<u64>,
-}
-
 impl Site {
     fn of_place(place: &Place) -> Site {
         Site {
             directory: place.directory.display().to_string(),
             mountpoint: place.mountpoint.clone(),
             file_system: place.file_system.clone(),
-            host: Some(crate::report::Place::here(&place.directory, place.device.is_some())),
+            place: Some(crate::report::Place::here(&place.directory, place.device.is_some())),
             mount_options: place.mount_options.clone(),
             device: place.device.clone(),
-            file_system_block_bytes: place.fs_block_bytes,
         }
     }
 
@@ -266,10 +241,9 @@ impl Site {
             directory: disk.name.clone(),
             mountpoint: disk.name.clone(),
             file_system: String::new(),
-            host: None,
+            place: None,
             mount_options: Vec::new(),
             device: Some(device),
-            file_system_block_bytes: None,
         }
     }
 }
@@ -337,7 +311,8 @@ fn with_disk<R>(
 
     let recorder = match resumed {
         None => {
-            let header = header(options, Site::of_place(&place), choice, info.offset_align_bytes, warnings)?;
+            let site = (Site::of_place(&place), place.fs_block_bytes);
+            let header = header(options, site, choice, info.offset_align_bytes, warnings)?;
             Recorder::create(options.record.as_deref(), header)?
         }
         Some((path, record)) => Recorder::resume(path, record)?,
@@ -370,20 +345,20 @@ fn check_same(path: &Path, header: &Header, place: &Place) -> Result<(), TuneErr
         let size_bytes = device.size_bytes.unwrap_or(0);
         format!("{} of {size_bytes} bytes ({})", device.name, disks.collect::<Vec<String>>().join("; "))
     };
-    let (there, here) = (identity(&header.device), identity(&place.device));
-    if there == here && header.mountpoint == place.mountpoint {
+    let (there, here) = (identity(&header.site.device), identity(&place.device));
+    if there == here && header.site.mountpoint == place.mountpoint {
         return Ok(());
     }
 
-    let (was, is) = (&header.mountpoint, &place.mountpoint);
-    let reason = format!("it is of {was}, {there}; {} is now on {is}, {here}", header.directory);
+    let (was, is) = (&header.site.mountpoint, &place.mountpoint);
+    let reason = format!("it is of {was}, {there}; {} is now on {is}, {here}", header.site.directory);
     Err(TuneError::Resume { path: path.display().to_string(), reason })
 }
 
 /// Returns the header of a record, all that is known before measuring.
 fn header(
     options: &TuneOptions,
-    site: Site,
+    (site, file_system_block_bytes): (Site, Option<u64>),
     choice: Choice,
     align_bytes: u32,
     warnings: Vec<Warning>,
@@ -396,12 +371,7 @@ fn header(
         record: RECORD_NAME.to_owned(),
         schema: RECORD_SCHEMA,
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
-        directory: site.directory,
-        mountpoint: site.mountpoint,
-        file_system: site.file_system,
-        place: site.host,
-        mount_options: site.mount_options,
-        device: site.device,
+        site,
         destructive: options.destructive,
         backend: Backend { name: choice.kind.name().to_owned(), reason: choice.reason },
         shards: options.shards,
@@ -413,7 +383,7 @@ fn header(
         read_block,
         write_block,
         align_bytes,
-        file_system_block_bytes: site.file_system_block_bytes,
+        file_system_block_bytes,
         data_bytes: options.data_bytes,
         max_write_bytes: options.max_write_bytes,
         phase_s: options.phase_s,

@@ -1,16 +1,15 @@
 //! The options of a measurement.
 //!
-//! # Why
-//! The options of a measurement are written into its record and read back from it, so the measurement can be resumed.
+//! **Why.** The options of a measurement are written into its record and read back from it, so the measurement can be
+//! resumed.
 //!
-//! # How it works
-//! [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; fields change them. They are
+//! **How.** [`TuneOptions::new`] and [`TuneOptions::quick`] return the usual measurements; fields change them. They are
 //! checked before the disk is touched.
 //!
-//! # Limits
-//! Options that depend on the place (alignment, room) are checked there.
+//! **Limits.** Options that depend on the place (alignment, room) are checked there.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::tune::TuneOptions;
 //! let options = TuneOptions { max_write_bytes: Some(20 << 30), ..TuneOptions::quick("/var/lib/data") };
@@ -33,11 +32,9 @@ const USUAL_WRITE_BYTES_QUICK: u64 = 62 << 30;
 /// Bytes that a usual measurement may write beside its scratch data.
 const USUAL_WRITE_BYTES: u64 = 248 << 30;
 
-/// Thoroughness of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// At most a minute.
     Quick,
     /// At most five minutes.
     #[default]
@@ -46,19 +43,6 @@ pub enum Mode {
     Full,
 }
 
-impl Mode {
-    /// Returns `quick`, `standard` or `full`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Quick => "quick",
-            Mode::Standard => "standard",
-            Mode::Full => "full",
-        }
-    }
-}
-
-/// What to measure, and how.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// The directory whose disk is measured, or a block device.
@@ -88,7 +72,6 @@ pub struct TuneOptions {
     pub rounds_max: u32,
     /// Length of each of the four conditions of a round in seconds, 0.001 to 86 400.
     pub round_s: f64,
-    /// Seed of positions and data.
     pub seed: u64,
     /// File for the record, which must not exist.
     pub record: Option<PathBuf>,
@@ -97,7 +80,6 @@ pub struct TuneOptions {
 impl TuneOptions {
     /// Returns the usual measurement, at most five minutes: 8 GiB of scratch data, a shard on every CPU that the
     /// process may use.
-    #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> TuneOptions {
         let cpus = plimsoll::sys::pin::allowed_cpus().map_or(1, |cpus| cpus.len());
         TuneOptions {
@@ -121,7 +103,6 @@ impl TuneOptions {
     }
 
     /// Returns the short measurement, at most a minute: 2 GiB of scratch data.
-    #[must_use]
     pub fn quick(directory: impl Into<PathBuf>) -> TuneOptions {
         TuneOptions { mode: Mode::Quick, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
     }
@@ -129,7 +110,6 @@ impl TuneOptions {
     /// Returns the bound on writes for callers that were given none: the scratch data and, by mode, what the figures of
     /// writes take on a disk that writes 5 GB/s. `None` for [`Mode::Full`], which writes until the disk is steady, and if
     /// [`TuneOptions::phase_s`] says how long each figure takes.
-    #[must_use]
     pub fn usual_max_write_bytes(&self) -> Option<u64> {
         let figures_bytes = match self.mode {
             Mode::Quick => USUAL_WRITE_BYTES_QUICK,
@@ -139,11 +119,10 @@ impl TuneOptions {
         self.phase_s.is_none().then(|| self.data_bytes.saturating_add(figures_bytes))
     }
 
-    /// Returns the options that a record was made with.
     pub(super) fn of_header(header: &Header) -> TuneOptions {
         let set = |block: &BlockSize| block.is_set.then_some(block.bytes);
         TuneOptions {
-            directory: PathBuf::from(&header.directory),
+            directory: PathBuf::from(&header.site.directory),
             destructive: header.destructive,
             backend: header.backend.name.parse().ok(),
             shards: header.shards,

@@ -1,23 +1,22 @@
 //! A measurement as pictures, and as one complete page.
 //!
-//! # Why
-//! A picture shows at once whether a knee is sharp, a fit holds, or a figure comes from a steady stretch.
+//! **Why.** A picture shows at once whether a knee is sharp, a fit holds, or a figure comes from a steady stretch.
 //!
-//! # How it works
-//! [`charts`] makes each picture of a report, by name; figures that were not measured have none. [`page()`] puts them
-//! into one self-contained HTML page with the figures, the warnings and the lines to apply.
+//! **How.** [`charts`] makes each picture of a report, by name; figures that were not measured have none. [`page()`]
+//! puts them into one self-contained HTML page with the figures, the warnings and the lines to apply.
 //!
-//! # Limits
-//! The page shows one disk.
+//! **Limits.** The page shows one disk.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! for (name, charts) in pictures::charts(&report) {
-//!     std::fs::write(format!("{name}.svg"), plot::svg(&report.mountpoint, &charts))?;
+//!     std::fs::write(format!("{name}.svg"), plot::svg(&report.site.mountpoint, &charts))?;
 //! }
 //! ```
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops};
+use plimsoll_files::variant_name;
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
@@ -29,7 +28,6 @@ use super::report::{DepthCurve, Figure, Frontier, SizeCurve, SteadyState, Steady
 /// A picture: its name, its heading and text on the page, and its charts.
 type Picture = (&'static str, &'static str, &'static str, fn(&TuneReport) -> Vec<Chart>);
 
-/// All possible pictures.
 const PICTURES: [Picture; 5] = [
     (
         "latency-against-load",
@@ -66,27 +64,21 @@ const PICTURES: [Picture; 5] = [
     ),
 ];
 
-/// Names of all possible pictures.
 pub const NAMES: [&str; 5] = [PICTURES[0].0, PICTURES[1].0, PICTURES[2].0, PICTURES[3].0, PICTURES[4].0];
 
 /// Returns the pictures of a report: name (usable as a file name) and charts.
-#[must_use]
 pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
     let all = PICTURES.map(|(name, .., charts)| (name, charts(report)));
     all.into_iter().filter(|(_, charts)| !charts.is_empty()).collect()
 }
 
-/// Returns a report as one HTML page.
-#[must_use]
 pub fn page(report: &TuneReport) -> String {
     let (title, sections) = sections(report);
     page::html(&title, &sections)
 }
 
-/// Returns the title and sections of the page.
-#[must_use]
 pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
-    let title = format!("{}: what the disk carries", report.mountpoint);
+    let title = format!("{}: what the disk carries", report.site.mountpoint);
     let pictures = PICTURES.into_iter().map(|(_, heading, text, charts)| (heading, text, charts(report)));
     let pictures = pictures
         .filter(|(.., charts)| !charts.is_empty())
@@ -95,7 +87,6 @@ pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
 }
 
 /// Returns whether the figures can be relied on.
-#[must_use]
 pub fn answer(report: &TuneReport) -> Answer {
     let doubts = report.doubts();
     let figures = [&report.read_iops, &report.write_iops, &report.read_bandwidth, &report.write_bandwidth];
@@ -137,17 +128,17 @@ fn summary(report: &TuneReport) -> Section {
         row("sequential write", &report.write_bandwidth),
     ];
 
-    let place = report.place.as_ref().map(|place| format!("On {}, begun {}. ", place.host, place.date));
+    let place = report.site.place.as_ref().map(|place| format!("On {}, begun {}. ", place.host, place.date));
     let mut blocks = vec![
         answer(report).into(),
         Block::Text(format!(
             "{}{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
             place.unwrap_or_default(),
-            report.mountpoint,
-            report.device.as_ref().map_or("unknown device", |device| &device.name),
+            report.site.mountpoint,
+            report.site.device.as_ref().map_or("unknown device", |device| &device.name),
             report.shards,
             report.backend.name,
-            report.mode.name(),
+            variant_name(report.mode),
             format_bytes_binary(report.written_bytes),
         )),
         Table::new("", ["", "figure", "95 %", "size", "depth"], rows).into(),

@@ -1,10 +1,9 @@
 //! The place of a path: file system, mount point, block device, and the disks below.
 //!
-//! # Why
-//! io-properties name a mount point, and a figure is meaningful only with the disk's settings and the layers between.
+//! **Why.** io-properties name a mount point, and a figure is meaningful only with the disk's settings and the layers
+//! between.
 //!
-//! # How it works
-//! The mount point is the deepest one that holds the directory. The device is the directory's device number in
+//! **How.** The mount point is the deepest one that holds the directory. The device is the directory's device number in
 //! `/sys`; if that is an anonymous number (btrfs), the device that was mounted. A path can also be a block device:
 //! since it will be written to, no program may use it ([`PlaceError::InUse`]).
 //!
@@ -12,13 +11,11 @@
 //! directories on the same file system; [`warnings()`] says what the settings mean for the figures; [`block_size`] is
 //! the request size of IOPS figures.
 //!
-//! # Limits
-//! Of a file system over several devices (btrfs), one device or none is found. If a device comes into use after
-//! [`Place::find`], that stays unnoticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
+//! **Limits.** Of a file system over several devices (btrfs), one device or none is found. If a device comes into use
+//! after [`Place::find`], that stays unnoticed: claim the device (`plimsoll::sys::block::claim`) while writing to it.
 //!
-//! # Example
-//! A directory on `dm-0` over `md0` over two NVMe drives: device `dm-0`, RAID level `raid0`, leaves `nvme0n1` and
-//! `nvme1n1`.
+//! **Example.** A directory on `dm-0` over `md0` over two NVMe drives: device `dm-0`, RAID level `raid0`, leaves
+//! `nvme0n1` and `nvme1n1`.
 
 mod sizes;
 #[cfg(test)]
@@ -43,7 +40,6 @@ pub(super) use warnings::warnings;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// The path is neither a directory nor a block device, or cannot be read.
     #[error("{path}: {reason}: give a directory that can be written to, or a block device")]
     BadPath { path: String, reason: String },
     #[error("{path} is in use, and measuring would destroy what is on it: {}", block::uses_text(.uses))]
@@ -52,7 +48,6 @@ pub enum PlaceError {
         /// Users of the device; at least one.
         uses: Vec<Use>,
     },
-    /// Whether the block device is in use cannot be found out.
     #[error("{path}: it is not known whether somebody uses it ({error}): measure where /proc and /sys can be read")]
     UsesUnknown { path: String, error: io::Error },
 }

@@ -1,24 +1,20 @@
 //! Conducts a measurement: chooses loads and lengths, and decides when a figure is known well enough.
 //!
-//! # Why
-//! A fixed time is too long for a steady disk and too short for one that still changes.
+//! **Why.** A fixed time is too long for a steady disk and too short for one that still changes.
 //!
-//! # How it works
-//! Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, records every sample,
-//! and decides from the record how to continue ([`crate::tune::study`]): the protocol itself keeps no figures. So a
-//! record that a crash left continues after its last complete phase, and a later analysis of a record gives the same
-//! figures.
+//! **How.** Phases follow one another ([`super::record::Header::phases`]). Each puts loads on the rig, records every
+//! sample, and decides from the record how to continue ([`crate::tune::study`]): the protocol itself keeps no figures.
+//! So a record that a crash left continues after its last complete phase, and a later analysis of a record gives the
+//! same figures.
 //!
 //! A figure is a search over depths, then samples at the smallest depth that gets (nearly) the most, until their 95 %
 //! interval is narrow and the transient at their beginning is clearly over. If others moved more than
 //! [`found::FOREIGN_MAX_PCT`] of the bytes meanwhile, the phase is repeated.
 //!
-//! # Limits
-//! Because decisions depend on samples, the length of a measurement depends on the disk's noise.
+//! **Limits.** Because decisions depend on samples, the length of a measurement depends on the disk's noise.
 //!
-//! # Example
-//! Random reads, two shards, depths 2, 4, ... 256 with 9, 17, ... 96, 96 thousand operations/s: depth 64 is taken, and
-//! after 8 s in samples of 0.5 s the interval is within 0.7 %: enough.
+//! **Example.** Random reads, two shards, depths 2, 4, ... 256 with 9, 17, ... 96, 96 thousand operations/s: depth 64
+//! is taken, and after 8 s in samples of 0.5 s the interval is within 0.7 %: enough.
 
 use plimsoll_figures::series;
 use plimsoll_figures::units::format_bytes_binary;
@@ -71,7 +67,6 @@ fn requests(sample: &Sample) -> u64 {
     [sample.reads, sample.writes].iter().flatten().map(|moved| moved.requests).sum()
 }
 
-/// Conducts a measurement on a rig, into a recorder.
 pub(super) struct Protocol<'a> {
     pub(super) rig: &'a mut dyn Rig,
     pub(super) recorder: Recorder,
@@ -88,7 +83,7 @@ pub(super) struct Protocol<'a> {
 impl<'a> Protocol<'a> {
     pub(super) fn new(rig: &'a mut dyn Rig, recorder: Recorder, observer: &'a mut dyn Observer) -> Protocol<'a> {
         let header = &recorder.record.header;
-        let disks = header.device.as_ref().map_or(1, |device| device.leaves.len() as u32).clamp(1, 64);
+        let disks = header.site.device.as_ref().map_or(1, |device| device.leaves.len() as u32).clamp(1, 64);
         Protocol {
             timing: Timing::of(header.mode, header.phase_s),
             budget: WriteBudget::new(
@@ -194,7 +189,6 @@ impl<'a> Protocol<'a> {
         self.observer.on_phase(phase.name(), self.expected_s);
     }
 
-    /// Returns the approximate length of a phase in seconds.
     fn expected_s(&self, phase: Phase) -> f64 {
         let timing = &self.timing;
         let searches = |depths: f64| depths * timing.search_s * 1.3;
@@ -533,7 +527,6 @@ impl<'a> Protocol<'a> {
         self.recorder.push(entry)
     }
 
-    /// Returns the load of one of the four figures.
     fn figure_load(&self, phase: Phase, depth: u32, seconds: f64) -> Load {
         let record = &self.recorder.record;
         match phase {

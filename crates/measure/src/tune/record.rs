@@ -1,19 +1,17 @@
 //! Raw results: every load on the disk, and its outcome.
 //!
-//! # Why
-//! A measurement costs minutes and wears the disk, so raw results are kept in a file; the conclusions can be computed
-//! again in milliseconds, also by a later version or on another machine.
+//! **Why.** A measurement costs minutes and wears the disk, so raw results are kept in a file; the conclusions can be
+//! computed again in milliseconds, also by a later version or on another machine.
 //!
-//! # How it works
-//! A record is a file of JSON lines. The first is the [`Header`]: the place, the options and the version. Each
-//! further line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end
-//! of a phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut:
-//! reading drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
+//! **How.** A record is a file of JSON lines. The first is the [`Header`]: the place, the options and the version. Each
+//! further line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end of
+//! a phase. A line is written as soon as it is known, so a crash leaves a record whose last line may be cut: reading
+//! drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
 //!
-//! # Limits
-//! A record is of one disk. Latencies are percentiles by sample, not whole histograms.
+//! **Limits.** A record is of one disk. Latencies are percentiles by sample, not whole histograms.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::tune::record::{Entry, Load, Order, Phase, Stream};
 //! let stream = Stream { order: Order::Random, block_bytes: 4096, depth: 32, rate_per_s: None, shift_bytes: 0 };
@@ -31,9 +29,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_files::bounded::{RESULT_MAX_BYTES, read_text};
 use serde::{Deserialize, Serialize};
 
-use super::report::{Backend, BlockSize, Device, OperationCost, SubmissionCost, Warning};
+use super::report::{Backend, BlockSize, OperationCost, Site, SubmissionCost, Warning};
 use super::{Mode, TuneError};
-use crate::report::Place;
 
 /// Current version of the record's form. Readers refuse others.
 pub const RECORD_SCHEMA: u32 = 1;
@@ -46,26 +43,14 @@ pub struct Header {
     /// [`RECORD_SCHEMA`].
     pub schema: u32,
     pub plimsoll: String,
-    /// The directory or device, with links resolved; the name of a simulated disk.
-    pub directory: String,
-    /// Mount point of its file system; for a device its path.
-    pub mountpoint: String,
-    /// Kind of the file system; empty for a device.
-    pub file_system: String,
-    /// The host, and when the measurement began; `None` for a simulated disk, and in older records.
-    #[serde(default)]
-    pub place: Option<Place>,
-    /// Mount options; empty for a device.
-    pub mount_options: Vec<String>,
-    /// The block device, if the kernel names one.
-    pub device: Option<Device>,
+    #[serde(flatten)]
+    pub site: Site,
     /// Whether a block device may be overwritten.
     pub destructive: bool,
     pub backend: Backend,
     pub shards: u16,
     /// NUMA nodes of the machine, at least 1.
     pub numa_nodes: u16,
-    /// Seed of positions and data.
     pub seed: u64,
     pub mode: Mode,
     /// Whether only the four figures and the latency were wanted.
@@ -137,7 +122,6 @@ pub enum Phase {
     Rounds,
     /// Random reads and writes by size.
     Sizes,
-    /// Sequential reads and writes by size.
     SequentialSizes,
     /// Reads and writes at the same time.
     Frontier,
@@ -146,8 +130,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns the name for people.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Phase::Fill => "scratch data",
@@ -166,7 +148,6 @@ impl Phase {
     }
 }
 
-/// The purpose of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -174,7 +155,6 @@ pub enum Step {
     Search,
     /// A load whose result is discarded.
     Warmup,
-    /// Part of the figure.
     Measure,
 }
 
@@ -184,14 +164,12 @@ pub enum Step {
 pub enum Order {
     /// Uniformly distributed positions.
     Random,
-    /// Consecutive positions.
     Sequential,
 }
 
 /// One kind of request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
-    /// Order of the positions.
     pub order: Order,
     pub block_bytes: u32,
     /// Requests under way on all shards together; with a rate, the most.
@@ -212,20 +190,15 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns a load of reads alone.
-    #[must_use]
     pub fn reads(stream: Stream, seconds: f64) -> Load {
         Load { reads: Some(stream), writes: None, seconds }
     }
 
-    /// Returns a load of writes alone.
-    #[must_use]
     pub fn writes(stream: Stream, seconds: f64) -> Load {
         Load { reads: None, writes: Some(stream), seconds }
     }
 
     /// Returns the only stream; of two, the reads.
-    #[must_use]
     pub fn stream(&self) -> Option<&Stream> {
         self.reads.as_ref().or(self.writes.as_ref())
     }
@@ -243,13 +216,11 @@ pub struct Moved {
     pub p99_ns: u64,
 }
 
-/// A load and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     pub load: Load,
     /// Seconds from the start of the measurement to that of the sample.
     pub at_s: f64,
-    /// Length of the span in seconds.
     pub elapsed_s: f64,
     pub reads: Option<Moved>,
     pub writes: Option<Moved>,
@@ -263,19 +234,16 @@ pub struct Sample {
 
 impl Sample {
     /// Returns the outcome of the only stream; of two, of the reads.
-    #[must_use]
     pub fn moved(&self) -> Moved {
         self.reads.or(self.writes).unwrap_or_default()
     }
 
     /// Returns the requests a second of `moved`.
-    #[must_use]
     pub fn iops(&self, moved: &Moved) -> f64 {
         if self.elapsed_s > 0.0 { moved.requests as f64 / self.elapsed_s } else { 0.0 }
     }
 
     /// Returns the bytes a second of `moved`.
-    #[must_use]
     pub fn bytes_per_s(&self, moved: &Moved) -> f64 {
         if self.elapsed_s > 0.0 { moved.bytes as f64 / self.elapsed_s } else { 0.0 }
     }
@@ -293,7 +261,6 @@ pub enum Entry {
         sample: Sample,
     },
     Filled {
-        /// Bytes on all shards together.
         data_bytes: u64,
         seconds: f64,
     },
@@ -302,17 +269,13 @@ pub enum Entry {
         /// Cost of a flush (fdatasync) after a write.
         flush: Option<OperationCost>,
         discard: Option<OperationCost>,
-        /// Cost of submissions, and whether they block.
         submissions: Vec<SubmissionCost>,
         /// What could not be tried, and why.
         skipped: Vec<String>,
     },
-    /// A warning for the reader of the report.
     Warned(Warning),
-    /// A phase is complete.
     Done {
         phase: Phase,
-        /// Number of completed attempts.
         attempts: u32,
         /// Bytes written by then, scratch data included.
         written_bytes: u64,
@@ -327,7 +290,6 @@ pub enum Entry {
     },
 }
 
-/// A whole record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub header: Header,
@@ -336,20 +298,16 @@ pub struct Record {
 
 impl Record {
     /// Returns whether `phase` is complete.
-    #[must_use]
     pub fn is_done(&self, phase: Phase) -> bool {
         self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done, .. } if *done == phase))
     }
 
-    /// Returns whether all wanted phases are complete.
-    #[must_use]
     pub(crate) fn is_complete(&self) -> bool {
         let phases = self.header.phases();
         phases.into_iter().all(|phase| self.is_done(phase))
     }
 
     /// Returns the samples of one step of one attempt at a phase, in order.
-    #[must_use]
     pub fn attempt(&self, phase: Phase, attempt: u32, step: Step) -> Vec<&Sample> {
         let of = |entry| match entry {
             &Entry::Sample { phase: p, attempt: a, step: s, ref sample } if (p, a, s) == (phase, attempt, step) => {
@@ -361,14 +319,12 @@ impl Record {
     }
 
     /// Returns the samples of one step of a phase's best attempt (the one that others disturbed least).
-    #[must_use]
     pub fn samples(&self, phase: Phase, step: Step) -> Vec<&Sample> {
         self.attempt(phase, self.best_attempt(phase), step)
     }
 
     /// Returns the part of the device's traffic in an attempt at a phase that others caused, in per cent; `None` if
     /// unknown. Uses the samples of the figure; in a phase without a figure, those of its search.
-    #[must_use]
     pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
         let measured = self.attempt(phase, attempt, Step::Measure);
         let mut samples = measured;
@@ -387,14 +343,11 @@ impl Record {
         (sums.1 > 0.0).then(|| sums.0 / sums.1)
     }
 
-    /// Returns whether the record has samples of a phase.
-    #[must_use]
     pub(crate) fn has_samples(&self, phase: Phase) -> bool {
         self.entries.iter().any(|entry| matches!(entry, Entry::Sample { phase: of, .. } if *of == phase))
     }
 
     /// Returns the last attempt at a phase, from 0; 0 if there was none.
-    #[must_use]
     pub(crate) fn last_attempt(&self, phase: Phase) -> u32 {
         let attempts = self.entries.iter().filter_map(|entry| match entry {
             Entry::Sample { phase: p, attempt, .. } if *p == phase => Some(*attempt),
@@ -405,7 +358,6 @@ impl Record {
 
     /// Returns the attempt at a phase that counts: of the complete ones the one that others disturbed least (an
     /// unknown disturbance counts as the worst), of equal ones the last.
-    #[must_use]
     pub(crate) fn best_attempt(&self, phase: Phase) -> u32 {
         let done = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Done { phase: done, attempts, .. } if *done == phase => Some(*attempts),
@@ -418,7 +370,6 @@ impl Record {
     }
 
     /// Returns the bytes of scratch data during the figures; 0 if not yet filled.
-    #[must_use]
     pub fn data_bytes(&self) -> u64 {
         let filled = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Filled { data_bytes, .. } => Some(*data_bytes),
@@ -428,7 +379,6 @@ impl Record {
     }
 
     /// Returns bytes written and seconds passed until the last entry, earlier parts of the measurement included.
-    #[must_use]
     pub fn spent(&self) -> (u64, f64) {
         let (mut written_bytes, mut at_s) = (0_u64, 0.0_f64);
 
@@ -504,7 +454,6 @@ impl Record {
 /// Name of the format in the first line of a record.
 pub(super) const RECORD_NAME: &str = "plimsoll tune";
 
-/// A file that is no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}{}: {reason}", if *.line > 0 { format!(":{}", .line) } else { String::new() })]
 pub struct RecordError {
@@ -551,7 +500,6 @@ impl Recorder {
         Ok(Recorder { record, file: Some((path.to_owned(), file)), written_before_bytes, before_s })
     }
 
-    /// Appends an entry.
     pub(super) fn push(&mut self, entry: Entry) -> Result<(), TuneError> {
         if let Some((path, file)) = &mut self.file {
             write_line(file, &entry).map_err(|error| TuneError::record(path, &error))?;

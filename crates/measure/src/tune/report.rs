@@ -1,16 +1,14 @@
 //! The result of a measurement, and the io-properties that follow from it.
 //!
-//! # Why
-//! A report keeps every sample and its circumstances, so that it can be judged again without the disk.
+//! **Why.** A report keeps every sample and its circumstances, so that it can be judged again without the disk.
 //!
-//! # How it works
-//! Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and missing figures are
-//! `null`. [`TuneReport::schema`] rises when a field is removed or changes its meaning; new fields do not raise it.
+//! **How.** Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and missing figures
+//! are `null`. [`TuneReport::schema`] rises when a field is removed or changes its meaning; new fields do not raise it.
 //!
-//! # Limits
-//! A report is of one directory and one disk (or array).
+//! **Limits.** A report is of one directory and one disk (or array).
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::tune::Figure;
 //! let json = r#"{"value": 95000.5, "unit": "operations_per_s", "ci95_pct": 0.8, "deviation_pct": 1.5,
@@ -34,7 +32,7 @@ pub use curves::{
     PhysicalBlock, Probe, SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow,
     SubmissionCost, UnloadedLatency,
 };
-pub use device::{Backend, BlockSize, Device, Leaf, Warning, WarningCode};
+pub use device::{Backend, BlockSize, Device, Leaf, Site, Warning, WarningCode};
 
 use plimsoll_figures::units::{format_iops, format_throughput_decimal};
 use plimsoll_files::device::SizeTable;
@@ -43,34 +41,20 @@ use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE
 
 use super::{Mode, place};
 use crate::foreign::FOREIGN_DOUBT_PCT;
-use crate::report::Place;
 
 /// Current version of the JSON form.
 pub const SCHEMA: u32 = 2;
 
-/// The result of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
     /// Version of this form: [`SCHEMA`].
     pub schema: u32,
-    /// The directory, with links resolved.
-    pub directory: String,
-    /// Mount point of its file system.
-    pub mountpoint: String,
-    /// Kind of the file system: `ext4`, `xfs`; empty for a device.
-    pub file_system: String,
-    /// The host, and when the measurement began; `None` for a simulated disk, and in results of older versions.
-    #[serde(default)]
-    pub place: Option<Place>,
-    /// Mount options: `rw`, `noatime`, `discard`.
-    pub mount_options: Vec<String>,
-    /// The block device; `null` if the kernel names none (tmpfs, network) or none was used (backends null, memory).
-    pub device: Option<Device>,
+    #[serde(flatten)]
+    pub site: Site,
     pub backend: Backend,
     pub shards: u16,
     /// Bytes of scratch data that requests were spread over, all shards together.
     pub data_bytes: u64,
-    /// Seed of positions and data.
     pub seed: u64,
     pub mode: Mode,
     pub read_block: BlockSize,
@@ -102,7 +86,6 @@ pub struct TuneReport {
     pub limits_apart: Option<LimitsApart>,
     /// Rounds of a full measurement.
     pub steady_state: Option<SteadyState>,
-    /// Cost of a flush after a write.
     pub flush: Option<OperationCost>,
     pub discard: Option<OperationCost>,
     /// Cost of submissions, and whether they block, by kind.
@@ -122,7 +105,6 @@ pub struct TuneReport {
     pub interrupted: bool,
 }
 
-/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -132,7 +114,6 @@ pub enum Unit {
 
 impl Unit {
     /// Returns a rate in this unit as text for people: `95,000 IOPS`, `1.54 GB/s`.
-    #[must_use]
     pub fn text(self, rate: f64) -> String {
         match self {
             Unit::OperationsPerS => format!("{} IOPS", format_iops(rate)),
@@ -141,7 +122,6 @@ impl Unit {
     }
 }
 
-/// One of the four figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The rate over all samples, above 0.
@@ -156,7 +136,6 @@ pub struct Figure {
     pub samples: Vec<f64>,
     /// Index of the first sample that counts: earlier ones belong to a transient (a cache, credits, a slow start).
     pub settled_at: usize,
-    /// Length of a sample in seconds.
     pub sample_s: f64,
     /// Requests under way, all shards together.
     pub depth: u32,
@@ -175,7 +154,6 @@ pub struct Figure {
 
 impl Figure {
     /// Returns the uncertainty as text for people: `± 0.8 %`, `unknown`.
-    #[must_use]
     pub fn interval_text(&self) -> String {
         self.ci95_pct.map_or_else(|| "unknown".to_owned(), |percent| format!("± {percent:.1} %"))
     }
@@ -197,7 +175,6 @@ impl Figure {
 pub struct Doubt {
     /// Its name in io-properties files.
     pub figure: &'static str,
-    /// The reason, a clause.
     pub why: String,
 }
 
@@ -220,10 +197,8 @@ pub struct Merged {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub run: String,
-    /// Name of the figure.
     pub figure: String,
     pub value: f64,
-    /// Median of all runs.
     pub median: f64,
 }
 
@@ -241,10 +216,8 @@ pub struct MissingFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MissingCause {
-    /// The measurement ended early.
     #[error("let the measurement run to its end")]
     Unfinished,
-    /// The measurement reached its end, but no more could be written: [`super::TuneOptions::max_write_bytes`].
     #[error("--max-write left too little for them: allow more, or set a smaller --data-size")]
     MaxWrite,
 }
@@ -260,7 +233,7 @@ impl TuneReport {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?;
         let saturation = |curve: &Option<SequentialCurve>| curve.as_ref()?.saturation_bytes.map(u64::from);
         Ok(DiskProperties {
-            mountpoints: vec![self.mountpoint.clone()],
+            mountpoints: vec![self.site.mountpoint.clone()],
             read_iops,
             write_iops,
             read_bandwidth_bytes_per_s: read_bandwidth,
@@ -280,7 +253,6 @@ impl TuneReport {
 
     /// Returns the figures that the measurement itself contradicts, that other programs disturbed, or that are known to
     /// an interval that says little, each once.
-    #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
         let of_figure = |(name, figure): (&'static str, &Option<Figure>)| {
             let figure = figure.as_ref()?;
@@ -350,7 +322,7 @@ impl TuneReport {
     /// Returns the disk's own block if writers must know it: found by experiment to be larger than the kernel says,
     /// or reported by the kernel as larger than usual and used for random writes.
     fn physical_block_bytes(&self) -> Option<u32> {
-        let reported = place::physical_block_bytes(self.device.as_ref());
+        let reported = place::physical_block_bytes(self.site.device.as_ref());
         if let Some(found) = self.physical_block.as_ref().filter(|found| found.is_step)
             && found.bytes > reported.unwrap_or(0)
         {
@@ -388,7 +360,7 @@ impl TuneReport {
             (points.len() >= 2).then(|| points.iter().map(|point| (point.block_bytes, point.iops.round())).collect())
         };
         let tables = table(&self.read_sizes).zip(table(&self.write_sizes));
-        let leaf = self.device.as_ref().and_then(|device| device.leaves.first());
+        let leaf = self.site.device.as_ref().and_then(|device| device.leaves.first());
         Ok(DiskModel {
             name: leaf.and_then(|leaf| leaf.model.clone()),
             figures: self.four_figures()?,
@@ -409,7 +381,6 @@ impl TuneReport {
     }
 
     /// Returns the four figures as CSV, with a header; a missing figure has a line with empty fields.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let mut out = String::from("figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth\n");
         for (name, figure) in self.figures() {

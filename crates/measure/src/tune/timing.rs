@@ -1,17 +1,15 @@
 //! Lengths of the parts of a measurement.
 //!
-//! # Why
-//! Three promises hold on any disk: `--quick` takes at most a minute, the default at most five, and `--full` at most
-//! the given rounds. Within that, a phase ends when its figure is known well enough.
+//! **Why.** Three promises hold on any disk: `--quick` takes at most a minute, the default at most five, and `--full`
+//! at most the given rounds. Within that, a phase ends when its figure is known well enough.
 //!
-//! # How it works
-//! [`Timing::of`] is a table by mode. If the user sets a length for each figure, everything shortens in proportion.
+//! **How.** [`Timing::of`] is a table by mode. If the user sets a length for each figure, everything shortens in
+//! proportion.
 //!
-//! # Limits
-//! The lengths are those of samples; starting threads and opening files adds some milliseconds each.
+//! **Limits.** The lengths are those of samples; starting threads and opening files adds some milliseconds each.
 //!
-//! # Example
-//! Quick: a figure takes 2 to 4 s in samples of 0.25 s, and ends as soon as its 95 % interval is within 2 %.
+//! **Example.** Quick: a figure takes 2 to 4 s in samples of 0.25 s, and ends as soon as its 95 % interval is within 2
+//! %.
 
 use super::Mode;
 

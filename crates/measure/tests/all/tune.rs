@@ -166,7 +166,7 @@ fn every_backend_gives_a_whole_report_and_leaves_nothing() {
         if let Some(backend) = backend {
             assert_eq!(report.backend.name, backend.name());
         }
-        assert!(dir.0.canonicalize().unwrap().starts_with(&report.mountpoint), "{}", report.mountpoint);
+        assert!(dir.0.canonicalize().unwrap().starts_with(&report.site.mountpoint), "{}", report.site.mountpoint);
     }
 }
 
@@ -382,7 +382,7 @@ fn the_physical_block_is_the_one_that_was_found_or_the_kernel_s() {
     for (physical_block_bytes, found, write_bytes, expect) in cases {
         let mut report = report.clone();
         let leaf = Leaf { name: "nvme0n1".into(), physical_block_bytes, ..Leaf::default() };
-        report.device = Some(Device { name: "md0".into(), leaves: vec![leaf], ..Device::default() });
+        report.site.device = Some(Device { name: "md0".into(), leaves: vec![leaf], ..Device::default() });
         report.physical_block = found.map(|(bytes, is_step)| PhysicalBlock {
             bytes,
             reported_bytes: None,
@@ -571,7 +571,7 @@ fn records_of_something_else_are_refused() {
     measure(&options, &mut (), &Control::default()).unwrap();
     // As a crash leaves it; a complete record has nothing to go on with.
     let whole: String = fs::read_to_string(&path).unwrap().split_inclusive('\n').take(4).collect();
-    let mountpoint = serde_json::to_string(&Record::read(&path).unwrap().header.mountpoint).unwrap();
+    let mountpoint = serde_json::to_string(&Record::read(&path).unwrap().header.site.mountpoint).unwrap();
     let elsewhere = format!("\"mountpoint\":{mountpoint}");
     let cases = [
         (String::new(), "it is empty"),

@@ -401,7 +401,7 @@ fn an_array_is_its_members() {
     spec.raid0 = RaidSpec { members: 4, chunk_bytes: 1 << 20, ..RaidSpec::default() };
     let report = measure(&options(), &disk(spec.clone()));
     figures_are(&report, &spec, 4.0, 0.03);
-    assert_eq!(report.device.unwrap().leaves.len(), 4);
+    assert_eq!(report.site.device.unwrap().leaves.len(), 4);
 }
 
 #[test]

@@ -11,12 +11,10 @@ use plimsoll_files::setup::{ModelChoice, parse_capacity_scale};
 
 use crate::experiment::Situation;
 
-/// Unit of request lengths in bytes.
 const REQUEST_UNIT_BYTES: u64 = 512;
 /// Longest pause, in nanoseconds: a day.
 const THINK_TIME_MAX_NS: u64 = 86_400_000_000_000;
 
-/// A setting by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Fibers on each shard.
@@ -33,13 +31,11 @@ pub enum Key {
     Shares,
     /// Pause after each request.
     ThinkTime,
-    /// Segments of a request.
     IovCount,
     /// Part of the data that a compressor can save, in per cent.
     Compressible,
     /// Reads in a hundred requests of a mixed job.
     ReadPct,
-    /// Number of shards of the run.
     Shards,
     /// Longest device time of a piece.
     LatencyGoal,
@@ -47,7 +43,6 @@ pub enum Key {
     Model,
     /// Scheduling of the disk: `scheduled`, `drain` or `depth:N`.
     Mode,
-    /// Number of I/O queues.
     IoQueues,
     /// Range in which the capacity may follow the disk.
     CapacityScale,
@@ -77,10 +72,8 @@ const NAMES: [(&str, Key); 20] = [
     ("capacity_scale", Key::CapacityScale),
 ];
 
-/// One value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// The key.
     pub key: Key,
     /// The job to change; `None`: all jobs, or the run.
     pub job: Option<String>,

@@ -11,7 +11,6 @@
 
 use super::{Bound, Claim, Factor, Kind, Machine};
 
-/// An input of a computation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) value: f64,

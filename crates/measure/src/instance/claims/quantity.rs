@@ -81,7 +81,6 @@ impl Quantity {
     }
 
     /// Prints `value` in this quantity's unit, with `more` digits after the point than written, at most 9.
-    #[must_use]
     pub fn write(&self, value: f64, more: usize) -> String {
         let decimals =
             self.text.split_once('.').map_or(0, |(_, behind)| behind.chars().take_while(char::is_ascii_digit).count());

@@ -36,7 +36,6 @@ const SLIP: Schema<'_> = Schema {
     refused: &[],
 };
 
-/// Finds the card that a file names.
 pub type FindCard<'f> = dyn Fn(&str) -> Result<Card, String> + 'f;
 
 /// Reads claims from a text; `find` looks up the cards that it names.
@@ -49,9 +48,6 @@ pub fn parse(source_name: &str, text: &str, find: &FindCard<'_>) -> Result<Ledge
 }
 
 /// Reads a file of claims. The paths of its cards start at its directory.
-///
-/// # Errors
-/// As [`parse`], or the file cannot be read.
 pub fn parse_from_file(path: &Path) -> Result<Ledger, ConfigError> {
     let beside = path.parent().unwrap_or(Path::new("")).to_owned();
     read(&yaml::read_file(path)?, &|name: &str| {

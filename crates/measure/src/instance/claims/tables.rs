@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll_files::variant_name;
 use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::table::{self, Column};
@@ -22,7 +23,7 @@ use serde::Serialize;
 use super::compute::as_difference_pct;
 use super::quantity::grouped;
 use super::{Checked, ClaimsReport, Machine, PRICE, Verdict};
-use crate::instance::{figures, variant_name};
+use crate::instance::figures;
 
 /// Figures of several machines, with differences to the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,7 +38,6 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// One figure of all machines of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub title: String,
@@ -53,7 +53,6 @@ pub struct Row {
 
 impl Row {
     /// Returns the value of the machine at `at`, and its difference to the base, for people; `-` if unknown.
-    #[must_use]
     pub fn cells(&self, at: usize) -> [String; 2] {
         let dash = || "-".to_owned();
         let value = self.values.get(at).copied().flatten();
@@ -68,7 +67,6 @@ impl Row {
 /// A row without its values: title, unit, digits after the point, the figures multiplied and divided, and the scale.
 type Figure<'f> = (&'f str, &'f str, usize, &'f [&'f str], &'f [&'f str], f64);
 
-/// Returns the value of a row for a machine.
 fn value(machine: &Machine, (.., above, below, scale): &Figure<'_>) -> Option<f64> {
     let product = |keys: &[&str]| keys.iter().try_fold(1.0, |product, key| Some(product * machine.value(key)?));
     Some(product(above)? / product(below)? * scale)
@@ -133,14 +131,12 @@ fn table(name: &'static str, title: &'static str, machines: &[Machine], figures:
 
 impl Table {
     /// Returns the column names: the figure, its unit, the base, then each other machine and its difference.
-    #[must_use]
     pub fn headers(&self) -> Vec<String> {
         let others = self.machines.iter().skip(1).flat_map(|name| [name.clone(), format!("to {}", self.base)]);
         [String::new(), "unit".to_owned(), self.base.clone()].into_iter().chain(others).collect()
     }
 
     /// Returns the rows under [`Table::headers`].
-    #[must_use]
     pub fn cells(&self) -> Vec<Vec<String>> {
         let row = |row: &Row| {
             let values = (0..self.machines.len()).flat_map(|at| row.cells(at));
@@ -153,7 +149,6 @@ impl Table {
 }
 
 /// Returns CSV with a header and a line for each claim.
-#[must_use]
 pub fn to_csv(reports: &[ClaimsReport]) -> String {
     let columns: &[Column<(&ClaimsReport, &Checked)>] = &[
         ("file", |(report, _)| report.file.clone()),
@@ -170,8 +165,6 @@ pub fn to_csv(reports: &[ClaimsReport]) -> String {
     table::csv(&rows.collect::<Vec<_>>(), columns)
 }
 
-/// Returns how many of all claims hold.
-#[must_use]
 pub fn answer(reports: &[ClaimsReport]) -> Answer {
     let claims = || reports.iter().flat_map(|report| &report.claims);
     let count = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
@@ -189,8 +182,6 @@ pub fn answer(reports: &[ClaimsReport]) -> Answer {
     Answer::new(mood, verdict, figure, "")
 }
 
-/// Returns all reports as one HTML page.
-#[must_use]
 pub fn page(reports: &[ClaimsReport]) -> String {
     let table = |table: &Table| {
         let caption = format!("{}; differences in per cent of {}", table.title, table.base);

@@ -50,7 +50,6 @@ pub use output::MARKS;
 /// The most machines that are compared at once.
 pub const MACHINES_MAX: usize = 64;
 
-/// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions<'a> {
     /// The base of the ratios: a name or a file as given, or a card's name; `None` is the first machine.
@@ -62,7 +61,6 @@ pub struct CompareOptions<'a> {
 /// Why machines cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompareError {
-    /// There are fewer than two machines, or more than [`MACHINES_MAX`].
     #[error("{0} to compare: name 2 to {MACHINES_MAX} machines")]
     Number(usize),
     #[error("--base {base}: none of the machines is called that: name one of {names}")]
@@ -91,12 +89,10 @@ pub struct Comparison {
     pub warnings: Vec<String>,
 }
 
-/// One of the machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
     /// The machine's name in the rest of the comparison.
     pub label: String,
-    /// The file or name that was given.
     pub argument: String,
     pub origin: Origin,
     /// The figures that are from the table of presets instead.
@@ -107,7 +103,6 @@ pub struct Machine {
     pub price_date: Option<String>,
 }
 
-/// A figure of all machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureRow {
     pub key: String,
@@ -118,7 +113,6 @@ pub struct FigureRow {
     pub cells: Vec<Cell>,
 }
 
-/// A figure of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     pub label: String,
@@ -137,14 +131,10 @@ pub struct Cell {
 }
 
 impl Comparison {
-    /// Returns the row of a figure.
-    #[must_use]
     pub fn figure(&self, key: &str) -> Option<&FigureRow> {
         self.figures.iter().find(|row| row.key == key)
     }
 
-    /// Returns the row of an amount.
-    #[must_use]
     pub fn amount(&self, key: &str) -> Option<&AmountRow> {
         self.economics.iter().find(|row| row.key == key)
     }

@@ -66,7 +66,6 @@ struct Measure {
     /// A counted figure that `key` is multiplied by.
     times: Option<&'static str>,
     title: &'static str,
-    /// The unit that prices are given for, and its name.
     per: (f64, &'static str),
 }
 
@@ -136,7 +135,6 @@ pub struct Recommendation {
 }
 
 /// Orders machines for a need, by price if `prices` is given. Returns `None` if nothing decides the need.
-#[must_use]
 pub fn recommend(need: Need, candidates: &[Candidate], prices: Option<&PriceList>) -> Option<Recommendation> {
     let is_known = |measure: &&Measure| candidates.iter().filter(|machine| measure.figure(machine).is_some()).count();
     // `max_by_key` returns the last of equals: in reverse order, the first.

@@ -48,7 +48,6 @@ const COPIES: [&str; 3] = ["stress_ng.memcpy", "memory.copy_one_bytes_per_s", "m
 /// Groups of figures that are judged; disks have rules of their own.
 const GROUPS: [&str; 5] = ["cpu", "memory", "timer", "submission", "stress_ng"];
 
-/// A figure that stands out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outlier {
     pub label: String,
@@ -67,7 +66,6 @@ pub struct Outlier {
 }
 
 /// Returns all figures of `other` that stand out against `base`.
-#[must_use]
 pub fn outliers(base: &Candidate, other: &Candidate) -> Vec<Outlier> {
     let mut found: Vec<Outlier> = GROUPS.iter().flat_map(|group| of_group(group, base, other)).collect();
     for direction in ["read", "write"] {

@@ -9,6 +9,7 @@
 //!
 //! **Example.** `1.28 (1.25-1.31) +` is a better ratio with its interval; `1.28 *` has no interval.
 
+use plimsoll_files::variant_name;
 use plimsoll_show::page::{Block, Section};
 use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit};
 use plimsoll_show::table::{Table, known};
@@ -18,7 +19,7 @@ use super::{Cell, Comparison, FigureRow, Machine};
 use crate::by_key;
 use crate::instance::economics::volumes::Month;
 use crate::instance::economics::{AmountRow, money};
-use crate::instance::{figures, variant_name};
+use crate::instance::figures;
 
 /// The meaning of the marks of [`Comparison::ratio_text`], for people.
 pub const MARKS: &str = "In brackets the 95 % interval. + better, - worse: the interval leaves out 1. ? no evidence: \
@@ -27,7 +28,6 @@ pub const MARKS: &str = "In brackets the 95 % interval. + better, - worse: the i
 
 impl Comparison {
     /// Returns CSV: a line for each figure and machine, then for each amount and machine.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let row = |row: &FigureRow, cell: &Cell| {
             [
@@ -60,8 +60,6 @@ impl Comparison {
         Table::new("", names.split(','), figures.chain(amounts)).to_csv()
     }
 
-    /// Returns the figure of a cell for people.
-    #[must_use]
     pub fn value_text(row: &FigureRow, cell: &Cell) -> String {
         match (cell.value, figures::kind(&row.key)) {
             (Some(value), Some(kind)) => kind.unit.format(value),
@@ -70,7 +68,6 @@ impl Comparison {
     }
 
     /// Returns the ratio of a cell with its interval and a mark, see [`MARKS`].
-    #[must_use]
     pub fn ratio_text(cell: &Cell) -> String {
         let Some(ratio) = cell.ratio else {
             return if cell.value.is_some() { "no ratio".to_owned() } else { "missing".to_owned() };
@@ -90,7 +87,6 @@ impl Comparison {
     }
 
     /// Returns a sentence for each figure that stands out.
-    #[must_use]
     pub fn outlier_texts(&self) -> Vec<String> {
         let text = |outlier: &super::Outlier| {
             let cause = match (&outlier.cause, &outlier.remark) {
@@ -106,7 +102,6 @@ impl Comparison {
     }
 
     /// Returns a sentence for each reason of missing figures; machines that lack the same figures share it.
-    #[must_use]
     pub fn missing_texts(&self) -> Vec<String> {
         let of_machine = |(at, machine): (usize, &Machine)| {
             let missing = |row: &FigureRow| Some((row.cells.get(at)?.missing.clone()?, row.key.clone()));
@@ -119,7 +114,6 @@ impl Comparison {
     }
 
     /// Returns a sentence for each comparison of local disks with volumes.
-    #[must_use]
     pub fn break_even_texts(&self) -> Vec<String> {
         let currency = self.currency.as_deref().unwrap_or("");
         let text = |row: &super::BreakEven| {
@@ -155,7 +149,6 @@ impl Comparison {
     }
 
     /// Returns the page: title and sections for [`plimsoll_show::page::html`].
-    #[must_use]
     pub fn page(&self) -> (String, Vec<Section>) {
         let labels: Vec<&str> = self.machines.iter().map(|machine| machine.label.as_str()).collect();
         let mut sections = vec![self.machines_section()];
@@ -213,8 +206,6 @@ impl Comparison {
         Section::new("Figures", [Block::Text(MARKS.to_owned()), table.into()])
     }
 
-    /// Returns the recommendation in words.
-    #[must_use]
     pub fn recommendation_lines(&self, recommended: &super::Recommendation) -> Vec<String> {
         let winner = recommended.winner.as_deref().unwrap_or("no recommendation");
         let basis = if recommended.by_price { "by price" } else { "by amount" };
@@ -229,13 +220,11 @@ impl Comparison {
     }
 
     /// Returns a bar chart of the ratios for each group of figures that has any.
-    #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
         let groups = self.figures.chunk_by(|one, next| figures::group(&one.key) == figures::group(&next.key));
         groups.filter_map(|rows| self.chart(rows)).collect()
     }
 
-    /// Returns the chart of the figures of one group.
     fn chart(&self, rows: &[FigureRow]) -> Option<Chart> {
         let group = figures::group(&rows.first()?.key);
         let bar = |row: &FigureRow, at: usize| {
@@ -268,7 +257,6 @@ impl Comparison {
 
 impl AmountRow {
     /// Returns the title and the cells for people.
-    #[must_use]
     pub fn texts(&self) -> Vec<String> {
         std::iter::once(self.title.to_owned()).chain(self.cells.iter().map(|cell| cell.shown.clone())).collect()
     }
@@ -276,7 +264,6 @@ impl AmountRow {
 
 impl FigureRow {
     /// Returns the title, and the direction if less is better.
-    #[must_use]
     pub fn titled(&self) -> String {
         if self.better == figures::Better::Less {
             format!("{} (less is better)", self.title)

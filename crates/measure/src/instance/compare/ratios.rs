@@ -31,11 +31,9 @@ const NORMAL_QUANTILE: f64 = 1.959_964;
 /// Degrees of freedom of a stated interval: enough to be normal.
 const FREEDOM_OF_STATED: f64 = 1e6;
 
-/// Name of the fact that holds the version of stress-ng.
 const STRESS_NG_VERSION: &str = "stress_ng.version";
 
 /// Returns why a figure that both cards have has no ratio: operations of stress-ng differ from version to version.
-#[must_use]
 pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String> {
     if !key.starts_with(STRESS_NG) || !card.figures.contains_key(key) || !base.figures.contains_key(key) {
         return None;
@@ -48,7 +46,6 @@ pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String
     }
 }
 
-/// What a ratio proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -71,7 +68,6 @@ pub enum Verdict {
     Missing,
 }
 
-/// A ratio and whether it proves a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The figure divided by that of the base.
@@ -82,7 +78,6 @@ pub struct Ratio {
 }
 
 /// Divides `figure` by `base`; returns `None` if the base is 0.
-#[must_use]
 pub fn ratio(kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio> {
     let ratio = figure.value / base.value;
     if !ratio.is_finite() {
@@ -107,7 +102,6 @@ pub fn ratio(kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio>
 }
 
 /// Returns the standard deviation of the samples in per cent of their mean; `None` for fewer than two.
-#[must_use]
 pub(crate) fn scatter_pct(figure: &Figure) -> Option<f64> {
     (figure.samples.len() >= 2).then(|| series::deviation_pct(&figure.samples))
 }

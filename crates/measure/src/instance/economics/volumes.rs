@@ -58,7 +58,6 @@ pub struct Volumes {
     pub all: Rates,
 }
 
-/// The price of volumes for a month.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Month {
     pub size_month: f64,
@@ -87,7 +86,6 @@ fn provisioned(volume: &Volume, ask: Rates) -> Option<Rates> {
     Some(Rates { size_gib: ask.size_gib, iops, mibps: bytes_per_s / MIB })
 }
 
-/// Returns the largest size and rates of one volume.
 fn most(volume: &Volume) -> Option<Rates> {
     provisioned(volume, Rates { size_gib: volume.size_gib[2], iops: volume.iops_most, mibps: volume.mib_most })
 }

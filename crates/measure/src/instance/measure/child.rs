@@ -41,10 +41,8 @@ const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 pub(super) enum Failure {
     #[error("{0} is not installed: apt install {0} (or dnf install {0})")]
     NotInstalled(String),
-    /// The program was ended because the measurement was stopped.
     #[error("{INTERRUPTED}")]
     Stopped,
-    /// The program was ended at the time limit.
     #[error("it did not end within {} s", .0.as_secs())]
     Late(Duration),
     /// The program cannot be started, or its output cannot be read.
@@ -52,7 +50,6 @@ pub(super) enum Failure {
     Other(String),
 }
 
-/// A program that has ended by itself.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     /// Whether its status is 0.

@@ -22,13 +22,9 @@ use super::sampler::{Sampling, Work, rates};
 use crate::instance::Card;
 use crate::tune::Observer;
 
-/// Bytes of a hash.
 const HASH_BYTES: usize = 64 << 10;
-/// Hashes of a round.
 const HASHES: usize = 16;
-/// Rows and columns of the matrices.
 const MATRIX_SIDE: usize = 192;
-/// Keys of a sort.
 const KEYS: usize = 64 << 10;
 
 /// Name, end of the key with the unit, and the function that makes the work.

@@ -11,6 +11,7 @@
 //! **Example.** 99 000 reads a second ± 2 %: `disk.read_iops` 99 000, interval 97 020 to 100 980.
 
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
+use plimsoll_files::variant_name;
 
 use super::INTERRUPTED;
 use crate::instance::{Card, Figure};
@@ -90,9 +91,9 @@ fn add_report(card: &mut Card, report: &TuneReport) {
         }
     }
 
-    let device = report.device.as_ref().map_or("unknown device", |device| device.name.as_str());
-    card.fact("disk.measured", format!("{} ({device}, {})", report.mountpoint, report.file_system));
-    card.fact("disk.method", format!("tune, {}, backend {}", report.mode.name(), report.backend.name));
+    let device = report.site.device.as_ref().map_or("unknown device", |device| device.name.as_str());
+    card.fact("disk.measured", format!("{} ({device}, {})", report.site.mountpoint, report.site.file_system));
+    card.fact("disk.method", format!("tune, {}, backend {}", variant_name(report.mode), report.backend.name));
     card.warnings.extend(report.warnings.iter().map(|warning| format!("disk: {}", warning.message)));
 }
 
@@ -105,7 +106,7 @@ fn rate(figure: &tune::Figure) -> Figure {
 
 /// Adds the number and the size of the local disks below the directory.
 fn local_disks(report: &TuneReport, card: &mut Card) {
-    let leaves = report.device.as_ref().map(|device| device.leaves.as_slice()).unwrap_or_default();
+    let leaves = report.site.device.as_ref().map(|device| device.leaves.as_slice()).unwrap_or_default();
     if leaves.is_empty() {
         card.miss("disk.number", "the kernel does not show the disks below this file system");
         card.miss("disk.bytes", "the kernel does not show the disks below this file system");
@@ -148,7 +149,7 @@ mod tests {
         let mut report = report.unwrap();
         let leaf = |is_network| tune::Leaf { size_bytes: Some(1_000), is_network, ..tune::Leaf::default() };
         let device = tune::Device { leaves: vec![leaf(false), leaf(true), leaf(false)], ..tune::Device::default() };
-        report.device = Some(device);
+        report.site.device = Some(device);
         if let Some(figure) = &mut report.read_iops {
             (figure.value, figure.ci95_pct) = (99_000.0, Some(2.0));
             (figure.samples, figure.settled_at) = (vec![1.0, 98_000.0, 100_000.0], 1);

@@ -60,13 +60,11 @@ const PROBE_S: u64 = 1;
 const GAIN: f64 = 1.05;
 /// Use of a processor from which on iperf3 may be the bottleneck, in per cent.
 const BUSY_PCT: f64 = 90.0;
-/// Loss of packets from which on a warning is given, in per cent.
 const LOSS_PCT: f64 = 1.0;
 
 /// A machine that runs `iperf3 -s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The name or address.
     pub host: String,
     pub port: u16,
 }
@@ -118,13 +116,11 @@ pub fn measure(card: &mut Card, peer: &Peer, streams: Option<usize>, budget_ns: 
     Client { program: "iperf3".into(), peer, streams, seconds, stop }.measure(card);
 }
 
-/// The clients that are run.
 struct Client<'a> {
     program: PathBuf,
     peer: &'a Peer,
     /// Streams at a time; `None`: as many as gain anything.
     streams: Option<usize>,
-    /// Length of a run.
     seconds: u64,
     stop: &'a Stop,
 }
@@ -277,7 +273,6 @@ impl Client<'_> {
         })
     }
 
-    /// Returns the reason, with the remedy on the peer.
     fn with_remedy(&self, reason: &str) -> String {
         let Peer { host, port } = self.peer;
         let option = if *port == PORT { String::new() } else { format!(" -p {port}") };

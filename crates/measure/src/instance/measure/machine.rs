@@ -34,7 +34,6 @@ pub(super) struct Machine {
     pub(super) threads: usize,
 }
 
-/// One hardware thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Thread {
     socket: String,
@@ -78,7 +77,6 @@ pub(super) fn read(card: &mut Card, roots: &Roots, allowed: usize) -> Machine {
 }
 
 /// Returns the host name of the machine, or `machine` if it has none.
-#[must_use]
 pub fn host_name() -> String {
     let name = text(&Roots::default().proc.join("sys/kernel/hostname")).unwrap_or_default();
     if name.is_empty() || name == "(none)" { "machine".to_owned() } else { name }
@@ -113,7 +111,6 @@ fn cpu_list(list: &str) -> Vec<usize> {
     ranges.flatten().collect()
 }
 
-/// Returns the hardware threads that are online.
 fn threads(roots: &Roots) -> Vec<Thread> {
     let cpus = roots.sys.join("devices/system/cpu");
     let online = text(&cpus.join("online")).unwrap_or_default();

@@ -34,7 +34,6 @@ const MOST_BYTES: u64 = 2 << 30;
 const USUAL_L3_BYTES: u64 = 32 << 20;
 /// All arrays together take at most the available memory divided by this, before they are rounded up to whole pieces.
 const PART_OF_AVAILABLE: u64 = 4;
-/// Bytes of a round.
 const PIECE_BYTES: usize = 4 << 20;
 /// Words of 8 bytes in a cache line.
 const LINE_WORDS: usize = 8;
@@ -44,10 +43,8 @@ const HOPS: usize = 10_000;
 /// Measurements that [`run`] makes.
 pub(super) const MEASUREMENTS: usize = 5;
 
-/// Lengths of the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Arrays {
-    /// The array of one thread alone.
     one_bytes: u64,
     /// The array of each of all threads.
     all_bytes: u64,

@@ -70,7 +70,6 @@ pub enum Group {
     Submission,
     /// Hashing, products of matrices, sorting.
     Cpu,
-    /// Bandwidth and latency of the memory.
     Memory,
     /// Reading the clock, and sleeping.
     Timer,
@@ -88,7 +87,6 @@ impl Group {
     const NAMES: [&str; 7] = ["disk", "submission", "cpu", "memory", "timer", "stress_ng", "network"];
 
     /// Returns the group's name on the command line and among the missing figures.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         Group::NAMES[self as usize]
     }
@@ -119,14 +117,10 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// The budgets of the usual card.
     pub const STANDARD: Budgets = Budgets { samples: 5, seconds: [300.0, 3.0, 6.0, 5.0, 3.0, 30.0, 8.0] };
 
-    /// The budgets of the quick card.
     pub const QUICK: Budgets = Budgets { samples: 3, seconds: [60.0, 0.9, 1.8, 1.5, 0.6, 12.0, 8.0] };
 
-    /// Returns the seconds of a group.
-    #[must_use]
     pub fn of(&self, group: Group) -> f64 {
         self.seconds[group as usize]
     }
@@ -141,7 +135,6 @@ impl Budgets {
     }
 }
 
-/// Options of a card.
 #[derive(Clone, Debug)]
 pub struct CardOptions {
     pub name: String,
@@ -158,7 +151,6 @@ pub struct CardOptions {
 
 impl CardOptions {
     /// Returns options for all groups without a disk, with [`Budgets::STANDARD`].
-    #[must_use]
     pub fn new(name: impl Into<String>) -> CardOptions {
         CardOptions {
             name: name.into(),

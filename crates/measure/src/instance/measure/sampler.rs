@@ -25,10 +25,8 @@ use crate::load::Stop;
 /// A round of work. Returns its amount, in the unit of the figure.
 pub(super) type Work = Box<dyn FnMut() -> f64>;
 
-/// Makes the work of a thread, on that thread.
 type Make<'a> = &'a (dyn Fn() -> Result<Work, String> + Sync);
 
-/// How to take samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling<'a> {
     pub(super) samples: usize,

@@ -49,7 +49,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The longest text that is read, in bytes; stress-ng writes about one thousand for each stressor.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// The result of one stressor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stressor {
     pub name: String,
@@ -71,7 +70,6 @@ pub struct Report {
 /// Why a text is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// The text is not YAML, or not that of stress-ng.
     #[error("this is not what stress-ng writes: {0}")]
     NotStressNg(String),
     #[error("stress-ng's {0} has no rate: expected `bogo-ops-per-second-real-time`, a finite number of at least 0")]
@@ -137,7 +135,6 @@ pub fn measure(card: &mut Card, directory: &Path, budget_ns: u64, stop: &Stop) {
     Runs::planned("stress-ng".into(), budget_ns, stop).measure(card, directory);
 }
 
-/// The plan of a measurement.
 struct Runs<'a> {
     program: PathBuf,
     rounds: u64,
@@ -230,7 +227,6 @@ impl Runs<'_> {
         )
     }
 
-    /// Notes the runs of one stressor.
     fn note(&self, card: &mut Card, name: &str, runs: &[Stressor], failure: Option<Failure>) {
         let samples = runs.iter().map(|run| run.per_s).collect();
         let key = format!("{}{name}", figures::STRESS_NG);

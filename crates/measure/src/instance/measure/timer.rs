@@ -23,9 +23,7 @@ use super::sampler::{Sampling, Work, rates};
 use crate::instance::{Card, Figure};
 use crate::tune::Observer;
 
-/// Length of a sleep.
 const SLEEP_NS: u64 = 100_000;
-/// Reads of the clock in a round.
 const READS: usize = 1_000;
 /// Part of the time for reading the clock: one in this many.
 const PART_OF_READING: u64 = 5;

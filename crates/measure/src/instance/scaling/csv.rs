@@ -28,7 +28,6 @@ use plimsoll_files::yaml;
 use super::names::{family_of, vcpus_of};
 use super::{AdvertisedKind, FIGURES, Input, Size};
 
-/// Names of the columns that are no figures.
 const PLAIN: [&str; 5] = ["instance", "family", "vcpus", "n_disks", "basis"];
 
 /// Names of the four figures in a header; the first of each is its own, the others are read as it.
@@ -55,9 +54,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<Input, ConfigError> {
 }
 
 /// Reads families from a CSV file, see [`parse`].
-///
-/// # Errors
-/// As [`parse`], or the file cannot be read.
 pub(crate) fn csv_from_file(path: &Path) -> Result<Input, ConfigError> {
     read(&yaml::read_file(path)?)
 }
@@ -93,7 +89,6 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
     Ok(input)
 }
 
-/// The content of a line.
 struct Row {
     family: String,
     size: Size,
@@ -102,7 +97,6 @@ struct Row {
     span: Span,
 }
 
-/// The cells of a line, and the names of their columns.
 struct Line<'a> {
     columns: &'a [String],
     cells: &'a [CsvCell<'a>],

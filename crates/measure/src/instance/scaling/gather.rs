@@ -33,7 +33,6 @@ pub enum ScalingError {
     Card(#[from] CardError),
     #[error("no family is called {name}: {help}")]
     UnknownFamily {
-        /// The name asked for, in quotes.
         name: String,
         /// The name that was probably meant, or where to find one.
         help: String,

@@ -1,17 +1,13 @@
 //! Reads the family and the size from the name of an instance.
 //!
-//! # Why
-//! Cards and price lists seldom have more than the name of an instance; scaling compares sizes of one family.
+//! **Why.** Cards and price lists seldom have more than the name of an instance; scaling compares sizes of one family.
 //!
-//! # How it works
-//! If a preset has the name, it knows both. Otherwise the name itself is read as clouds write names: `i4i.8xlarge` is
-//! of family `i4i` and has 32 vCPUs, `z3-highmem-88-highlssd` has 88.
+//! **How.** If a preset has the name, it knows both. Otherwise the name itself is read as clouds write names:
+//! `i4i.8xlarge` is of family `i4i` and has 32 vCPUs, `z3-highmem-88-highlssd` has 88.
 //!
-//! # Limits
-//! A name that no cloud would write is a family of its own, of unknown size.
+//! **Limits.** A name that no cloud would write is a family of its own, of unknown size.
 //!
-//! # Example
-//! `Standard_L16s_v9` has 16 vCPUs.
+//! **Example.** `Standard_L16s_v9` has 16 vCPUs.
 
 use plimsoll_files::presets;
 

@@ -10,18 +10,17 @@
 //!
 //! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
 
+use plimsoll_files::variant_name;
 use plimsoll_show::page::{self, Block, Section};
 use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
 
-use super::super::variant_name;
 use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
 
 /// The longest name of a picture without the number that tells it from another, in characters.
 const NAME_MAX_CHARS: usize = 64;
 
 /// Returns CSV with a header and a line for each point.
-#[must_use]
 pub fn to_csv(report: &ScalingReport) -> String {
     let columns: &[Column<(&FamilyReport, &FigureReport, &ScalePoint)>] = &[
         ("family", |(family, ..)| family.family.clone()),
@@ -41,7 +40,6 @@ pub fn to_csv(report: &ScalingReport) -> String {
 }
 
 /// Returns one picture for each family: its name, fit for a file, and a chart for each figure.
-#[must_use]
 pub fn pictures(report: &ScalingReport) -> Vec<(String, Vec<Chart>)> {
     let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
     let mut pictures: Vec<(String, Vec<Chart>)> = Vec::new();
@@ -92,8 +90,6 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
     }
 }
 
-/// Returns the report as one HTML page.
-#[must_use]
 pub fn page(report: &ScalingReport) -> String {
     let pictures = pictures(report);
     let blocks = [Block::Warnings(report.warnings.clone()), summary(report).into()];
@@ -121,7 +117,6 @@ fn points(figure: &FigureReport) -> Table {
 
 impl FigureReport {
     /// Returns a row for each point: instance, vCPUs, measured, advertised, difference.
-    #[must_use]
     pub fn cells(&self) -> Vec<Vec<String>> {
         let at = index(self);
         let row = |point: &ScalePoint| {

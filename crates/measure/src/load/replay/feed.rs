@@ -1,19 +1,15 @@
 //! The reader of a replay: reads the trace a second time and deals its requests to the shards.
 //!
-//! # Why
-//! Shards must neither wait for a file nor hold a whole trace.
+//! **Why.** Shards must neither wait for a file nor hold a whole trace.
 //!
-//! # How it works
-//! A thread reads, puts requests in order and sends them in batches through bounded channels, so it is never far
-//! ahead. Every shard first gets an empty batch when the first request is there, so all can begin together. Before
+//! **How.** A thread reads, puts requests in order and sends them in batches through bounded channels, so it is never
+//! far ahead. Every shard first gets an empty batch when the first request is there, so all can begin together. Before
 //! the reader waits for a full channel, it sends its batches for the other shards.
 //!
-//! # Limits
-//! A shard that takes no batches for long stops the reader, and so in the end the others. When all shards have ended,
-//! the reader still reads to the end: visitors of traces cannot stop it.
+//! **Limits.** A shard that takes no batches for long stops the reader, and so in the end the others. When all shards
+//! have ended, the reader still reads to the end: visitors of traces cannot stop it.
 //!
-//! # Example
-//! 1,000 requests of shards 0 and 5 on two shards: 500 each, in batches of 256 and 244.
+//! **Example.** 1,000 requests of shards 0 and 5 on two shards: 500 each, in batches of 256 and 244.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,12 +21,9 @@ use plimsoll_observe::trace::arrivals::{Arrival, Arrivals};
 
 use super::ReplayPlan;
 
-/// Requests per batch.
 const BATCH: usize = 256;
-/// Most batches in a channel.
 const BATCHES_HELD: usize = 64;
 
-/// The requests for a shard.
 pub(super) type Batches = Receiver<Vec<Arrival>>;
 
 /// The reader's thread. Returns the number of requests that came out of order.

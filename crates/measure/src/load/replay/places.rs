@@ -1,18 +1,16 @@
 //! Maps requests of a trace to places on the target of a replay.
 //!
-//! # Why
-//! The target is one file or device of another size than the trace's. Neighbours must stay neighbours, and files must
-//! not overlap as long as there is room.
+//! **Why.** The target is one file or device of another size than the trace's. Neighbours must stay neighbours, and
+//! files must not overlap as long as there is room.
 //!
-//! # How it works
-//! The used parts of the trace's files lie one after another, each starting at a multiple of 4 KiB of its file.
-//! Beyond the end of the target they wrap: the position modulo the target's length. A request that would cross the
-//! end is moved down until it fits. The beginning is rounded down, the end up, to the target's alignment.
+//! **How.** The used parts of the trace's files lie one after another, each starting at a multiple of 4 KiB of its
+//! file. Beyond the end of the target they wrap: the position modulo the target's length. A request that would cross
+//! the end is moved down until it fits. The beginning is rounded down, the end up, to the target's alignment.
 //!
-//! # Limits
-//! After wrapping, files overlap; [`Places::total_bytes`] tells beforehand.
+//! **Limits.** After wrapping, files overlap; [`Places::total_bytes`] tells beforehand.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```
 //! use plimsoll_measure::load::replay::Places;
 //! // File 1 was used from 8 KiB to 16 KiB, file 2 from 0 to 4 KiB.
@@ -28,7 +26,6 @@ use std::collections::BTreeMap;
 /// Used parts begin at multiples of this, so aligned requests stay aligned.
 const UNIT_BYTES: u64 = 4096;
 
-/// The map from requests of a trace to a target.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// By (disk, file): first byte of the used part, and its place on the target.
@@ -39,7 +36,6 @@ pub struct Places {
     room_bytes: u64,
 }
 
-/// The place of a request on the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Bytes from the beginning of the target.
@@ -57,7 +53,6 @@ pub struct Place {
 impl Places {
     /// Returns places for `regions` (by (disk, file): first byte, and the byte after the last) on a target of
     /// `target_bytes` whose offsets and lengths are multiples of `align_bytes`.
-    #[must_use]
     pub fn new(regions: &BTreeMap<(u16, u32), (u64, u64)>, align_bytes: u32, target_bytes: u64) -> Places {
         let mut total_bytes = 0_u64;
         let place = |(key, (first, end)): (&(u16, u32), &(u64, u64))| {
@@ -73,20 +68,16 @@ impl Places {
     }
 
     /// Returns the length in bytes of a target on which nothing would overlap.
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// Returns the usable length of the target in bytes.
-    #[must_use]
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
 
     /// Returns the place of `len_bytes` (above 0) at `offset_bytes` of a (disk, file). If the target has no room, the
     /// length is 0.
-    #[must_use]
     pub fn place(&self, file: (u16, u32), offset_bytes: u64, len_bytes: u32) -> Place {
         let (first, base) = self.files.get(&file).copied().unwrap_or((0, 0));
         let position = base.saturating_add(offset_bytes.saturating_sub(first));

@@ -1,18 +1,16 @@
 //! One shard of a replay: sends the requests that are due, and counts completions.
 //!
-//! # Why
-//! The accuracy of a replay depends on this loop: no request waits for an earlier one, and late sends are recorded.
+//! **Why.** The accuracy of a replay depends on this loop: no request waits for an earlier one, and late sends are
+//! recorded.
 //!
-//! # How it works
-//! Each turn parks the reactor until a completion or the next due time, counts completions, and sends the requests
-//! that are due. Buffers are kept by power-of-two length for reuse; written data is random, and differs for each
-//! write.
+//! **How.** Each turn parks the reactor until a completion or the next due time, counts completions, and sends the
+//! requests that are due. Buffers are kept by power-of-two length for reuse; written data is random, and differs for
+//! each write.
 //!
-//! # Limits
-//! An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests under way.
+//! **Limits.** An idle shard checks for new requests every [`FEED_LOOK_NS`]. [`super`] names the bounds on requests
+//! under way.
 //!
-//! # Example
-//! See [`super::super::replay`].
+//! **Example.** See [`super::super::replay`].
 
 use std::collections::VecDeque;
 use std::sync::mpsc::TryRecvError;
@@ -44,7 +42,6 @@ const LEAD_NS: u64 = 20_000_000;
 const RETRY_NS: u64 = 1_000_000;
 /// Time between two samples of the depth in the device.
 const SAMPLE_NS: u64 = 1_000_000;
-/// Length of the intervals of a result.
 const INTERVAL_NS: u64 = 100_000_000;
 /// Most bytes of idle buffers kept for reuse.
 const IDLE_MAX_BYTES: u64 = 64 << 20;
@@ -55,7 +52,6 @@ const EINVAL: i32 = 22;
 /// Linux's error number for a lack of memory.
 const ENOMEM: i32 = 12;
 
-/// The result of a shard.
 pub(super) struct ShardEnd {
     pub(super) result: ShardResult,
     pub(super) counts: Vec<ReplayCounts>,
@@ -405,8 +401,7 @@ impl Runner<'_> {
 
     fn fail(&mut self, number: usize, code: i32) {
         if let Some(result) = self.results.get_mut(number) {
-            result.errors += 1;
-            result.first_error.get_or_insert(code);
+            result.fail(code);
         }
     }
 
@@ -421,36 +416,22 @@ impl Runner<'_> {
         self.last_end_ns = now_ns;
 
         let latency_ns = now_ns.saturating_sub(flight.due_ns);
-        let (bytes, error) = match end.result {
-            Ok(bytes) if bytes == flight.len_bytes => (bytes, None),
-            // The transfer came back short.
-            Ok(bytes) => (bytes, Some(0)),
-            Err(error) => (0, Some(error.errno())),
-        };
-        if let Some(code) = error {
-            self.fail(flight.class, code);
-        }
-
-        let is_ended = end.result.is_ok();
-        if let (Some(result), true) = (self.results.get_mut(flight.class), is_ended) {
-            result.requests += 1;
-            result.bytes += u64::from(bytes);
-            result.latency.record(latency_ns);
-        }
-        if let (Some(interval), true) = (self.intervals.get_mut(flight.class), is_ended) {
+        let outcome = end.result.map_err(|error| error.errno());
+        if let (Some(interval), Ok(bytes)) = (self.intervals.get_mut(flight.class), outcome) {
             interval.requests += 1;
             interval.bytes += u64::from(bytes);
             interval.latency_sum_ns = interval.latency_sum_ns.saturating_add(latency_ns);
             interval.latency_max_ns = interval.latency_max_ns.max(latency_ns);
         }
-        if let (Some(counts), Some(original_ns), true) =
-            (self.counts.get_mut(flight.class), flight.original_ns, is_ended)
+        if let (Some(counts), Some(original_ns), Ok(_)) =
+            (self.counts.get_mut(flight.class), flight.original_ns, outcome)
         {
             counts.original.record(original_ns);
             counts.replayed.record(latency_ns);
         }
 
         let Some(result) = self.results.get_mut(flight.class) else { return };
+        result.count(outcome, flight.len_bytes, latency_ns);
         let side = match (op, &mut result.directions) {
             (Op::Read, Some(directions)) => Some(&mut directions.reads),
             (Op::Write, Some(directions)) => Some(&mut directions.writes),
@@ -458,7 +439,7 @@ impl Runner<'_> {
             _ => None,
         };
         if let Some(side) = side {
-            side.count(end.result.map_err(|error| error.errno()), flight.len_bytes, latency_ns);
+            side.count(outcome, flight.len_bytes, latency_ns);
         }
     }
 

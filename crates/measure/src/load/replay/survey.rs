@@ -1,18 +1,14 @@
 //! A survey of a trace: what a replay must know before it begins.
 //!
-//! # Why
-//! Classes and files must be created, space must be found, and what cannot be replayed must be refused before the
-//! target changes.
+//! **Why.** Classes and files must be created, space must be found, and what cannot be replayed must be refused before
+//! the target changes.
 //!
-//! # How it works
-//! Reads all requests in order of their beginnings, and keeps sums and the used part of each file. What can be read only
-//! once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second reading.
+//! **How.** Reads all requests in order of their beginnings, and keeps sums and the used part of each file. What can be
+//! read only once (a FIFO, a pipe) is copied meanwhile to a temporary file without a name, for the second reading.
 //!
-//! # Limits
-//! At most [`REGIONS_MAX`] files; later ones share the place of the first.
+//! **Limits.** At most [`REGIONS_MAX`] files; later ones share the place of the first.
 //!
-//! # Example
-//! A trace of two reads of one file, 4 KiB at 0 and at 1 MiB: a region from 0 to 1,052,672.
+//! **Example.** A trace of two reads of one file, 4 KiB at 0 and at 1 MiB: a region from 0 to 1,052,672.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,16 +29,12 @@ use super::ReplayError;
 /// Most files with a place of their own.
 const REGIONS_MAX: usize = 65_536;
 
-/// Sums over a class of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassSurvey {
-    /// Requests.
     pub requests: u64,
-    /// Longest request in bytes.
     pub longest_bytes: u32,
 }
 
-/// The contents of a trace.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// The recorder of the trace.
@@ -55,9 +47,7 @@ pub struct Survey {
     pub first_ns: u64,
     /// When the last request was queued.
     pub last_ns: u64,
-    /// Requests.
     pub requests: u64,
-    /// Reads among the requests.
     pub reads: u64,
     /// Requests that the reader gave after one that was queued later.
     pub unordered: u64,
@@ -65,7 +55,6 @@ pub struct Survey {
     pub without_begin: u64,
     /// Requests left out because they were cancelled.
     pub cancelled: u64,
-    /// Sums by class number.
     pub classes: BTreeMap<u16, ClassSurvey>,
     /// Bytes used by (disk, file): the first, and the one after the last.
     pub regions: BTreeMap<(u16, u32), (u64, u64)>,
@@ -130,13 +119,11 @@ impl Survey {
     }
 
     /// Returns the name of a class, or `class 3` if class 3 has none.
-    #[must_use]
     pub fn class_name(&self, number: u16) -> String {
         self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
     }
 
     /// Returns the time from the first request to the last, in ns.
-    #[must_use]
     pub(crate) fn span_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
     }

@@ -1,20 +1,16 @@
 //! The end of a run on a shard: takes the results, drains requests under way, and reads back what was written.
 //!
-//! # Why
-//! Completions after the window must not count, but must arrive before buffers and files are removed. And a write
-//! that a disk acknowledged is worth nothing if it cannot be read.
+//! **Why.** Completions after the window must not count, but must arrive before buffers and files are removed. And a
+//! write that a disk acknowledged is worth nothing if it cannot be read.
 //!
-//! # How it works
-//! [`Runner::finish`] takes the figures first. Then it waits for requests under way; then jobs that verify read the
-//! part of the file that they wrote, with all their fibers, and check every block. The shard serves others until all
-//! rest.
+//! **How.** [`Runner::finish`] takes the figures first. Then it waits for requests under way; then jobs that verify
+//! read the part of the file that they wrote, with all their fibers, and check every block. The shard serves others
+//! until all rest.
 //!
-//! # Limits
-//! Reading back is not measured, takes as long as it takes, and is left out if the run was stopped. A read that fails
-//! there counts as an error of the job.
+//! **Limits.** Reading back is not measured, takes as long as it takes, and is left out if the run was stopped. A read
+//! that fails there counts as an error of the job.
 //!
-//! # Example
-//! See [`super::super::run`].
+//! **Example.** See [`super::super::run`].
 
 use plimsoll::{Done, RefusedReason, RequestKind};
 
@@ -55,8 +51,9 @@ impl Runner<'_> {
         self.read_back(&mut done)?;
 
         for (result, job) in result.jobs.iter_mut().zip(&mut self.jobs) {
-            // Reading back may have added errors.
-            (result.errors, result.first_error) = (job.errors, job.first_error);
+            // Draining and reading back may have added errors.
+            result.errors += job.result.errors;
+            result.first_error = result.first_error.or(job.result.first_error);
             if let Work::Special(special) = &mut job.work {
                 (result.faults, result.fault_count) = (std::mem::take(&mut special.faults), special.fault_count);
             }
@@ -192,7 +189,7 @@ impl Runner<'_> {
             let Work::Special(special) = &mut job.work else { return false };
             special.is_refused(sent);
             if refused.reason != RefusedReason::Full {
-                job.fail(error_of(refused.reason));
+                job.result.fail(error_of(refused.reason));
                 *next = to;
             }
             return false;
@@ -212,8 +209,8 @@ impl Runner<'_> {
 
         match end.result {
             Ok(bytes) if bytes == sent.len_bytes => {}
-            Ok(_) => job.fail(0),
-            Err(error) => job.fail(error.errno()),
+            Ok(_) => job.result.fail(0),
+            Err(error) => job.result.fail(error.errno()),
         }
         if let Some(buffer) = fiber.buffers.first_mut() {
             *buffer = end.data;

@@ -1,18 +1,15 @@
 //! Sends the requests of fibers.
 //!
-//! # Why
-//! The hot path of plain jobs stands beside the path of all other jobs, so a reader can see what the hot path leaves
-//! out.
+//! **Why.** The hot path of plain jobs stands beside the path of all other jobs, so a reader can see what the hot path
+//! leaves out.
 //!
-//! # How it works
-//! [`Runner::send`] sends a fiber's whole batch. If the table had no room for any of it, the fiber tries again later;
-//! a fiber with nothing under way and nothing to try again ends.
+//! **How.** [`Runner::send`] sends a fiber's whole batch. If the table had no room for any of it, the fiber tries again
+//! later; a fiber with nothing under way and nothing to try again ends.
 //!
-//! # Limits
-//! A batch that was refused in part is not completed later: the fiber continues when the accepted part has come back.
+//! **Limits.** A batch that was refused in part is not completed later: the fiber continues when the accepted part has
+//! come back.
 //!
-//! # Example
-//! See [`super::super::run`].
+//! **Example.** See [`super::super::run`].
 
 use plimsoll::{Data, Refused, RefusedReason, RequestKind};
 
@@ -75,7 +72,7 @@ impl Runner<'_> {
             if let Err(refused) = self.reactor.submit(request) {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
-                job.fail(error_of(reason));
+                job.result.fail(error_of(reason));
                 if let Some(traffic) = budget {
                     traffic.give_back_write(request_bytes);
                 }
@@ -131,7 +128,7 @@ impl Runner<'_> {
                 let Refused { reason, request } = *refused;
                 *buffer = request.data;
                 special.is_refused(sent);
-                job.fail(error_of(reason));
+                job.result.fail(error_of(reason));
                 if let Some(traffic) = budget {
                     traffic.give_back_write(len_bytes);
                 }
@@ -170,7 +167,7 @@ impl Runner<'_> {
                 self.outstanding += 1;
             }
             Err(refused) => {
-                job.fail(error_of(refused.reason));
+                job.result.fail(error_of(refused.reason));
                 match refused.reason {
                     RefusedReason::Full => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::GoOn),
                     _ => self.end_fiber(at, now_ns),

@@ -1,26 +1,21 @@
 //! Chooses the request size of an IOPS figure.
 //!
-//! # Why
-//! A rate of operations is meaningful only with the size of one.
+//! **Why.** A rate of operations is meaningful only with the size of one.
 //!
-//! # How it works
-//! 4096 bytes, the size that the scheduler and published figures assume, or more if the disk works in larger units: a
-//! smaller request would cost the device a whole physical block (a write even a read before it). Reads and writes are
-//! decided separately, since the user can set either.
+//! **How.** 4096 bytes, the size that the scheduler and published figures assume, or more if the disk works in larger
+//! units: a smaller request would cost the device a whole physical block (a write even a read before it). Reads and
+//! writes are decided separately, since the user can set either.
 //!
-//! # Limits
-//! Disks claim 512 bytes and work in 4096; the kernel's value is a lower bound. A physical block that is no power of
-//! two, or above 1 MiB, is an error of the driver and counts as unknown.
+//! **Limits.** Disks claim 512 bytes and work in 4096; the kernel's value is a lower bound. A physical block that is no
+//! power of two, or above 1 MiB, is an error of the driver and counts as unknown.
 //!
-//! # Example
-//! Two drives with physical blocks of 4096 and 16384 bytes: 16384 ("kernel: physical block 16384").
+//! **Example.** Two drives with physical blocks of 4096 and 16384 bytes: 16384 ("kernel: physical block 16384").
 
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
 use super::super::TuneError;
 use super::super::report::device::{BlockSize, Device};
 
-/// Smallest and largest request size of an IOPS figure, in bytes.
 const BLOCK_RANGE_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
 
 /// Returns the request size of an IOPS figure. `set` is the user's value for `option`; direct I/O requires

@@ -1,18 +1,14 @@
 //! Warnings about a place: its layers, their settings, and gaps in the kernel's information.
 //!
-//! # Why
-//! A figure that looks wrong often has a cause that the kernel could have named: a cache, an elevator, a small block,
-//! a credit.
+//! **Why.** A figure that looks wrong often has a cause that the kernel could have named: a cache, an elevator, a small
+//! block, a credit.
 //!
-//! # How it works
-//! Facts in, messages out; this module reads nothing. Disks with the same finding share one message that names them
-//! all. A message names the finding, the place, and the remedy with its command.
+//! **How.** Facts in, messages out; this module reads nothing. Disks with the same finding share one message that names
+//! them all. A message names the finding, the place, and the remedy with its command.
 //!
-//! # Limits
-//! Commands under `/sys` need root and last until the next boot. This module changes no setting.
+//! **Limits.** Commands under `/sys` need root and last until the next boot. This module changes no setting.
 //!
-//! # Example
-//! Eight drives with the elevator mq-deadline give one warning, whose command sets all eight.
+//! **Example.** Eight drives with the elevator mq-deadline give one warning, whose command sets all eight.
 
 use plimsoll::backend::{AlignSource, FileInfo};
 use plimsoll::sys::sysfs::Raid;

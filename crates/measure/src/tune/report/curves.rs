@@ -1,16 +1,13 @@
 //! Results beside the four figures: curves, blocks, mixes, rounds, single operations.
 //!
-//! # Why
-//! Four figures state the limits of a disk; these show its behaviour below and between them.
+//! **Why.** Four figures state the limits of a disk; these show its behaviour below and between them.
 //!
-//! # How it works
-//! Plain data, part of [`super::TuneReport`].
+//! **How.** Plain data, part of [`super::TuneReport`].
 //!
-//! # Limits
-//! Each is present only if it was measured.
+//! **Limits.** Each is present only if it was measured.
 //!
-//! # Example
-//! Random reads at depths 1, 2, 4 ... 256; the knee at depth 32, where 219 k reads a second take 146 us each.
+//! **Example.** Random reads at depths 1, 2, 4 ... 256; the knee at depth 32, where 219 k reads a second take 146 us
+//! each.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +20,6 @@ pub struct Probe {
     pub rate: f64,
 }
 
-/// Latency of one request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnloadedLatency {
     pub p50_ns: u64,
@@ -43,7 +39,6 @@ pub struct DepthCurve {
     pub knee: Option<Knee>,
 }
 
-/// The result at one depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DepthPoint {
     /// Requests under way, all shards together.
@@ -58,7 +53,6 @@ pub struct DepthPoint {
 pub struct Knee {
     /// Smallest measured depth from which on a doubling adds less than a quarter.
     pub depth: u32,
-    /// Requests a second at that depth.
     pub iops: f64,
     /// Median latency at that depth, in nanoseconds.
     pub p50_ns: u64,
@@ -94,13 +88,11 @@ pub struct CostFit {
 
 impl CostFit {
     /// Returns the device time of a request of `bytes`, in nanoseconds.
-    #[must_use]
     pub fn cost_ns(&self, bytes: u32) -> f64 {
         self.floor_ns.max(self.base_ns + self.ns_per_byte * f64::from(bytes))
     }
 }
 
-/// The result at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizePoint {
     pub block_bytes: u32,
@@ -179,13 +171,11 @@ pub struct FrontierPoint {
 pub struct SteadyState {
     /// Whether all four figures became steady in the same five rounds.
     pub attained: bool,
-    /// Rounds that were made.
     pub rounds: u32,
     /// Length of each condition of a round in seconds.
     pub round_s: f64,
     /// Part of the disk that was written and measured, in per cent; `null` if the disk's size is unknown.
     pub active_range_pct: Option<f64>,
-    /// Bytes of the sequential preconditioning.
     pub precondition_bytes: u64,
     /// The four figures over the rounds.
     pub tracks: Vec<SteadyTrack>,
@@ -194,7 +184,6 @@ pub struct SteadyState {
 /// One figure over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyTrack {
-    /// Name of the figure in io-properties.
     pub figure: String,
     /// Rate in each round.
     pub rates: Vec<f64>,

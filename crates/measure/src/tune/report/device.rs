@@ -1,20 +1,35 @@
 //! The place and the equipment of a measurement, and the doubts about them.
 //!
-//! # Why
-//! A figure is meaningful only with the disk's settings, the request size, and the reasons to doubt it.
+//! **Why.** A figure is meaningful only with the disk's settings, the request size, and the reasons to doubt it.
 //!
-//! # How it works
-//! Plain data, part of [`super::TuneReport`].
+//! **How.** Plain data, part of [`super::TuneReport`].
 //!
-//! # Limits
-//! Values that the kernel does not report are `null`.
+//! **Limits.** Values that the kernel does not report are `null`.
 //!
-//! # Example
-//! `md0`, RAID 0 in chunks of 512 KiB over `nvme0n1` and `nvme1n1`; warning `raid_chunk`.
+//! **Example.** `md0`, RAID 0 in chunks of 512 KiB over `nvme0n1` and `nvme1n1`; warning `raid_chunk`.
 
 use serde::{Deserialize, Serialize};
 
-/// The block device of a directory.
+use crate::report::Place;
+
+/// The place of a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// The directory or device, with links resolved; the name of a simulated disk.
+    pub directory: String,
+    /// Mount point of its file system; for a device its path.
+    pub mountpoint: String,
+    /// Kind of the file system: `ext4`, `xfs`; empty for a device.
+    pub file_system: String,
+    /// The host, and when the measurement began; `None` for a simulated disk, and in results of older versions.
+    #[serde(default)]
+    pub place: Option<Place>,
+    /// Mount options: `rw`, `noatime`, `discard`; empty for a device.
+    pub mount_options: Vec<String>,
+    /// The block device; `null` if the kernel names none (tmpfs, network) or none was used (backends null, memory).
+    pub device: Option<Device>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
@@ -43,7 +58,6 @@ pub struct Device {
 pub struct Leaf {
     /// Name: `nvme0n1`.
     pub name: String,
-    /// The maker's name of the model.
     pub model: Option<String>,
     pub serial: Option<String>,
     pub firmware: Option<String>,
@@ -54,7 +68,6 @@ pub struct Leaf {
     pub is_ephemeral: bool,
     /// Whether the disk is a volume on a network, with the provider's caps and credits.
     pub is_network: bool,
-    /// Active elevator.
     pub scheduler: Option<String>,
     /// Requests per hardware queue.
     pub nr_requests: Option<u64>,
@@ -62,7 +75,6 @@ pub struct Leaf {
     pub logical_block_bytes: Option<u64>,
     /// Largest request that is sent in one piece, in bytes.
     pub max_request_bytes: Option<u64>,
-    /// Read-ahead for buffered readers, in bytes.
     pub read_ahead_bytes: Option<u64>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
@@ -79,7 +91,6 @@ pub struct Backend {
     pub reason: String,
 }
 
-/// A request size, and how it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSize {
     /// Size in bytes: a power of two, 512 to 1 MiB.
@@ -115,11 +126,9 @@ pub enum WarningCode {
     UnknownDevice,
     /// Requests longer than the RAID's chunk go to several members.
     RaidChunk,
-    /// Members of an array differ.
     MixedMembers,
     /// The kernel's RAID makes asynchronous I/O wait.
     OldRaidKernel,
-    /// Blocks of the file system are smaller than those of the disk.
     FileSystemBlock,
     /// Data is lost when the instance stops.
     Ephemeral,
@@ -129,7 +138,6 @@ pub enum WarningCode {
     FewFreeBytes,
     /// There are more shards than requests that the disk's queue holds.
     ManyShards,
-    /// Read-ahead of buffered readers.
     ReadAhead,
     /// The device is a file on another file system, perhaps with its page cache.
     LoopDevice,
@@ -148,9 +156,7 @@ pub enum WarningCode {
     AssumedAlignment,
     /// A shard was busy, so the figure rather measures the CPU.
     CpuLimited,
-    /// The samples scatter.
     Deviation,
-    /// The rate was still changing at the end.
     StillChanging,
     /// Less scratch data than asked for was written, because the disk is slow.
     LessData,

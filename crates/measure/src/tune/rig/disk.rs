@@ -1,22 +1,19 @@
 //! A disk of this machine: scratch files (or a device to overwrite), and the load generator on all shards.
 //!
-//! # Why
-//! A measurement must use the same backends, buffers and threads as other programs on this library.
+//! **Why.** A measurement must use the same backends, buffers and threads as other programs on this library.
 //!
-//! # How it works
-//! Each shard has a [`Span`]: a scratch file of its own, or a part of the device. A load is one run of the load
-//! generator, reads and writes as two jobs, over at most as many shards as requests under way. Sequential loads
+//! **How.** Each shard has a [`Span`]: a scratch file of its own, or a part of the device. A load is one run of the
+//! load generator, reads and writes as two jobs, over at most as many shards as requests under way. Sequential loads
 //! continue where the last one ended.
 //!
 //! Filling is by amount, not by time: each run ends when all its requests have completed, so nothing is written
 //! twice.
 //!
-//! # Limits
-//! Between two loads the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each load
-//! keeps that out of the figures.
+//! **Limits.** Between two loads the disk is idle for some milliseconds (threads start, files are opened); a warm-up in
+//! each load keeps that out of the figures.
 //!
-//! # Example
-//! Depth 64 over two shards: 32 requests under way on each. Depth 1: one request, on the first shard, the other idle.
+//! **Example.** Depth 64 over two shards: 32 requests under way on each. Depth 1: one request, on the first shard, the
+//! other idle.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +46,6 @@ const LATE_RUNS_MAX: u32 = 5;
 pub(in crate::tune) struct Span {
     pub(in crate::tune) path: PathBuf,
     pub(in crate::tune) file: Arc<SharedFile>,
-    /// First byte of the span.
     pub(in crate::tune) offset: u64,
     /// Most bytes of the span.
     pub(in crate::tune) room_bytes: u64,

@@ -1,16 +1,15 @@
 //! The rig of a measurement: a disk of this machine, or a simulated one.
 //!
-//! # Why
-//! Whether `tune` is right can only be tested on disks whose true figures are known. So the protocol drives a
+//! **Why.** Whether `tune` is right can only be tested on disks whose true figures are known. So the protocol drives a
 //! [`Rig`], and the same protocol runs on both kinds.
 //!
-//! # How it works
-//! A rig puts one load after the other on its disk and returns the samples. It knows nothing of phases and figures.
+//! **How.** A rig puts one load after the other on its disk and returns the samples. It knows nothing of phases and
+//! figures.
 //!
-//! # Limits
-//! One disk, one load at a time.
+//! **Limits.** One disk, one load at a time.
 //!
-//! # Example
+//! **Example.**
+//!
 //! ```text
 //! let sample = rig.run(&Load::reads(stream, 0.5))?;      // half a second, or less if stopped
 //! let iops = sample.iops(&sample.moved());
@@ -26,7 +25,6 @@ pub(super) use disk::{DiskRig, SPAN_MIN_BYTES, Span};
 pub(super) use sim::SimRig;
 pub use sim::SimulatedDisk;
 
-/// A disk that a measurement puts loads on.
 pub(super) trait Rig {
     /// Writes scratch data until there is `wanted_bytes` of it, or as much as time allows, and returns how much there is.
     /// Calls `progress` with the part that is done, 0 to 1. Data of a resumed run is written again.

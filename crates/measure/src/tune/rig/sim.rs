@@ -1,27 +1,23 @@
 //! A simulated disk: applies the loads of a measurement to a model of a disk, in virtual time.
 //!
-//! # Why
-//! Whether a measurement is right shows on disks whose true rates, bursts, blocks and neighbours are known: those of
-//! the model. And five minutes of such a disk take seconds.
+//! **Why.** Whether a measurement is right shows on disks whose true rates, bursts, blocks and neighbours are known:
+//! those of the model. And five minutes of such a disk take seconds.
 //!
-//! # How it works
-//! A load is a number of *fibers*, each with one request under way, spread over the shards as on a real disk; each
-//! shard has its part of the scratch data. Time jumps from event to event: a request completes, a fiber is due, a CPU
-//! finishes a request, another program reads. A shard's CPU handles its requests one after another, each for the same
-//! time, before they are submitted; latency counts from when a fiber could continue (or, with a rate, was due), so
+//! **How.** A load is a number of *fibers*, each with one request under way, spread over the shards as on a real disk;
+//! each shard has its part of the scratch data. Time jumps from event to event: a request completes, a fiber is due, a
+//! CPU finishes a request, another program reads. A shard's CPU handles its requests one after another, each for the
+//! same time, before they are submitted; latency counts from when a fiber could continue (or, with a rate, was due), so
 //! the rate times the mean latency is the number of requests under way.
 //!
 //! The clock never stops or goes back: credits, buffers and weather of the device see one long measurement. Between
 //! two loads all requests complete, and [`IDLE_NS`] pass.
 //!
-//! # Limits
-//! Other programs ([`SimulatedDisk::foreign_bytes_per_s`]) read during loads and filling, not in between. If the
-//! device never completes a request, its fiber waits until the load ends. There are no files: nothing is opened, and
-//! a submission never blocks.
+//! **Limits.** Other programs ([`SimulatedDisk::foreign_bytes_per_s`]) read during loads and filling, not in between.
+//! If the device never completes a request, its fiber waits until the load ends. There are no files: nothing is opened,
+//! and a submission never blocks.
 //!
-//! # Example
-//! 10 000 reads/s of 100 us each: depth 1 gets 10 000/s at 100 us, depth 2 the same rate at 200 us. With 200 us of
-//! CPU for each request one shard gets 5 000/s at any depth, and its CPU is 100 % busy.
+//! **Example.** 10 000 reads/s of 100 us each: depth 1 gets 10 000/s at 100 us, depth 2 the same rate at 200 us. With
+//! 200 us of CPU for each request one shard gets 5 000/s at any depth, and its CPU is 100 % busy.
 
 mod play;
 
@@ -38,7 +34,6 @@ use crate::tune::{SEQUENTIAL_BYTES, TuneError};
 use play::Play;
 
 const NS_PER_S: f64 = 1e9;
-/// Idle time between two loads.
 const IDLE_NS: u64 = 10_000_000;
 /// Longest warm-up inside a load, in seconds, and its part of a shorter load. Counting begins at a random moment
 /// between once and twice the warm-up.
@@ -65,7 +60,6 @@ const COST_DISCARD_BYTES: u32 = 1 << 20;
 /// A modelled disk, and the machine around it, for [`measure_simulated`](crate::tune::measure_simulated).
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    /// Name of the disk in the report.
     pub name: String,
     /// The model. It must pass [`DeviceSpec::check`].
     pub spec: DeviceSpec,

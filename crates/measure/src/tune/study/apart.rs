@@ -1,20 +1,16 @@
 //! Tells a disk that limits operations and bytes apart from one with a single budget of device time.
 //!
-//! # Why
-//! A cloud volume of 3000 operations and 250 MB/s a second reads 1907 times 128 KiB. The usual form of cost, the knee,
-//! adds the two figures up and would let 1189 pass: 0.62 of what is paid for.
+//! **Why.** A cloud volume of 3000 operations and 250 MB/s a second reads 1907 times 128 KiB. The usual form of cost,
+//! the knee, adds the two figures up and would let 1189 pass: 0.62 of what is paid for.
 //!
-//! # How it works
-//! Rates by size are compared with both forms. If operations and bytes apart (`max`) explain every size and the knee
-//! does not, the disk has two limits. How reads and writes share it is then fitted at the limit in force: short reads
-//! beside long writes use different limits, and would look as if they did not disturb each other.
+//! **How.** Rates by size are compared with both forms. If operations and bytes apart (`max`) explain every size and
+//! the knee does not, the disk has two limits. How reads and writes share it is then fitted at the limit in force:
+//! short reads beside long writes use different limits, and would look as if they did not disturb each other.
 //!
-//! # Limits
-//! Needs rates of random requests by size. Sizes below the block at which operations were counted do not count: they
-//! may be dear for another reason (`physical_block`).
+//! **Limits.** Needs rates of random requests by size. Sizes below the block at which operations were counted do not
+//! count: they may be dear for another reason (`physical_block`).
 //!
-//! # Example
-//! 3000 reads/s of 4, 16 and 64 KiB, 1907 of 128 KiB: `max` is exact, and the knee is 38 % off.
+//! **Example.** 3000 reads/s of 4, 16 and 64 KiB, 1907 of 128 KiB: `max` is exact, and the knee is 38 % off.
 
 use plimsoll::core::{CostForm, CostModel, FourFigures, Op};
 

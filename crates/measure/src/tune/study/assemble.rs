@@ -1,18 +1,15 @@
 //! Computes the report of a record.
 //!
-//! # Why
-//! The report at the end of a measurement, and that of its record a year later, must be the same.
+//! **Why.** The report at the end of a measurement, and that of its record a year later, must be the same.
 //!
-//! # How it works
-//! [`report`] takes each part from [`super::phases`], and adds the reasons to doubt a figure: the CPU was the limit,
-//! the samples scatter, the disk was still changing, others used it.
+//! **How.** [`report`] takes each part from [`super::phases`], and adds the reasons to doubt a figure: the CPU was the
+//! limit, the samples scatter, the disk was still changing, others used it.
 //!
-//! # Limits
-//! This module judges by the samples; warnings from the kernel's information are in the header
+//! **Limits.** This module judges by the samples; warnings from the kernel's information are in the header
 //! ([`super::super::place`]).
 //!
-//! # Example
-//! Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure rather measures the CPU.
+//! **Example.** Random reads of 95 k IOPS with a shard 97 % busy: the warning says that the figure rather measures the
+//! CPU.
 
 use plimsoll_figures::series;
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
@@ -36,7 +33,6 @@ const DEVIATION_MAX_PCT: f64 = 5.0;
 /// Length in bytes of the requests that the kernel's `io.cost.model` counts as operations.
 const IOCOST_BYTES: u32 = 4096;
 
-/// Returns the report of a record.
 pub(in crate::tune) fn report(record: &Record) -> TuneReport {
     let header = &record.header;
     let end = record.entries.iter().rev().find_map(|entry| match entry {
@@ -51,12 +47,7 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
 
     let mut report = TuneReport {
         schema: SCHEMA,
-        directory: header.directory.clone(),
-        mountpoint: header.mountpoint.clone(),
-        file_system: header.file_system.clone(),
-        place: header.place.clone(),
-        mount_options: header.mount_options.clone(),
-        device: header.device.clone(),
+        site: header.site.clone(),
         backend: header.backend.clone(),
         shards: header.shards,
         data_bytes: record.data_bytes(),
@@ -133,8 +124,11 @@ fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
 /// Its IOPS are of 4 KiB.
 fn iocost_model(report: &TuneReport) -> Option<String> {
     // The kernel takes only the number of a whole disk: no partition, no array, no volume.
-    let device =
-        report.device.as_ref().filter(|device| device.leaves.len() == 1 && device.leaves[0].name == device.disk)?;
+    let device = report
+        .site
+        .device
+        .as_ref()
+        .filter(|device| device.leaves.len() == 1 && device.leaves[0].name == device.disk)?;
     let at = |points: &[SizePoint]| {
         let point = points.iter().find(|point| point.block_bytes == IOCOST_BYTES)?;
         Some(point.iops.round() as u64)

@@ -1,22 +1,18 @@
 //! Fits the cost of a request by its length: a floor, then a line.
 //!
-//! # Why
-//! Charging every request one over IOPS and its bytes over the bandwidth counts small requests twice: the IOPS were
-//! measured with small requests, which include their bytes. Up to some length a disk does not notice the bytes at
+//! **Why.** Charging every request one over IOPS and its bytes over the bandwidth counts small requests twice: the IOPS
+//! were measured with small requests, which include their bytes. Up to some length a disk does not notice the bytes at
 //! all.
 //!
-//! # How it works
-//! Device time is max(floor, base + bytes * slope), fitted to 1 / IOPS of each length by least squares of the
-//! relative error, base and slope not negative. The points on the floor are the shortest ones. Every possible number
-//! of them is tried: for each the floor and the line have a closed solution, and the model with the least error wins.
+//! **How.** Device time is max(floor, base + bytes * slope), fitted to 1 / IOPS of each length by least squares of the
+//! relative error, base and slope not negative. The points on the floor are the shortest ones. Every possible number of
+//! them is tried: for each the floor and the line have a closed solution, and the model with the least error wins.
 //!
-//! # Limits
-//! The model has one bend. A disk that gets cheaper with length somewhere (blocks that it emulates) does not fit; the
-//! residuals show it.
+//! **Limits.** The model has one bend. A disk that gets cheaper with length somewhere (blocks that it emulates) does
+//! not fit; the residuals show it.
 //!
-//! # Example
-//! 100,000/s at 512 bytes and at 4 KiB, 50,000/s at 8 KiB and 25,000/s at 16 KiB: floor 10 us, base 0, and 2.44 ns a
-//! byte, which reaches the floor at 4 KiB.
+//! **Example.** 100,000/s at 512 bytes and at 4 KiB, 50,000/s at 8 KiB and 25,000/s at 16 KiB: floor 10 us, base 0, and
+//! 2.44 ns a byte, which reaches the floor at 4 KiB.
 
 pub(crate) use super::super::report::CostFit;
 

@@ -1,20 +1,18 @@
 //! Fits how reads and writes share the disk: the exponent p in (r/R)^p + (w/W)^p = 1.
 //!
-//! # Why
-//! Half of the reads with half of the writes are exactly what one disk carries; a second is overloaded by them, a
-//! third half idle. A scheduler that treats every disk like the first wastes some and overloads others.
+//! **Why.** Half of the reads with half of the writes are exactly what one disk carries; a second is overloaded by
+//! them, a third half idle. A scheduler that treats every disk like the first wastes some and overloads others.
 //!
-//! # How it works
-//! The points are measured mixes at the limit, each direction as a fraction of its rate alone. [`plimsoll_sim::fit`],
-//! which holds the formula, finds the p with the least squared logarithmic distance along the ray from idle. An
-//! infinite p (reads and writes do not disturb each other) is chosen if no finite one is better by more than half a
-//! per cent.
+//! **How.** The points are measured mixes at the limit, each direction as a fraction of its rate alone.
+//! [`plimsoll_sim::fit`], which holds the formula, finds the p with the least squared logarithmic distance along the
+//! ray from idle. An infinite p (reads and writes do not disturb each other) is chosen if no finite one is better by
+//! more than half a per cent.
 //!
-//! # Limits
-//! The rates alone are assumed to be exact: measure them best. Points on the axes do not affect p, only the error.
+//! **Limits.** The rates alone are assumed to be exact: measure them best. Points on the axes do not affect p, only the
+//! error.
 //!
-//! # Example
-//! 3/4 of the reads with 1/4 of the writes, and a half of each: p = 1. 0.707 of each: p = 2. All of each: infinite.
+//! **Example.** 3/4 of the reads with 1/4 of the writes, and a half of each: p = 1. 0.707 of each: p = 2. All of each:
+//! infinite.
 
 use plimsoll_sim::fit::{fit_mix_exponent, mix_load};
 
@@ -25,7 +23,6 @@ const P_MAX: f64 = 30.0;
 /// Excess error (a fraction of the rates) at which an infinite exponent is still preferred to the best finite one.
 const RMSE_TOLERANCE: f64 = 0.005;
 
-/// A mix exponent and its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct MixFit {
     /// The exponent, from 0.3 to 30, or infinite.

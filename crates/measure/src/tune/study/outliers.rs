@@ -1,20 +1,17 @@
 //! Finds the runs that do not fit the others.
 //!
-//! # Why
-//! One run during a backup moves the mean and inflates the standard deviation, and so hides itself. The median and
-//! the median absolute deviation stay in place as long as more than half of the runs are good.
+//! **Why.** One run during a backup moves the mean and inflates the standard deviation, and so hides itself. The median
+//! and the median absolute deviation stay in place as long as more than half of the runs are good.
 //!
-//! # How it works
-//! Modified z-score: 0.6745 |x - median| / MAD, an outlier above 3.5 (Iglewicz, Hoaglin: How to Detect and Handle
-//! Outliers, 1993). A value within 3 % of the median is never an outlier: among runs that agree to a per mille, one
-//! off by a per cent would be.
+//! **How.** Modified z-score: 0.6745 |x - median| / MAD, an outlier above 3.5 (Iglewicz, Hoaglin: How to Detect and
+//! Handle Outliers, 1993). A value within 3 % of the median is never an outlier: among runs that agree to a per mille,
+//! one off by a per cent would be.
 //!
-//! # Limits
-//! Values are assumed to be rates, so that a per cent is meaningful. Fewer than three values have no outliers, nor
-//! have two groups of equal size.
+//! **Limits.** Values are assumed to be rates, so that a per cent is meaningful. Fewer than three values have no
+//! outliers, nor have two groups of equal size.
 //!
-//! # Example
-//! 100, 101, 99, 100, 60: median 100, deviations 0, 1, 1, 0, 40, MAD 1: the score of 60 is 27. It is an outlier.
+//! **Example.** 100, 101, 99, 100, 60: median 100, deviations 0, 1, 1, 0, 40, MAD 1: the score of 60 is 27. It is an
+//! outlier.
 
 use plimsoll_figures::series::median;
 

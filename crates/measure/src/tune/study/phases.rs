@@ -1,18 +1,15 @@
 //! Computes the findings of each phase from its samples.
 //!
-//! # Why
-//! During the measurement, the protocol must know the best depth and whether a figure is known; afterwards the report
-//! needs the same. Both use these functions, so a later analysis of the record agrees with the measurement.
+//! **Why.** During the measurement, the protocol must know the best depth and whether a figure is known; afterwards the
+//! report needs the same. Both use these functions, so a later analysis of the record agrees with the measurement.
 //!
-//! # How it works
-//! Each function takes a whole record and selects its samples: those of the attempt that others disturbed least.
+//! **How.** Each function takes a whole record and selects its samples: those of the attempt that others disturbed
+//! least.
 //!
-//! # Limits
-//! A record that ended early has fewer samples, and the findings are `None`.
+//! **Limits.** A record that ended early has fewer samples, and the findings are `None`.
 //!
-//! # Example
-//! Writes of 512 to 16384 bytes at 61, 60, 62, 121, 118 and 90 thousand a second, three times each: the disk writes in
-//! blocks of 4096 bytes, whatever the kernel reports.
+//! **Example.** Writes of 512 to 16384 bytes at 61, 60, 62, 121, 118 and 90 thousand a second, three times each: the
+//! disk writes in blocks of 4096 bytes, whatever the kernel reports.
 
 use plimsoll::core::{CostForm, CostModel, FourFigures, Op};
 use plimsoll_figures::series;
@@ -240,7 +237,7 @@ pub(in crate::tune) fn physical_block(record: &Record) -> Option<PhysicalBlock> 
 
     let logical_bytes = record.header.align_bytes.max(SHIFT_BYTES);
     Some(PhysicalBlock {
-        reported_bytes: place::physical_block_bytes(record.header.device.as_ref()),
+        reported_bytes: place::physical_block_bytes(record.header.site.device.as_ref()),
         misalignment_factor: curves::misalignment_factor(&aligned, &shifted).map(|factor| {
             let clear = series::mean_interval(&aligned).zip(series::mean_interval(&shifted));
             let is_sure = clear.is_some_and(|(a, s)| a.mean - a.half_width > s.mean + s.half_width);
@@ -420,7 +417,7 @@ pub(in crate::tune) fn steady_state(record: &Record) -> Option<SteadyState> {
 
 /// Returns the part of the disk that the scratch data covers, in per cent; `None` if the disk's size is unknown.
 fn active_range_pct(record: &Record) -> Option<f64> {
-    let size_bytes = record.header.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)?;
+    let size_bytes = record.header.site.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)?;
     Some(record.data_bytes() as f64 / size_bytes as f64 * 100.0)
 }
 

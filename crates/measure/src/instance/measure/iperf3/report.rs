@@ -27,21 +27,17 @@ use thiserror::Error;
 /// Why a report is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// The text is not JSON, or not that of iperf3.
     #[error("this is not what `iperf3 -J` prints: {0}")]
     NotIperf3(String),
     /// iperf3 reports an error instead of figures.
     #[error("{0}")]
     Refused(String),
-    /// A figure is missing or out of range.
     #[error("iperf3's report has no usable `{0}`")]
     Lacks(&'static str),
-    /// The receiver got nothing.
     #[error("nothing that was sent was received: does a firewall let it through?")]
     NothingReceived,
 }
 
-/// A run over TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// `iperf 3.12`.
@@ -54,7 +50,6 @@ pub struct Tcp {
     pub busy_pct: f64,
 }
 
-/// A run over UDP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Udp {
     pub sent_per_s: f64,
@@ -107,9 +102,6 @@ impl Report {
 
 impl Tcp {
     /// Reads the report of a client that sent over TCP.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn read(text: &str) -> Result<Tcp, ReadError> {
         let report = Report::read(text)?;
         let received_bits_per_s = match report.number("/end/sum_received/bits_per_second") {
@@ -133,9 +125,6 @@ impl Tcp {
 
 impl Udp {
     /// Reads the report of a client that sent over UDP.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn read(text: &str) -> Result<Udp, ReadError> {
         let report = Report::read(text)?;
         let sum = if report.0.pointer("/end/sum").is_some() { "/end/sum" } else { "/end/sum_received" };

@@ -1,19 +1,15 @@
 //! One load on a simulated disk, event by event.
 //!
-//! # Why
-//! This is the inner loop of a simulated measurement, with hundreds of millions of requests.
+//! **Why.** This is the inner loop of a simulated measurement, with hundreds of millions of requests.
 //!
-//! # How it works
-//! The next event is the earliest of three: the device completes a request, a fiber (or its CPU) wakes, another
-//! program reads. A fiber that may continue first takes the CPU of its shard, if requests cost CPU time, and then
-//! sends its next request. Completions within the span count.
+//! **How.** The next event is the earliest of three: the device completes a request, a fiber (or its CPU) wakes,
+//! another program reads. A fiber that may continue first takes the CPU of its shard, if requests cost CPU time, and
+//! then sends its next request. Completions within the span count.
 //!
-//! # Limits
-//! Requests under way at the end of the span do not count, as in the load generator.
+//! **Limits.** Requests under way at the end of the span do not count, as in the load generator.
 //!
-//! # Example
-//! Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50 ms. After
-//! a late completion a fiber continues at once, and its latency counts from when it was due.
+//! **Example.** Two fibers at 100 requests/s together, in sequence: one is due at 0, 20, 40 ms, the other at 10, 30, 50
+//! ms. After a late completion a fiber continues at once, and its latency counts from when it was due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,7 +21,6 @@ use super::{EVENTS_PER_LOOK, FOREIGN_BYTES, FOREIGN_DEPTH_MAX, FOREIGN_KEY, NS_P
 use crate::tune::SEQUENTIAL_BYTES;
 use crate::tune::record::{Moved, Order, Stream};
 
-/// One load on a simulated disk, in progress.
 pub(super) struct Play<'a> {
     rig: &'a mut SimRig,
     /// Beginning of the span that counts.
@@ -38,9 +33,7 @@ pub(super) struct Play<'a> {
     wakes: BinaryHeap<Reverse<(u64, u32, bool)>>,
     /// Outcome of the reads, and of the writes.
     pub(super) lanes: [Lane; 2],
-    /// CPUs by shard.
     pub(super) cpus: Vec<Cpu>,
-    /// Fibers that have not ended.
     pub(super) active: usize,
     next_foreign_ns: u64,
     foreign_under_way: u32,
@@ -72,7 +65,6 @@ struct Fiber {
     due_ns: u64,
 }
 
-/// Outcome of one stream.
 #[derive(Default)]
 pub(super) struct Lane {
     requests: u64,
@@ -83,7 +75,6 @@ pub(super) struct Lane {
     latency: Histogram,
 }
 
-/// The CPU of a shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cpu {
     free_ns: u64,
