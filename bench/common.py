@@ -112,11 +112,11 @@ def scatter(points, x_name, y_name, line=(), mark=None):
     """SVG of `points` (x, y in ms, label, colour): x from 0 to the right, y upwards in steps of ten. `line` joins some of
     them, `mark` (y, text) is a dashed line."""
     width, height, left, top, right, bottom = 720, 440, 64, 24, 150, 52
-    x_max = max(x for x, *_ in points) * 1.05
-    logs = [math.log10(y) for y in [point[1] for point in points] + ([mark[0]] if mark else [])]
+    x_max = max([x for x, *_ in points] + [0.01]) * 1.05
+    logs = [math.log10(max(y, 1e-6)) for y in [point[1] for point in points] + ([mark[0]] if mark else [])]
     low, high = min(logs) - 0.15, max(logs) + 0.15
     to_x = lambda x: left + (width - left - right) * x / x_max
-    to_y = lambda y: height - bottom - (height - top - bottom) * (math.log10(y) - low) / (high - low)
+    to_y = lambda y: height - bottom - (height - top - bottom) * (math.log10(max(y, 1e-6)) - low) / (high - low)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
              f'<rect width="{width}" height="{height}" fill="#fff"/>']
     step = min((digit * 10.0**power for power in range(-2, 6) for digit in (1, 2, 5)), key=lambda step: abs(x_max / step - 6))

@@ -602,8 +602,10 @@ impl Reactor {
     fn read_run_delay(&mut self) -> u64 {
         self.run_delay_read_ns = self.now_ns;
         let Some(before_ns) = self.run_delay_ns else { return 0 };
-        self.run_delay_ns = thread_run_delay_ns().ok();
-        self.run_delay_ns.map_or(0, |after_ns| after_ns.saturating_sub(before_ns))
+        // It may fail now and then: the program may have no descriptor left.
+        let after_ns = thread_run_delay_ns().unwrap_or(before_ns);
+        self.run_delay_ns = Some(after_ns);
+        after_ns.saturating_sub(before_ns)
     }
 
     /// Returns whether there is work already: ended requests, completions, jobs or messages.

@@ -126,10 +126,10 @@ fn begin_anew(mark: &AtomicU32) {
     mark.store(1, Ordering::Release);
 }
 
-/// Returns the state in which a process of the run begins.
+/// Returns the state in which a process of the run begins. One that has lost sight of /proc is taken to be at home.
 fn first_state() -> u8 {
-    let is_stranger = run().is_some_and(|run| run.handover.pid_namespace != pid_namespace());
-    if is_stranger { STRANGER } else { READY }
+    let (ours, commands) = (pid_namespace(), run().map_or(0, |run| run.handover.pid_namespace));
+    if ours != 0 && commands != 0 && ours != commands { STRANGER } else { READY }
 }
 
 /// Maps a page that the kernel wipes in the children of `fork`. Returns whether it could.
@@ -326,9 +326,13 @@ extern "C" fn load() {
         PID.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the functions live as long as the library, which is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        give_up();
-        counters().into_iter().for_each(|counters| desk::free_all_of(counters, pid()));
-        STATE.store(first_state(), Ordering::Release);
+        let state = first_state();
+        if state != STRANGER {
+            // What the program before `exec` had. A stranger's number may be that of another process here.
+            give_up();
+            counters().into_iter().for_each(|counters| desk::free_all_of(counters, pid()));
+        }
+        STATE.store(state, Ordering::Release);
         look_at_inherited();
     }
     drop(inside);

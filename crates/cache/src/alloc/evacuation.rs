@@ -64,15 +64,18 @@ impl Allocator {
     /// Slabs chosen earlier and not yet empty do not count.
     pub(crate) fn choose_victims(&mut self, survey: &mut Survey, want_free_slabs: u32) -> Vec<SlabId> {
         let mut victims = Vec::new();
-        for ((_, allocated_units, slab), bucket, taken_units) in survey.begun.iter().copied() {
+        for ((_, _, slab), bucket, taken_units) in survey.begun.iter().copied() {
             if victims.len() >= want_free_slabs as usize {
                 break;
             }
             let room = &mut survey.room_units[bucket];
-            let is_wanted = allocated_units == 0 || taken_units <= *room;
-            // Not if it was emptied since, or begun anew.
-            let is_same = |data: &&Data| data.bucket == bucket && data.place != Place::Evacuating;
-            if is_wanted && self.slab(slab).and_then(Slab::data).filter(is_same).is_some() {
+            // Not if it was emptied since, or begun anew, or has been filled with what has room nowhere else.
+            let is_wanted = |data: &&Data| {
+                let counts = data.space.counts();
+                let has_room = counts.allocated == 0 || u64::from(counts.free + counts.allocated) <= *room;
+                data.bucket == bucket && data.place != Place::Evacuating && has_room
+            };
+            if self.slab(slab).and_then(Slab::data).filter(is_wanted).is_some() {
                 *room = room.saturating_sub(taken_units);
                 self.put(slab, Place::Evacuating);
                 victims.push(slab);

@@ -89,7 +89,8 @@ pub(crate) fn thread_run_delay_ns() -> io::Result<u64> {
     let file = rustix::fs::open("/proc/thread-self/schedstat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = [0; 64];
     let read = rustix::io::read(&file, &mut text);
-    // SAFETY: this function alone has the descriptor, and gives it up here. Dropping it would call libc's close, at which
+    // SAFETY: this library alone has the descriptor (a program that closes numbers at random may close it before), and
+    // gives it up here. Dropping it would call libc's close, at which
     // another thread of the program may cancel this one.
     unsafe { rustix::io::close(file.into_raw_fd()) };
     let len = read?;

@@ -92,6 +92,7 @@ pub struct Depth {
 /// Figures of a job's class on the I/O queues. Jobs of one class show the same figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
+    /// Pieces dispatched.
     pub dispatched: u64,
     pub split: u64,
     /// Device time by the disk model, in seconds.

@@ -71,6 +71,7 @@ pub struct Stage {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub max_ns: u64,
+    /// Part of the total time, in per cent.
     pub share_pct: f64,
 }
 

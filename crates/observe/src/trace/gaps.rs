@@ -26,7 +26,7 @@
 //! were overdue for most of most standstills, the limiter is the shard's lateness. For tokens, costs and lengths of the
 //! pieces give the rates of the model that granted them.
 //!
-//! If the limiter is another without a part of the time ([`super::doubt`]), or without pauses in which nothing was
+//! If the limiter is another without a part of the time (`doubt.rs`), or without pauses in which nothing was
 //! asked of the disk, it is unclear.
 //!
 //! A piece whose dispatch is not in the trace leaves the queue when it comes back. A piece that never goes out waits at

@@ -8,7 +8,7 @@
 //! and the levels that are passed meanwhile last for nothing. X is ends by time. A piece's latency counts at the level at
 //! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
 //! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
-//! [`plimsoll_figures::verdict`] judges; [`super::doubt`] tries that on parts of the time, whose rates also give each
+//! [`plimsoll_figures::verdict`] judges; `doubt.rs` tries that on parts of the time, whose rates also give each
 //! level's its interval.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
@@ -109,6 +109,7 @@ pub struct Level {
     pub depth_min: u64,
     pub depth_max: u64,
     pub depth_mean: f64,
+    /// Part of the time at this level, 0 to 1.
     pub time_part: f64,
     pub ends: u64,
     /// Pieces that came back per second: X.
@@ -116,6 +117,7 @@ pub struct Level {
     pub bytes_per_s: f64,
     /// Mean time in the device of pieces that went out at this level, in ns: R; 0 if none did.
     pub latency_mean_ns: f64,
+    /// Mean number of pieces in the device.
     pub in_device: f64,
     /// Whether the level has enough time and ends to be judged.
     pub is_judged: bool,
@@ -296,7 +298,7 @@ impl Levels {
 
     /// Returns the time of pauses, in ns: nothing was queued or in the device for a hundredth of the time or so.
     pub(super) fn paused_ns(&self) -> f64 {
-        self.pauses_ns.iter().skip((self.slice_ns() / 4).ilog2() as usize).sum()
+        self.pauses_ns.iter().skip(((self.slice_ns() / 4).max(1).ilog2() as usize).min(self.pauses_ns.len() - 1)).sum()
     }
 
     /// Returns the levels without the slices that begin at these times.

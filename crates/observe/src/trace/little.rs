@@ -75,6 +75,7 @@ pub struct Law {
     pub per_s: f64,
     /// R: mean time of pieces with both ends known, in ns.
     pub latency_mean_ns: f64,
+    /// Rate times latency.
     pub product: f64,
     /// Whether the product is N, within [`AGREES`].
     pub agrees: bool,
@@ -107,6 +108,7 @@ pub struct WindowFigures {
     pub per_s: f64,
     /// R: mean time of the pieces that departed, in ns.
     pub latency_mean_ns: f64,
+    /// Rate times latency.
     pub product: f64,
 }
 

@@ -325,15 +325,17 @@ impl InDevice {
 struct Seen {
     ways: [Way; WAYS],
     empty_ns: f64,
-    /// Whether the disk is full by its curve.
+    /// Whether the disk is full by its curve, and whether that is known.
     is_full: bool,
+    has_curve: bool,
     held: InDevice,
 }
 
 impl Seen {
     fn of(slice: &Slice, levels: &Levels) -> Seen {
-        let is_full = levels.verdict_of_all().kind == Kind::Saturated;
-        Seen { ways: slice.ways, empty_ns: slice.empty_ns, is_full, held: InDevice::of(levels) }
+        let curve = levels.verdict_of_all().kind;
+        let (is_full, has_curve) = (curve == Kind::Saturated, curve != Kind::Unclear);
+        Seen { ways: slice.ways, empty_ns: slice.empty_ns, is_full, has_curve, held: InDevice::of(levels) }
     }
 
     /// Returns the same without pauses of the disk's load, in ns together.
@@ -410,15 +412,19 @@ fn verdict(
     let top = disk.reasons.first();
     let seen = Seen::of(&slices.joined(), &levels);
     let found = seen.limiter(disk, classes, origin);
+    let busy = seen.without_pauses(disk, levels.paused_ns());
     let without_pauses = Doubt {
-        shows: seen.without_pauses(disk, levels.paused_ns()).limiter(disk, classes, origin),
+        shows: busy.limiter(disk, classes, origin),
         without: "the time in which nothing was asked for".to_owned(),
     };
     let doubt = Some(without_pauses).filter(|doubt| doubt.shows != found).or_else(|| {
         Doubt::find(&levels, found, Limiter::Unknown, |levels, left_out_ns| {
             let mut rest = slices.clone();
             rest.leave_out(left_out_ns);
-            Seen::of(&rest.joined(), levels).limiter(disk, classes, origin)
+            let rest = Seen::of(&rest.joined(), levels);
+            // Too little is left for a curve: that shows no other limiter.
+            let is_open = found == Limiter::Disk && !rest.has_curve;
+            if is_open { Limiter::Unknown } else { rest.limiter(disk, classes, origin) }
         })
     });
     let doubt = doubt.filter(|_| found != Limiter::Unknown);
@@ -459,6 +465,8 @@ fn verdict(
         remarks.push(format!("{} waits most for its own limit ({percent:.0} %)", class.class));
     }
     let sentence = match doubt {
+        // More of the same load would show no more.
+        Some(Doubt { shows: Limiter::Unknown, .. }) if busy.is_one_depth() => busy.held.sentence(disk),
         Some(doubt) => doubt.sentence("unclear", found.words(), doubt.shows.words()),
         None if seen.is_one_depth() => seen.held.sentence(disk),
         None => sentence(disk, limiter),
