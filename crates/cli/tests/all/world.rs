@@ -30,6 +30,8 @@ pub(crate) const WRITES: &str = "\
 
 /// Part of a disk's I/O, in percent, from which on others have disturbed a figure.
 const FOREIGN_PCT: f64 = 10.0;
+/// Largest over least sample of a figure from which on they disagree.
+const DISAGREE_FACTOR: f64 = 1.1;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl Ended {
     }
 
     /// Returns whether a measurement of `tune` ended with a finding that only a busy machine explains: a figure was
-    /// measured for less than its time, or is known too vaguely, others used the disk, or the curves went past it.
+    /// measured for less than its time, its own samples disagree or are too few, others used the disk, or the curves went past it.
     pub(crate) fn is_of_a_busy_machine(&self) -> bool {
         match (self.code, serde_json::from_str::<Value>(&self.out)) {
             (Some(0 | 1), Ok(Value::Array(reports))) => reports.iter().any(is_disturbed),
@@ -82,11 +84,16 @@ fn is_disturbed(report: &Value) -> bool {
     };
     let is_disturbed = |name: &&str| {
         let figure = &report[*name];
+        let samples: Vec<f64> = figure["samples"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        let settled = samples.get(figure["settled_at"].as_u64().unwrap_or(0) as usize..).unwrap_or_default();
+        let least = settled.iter().copied().fold(f64::INFINITY, f64::min);
+        // Of two samples even close ones tell little.
+        let is_uneven = settled.len() < 3 || settled.iter().any(|sample| *sample > DISAGREE_FACTOR * least);
         let reason = doubt(name).unwrap_or_default();
         let is_shared = figure["foreign_pct"].as_f64().is_some_and(|percent| percent > FOREIGN_PCT);
         (is_shared && reason.contains("was not ours"))
             || figure["complete"] == false
-            || reason.contains("it is known to ±")
+            || (is_uneven && reason.contains("it is known to ±"))
             || reason.contains("the curves")
     };
     report["interrupted"] == false
