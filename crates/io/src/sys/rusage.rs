@@ -90,8 +90,7 @@ pub(crate) fn thread_run_delay_ns() -> io::Result<u64> {
     let mut text = [0; 64];
     let read = rustix::io::read(&file, &mut text);
     // SAFETY: this library alone has the descriptor (a program that closes numbers at random may close it before), and
-    // gives it up here. Dropping it would call libc's close, at which
-    // another thread of the program may cancel this one.
+    // gives it up here. Dropping it would call libc's close, at which another thread of the program may cancel this one.
     unsafe { rustix::io::close(file.into_raw_fd()) };
     let len = read?;
     let second = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.split_ascii_whitespace().nth(1));
