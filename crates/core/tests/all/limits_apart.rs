@@ -1,8 +1,11 @@
 //! Operations and bytes limited apart, as by a cloud volume: neither limit is exceeded, and one of them is used in full.
 
+use std::collections::VecDeque;
+
 use crate::common::{KIB, MS, S, US, queue_of};
 use plimsoll_core::{
-    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, GroupId, Op, Outcome, Progress, QueueConfig, Rate,
+    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, GroupId, IoQueue, Op, Outcome, Progress, QueueConfig,
+    Rate,
 };
 
 const IOPS: u64 = 3_000;
@@ -94,6 +97,47 @@ fn a_mix_uses_both_limits_where_one_sum_of_costs_uses_neither() {
     assert!(operations > 0.99 && bytes > 0.85, "{operations} {bytes}");
     let [operations, bytes] = used(CostForm::Knee, [4 * KIB, 128 * KIB], [1, 2], Fate::Done);
     assert!(operations < 0.62 && bytes < 0.45, "{operations} {bytes}");
+}
+
+/// Runs a class that has four short reads outstanding and one that has one long read, on a device that takes 100 us for
+/// each, and returns the parts of both limits that they used in two seconds: operations, bytes.
+fn used_by_few_outstanding(shares: [u32; 2]) -> [f64; 2] {
+    let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
+    let [short, long] = shares.map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
+    let mut in_device = VecDeque::new();
+    let (mut operations, mut bytes) = (0, 0);
+    let mut now_ns = S;
+    // A request carries its number among the five: the last is the long one.
+    let enqueue = |queue: &mut IoQueue, now_ns, number| {
+        let (class, len_bytes) = if number < 4 { (short, 4 * KIB) } else { (long, 128 * KIB) };
+        queue.enqueue(now_ns, class, Op::Read, len_bytes, number).unwrap();
+    };
+    (0..5).for_each(|number| enqueue(&mut queue, now_ns, number));
+
+    while now_ns < 3 * S {
+        while let Some(piece) = queue.poll_dispatch(now_ns) {
+            operations += 1;
+            bytes += u64::from(piece.len_bytes());
+            in_device.push_back((now_ns + 100 * US, piece));
+        }
+        let done_ns = in_device.front().map(|(done_ns, _)| *done_ns);
+        now_ns = [done_ns, queue.next_wakeup()].into_iter().flatten().min().unwrap().max(now_ns);
+        while let Some((_, piece)) = in_device.pop_front_if(|(done_ns, _)| *done_ns <= now_ns) {
+            let len_bytes = piece.len_bytes();
+            if let Progress::Finished(done) = queue.complete(now_ns, piece, Outcome::Moved(len_bytes)) {
+                enqueue(&mut queue, now_ns, done.user_data);
+            }
+        }
+    }
+    [operations as f64 / (2 * IOPS) as f64, bytes as f64 / (2 * BYTES_PER_S) as f64]
+}
+
+#[test]
+fn few_outstanding_requests_use_one_limit_in_full() {
+    for shares in [[1, 1], [1, 10], [10, 1]] {
+        let [operations, bytes] = used_by_few_outstanding(shares);
+        assert!((0.99..1.01).contains(&operations.max(bytes)), "{shares:?}: {operations} {bytes}");
+    }
 }
 
 #[test]
