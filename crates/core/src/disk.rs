@@ -39,11 +39,14 @@
 //! ```
 
 mod ceilings;
+mod feedback;
+mod room;
+mod tokens;
 mod waiters;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::bucket::{Buckets, TICKS_PER_NS, TokenBucket, Tokens, whole_ticks};
+use crate::bucket::{Buckets, TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::control::{
     BOUND_UNLOADED, ControlConfig, ControlEvent, Controller, LaneTotals, Limits as ControlLimits, Totals,
@@ -56,6 +59,10 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
 use ceilings::Ceilings;
+use feedback::{Feedback, UNREPORTED_MOST};
+pub(crate) use feedback::{Report, report_completions};
+pub(crate) use room::NoRoom;
+use room::Sleepers;
 pub(crate) use waiters::QUEUES_MAX;
 use waiters::Waiters;
 
@@ -69,20 +76,11 @@ const PIECES_IN_BOUND: u64 = 4;
 /// The part (1/8) of the disk's time for which old requests of all classes together may overtake others.
 const AGED_PART: f64 = 8.0;
 
-/// The dispatched device time over which the share of writes is smoothed: 20 ms.
-const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
-
 /// Time between two corrections of the clocks' means: 10 ms.
 const MEND_NS: u64 = 10_000_000;
 
 /// The part (1/64) by which the longest piece remembered shrinks with each report.
 const LONG_PIECE_MEMORY: u64 = 64;
-
-/// The part (1/4) of the bound by which a class that lags may exceed the window; one request if that is more.
-const OVERDRAFT_PART: u64 = 4;
-
-/// The part (1/8) of the bound by which a queue that lags behind the other queues of its class may exceed the window.
-const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 
 /// Whether long requests are split, and into which pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,141 +185,10 @@ struct Settings {
     queues: AtomicU64,
 }
 
-/// Running totals of the queues' reports.
-#[repr(align(128))]
-#[derive(Debug)]
-struct Feedback {
-    in_device: AtomicU64,
-    completions: AtomicU64,
-    completed_ticks: AtomicU64,
-    unloaded_work: AtomicU64,
-    latency_ns: AtomicU64,
-    late_ns: AtomicU64,
-    dry_ns: AtomicU64,
-    window_blocks: AtomicU64,
-    lanes: [LaneFeedback; 2],
-}
-
-#[derive(Debug)]
-struct LaneFeedback {
-    completed_ticks: AtomicU64,
-    window_blocks: AtomicU64,
-    token_blocks: AtomicU64,
-}
-
-/// Completions of all queues together that may not have been reported yet.
-const UNREPORTED_MOST: u64 = 32;
-
-/// Returns the number of completions after which each of `queues` queues reports them to the controller.
-pub(crate) fn report_completions(queues: u64) -> u64 {
-    UNREPORTED_MOST / queues
-}
-
-/// The completions of a queue since its last report, and how often it found the window full or tokens missing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Report {
-    /// Growth of the number of pieces in the device, modulo 2^64.
-    pub(crate) in_device: u64,
-    pub(crate) completions: u64,
-    pub(crate) completed_ticks: u64,
-    /// The sum of [`crate::control::unloaded_work`].
-    pub(crate) unloaded_work: u64,
-    pub(crate) latency_ns: u64,
-    pub(crate) late_ns: u64,
-    /// The queue's part of [`crate::control::Totals::dry_ns`], and its longest time away.
-    pub(crate) dry_ns: u64,
-    pub(crate) longest_away_ns: u64,
-    pub(crate) window_blocks: u64,
-    pub(crate) lanes: [LaneTotals; 2],
-    /// The queue's part of [`crate::control::Totals::outstanding_cap_ns`].
-    pub(crate) outstanding_cap_ns: Option<u64>,
-}
-
-impl Report {
-    /// Returns the report with the completed ticks of the first direction. Queues count only the total and the second.
-    pub(crate) fn divided(mut self) -> Report {
-        let [first, second] = &mut self.lanes;
-        first.completed_ticks = self.completed_ticks - second.completed_ticks;
-        self
-    }
-}
-
-impl Feedback {
-    fn new() -> Feedback {
-        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, dry_ns, window_blocks] =
-            [(); 8].map(|()| AtomicU64::new(0));
-        let lanes = [(); 2].map(|()| {
-            let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
-            LaneFeedback { completed_ticks, window_blocks, token_blocks }
-        });
-        Feedback {
-            in_device,
-            completions,
-            completed_ticks,
-            unloaded_work,
-            latency_ns,
-            late_ns,
-            dry_ns,
-            window_blocks,
-            lanes,
-        }
-    }
-
-    fn add(&self, report: &Report) {
-        let add = |(total, more): (&AtomicU64, u64)| {
-            if more > 0 {
-                total.fetch_add(more, Ordering::Relaxed);
-            }
-        };
-
-        let totals = [
-            (&self.in_device, report.in_device),
-            (&self.completions, report.completions),
-            (&self.completed_ticks, report.completed_ticks),
-            (&self.unloaded_work, report.unloaded_work),
-            (&self.latency_ns, report.latency_ns),
-            (&self.late_ns, report.late_ns),
-            (&self.dry_ns, report.dry_ns),
-            (&self.window_blocks, report.window_blocks),
-        ];
-        totals.into_iter().for_each(add);
-
-        for (total, more) in self.lanes.iter().zip(&report.lanes) {
-            add((&total.completed_ticks, more.completed_ticks));
-            add((&total.window_blocks, more.window_blocks));
-            add((&total.token_blocks, more.token_blocks));
-        }
-    }
-}
-
-/// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.
-fn retry_in_time_ns(now_ns: u64, lost_ns: u64, retry_ns: u64) -> u64 {
-    retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))
-}
-
-/// The reason why nothing can be dispatched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
-    /// The window is full.
-    Device,
-    /// There are no tokens before this time, in nanoseconds.
-    Tokens(u64),
-}
-
 /// A number on a cache line of its own.
 #[repr(align(128))]
 #[derive(Debug)]
 struct OwnLine(AtomicU64);
-
-/// The times at which sleeping queues of one lane poll again; until then they are not absent.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-struct Sleepers {
-    /// When the last queue that found no room at its turn polls again.
-    claimed_until_ns: AtomicU64,
-    /// When the last queue that sleeps past its turn before a full device polls again.
-    looked_until_ns: AtomicU64,
-}
 
 /// A bucket on a cache line of its own.
 #[repr(align(128))]
@@ -332,13 +199,6 @@ struct OwnBucket(TokenBucket);
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct OwnBuckets(Buckets);
-
-/// Raises a time to at least `ns`. Usually another queue has done so already, so reads before it writes.
-fn raise(until: &AtomicU64, ns: u64) {
-    if until.load(Ordering::Relaxed) < ns {
-        until.fetch_max(ns, Ordering::Relaxed);
-    }
-}
 
 impl OwnLine {
     fn new(value: u64) -> OwnLine {
@@ -685,154 +545,6 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes `tokens` from the buckets of `lane` in disk group `group`, or from another group's that are more than half
-    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::lost_tokens_ns`].
-    /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
-    /// suffice.
-    pub(crate) fn take_tokens(
-        &self,
-        now_ns: u64,
-        lane: usize,
-        group: u16,
-        tokens: Tokens,
-        late_ns: u64,
-        overdraft_ticks: impl FnOnce() -> u64,
-    ) -> Result<usize, u64> {
-        // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
-        let lost_ns = self.lost_tokens_ns(lane, late_ns, tokens.ticks.max(tokens.byte_ticks));
-        let depth_ns = self.effective_goal_ns();
-        let at = self.buckets_of(group, lane);
-        let take = |more_ns: u64| {
-            let depth_ns = depth_ns.saturating_add(lost_ns).saturating_add(more_ns);
-            self.buckets(at).try_take(now_ns.saturating_sub(lost_ns), tokens, depth_ns)
-        };
-        match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
-            Ok(()) => Ok(at),
-            Err(retry_ns) => {
-                let retry_ns = retry_in_time_ns(now_ns, lost_ns, retry_ns);
-                let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
-                let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
-                (1..self.groups).map(other).find(lends).ok_or(retry_ns)
-            }
-        }
-    }
-
-    pub(crate) fn buckets(&self, at: usize) -> &Buckets {
-        self.flow.buckets.get(at).unwrap_or_else(|| &self.more_buckets[at - self.flow.buckets.len()].0)
-    }
-
-    /// Returns the number of the buckets of `lane` in disk group `group`.
-    fn buckets_of(&self, group: u16, lane: usize) -> usize {
-        // Most disks have one group, and a division takes as long as the rest of this.
-        let group = if self.groups == 1 { 0 } else { usize::from(group) % self.groups };
-        group * 2 + lane
-    }
-
-    /// Returns the time for which a queue that polls `late_ns` after it asked to be polled is given the tokens that a full
-    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit. The bucket
-    /// had `ticks` at the time asked for, unless other queues have taken them, and has lost nothing until it overflows.
-    fn lost_tokens_ns(&self, lane: usize, late_ns: u64, ticks: u64) -> u64 {
-        let had_ns = if self.has_several_queues() { 0 } else { ticks / TICKS_PER_NS };
-        let is_in_time = late_ns == 0 || late_ns.saturating_add(had_ns) <= self.effective_goal_ns();
-        if is_in_time || !self.config.control.enabled {
-            return 0;
-        }
-        late_ns.min((self.window_ns() as f64 / self.scale_of(lane)) as u64)
-    }
-
-    /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
-    /// are limited apart, the lesser of its two parts takes less.
-    pub(crate) fn tokens_of(&self, lane: usize, op: Op, len_bytes: u32, cost_ticks: u64) -> Tokens {
-        let ticks = self.token_ticks(lane, cost_ticks);
-        if !self.config.model.has_limits_apart() {
-            return Tokens { ticks, byte_ticks: 0 };
-        }
-        let [operation, bytes] = self.config.model.parts(op, len_bytes);
-        let lesser = self.token_ticks(lane, whole_ticks(self.cost_in_mix(operation.min(bytes))));
-        if operation < bytes {
-            Tokens { ticks: lesser, byte_ticks: ticks }
-        } else {
-            Tokens { ticks, byte_ticks: lesser }
-        }
-    }
-
-    /// Returns the tokens that a cost takes from a bucket: more if the disk is slower than its model, and a multiple if
-    /// groups divide the rate.
-    fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
-        let ticks = cost_ticks.saturating_mul(self.groups as u64);
-        let scale = self.scale_of(lane);
-        if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
-    }
-
-    /// Notes that a queue found no room at its turn in `lane`, and polls again at `until_ns`: it is not absent before.
-    pub(crate) fn claim(&self, lane: usize, until_ns: u64) {
-        raise(&self.sleepers[lane].claimed_until_ns, until_ns);
-    }
-
-    /// Returns until when a queue that found no room at its turn counts as present; see [`Disk::claim`].
-    pub(crate) fn claimed_until_ns(&self, lane: usize) -> u64 {
-        self.sleepers[lane].claimed_until_ns.load(Ordering::Relaxed)
-    }
-
-    /// Notes that a queue half way to its turn in `lane` at `half_way_ns` sleeps until `until_ns`. If its turn comes
-    /// before, it is not absent.
-    pub(crate) fn sleeps_past(&self, lane: usize, half_way_ns: u64, until_ns: u64) {
-        if half_way_ns < until_ns {
-            raise(&self.sleepers[lane].looked_until_ns, until_ns);
-        }
-    }
-
-    /// Returns until when a queue may sleep although its turn in `lane` has come: because it found no room, or because
-    /// its turn had not come at its last poll.
-    pub(crate) fn all_looked_ns(&self, lane: usize) -> u64 {
-        self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
-    }
-
-    /// Lists queue `number`, which found no room, until [`Disk::stops_waiting`]; its turn in `lane` comes at `turn` on
-    /// the disk's clock.
-    pub(crate) fn waits_for_room(&self, lane: usize, number: u16, turn: u64) {
-        self.waiters[lane].add(number, turn);
-    }
-
-    /// Takes queue `number` off the list. Returns whether another queue has done so, to leave it room.
-    pub(crate) fn stops_waiting(&self, lane: usize, number: u16) -> bool {
-        !self.waiters[lane].forget(number)
-    }
-
-    /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
-    /// is none, or no queue waits for it whose turn comes before `before`, by lane.
-    pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
-        if self.in_flight_ticks() >= self.window_ticks() {
-            return None;
-        }
-        self.waiters.iter().zip(before).find_map(|(waiters, before)| waiters.take_first(but, before))
-    }
-
-    /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
-    /// request of any length, and a full bucket suffices for any cost.
-    pub(crate) fn has_room(
-        &self,
-        now_ns: u64,
-        lane: usize,
-        group: u16,
-        ticks: u64,
-        late_ns: u64,
-    ) -> Result<(), NoRoom> {
-        let in_flight_ticks = self.in_flight_ticks();
-        if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
-            return Err(NoRoom::Device);
-        }
-        // Of two limits the requests may need only one in full: which is not known here, so this asks for both.
-        let ticks = self.token_ticks(lane, ticks);
-        let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
-        let buckets = self.buckets(self.buckets_of(group, lane));
-        let tokens = Tokens { ticks, byte_ticks };
-        let lost_ns = self.lost_tokens_ns(lane, late_ns, ticks);
-        let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
-        let available = buckets.available(now_ns.saturating_sub(lost_ns), tokens, depth_ns);
-        available.map_err(|retry_ns| NoRoom::Tokens(retry_in_time_ns(now_ns, lost_ns, retry_ns)))
-    }
-
     /// Returns the latest time of the next report, so that the controller sees a stall; `u64::MAX`: none.
     pub(crate) fn next_step_ns(&self) -> u64 {
         self.settings.next_step_ns.load(Ordering::Relaxed)
@@ -872,105 +584,8 @@ impl Disk {
         self.aged.0.take_anyway(now_ns, (ticks * AGED_PART) as u64);
     }
 
-    /// Returns how much device time the disk gives in a second now, in seconds: its capacity scale, in the present mix.
-    pub(crate) fn present_rate(&self) -> f64 {
-        let capacity = if self.has_mix { self.config.mix.capacity(self.write_share()) } else { 1.0 };
-        self.capacity_scale() * capacity
-    }
-
     /// Returns the time of reservations.
     pub(crate) fn reserved_time(&self, now_ns: u64) -> ReservedTime<'_> {
         ReservedTime { now_ns, slip: &self.settings.reserved_slip_ticks }
-    }
-
-    /// Returns the longest recent piece, in ticks.
-    pub(crate) fn long_piece_ticks(&self) -> u64 {
-        self.settings.long_piece_ticks.load(Ordering::Relaxed)
-    }
-
-    /// Remembers a dispatched piece if it is the longest recent one. Each [`Disk::report`] shrinks that a little.
-    pub(crate) fn note_piece(&self, ticks: u64) {
-        if ticks > self.long_piece_ticks() {
-            self.settings.long_piece_ticks.store(ticks, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns `cost` in the present mix: what it takes from the bucket.
-    pub(crate) fn cost_in_mix(&self, cost: Cost) -> Cost {
-        if !self.has_mix {
-            return cost;
-        }
-        let capacity = self.config.mix.capacity(self.write_share());
-        Cost::from_fs((cost.as_fs() as f64 / capacity) as u64)
-    }
-
-    fn write_share(&self) -> f64 {
-        f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed))
-    }
-
-    /// Adds a dispatched piece to the mix. Concurrent updates may lose one another: the mix is an estimate.
-    pub(crate) fn note_mix(&self, direction: Direction, cost: Cost) {
-        if !self.has_mix || cost.is_zero() {
-            return;
-        }
-        let fs = cost.as_fs() as f64;
-        let step = fs / (MIX_MEMORY_FS + fs);
-        let target = if direction == Direction::Write { 1.0 } else { 0.0 };
-        let old = self.write_share();
-        self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
-    }
-
-    /// Returns by how much a request of `ticks` may exceed window and tokens if its class lags by `lag_ticks`, and its
-    /// queue lags by `in_class_ticks` in the class.
-    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64) -> u64 {
-        let of_class = lag_ticks.min(self.most_overdraft_ticks(ticks));
-        of_class.max(in_class_ticks.min(self.bound_ticks() / OVERDRAFT_IN_CLASS_PART))
-    }
-
-    /// Returns the same for a request due before its turn: it finds room even if others have used their overdraft.
-    pub(crate) fn urgent_overdraft_ticks(&self, ticks: u64) -> u64 {
-        let most_ticks = self.most_overdraft_ticks(ticks);
-        most_ticks + most_ticks.max(self.long_piece_ticks())
-    }
-
-    fn most_overdraft_ticks(&self, ticks: u64) -> u64 {
-        ticks.max(self.bound_ticks() / OVERDRAFT_PART)
-    }
-
-    /// Adds work of `ticks` to the device if there is room, and returns whether there was. An empty device takes any
-    /// request. A class that lags may exceed the window by its overdraft, so a small request of a class that wakes up
-    /// enters at once. `overdraft_ticks` is called only if there is no room without it.
-    ///
-    /// Adds first and takes back if there was no room: of two shards that ask at once, one sees the other. A caller
-    /// that expects a full device sets `looks_first`, which reads the shared cache line before writing it. One that
-    /// expects room only writes, so the line travels once instead of twice.
-    pub(crate) fn try_enter(&self, ticks: u64, looks_first: bool, overdraft_ticks: impl Fn() -> u64) -> bool {
-        let has_room_with = |in_flight: u64, overdraft_ticks: u64| {
-            in_flight == 0
-                || (in_flight < self.window_ticks().saturating_add(overdraft_ticks)
-                    && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
-        };
-        let has_room = |in_flight: u64| has_room_with(in_flight, 0) || has_room_with(in_flight, overdraft_ticks());
-        if looks_first && !has_room(self.in_flight_ticks()) {
-            return false;
-        }
-        let entered = has_room(self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed));
-        if !entered {
-            self.leave(ticks);
-        }
-        entered
-    }
-
-    /// Adds work that is in the device already, whatever the room.
-    pub(crate) fn enter(&self, ticks: u64) {
-        if ticks > 0 {
-            self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn leave(&self, ticks: u64) {
-        if ticks > 0 {
-            self.flow.in_flight_ticks.fetch_sub(ticks, Ordering::Relaxed);
-        }
     }
 }

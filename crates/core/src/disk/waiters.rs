@@ -39,7 +39,7 @@ impl Waiters {
     pub(super) fn add(&self, number: u16, turn: u64) {
         let Some(place) = self.turns.get(usize::from(number)) else { return };
         place.store(turn | 1, Relaxed);
-        super::raise(&self.numbers, u64::from(number) + 1);
+        super::room::raise(&self.numbers, u64::from(number) + 1);
     }
 
     /// Takes queue `number` out of the list, and returns whether it was there.

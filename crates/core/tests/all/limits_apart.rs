@@ -122,7 +122,9 @@ fn used_by_few_outstanding(shares: [u32; 2]) -> [f64; 2] {
         }
         let done_ns = in_device.front().map(|(done_ns, _)| *done_ns);
         now_ns = [done_ns, queue.next_wakeup()].into_iter().flatten().min().unwrap().max(now_ns);
-        while let Some((_, piece)) = in_device.pop_front_if(|(done_ns, _)| *done_ns <= now_ns) {
+        while in_device.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns)
+            && let Some((_, piece)) = in_device.pop_front()
+        {
             let len_bytes = piece.len_bytes();
             if let Progress::Finished(done) = queue.complete(now_ns, piece, Outcome::Moved(len_bytes)) {
                 enqueue(&mut queue, now_ns, done.user_data);

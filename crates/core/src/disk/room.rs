@@ -1,0 +1,181 @@
+//! Room in the device: what may enter, by how much a class that lags may exceed the window, and who waits for room.
+//!
+//! # Why
+//! Whatever is in the device cannot be reordered any more. So it holds no more than it needs to be busy, and the queue
+//! forms in the scheduler.
+//!
+//! # How it works
+//! Work enters while the device holds less than the window. A piece may reach beyond it, up to the bound; one whose
+//! class lags beyond that by its overdraft, so that it need not wait for long pieces of others. Queues that find no room
+//! say until when they sleep, so that nobody takes them to be absent, and when their turn comes, so that whoever leaves
+//! room can name the first of them.
+//!
+//! # Limits
+//! Each queue looks, adds and takes back without a lock: of two that ask at once, one sees the other.
+//!
+//! # Example
+//! A window of 600 us with 590 us in the device takes a piece of 130 us, if the bound is 750 us; the next one waits.
+
+use super::Disk;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The part (1/4) of the bound by which a class that lags may exceed the window; one request if that is more.
+const OVERDRAFT_PART: u64 = 4;
+
+/// The part (1/8) of the bound by which a queue that lags behind the other queues of its class may exceed the window.
+const OVERDRAFT_IN_CLASS_PART: u64 = 8;
+
+/// The reason why nothing can be dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// The window is full.
+    Device,
+    /// There are no tokens before this time, in nanoseconds.
+    Tokens(u64),
+}
+
+/// The times at which sleeping queues of one lane poll again; until then they are not absent.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(super) struct Sleepers {
+    /// When the last queue that found no room at its turn polls again.
+    claimed_until_ns: AtomicU64,
+    /// When the last queue that sleeps past its turn before a full device polls again.
+    looked_until_ns: AtomicU64,
+}
+
+/// Raises a time to at least `ns`. Usually another queue has done so already, so reads before it writes.
+pub(super) fn raise(until: &AtomicU64, ns: u64) {
+    if until.load(Ordering::Relaxed) < ns {
+        until.fetch_max(ns, Ordering::Relaxed);
+    }
+}
+
+impl Disk {
+    /// Notes that a queue found no room at its turn in `lane`, and polls again at `until_ns`: it is not absent before.
+    pub(crate) fn claim(&self, lane: usize, until_ns: u64) {
+        raise(&self.sleepers[lane].claimed_until_ns, until_ns);
+    }
+
+    /// Returns until when a queue that found no room at its turn counts as present; see [`Disk::claim`].
+    pub(crate) fn claimed_until_ns(&self, lane: usize) -> u64 {
+        self.sleepers[lane].claimed_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a queue half way to its turn in `lane` at `half_way_ns` sleeps until `until_ns`. If its turn comes
+    /// before, it is not absent.
+    pub(crate) fn sleeps_past(&self, lane: usize, half_way_ns: u64, until_ns: u64) {
+        if half_way_ns < until_ns {
+            raise(&self.sleepers[lane].looked_until_ns, until_ns);
+        }
+    }
+
+    /// Returns until when a queue may sleep although its turn in `lane` has come: because it found no room, or because
+    /// its turn had not come at its last poll.
+    pub(crate) fn all_looked_ns(&self, lane: usize) -> u64 {
+        self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
+    }
+
+    /// Lists queue `number`, which found no room, until [`Disk::stops_waiting`]; its turn in `lane` comes at `turn` on
+    /// the disk's clock.
+    pub(crate) fn waits_for_room(&self, lane: usize, number: u16, turn: u64) {
+        self.waiters[lane].add(number, turn);
+    }
+
+    /// Takes queue `number` off the list. Returns whether another queue has done so, to leave it room.
+    pub(crate) fn stops_waiting(&self, lane: usize, number: u16) -> bool {
+        !self.waiters[lane].forget(number)
+    }
+
+    /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
+    /// is none, or no queue waits for it whose turn comes before `before`, by lane.
+    pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
+        if self.in_flight_ticks() >= self.window_ticks() {
+            return None;
+        }
+        self.waiters.iter().zip(before).find_map(|(waiters, before)| waiters.take_first(but, before))
+    }
+
+    /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
+    /// request of any length, and a full bucket suffices for any cost.
+    pub(crate) fn has_room(
+        &self,
+        now_ns: u64,
+        lane: usize,
+        group: u16,
+        ticks: u64,
+        late_ns: u64,
+    ) -> Result<(), NoRoom> {
+        let in_flight_ticks = self.in_flight_ticks();
+        if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
+            return Err(NoRoom::Device);
+        }
+        self.tokens_available(now_ns, lane, group, ticks, late_ns).map_err(NoRoom::Tokens)
+    }
+
+    /// Returns the longest recent piece, in ticks.
+    pub(crate) fn long_piece_ticks(&self) -> u64 {
+        self.settings.long_piece_ticks.load(Ordering::Relaxed)
+    }
+
+    /// Remembers a dispatched piece if it is the longest recent one. Each [`Disk::report`] shrinks that a little.
+    pub(crate) fn note_piece(&self, ticks: u64) {
+        if ticks > self.long_piece_ticks() {
+            self.settings.long_piece_ticks.store(ticks, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns by how much a request of `ticks` may exceed window and tokens if its class lags by `lag_ticks`, and its
+    /// queue lags by `in_class_ticks` in the class.
+    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64) -> u64 {
+        let of_class = lag_ticks.min(self.most_overdraft_ticks(ticks));
+        of_class.max(in_class_ticks.min(self.bound_ticks() / OVERDRAFT_IN_CLASS_PART))
+    }
+
+    /// Returns the same for a request due before its turn: it finds room even if others have used their overdraft.
+    pub(crate) fn urgent_overdraft_ticks(&self, ticks: u64) -> u64 {
+        let most_ticks = self.most_overdraft_ticks(ticks);
+        most_ticks + most_ticks.max(self.long_piece_ticks())
+    }
+
+    fn most_overdraft_ticks(&self, ticks: u64) -> u64 {
+        ticks.max(self.bound_ticks() / OVERDRAFT_PART)
+    }
+
+    /// Adds work of `ticks` to the device if there is room, and returns whether there was. An empty device takes any
+    /// request. A class that lags may exceed the window by its overdraft, so a small request of a class that wakes up
+    /// enters at once. `overdraft_ticks` is called only if there is no room without it.
+    ///
+    /// Adds first and takes back if there was no room: of two shards that ask at once, one sees the other. A caller
+    /// that expects a full device sets `looks_first`, which reads the shared cache line before writing it. One that
+    /// expects room only writes, so the line travels once instead of twice.
+    pub(crate) fn try_enter(&self, ticks: u64, looks_first: bool, overdraft_ticks: impl Fn() -> u64) -> bool {
+        let has_room_with = |in_flight: u64, overdraft_ticks: u64| {
+            in_flight == 0
+                || (in_flight < self.window_ticks().saturating_add(overdraft_ticks)
+                    && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
+        };
+        let has_room = |in_flight: u64| has_room_with(in_flight, 0) || has_room_with(in_flight, overdraft_ticks());
+        if looks_first && !has_room(self.in_flight_ticks()) {
+            return false;
+        }
+        let entered = has_room(self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed));
+        if !entered {
+            self.leave(ticks);
+        }
+        entered
+    }
+
+    /// Adds work that is in the device already, whatever the room.
+    pub(crate) fn enter(&self, ticks: u64) {
+        if ticks > 0 {
+            self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn leave(&self, ticks: u64) {
+        if ticks > 0 {
+            self.flow.in_flight_ticks.fetch_sub(ticks, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The tokens of a disk: what a piece takes, from which bucket, and what a queue that polls late is given.
+//!
+//! # Why
+//! Together the queues may dispatch one device-second a second: of the disk as it is now, in the mix of reads and writes
+//! that it has now.
+//!
+//! # How it works
+//! The model's cost of a piece is divided by the capacity of the present mix and by the capacity scale of the closed
+//! loop. It is taken from the bucket of the queue's disk group, or of another that is more than half full. A bucket that
+//! overflows while its only queue is late loses tokens, and gives them back ([`Disk::lost_tokens_ns`]).
+//!
+//! # Limits
+//! Concurrent updates of the mix may lose one another: it is an estimate.
+//!
+//! # Example
+//! A read of 100 us on a disk at half the rate of its model takes 200 us from the bucket.
+
+use super::Disk;
+use crate::bucket::{Buckets, TICKS_PER_NS, Tokens, whole_ticks};
+use crate::request::{Direction, Op};
+use crate::sync::Ordering;
+use crate::units::Cost;
+
+/// The dispatched device time over which the share of writes is smoothed: 20 ms.
+const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
+
+/// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.
+fn retry_in_time_ns(now_ns: u64, lost_ns: u64, retry_ns: u64) -> u64 {
+    retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))
+}
+
+impl Disk {
+    /// Takes `tokens` from the buckets of `lane` in disk group `group`, or from another group's that are more than half
+    /// full. Returns the number of the buckets, or when to ask again. `late_ns`: see [`Disk::lost_tokens_ns`].
+    /// `overdraft_ticks` returns how much deeper the bucket is for a class that lags; called only if its tokens do not
+    /// suffice.
+    pub(crate) fn take_tokens(
+        &self,
+        now_ns: u64,
+        lane: usize,
+        group: u16,
+        tokens: Tokens,
+        late_ns: u64,
+        overdraft_ticks: impl FnOnce() -> u64,
+    ) -> Result<usize, u64> {
+        // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
+        let lost_ns = self.lost_tokens_ns(lane, late_ns, tokens.ticks.max(tokens.byte_ticks));
+        let depth_ns = self.effective_goal_ns();
+        let at = self.buckets_of(group, lane);
+        let take = |more_ns: u64| {
+            let depth_ns = depth_ns.saturating_add(lost_ns).saturating_add(more_ns);
+            self.buckets(at).try_take(now_ns.saturating_sub(lost_ns), tokens, depth_ns)
+        };
+        match take(0).or_else(|_| take(overdraft_ticks() / TICKS_PER_NS)) {
+            Ok(()) => Ok(at),
+            Err(retry_ns) => {
+                let retry_ns = retry_in_time_ns(now_ns, lost_ns, retry_ns);
+                let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
+                let lends = |at: &usize| self.buckets(*at).try_take(now_ns, tokens, depth_ns / 2).is_ok();
+                (1..self.groups).map(other).find(lends).ok_or(retry_ns)
+            }
+        }
+    }
+
+    pub(crate) fn buckets(&self, at: usize) -> &Buckets {
+        self.flow.buckets.get(at).unwrap_or_else(|| &self.more_buckets[at - self.flow.buckets.len()].0)
+    }
+
+    /// Returns whether the buckets of `lane` in disk group `group` hold tokens for requests of `ticks` of device time, and if
+    /// not, when to ask again.
+    pub(super) fn tokens_available(
+        &self,
+        now_ns: u64,
+        lane: usize,
+        group: u16,
+        ticks: u64,
+        late_ns: u64,
+    ) -> Result<(), u64> {
+        // Of two limits the requests may need only one in full: which is not known here, so this asks for both.
+        let ticks = self.token_ticks(lane, ticks);
+        let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
+        let lost_ns = self.lost_tokens_ns(lane, late_ns, ticks);
+        let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
+        let buckets = self.buckets(self.buckets_of(group, lane));
+        let available = buckets.available(now_ns.saturating_sub(lost_ns), Tokens { ticks, byte_ticks }, depth_ns);
+        available.map_err(|retry_ns| retry_in_time_ns(now_ns, lost_ns, retry_ns))
+    }
+
+    /// Returns the number of the buckets of `lane` in disk group `group`.
+    fn buckets_of(&self, group: u16, lane: usize) -> usize {
+        // Most disks have one group, and a division takes as long as the rest of this.
+        let group = if self.groups == 1 { 0 } else { usize::from(group) % self.groups };
+        group * 2 + lane
+    }
+
+    /// Returns the time for which a queue that polls `late_ns` after it asked to be polled is given the tokens that a full
+    /// bucket lost meanwhile: at most a window, and nothing without the closed loop, where the model is a limit. The bucket
+    /// had `ticks` at the time asked for, unless other queues have taken them, and has lost nothing until it overflows.
+    fn lost_tokens_ns(&self, lane: usize, late_ns: u64, ticks: u64) -> u64 {
+        let had_ns = if self.has_several_queues() { 0 } else { ticks / TICKS_PER_NS };
+        let is_in_time = late_ns == 0 || late_ns.saturating_add(had_ns) <= self.effective_goal_ns();
+        if is_in_time || !self.config.control.enabled {
+            return 0;
+        }
+        late_ns.min((self.window_ns() as f64 / self.scale_of(lane)) as u64)
+    }
+
+    /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
+    /// are limited apart, the lesser of its two parts takes less.
+    pub(crate) fn tokens_of(&self, lane: usize, op: Op, len_bytes: u32, cost_ticks: u64) -> Tokens {
+        let ticks = self.token_ticks(lane, cost_ticks);
+        if !self.config.model.has_limits_apart() {
+            return Tokens { ticks, byte_ticks: 0 };
+        }
+        let [operation, bytes] = self.config.model.parts(op, len_bytes);
+        let lesser = self.token_ticks(lane, whole_ticks(self.cost_in_mix(operation.min(bytes))));
+        if operation < bytes {
+            Tokens { ticks: lesser, byte_ticks: ticks }
+        } else {
+            Tokens { ticks, byte_ticks: lesser }
+        }
+    }
+
+    /// Returns the tokens that a cost takes from a bucket: more if the disk is slower than its model, and a multiple if
+    /// groups divide the rate.
+    fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
+        let ticks = cost_ticks.saturating_mul(self.groups as u64);
+        let scale = self.scale_of(lane);
+        if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
+    }
+
+    /// Returns how much device time the disk gives in a second now, in seconds: its capacity scale, in the present mix.
+    pub(crate) fn present_rate(&self) -> f64 {
+        self.capacity_scale() * self.mix_capacity()
+    }
+
+    /// Returns `cost` in the present mix: what it takes from the bucket.
+    pub(crate) fn cost_in_mix(&self, cost: Cost) -> Cost {
+        if !self.has_mix {
+            return cost;
+        }
+        Cost::from_fs((cost.as_fs() as f64 / self.mix_capacity()) as u64)
+    }
+
+    fn mix_capacity(&self) -> f64 {
+        if self.has_mix { self.config.mix.capacity(self.write_share()) } else { 1.0 }
+    }
+
+    fn write_share(&self) -> f64 {
+        f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed))
+    }
+
+    /// Adds a dispatched piece to the mix. Concurrent updates may lose one another: the mix is an estimate.
+    pub(crate) fn note_mix(&self, direction: Direction, cost: Cost) {
+        if !self.has_mix || cost.is_zero() {
+            return;
+        }
+        let fs = cost.as_fs() as f64;
+        let step = fs / (MIX_MEMORY_FS + fs);
+        let target = if direction == Direction::Write { 1.0 } else { 0.0 };
+        let old = self.write_share();
+        self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
+    }
+}
