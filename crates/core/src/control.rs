@@ -67,13 +67,16 @@
 //! of the servers fail: the rate of two turnovers is 0.5, the centre is cut to 55 us, the rate stays 0.5, so the cut
 //! stays.
 
+mod bounds;
 mod event;
 mod meter;
+mod scale;
 mod search;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_bench;
+mod totals;
 mod tuning;
 
 use crate::bucket::TICKS_PER_NS;
@@ -82,6 +85,8 @@ use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use meter::{Meter, Reading};
 use search::Search;
+use totals::UNLOADED_SHIFT;
+pub(crate) use totals::{LaneTotals, Totals, unloaded_work};
 use tuning::*;
 pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
 
@@ -127,57 +132,6 @@ pub(crate) struct Limits {
     /// operations and bytes are limited apart.
     pub(crate) rate_max: f64,
 }
-
-/// Totals of one direction of a duplex disk; on other disks all work is in the first lane.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LaneTotals {
-    /// Model device time completed, in quarter nanoseconds.
-    pub(crate) completed_ticks: u64,
-    /// Times that the window was full for a request although this direction had its part of the work in flight.
-    pub(crate) window_blocks: u64,
-    /// Times that tokens were missing.
-    pub(crate) token_blocks: u64,
-}
-
-/// Running totals over all shards. All only grow, except the work in flight and the cap.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    /// Requests completed.
-    pub(crate) completions: u64,
-    /// Model device time completed, in quarter nanoseconds ([`TICKS_PER_NS`]).
-    pub(crate) completed_ticks: u64,
-    /// Their [`unloaded_work`]. Wraps.
-    pub(crate) unloaded_work: u64,
-    /// Latencies from dispatch to completion, each clipped at [`Controller::latency_clip_ns`].
-    pub(crate) latency_ns: u64,
-    /// The part of `latency_ns` in which completions may have been back and not seen.
-    pub(crate) late_ns: u64,
-    /// Time for which the device had nothing to do because a queue with more did not look.
-    pub(crate) dry_ns: u64,
-    /// The longest time since the reporting queue's last report for which it did not look, if the device ran dry.
-    pub(crate) longest_away_ns: u64,
-    /// Model device time in flight now.
-    pub(crate) in_flight_ns: u64,
-    /// Requests in flight now.
-    pub(crate) in_flight_requests: u32,
-    /// Times that a queue had a request and found the window full.
-    pub(crate) window_blocks: u64,
-    /// Most completions that other queues than the one that reports have seen and not reported yet. They are not older
-    /// than [`STEP_NS`].
-    pub(crate) unseen_completions: u64,
-    /// [`DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share of the
-    /// disk. `None` if there is no such class.
-    pub(crate) outstanding_cap_ns: Option<u64>,
-    pub(crate) lanes: [LaneTotals; 2],
-}
-
-/// Returns the shortest possible latency of a piece weighted by its device time, for [`Totals::unloaded_work`].
-pub(crate) fn unloaded_work(ticks: u64, least_ns: u64) -> u64 {
-    (ticks >> UNLOADED_SHIFT).wrapping_mul(least_ns >> UNLOADED_SHIFT)
-}
-
-/// Low bits that [`unloaded_work`] drops of each factor, so that the growth between two steps fits.
-const UNLOADED_SHIFT: u32 = 6;
 
 /// The mode of the controller.
 #[derive(Clone, Copy, Debug)]
@@ -499,62 +453,6 @@ impl Controller {
         }
     }
 
-    /// Sets the bound: the configured one, or the amount that keeps this disk busy if that is more. By Little's law
-    /// that is the unloaded latency if work spreads evenly. Of channels chosen at random, three requests each keep 0.95
-    /// busy if all services are alike. One more request is for those that do not fit in evenly.
-    fn set_bound(&mut self) {
-        let configured_ns = self.limits.bound_ns.max(1) as f64;
-
-        self.needed_ns = match self.unloaded_ns {
-            Some(unloaded_ns) if self.config.enabled => BOUND_UNLOADED * unloaded_ns + self.typical_ns(),
-            _ => 0.0,
-        };
-        self.bound_ns = configured_ns.max(self.needed_ns);
-    }
-
-    /// Returns the largest window that evidence may lead to.
-    fn most_ns(&self) -> f64 {
-        if self.is_beyond { self.bound_ns * BEYOND_MOST } else { self.bound_ns + self.away_room_ns }
-    }
-
-    /// Sets the largest window now, and moves the centre within it. Work that keeps the disk busy is admitted however
-    /// little a class has outstanding. A class that ends its work has little for a moment: what the search had found is
-    /// in force again afterwards.
-    fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
-        self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
-
-        let wished_ns = self.uncapped_ns.map_or(self.centre_ns, |uncapped_ns| uncapped_ns.max(self.centre_ns));
-        let centre_ns = wished_ns.min(self.ceiling_ns).max(self.floor_ns().min(self.ceiling_ns));
-        let was_capped = self.uncapped_ns.is_some();
-        self.uncapped_ns = (centre_ns < wished_ns).then_some(wished_ns);
-
-        let change = centre_ns / self.centre_ns - 1.0;
-        if change.abs() > CAP_LEAP && (was_capped || self.uncapped_ns.is_some()) {
-            let kind = if change < 0.0 { EventKind::Bound } else { EventKind::WindowRaised };
-            self.window_event(now_ns, kind, centre_ns, EventReason::Outstanding);
-            // The rate follows the window; that is neither a fall nor a recovery.
-            self.usual_rate = None;
-            self.restart(now_ns, totals);
-        }
-        self.centre_ns = centre_ns;
-    }
-
-    fn ceiling_for(&self, outstanding_cap_ns: Option<u64>) -> f64 {
-        let cap_ns = outstanding_cap_ns.map_or(self.most_ns(), |cap_ns| cap_ns.max(1) as f64);
-        cap_ns.max(self.needed_ns).max(self.floor_ns()).min(self.most_ns())
-    }
-
-    /// Returns the cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
-    fn typical_ns(&self) -> f64 {
-        if self.mean_cost_ns > 0.0 { self.mean_cost_ns + self.cost_variance_ns2 / self.mean_cost_ns } else { 0.0 }
-    }
-
-    /// Returns the smallest window, three requests of typical cost: a window that one long request fills shows no
-    /// elasticity, however narrow it is.
-    fn floor_ns(&self) -> f64 {
-        (self.typical_ns() * WINDOW_MIN_REQUESTS).max(self.limits.min_window_ns as f64)
-    }
-
     fn window(&self) -> f64 {
         let wished_ns = match (self.config.enabled, self.mode, self.side) {
             (false, ..) => return self.ceiling_ns,
@@ -826,51 +724,5 @@ impl Controller {
     fn window_event(&mut self, now_ns: u64, kind: EventKind, centre_ns: f64, reason: EventReason) {
         self.events.push(now_ns, kind, self.centre_ns, centre_ns, reason);
         self.centre_ns = centre_ns;
-    }
-
-    fn end_period(&mut self, now_ns: u64, totals: &Totals) {
-        if self.period.elapsed_ns(now_ns) < SCALE_PERIOD_NS
-            || self.period.completions(totals) < TURNOVER_COMPLETIONS
-            || matches!(self.mode, Mode::Stalled)
-        {
-            return;
-        }
-        let Reading { rate, rates, offered, held, work_ns, certain, present, .. } = self.period.read(now_ns, totals);
-        if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
-            return;
-        }
-
-        let tokens_missing = self.period.tokens_missing(totals);
-        self.period = Meter::start(now_ns, totals);
-        if offered && (!matches!(self.mode, Mode::Probe) || self.is_limited_by_outstanding()) {
-            // The rate is in question, or is limited by the classes and not by the disk.
-            return;
-        }
-
-        // While completions went unseen the disk may have been idle, or was, so it carries at least this.
-        let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
-        for lane in 0..2 {
-            if held[lane] {
-                // The usual rate is that of the busier direction.
-                let is_busier = rates[lane] >= rate;
-                let usual = self.usual_rate.filter(|_| is_busier).unwrap_or(0.0);
-                let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
-                self.scale_growth[lane] = SCALE_GROWTH;
-                self.set_scale(now_ns, lane, usual.max(rates[lane] / present) * headroom, reason);
-            } else if tokens_missing[lane] {
-                let scale = self.scale[lane] * (1.0 + self.scale_growth[lane]);
-                self.set_scale(now_ns, lane, scale, EventReason::TokensMissing);
-                self.scale_growth[lane] = (2.0 * self.scale_growth[lane]).min(SCALE_GROWTH_MAX);
-            }
-        }
-    }
-
-    fn set_scale(&mut self, now_ns: u64, lane: usize, scale: f64, reason: EventReason) {
-        self.scale[lane] = scale.max(self.config.scale_min).min(self.config.scale_max);
-        let (scale, reported) = (self.scale[lane], self.reported_scale[lane]);
-        if (scale / reported - 1.0).abs() > SCALE_REPORT {
-            self.events.push(now_ns, EventKind::ScaleChanged, reported, scale, reason);
-            self.reported_scale[lane] = scale;
-        }
     }
 }
