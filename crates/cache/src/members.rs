@@ -18,7 +18,9 @@
 //! read from it.
 //!
 //! # Limits
-//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused.
+//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused. A disk that takes
+//! no writes is removed while the cache runs; if the cache ends before that is done and the disk is there and sound at
+//! the next opening, it begins anew, and is to be removed again.
 //!
 //! # Example
 //! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a
