@@ -72,7 +72,9 @@ impl Engine {
             .collect();
         let commits = all(blocks.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
         if !commits.contains(&true) {
-            lock(&self.alloc).abort_checkpoint();
+            while lock(&self.alloc).abort_some() {
+                yield_now().await;
+            }
             return false;
         }
         self.generation.store(generation, Relaxed);
