@@ -21,6 +21,7 @@
 //! | `hit_deadline` | `none` (2 s) | a hit that takes longer is a miss |
 //! | `hit_slowdown` | `1.5` | how many times longer the p99 of hits may be beside writes; `none`: writes are not held back |
 //! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
+//! | `reject_first` | `false` | once the cache is full, store only what is inserted a second time; needs ghosts |
 //! | `writes_per_day` | `none` | most bytes written to the devices in a day; inserts beyond are dropped |
 //! | `move_rate` | `none` | limit of evacuation and rebalancing, bytes a second |
 //! | `index_memory` | `none` | limit of the index |
@@ -173,6 +174,7 @@ const CACHE: Schema<'static> = Schema {
         "hit_deadline",
         "hit_slowdown",
         "ghost_pct",
+        "reject_first",
         "writes_per_day",
         "move_rate",
         "index_memory",
@@ -243,6 +245,7 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
         in_flight_bytes: fields.or("in_flight", usual.in_flight_bytes, size)?,
         hit_deadline: fields.or("hit_deadline", None, unless_none(time(1)))?,
         hit_slowdown: fields.or("hit_slowdown", usual.hit_slowdown, unless_none(times))?,
+        reject_first: fields.or("reject_first", usual.reject_first, Field::boolean)?,
         write_bytes_per_day: fields.or("writes_per_day", None, unless_none(budget))?,
         move_bytes_per_s: fields.or("move_rate", None, unless_none(rate))?,
         index_bytes: fields.or("index_memory", None, unless_none(size))?,
@@ -307,6 +310,7 @@ impl CacheFile {
         line("hit_deadline", or_none(config.hit_deadline.map(time_text)));
         line("hit_slowdown", or_none(config.hit_slowdown.map(|times| times.to_string())));
         line("ghost_pct", config.ghost_pct.to_string());
+        line("reject_first", config.reject_first.to_string());
         line("writes_per_day", or_none(config.write_bytes_per_day.map(size_text)));
         line("move_rate", or_none(config.move_bytes_per_s.map(size_text)));
         line("index_memory", or_none(config.index_bytes.map(size_text)));
@@ -496,7 +500,8 @@ mod tests {
             in_flight_bytes: (1 << 20) + 1,
             hit_deadline: Some(Duration::from_micros(1500)),
             hit_slowdown: Some(2.25),
-            ghost_pct: 0.0,
+            ghost_pct: 12.0,
+            reject_first: true,
             move_bytes_per_s: Some(50 << 20),
             write_bytes_per_day: Some(3 << 40),
             discard: true,

@@ -72,7 +72,9 @@ impl Engine {
             .collect();
         let commits = all(blocks.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
         if !commits.contains(&true) {
-            lock(&self.alloc).abort_checkpoint();
+            while lock(&self.alloc).abort_some() {
+                yield_now().await;
+            }
             return false;
         }
         self.generation.store(generation, Relaxed);
@@ -166,9 +168,11 @@ impl Engine {
         let mut members = self.roster.members();
         for member in &mut members {
             member.state = match self.disk(member.disk) {
+                None => MemberState::Away,
+                // Also if it is being removed: what it has is older than this checkpoint.
+                Some(disk) if !disk.takes_metadata() || disk.has_parted() => MemberState::Away,
                 Some(disk) if disk.is_removing() => MemberState::Removing,
-                Some(disk) if disk.takes_metadata() && !disk.has_parted() => MemberState::Active,
-                _ => MemberState::Away,
+                Some(_) => MemberState::Active,
             };
         }
         members

@@ -95,6 +95,10 @@ pub struct CacheConfig {
     pub hit_slowdown: Option<f64>,
     /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,
+    /// Once the cache is full, store only blocks whose keys are cached or ghosts: what is inserted for the first time
+    /// becomes a ghost. A fifth of the writes or less, and more hits where most is used once; fewer where new blocks are
+    /// wanted soon. Needs ghosts, which are forgotten when the cache is closed.
+    pub reject_first: bool,
     /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
     pub move_bytes_per_s: Option<u64>,
     /// Most bytes written to the disks in a day, at least 1 GiB: fill, moves and metadata together. Inserts beyond are
@@ -121,6 +125,7 @@ impl Default for CacheConfig {
             hit_deadline: None,
             hit_slowdown: Some(1.5),
             ghost_pct: 100.0,
+            reject_first: false,
             move_bytes_per_s: None,
             write_bytes_per_day: None,
             discard: false,
@@ -166,6 +171,7 @@ impl CacheConfig {
             ("hit_deadline", "more than 0", self.hit_deadline != Some(Duration::ZERO)),
             ("hit_slowdown", "1.01 to 1000", self.hit_slowdown.is_none_or(|times| (1.01..=1000.0).contains(&times))),
             ("ghost_pct", "0 to 400 percent", (0.0..=400.0).contains(&self.ghost_pct)),
+            ("reject_first", "false, or ghost_pct above 0", !self.reject_first || self.ghost_pct > 0.0),
             ("move_bytes_per_s", "at least 1 MiB a second", self.move_bytes_per_s.is_none_or(|rate| rate >= 1 << 20)),
             (
                 "write_bytes_per_day",

@@ -59,8 +59,9 @@ pub(crate) struct CacheDisk {
     /// The slot written last, with the newest superblock; the next superblock goes to the other slot.
     pub(crate) label_slot: AtomicUsize,
     health: Mutex<Health>,
-    /// The state of `health`, for readers at every request.
+    /// What `health` says, for readers at every request.
     health_now: AtomicU8,
+    takes_metadata: AtomicBool,
     /// The disk takes no metadata any more: blocks written to it no longer count, and no write is sent.
     has_parted: AtomicBool,
     /// Operations in flight or waiting that change the disk.
@@ -95,6 +96,7 @@ impl CacheDisk {
             label_slot: AtomicUsize::new(0),
             health: Mutex::new(Health::new()),
             health_now: AtomicU8::new(code(DiskHealth::Healthy)),
+            takes_metadata: AtomicBool::new(true),
             has_parted: AtomicBool::new(false),
             changes: AtomicU32::new(0),
             reads: ReadsUnderWay::default(),
@@ -182,7 +184,7 @@ impl CacheDisk {
 
     /// Returns whether the disk's log and superblock can still be written.
     pub(crate) fn takes_metadata(&self) -> bool {
-        matches!(self.health(), DiskHealth::Healthy | DiskHealth::Slow | DiskHealth::Removing)
+        self.takes_metadata.load(Relaxed)
     }
 
     /// Calls `change` with the disk's health, and publishes the resulting state.
@@ -190,6 +192,7 @@ impl CacheDisk {
         let mut health = lock(&self.health);
         let result = change(&mut health);
         self.health_now.store(code(health.state()), Relaxed);
+        self.takes_metadata.store(health.takes_metadata(), Relaxed);
         result
     }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use plimsoll::Handle;
 
-use crate::alloc::{DiskLoad, SlabRange};
+use crate::alloc::{DiskLoad, Removed, SlabRange};
 use crate::disk::{CacheDisk, DiskIdentity};
 use crate::engine::Engine;
 use crate::entry::{Entry, Extent, SlabId};
@@ -160,9 +160,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn forget_slabs(&self, disk: u16) {
+    pub(crate) fn forget_slabs(&self, disk: u16) -> Removed {
         write(&self.places).retain(|range| range.disk != disk);
-        lock(&self.alloc).remove_disk(disk);
+        lock(&self.alloc).remove_disk(disk)
     }
 
     pub(crate) fn new_log(&self, number: u16, guid: u128, path: &Path) -> Result<DiskLog, CacheError> {
@@ -201,8 +201,19 @@ impl Engine {
             });
             yield_now().await;
         }
-        let _closed = write(&self.gate);
-        self.forget_slabs(number);
+        let closed = write(&self.gate);
+        let removed = self.forget_slabs(number);
+        drop(closed);
+        removed.dismantle().await;
+    }
+}
+
+impl Removed {
+    /// Frees the memory in parts, between which other tasks run.
+    pub(crate) async fn dismantle(mut self) {
+        while self.drop_some() {
+            yield_now().await;
+        }
     }
 }
 

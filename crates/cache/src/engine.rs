@@ -138,6 +138,8 @@ pub(crate) struct Engine {
     pub(crate) allocations: AtomicU64,
     /// The bytes that may be written in a day are used up for now: inserts are dropped.
     pub(crate) is_budget_spent: AtomicBool,
+    /// Eviction has begun, and the cache has not grown since.
+    pub(crate) is_full: AtomicBool,
     /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
@@ -182,6 +184,7 @@ impl Engine {
             discards: Discards::default(),
             allocations: AtomicU64::new(0),
             is_budget_spent: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             corrupt: Corrupt::default(),
             flights: Flights::new(),
             findings: Mutex::default(),

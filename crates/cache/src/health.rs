@@ -199,6 +199,11 @@ impl Health {
         }
     }
 
+    /// Returns whether the disk's log and superblock can still be written, also while it is being removed.
+    pub(crate) fn takes_metadata(&self) -> bool {
+        self.seen < Seen::ReadOnly
+    }
+
     /// Returns the reason for the state, in a sentence; empty for a healthy disk. If the disk is being removed,
     /// includes what else is wrong with it.
     pub(crate) fn why(&self) -> String {

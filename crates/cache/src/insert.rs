@@ -9,7 +9,7 @@
 //!   remove  index and log -> extent freed
 //! ```
 //! The index learns of a block only after its write, so every block found can be read. An insert that is not stored
-//! removes the older value of its key. A [`Lease`] inserts a fetched value only if the key has not changed meanwhile.
+//! removes the older value of its key. Where first uses are rejected, the first insert of a key only makes it a ghost. A [`Lease`] inserts a fetched value only if the key has not changed meanwhile.
 //!
 //! # Limits
 //! Inserts do not wait for space: one that finds none is dropped, and the keeper is woken.
@@ -195,6 +195,12 @@ impl Engine {
         if self.is_budget_spent.load(Relaxed) {
             return Err(DropReason::Endurance);
         }
+        if self.config.reject_first
+            && self.is_full.load(Relaxed)
+            && self.index.reject_first(&hash, token, value.len() as u32)
+        {
+            return Err(DropReason::FirstUse);
+        }
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
 
@@ -298,7 +304,10 @@ impl Engine {
 
     /// Counts an insert as dropped, and removes the older value of its key, which is out of date.
     fn refused(&self, hash: &KeyHash, reason: DropReason) -> Inserted {
-        self.take_out(hash);
+        // There is none at a first use, and the ghost is to stay.
+        if reason != DropReason::FirstUse {
+            self.take_out(hash);
+        }
         self.dropped(reason)
     }
 

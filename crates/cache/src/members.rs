@@ -18,7 +18,9 @@
 //! read from it.
 //!
 //! # Limits
-//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused.
+//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused. A disk that takes
+//! no writes is removed while the cache runs; if the cache ends before that is done and the disk is there and sound at
+//! the next opening, it begins anew, and is to be removed again.
 //!
 //! # Example
 //! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a
@@ -99,7 +101,7 @@ impl Engine {
         let disk = match self.make_labelled(shard, identity, prepared).await {
             Ok(disk) => disk,
             Err(error) => {
-                self.forget_slabs(number);
+                self.forget_slabs(number).dismantle().await;
                 self.roster.return_slabs(first, slabs);
                 return Err(error);
             }
@@ -205,7 +207,7 @@ impl Engine {
         disk.judge(|health| health.set_removing(true));
         let mut alloc = lock(&self.alloc);
         alloc.set_writable(disk.identity.number, false);
-        let bytes = alloc.evacuate_disk(disk.identity.number);
+        let bytes = alloc.allocated_bytes(disk.identity.number);
         drop(alloc);
         self.bell.ring_for_change();
         Ok(bytes)
@@ -230,16 +232,17 @@ impl Engine {
     pub(crate) async fn finish_removals(self: &Arc<Engine>, shard: &Shard) {
         for disk in self.all_disks().into_iter().filter(|disk| disk.is_removing()) {
             let number = disk.identity.number;
-            {
+            let removed = {
                 // No change is under way while the gate is closed, so an empty disk stays empty.
                 let _closed = write(&self.gate);
                 if lock(&self.alloc).allocated_bytes(number) > 0 || disk.backlog_bytes() > 0 {
                     continue;
                 }
                 self.set_disk(number, None);
-                self.forget_slabs(number);
                 self.roster.forget(disk.identity.guid);
-            }
+                self.forget_slabs(number)
+            };
+            removed.dismantle().await;
 
             self.index.set_capacity(lock(&self.alloc).capacity_bytes());
             if self.checkpoint(shard).await.is_ok() {
@@ -301,9 +304,8 @@ impl Engine {
             // Forgotten meanwhile.
             return Ok(());
         }
-        self.forget_slabs(number);
         self.add_slabs_of(&label.block);
-        let log = self.new_log(number, member.guid, &source.path).inspect_err(|_| self.forget_slabs(number))?;
+        let log = self.new_log(number, member.guid, &source.path).inspect_err(|_| drop(self.forget_slabs(number)))?;
         let identity = DiskIdentity { number, guid: member.guid, path: source.path.clone() };
         let disk = self.make_disk(identity, prepared, log);
         disk.label_slot.store(label.slot, Relaxed);

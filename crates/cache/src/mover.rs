@@ -71,6 +71,11 @@ impl Engine {
     }
 
     async fn next_task(&self) -> Option<Task> {
+        for disk in self.all_disks().iter().filter(|disk| disk.is_removing()) {
+            while lock(&self.alloc).evacuate_some(disk.identity.number) {
+                yield_now().await;
+            }
+        }
         if self.moves.is_starved.swap(false, Relaxed) && lock(&self.alloc).evacuating_bytes() == 0 {
             let mut survey = Survey::default();
             while lock(&self.alloc).survey(&mut survey) {

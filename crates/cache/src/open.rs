@@ -493,7 +493,6 @@ impl Engine {
         if self.roster.find(guid).is_some_and(|member| member.state == MemberState::Removing) {
             disk.judge(|health| health.set_removing(true));
             lock(&self.alloc).set_writable(number, false);
-            lock(&self.alloc).evacuate_disk(number);
         }
         self.set_disk(number, Some(Arc::new(disk)));
         Ok(())
@@ -509,7 +508,7 @@ impl Engine {
     ) -> Result<DiskLog, CacheError> {
         lock(&self.findings).push(format!("{}: it has no free slab for its log; its blocks are lost", path.display()));
         self.unload(block.disk, other).await;
-        self.forget_slabs(block.disk);
+        self.forget_slabs(block.disk).dismantle().await;
         self.add_slabs_of(block);
         self.new_log(block.disk, block.disk_guid, path)
     }

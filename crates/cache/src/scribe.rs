@@ -34,7 +34,7 @@ use crate::format::{SLOT_BYTES, SLOT_OFFSETS};
 use crate::health;
 use crate::log::Sealed;
 use crate::race::{self, DEADLINE};
-use crate::stats::{DiskHealth, IoKind};
+use crate::stats::IoKind;
 use crate::sync::lock;
 
 /// Returns the pauses between the attempts at an operation.
@@ -140,11 +140,11 @@ impl Engine {
         }
     }
 
-    /// Fails a disk that does not take its metadata: what it holds cannot be trusted after a crash. A read-only disk
-    /// stays as it is, and serves its hits. Returns whether the write succeeded.
+    /// Fails a disk that does not take its metadata: what it holds cannot be trusted after a crash. A disk that is known
+    /// to take no writes stays as it is: it serves its hits, or is emptied. Returns whether the write succeeded.
     pub(crate) fn judge_metadata<T>(&self, disk: &CacheDisk, end: &io::Result<T>) -> bool {
         if let Err(error) = end
-            && disk.health() != DiskHealth::ReadOnly
+            && disk.takes_metadata()
         {
             let why = format!("its log or superblock could not be written: {error}");
             disk.judge(|health| health.set_failed(why));

@@ -15,6 +15,8 @@
 //! # Example
 //! 1 TiB of which 5 % should be free and 4 % are: 1.5 % are evicted, from the oldest 5 %.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::engine::{Engine, add};
 use crate::entry::Entry;
 use crate::format::MAX_RECORD_BYTES;
@@ -29,6 +31,10 @@ const EVICTION_BATCH: f64 = 0.005;
 /// The oldest part of the capacity, from which eviction takes its blocks: enough that it visits only about 20 entries
 /// for each one evicted, even if it needs to free little. It stops once it has freed enough.
 const EVICTION_PASS: f64 = 0.05;
+
+/// Part of the capacity that must be free beyond the target before a full cache counts as one that fills: more than a pass
+/// of eviction frees. A disk was added, or much was removed.
+const NOT_FULL: f64 = 0.1;
 
 /// Part of the free-space target that must be usable at once; with less, a checkpoint is worth making early.
 const LOW_SPACE: f64 = 0.4;
@@ -80,13 +86,17 @@ impl Engine {
             let alloc = lock(&self.alloc);
             (alloc.free_bytes(), alloc.freeing_bytes(), alloc.capacity_bytes())
         };
+        let batch = (capacity as f64 * EVICTION_BATCH) as u64;
         let short = target.saturating_sub(free + freeing);
+        if short > 0 || free + freeing > target + (capacity as f64 * NOT_FULL) as u64 {
+            self.is_full.store(short > 0, Relaxed);
+        }
         let over = self.bytes_over_index_limit();
         if short == 0 && over == 0 {
             return;
         }
 
-        let wanted = short.max(over) + (capacity as f64 * EVICTION_BATCH) as u64;
+        let wanted = short.max(over) + batch;
         let age = self.index.cutoff_age(wanted.max((capacity as f64 * EVICTION_PASS) as u64));
         let verdict = if over > 0 { Verdict::Drop } else { Verdict::Evict };
         let (mut freed, mut passes) = (0, 0);

@@ -214,17 +214,22 @@ pub enum DropReason {
     Superseded,
     /// The bytes that may be written in a day are used up for now.
     Endurance,
+    /// The key is unknown, and the cache stores none that is not used twice ([`CacheConfig::reject_first`]).
+    ///
+    /// [`CacheConfig::reject_first`]: crate::CacheConfig::reject_first
+    FirstUse,
 }
 
 impl DropReason {
     /// All reasons, with their names in tables and JSON.
-    pub const ALL: [(DropReason, &'static str); 6] = [
+    pub const ALL: [(DropReason, &'static str); 7] = [
         (DropReason::InFlight, "in_flight"),
         (DropReason::NoSpace, "no_space"),
         (DropReason::NoDisk, "no_disk"),
         (DropReason::WriteFailed, "write_failed"),
         (DropReason::Superseded, "superseded"),
         (DropReason::Endurance, "endurance"),
+        (DropReason::FirstUse, "first_use"),
     ];
 }
 

@@ -34,6 +34,12 @@ pub(super) struct Disk {
     pub(super) free: BTreeSet<Key>,
     pub(super) buckets: Vec<DiskBucket>,
     pub(super) unsorted: BTreeSet<SlabId>,
+    /// Slabs with freeing units, and slabs with leaving units.
+    pub(super) freeing: BTreeSet<SlabId>,
+    pub(super) leaving: BTreeSet<SlabId>,
+    /// Slabs being emptied, and what is allocated in them.
+    pub(super) evacuating: BTreeSet<SlabId>,
+    pub(super) evacuating_units: u64,
 }
 
 /// A [`SlabRange`] and its slabs.
@@ -41,6 +47,29 @@ pub(super) struct Disk {
 pub(super) struct Range {
     pub(super) place: SlabRange,
     pub(super) slabs: Vec<Slab>,
+}
+
+/// What was known of a disk that was removed. Freeing that memory takes milliseconds: without the allocator's lock, and in
+/// parts ([`Removed::drop_some`]).
+#[must_use]
+pub(crate) struct Removed {
+    ranges: Vec<Range>,
+    _disk: Option<Disk>,
+}
+
+/// Slabs whose memory [`Removed::drop_some`] frees at a time.
+pub(super) const DROPPED_AT_ONCE: usize = 512;
+
+impl Removed {
+    /// Frees some of the memory. Returns whether there is more.
+    pub(crate) fn drop_some(&mut self) -> bool {
+        let Some(range) = self.ranges.last_mut() else { return false };
+        range.slabs.truncate(range.slabs.len().saturating_sub(DROPPED_AT_ONCE));
+        if range.slabs.is_empty() {
+            self.ranges.pop();
+        }
+        true
+    }
 }
 
 /// The place of a slab in the allocator's lists, as indices.
@@ -65,14 +94,8 @@ pub(crate) struct Allocator {
     pub(super) shared_open: Vec<Option<SlabId>>,
     pub(super) turns: Turns,
     pub(super) lots: Lots,
-    /// Slabs with freeing units, and slabs with leaving units.
-    pub(super) freeing: BTreeSet<SlabId>,
-    pub(super) leaving: BTreeSet<SlabId>,
     /// Number of the checkpoint that began last.
     pub(super) begun: u64,
-    /// Slabs being emptied, and what is allocated in them.
-    pub(super) evacuating: BTreeSet<SlabId>,
-    pub(super) evacuating_units: u64,
     /// Frees of space that was not allocated: a defect of the caller.
     pub(super) wrong_frees: u64,
 }
@@ -96,11 +119,7 @@ impl Allocator {
             disks: Vec::new(),
             turns: Turns::default(),
             lots: Lots(seed),
-            freeing: BTreeSet::new(),
-            leaving: BTreeSet::new(),
             begun: 0,
-            evacuating: BTreeSet::new(),
-            evacuating_units: 0,
             wrong_frees: 0,
         }
     }
@@ -153,28 +172,25 @@ impl Allocator {
                 free: BTreeSet::new(),
                 buckets,
                 unsorted: BTreeSet::new(),
+                freeing: BTreeSet::new(),
+                leaving: BTreeSet::new(),
+                evacuating: BTreeSet::new(),
+                evacuating_units: 0,
             };
             self.disks.insert(index, disk);
         }
         &mut self.disks[index]
     }
 
-    /// Forgets all slabs of a disk. Later frees of its space do nothing.
-    pub(crate) fn remove_disk(&mut self, disk: u16) {
-        self.ranges.retain(|range| range.place.disk != disk);
-        self.disks.retain(|other| other.number != disk);
-        let ranges = &self.ranges;
-        let is_known = |slab: SlabId| {
-            let after = ranges.partition_point(|range| range.place.first <= slab);
-            after > 0 && slab.0 - ranges[after - 1].place.first.0 < ranges[after - 1].place.count
-        };
-        self.freeing.retain(|slab| is_known(*slab));
-        self.leaving.retain(|slab| is_known(*slab));
-        self.evacuating.retain(|slab| is_known(*slab));
-        self.evacuating_units = self.units_evacuating();
-        for open in &mut self.shared_open {
-            *open = open.filter(|slab| is_known(*slab));
+    /// Forgets all slabs of a disk, and returns what was known of them. Later frees of its space do nothing.
+    pub(crate) fn remove_disk(&mut self, disk: u16) -> Removed {
+        let ranges: Vec<Range> = self.ranges.extract_if(.., |range| range.place.disk == disk).collect();
+        for place in ranges.iter().map(|range| range.place) {
+            let is_its = |slab: &SlabId| (place.first.0..place.first.0 + place.count).contains(&slab.0);
+            self.shared_open.iter_mut().for_each(|open| _ = open.take_if(|slab| is_its(slab)));
         }
+        let disk = disk_index(&self.disks, disk).map(|index| self.disks.remove(index));
+        Removed { ranges, _disk: disk }
     }
 
     /// Sets whether a disk takes new blocks; at first it does. Logs and snapshots get slabs regardless.
@@ -236,11 +252,11 @@ impl Allocator {
             self.wrong_frees += 1;
             return;
         };
-        self.evacuating_units -= if is_evacuating { u64::from(units) } else { 0 };
         let disk = &mut self.disks[at.disk];
+        disk.evacuating_units -= if is_evacuating { u64::from(units) } else { 0 };
         disk.allocated_units -= u64::from(units);
         disk.freeing_units += u64::from(units);
-        self.freeing.insert(extent.slab);
+        disk.freeing.insert(extent.slab);
     }
 
     /// Takes a whole free slab of a disk for a log or a snapshot, from the reserve if need be.
@@ -262,7 +278,7 @@ impl Allocator {
         let slab_units = u64::from(self.slab_units());
         if let Some(disk) = self.end_metadata(slab, Slab::FreedMetadata { begun: self.begun }) {
             disk.freeing_units += slab_units;
-            self.freeing.insert(slab);
+            disk.freeing.insert(slab);
         }
     }
 

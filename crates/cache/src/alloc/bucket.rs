@@ -95,3 +95,11 @@ pub(super) struct DiskBucket {
     /// The open slab, if every disk has its own.
     pub(super) open: Option<SlabId>,
 }
+
+impl DiskBucket {
+    /// Returns the slabs of all lists.
+    pub(super) fn slabs(&self) -> impl Iterator<Item = SlabId> {
+        let candidates = self.candidates.iter().map(|key| key.slab);
+        candidates.chain(self.passed.iter().map(|(_, slab)| *slab)).chain(self.open)
+    }
+}

@@ -19,12 +19,16 @@
 
 use std::collections::BTreeSet;
 
-use super::allocator::{Allocator, Range};
+use super::allocator::{Allocator, Range, disk_index};
+use super::bucket::DiskBucket;
 use super::slab::{Data, Place, Slab};
 use crate::entry::{SlabId, UNIT_BYTES};
 
 /// Slabs that a survey visits at a time.
 pub(super) const SURVEYED_AT_ONCE: u32 = 512;
+
+/// Slabs of a disk to be removed that are taken out of their lists at a time.
+pub(super) const EVACUATED_AT_ONCE: usize = 512;
 
 /// The slabs that could be emptied. Made in parts, because inserts wait for the allocator meanwhile.
 #[derive(Default)]
@@ -84,23 +88,25 @@ impl Allocator {
         victims
     }
 
-    /// Empties a disk: marks its slabs for evacuation and stops new blocks. Returns the bytes to move.
-    pub(crate) fn evacuate_disk(&mut self, disk: u16) -> u64 {
-        self.set_writable(disk, false);
-        let mut slabs = Vec::new();
-        for range in self.ranges.iter().filter(|range| range.place.disk == disk) {
-            let numbered = range.slabs.iter().zip(range.place.first.0..);
-            slabs.extend(numbered.filter(|(slab, _)| slab.data().is_some()).map(|(_, number)| SlabId(number)));
-        }
-        for slab in slabs {
-            self.put(slab, Place::Evacuating);
-        }
-        self.allocated_bytes(disk)
+    /// Marks some of a disk's slabs for evacuation, and stops new blocks. Returns whether there may be more.
+    pub(crate) fn evacuate_some(&mut self, disk: u16) -> bool {
+        let Some(index) = disk_index(&self.disks, disk) else { return false };
+        self.disks[index].is_writable = false;
+        let lists = &self.disks[index];
+        let open =
+            self.shared_open.iter().flatten().filter(|slab| self.find(**slab).is_some_and(|at| at.disk == index));
+        let slabs =
+            lists.buckets.iter().flat_map(DiskBucket::slabs).chain(lists.unsorted.iter().copied()).chain(open.copied());
+        let slabs: Vec<SlabId> = slabs.take(EVACUATED_AT_ONCE).collect();
+        slabs.iter().for_each(|slab| self.put(*slab, Place::Evacuating));
+        slabs.len() == EVACUATED_AT_ONCE
     }
 
     /// Returns the slabs being emptied, in order.
     pub(crate) fn evacuating_slabs(&self) -> Vec<SlabId> {
-        self.evacuating.iter().copied().collect()
+        let mut slabs: Vec<SlabId> = self.disks.iter().flat_map(|disk| &disk.evacuating).copied().collect();
+        slabs.sort_unstable();
+        slabs
     }
 
     /// Returns whether a slab is being emptied.
@@ -111,12 +117,6 @@ impl Allocator {
 
     /// Returns the bytes still to be moved out of slabs being emptied, on all disks.
     pub(crate) fn evacuating_bytes(&self) -> u64 {
-        self.evacuating_units * u64::from(UNIT_BYTES)
-    }
-
-    /// Adds up what is allocated in slabs being emptied.
-    pub(super) fn units_evacuating(&self) -> u64 {
-        let evacuating = self.evacuating.iter().filter_map(|slab| self.slab(*slab)).filter_map(Slab::data);
-        evacuating.map(|data| u64::from(data.space.counts().allocated)).sum()
+        self.disks.iter().map(|disk| disk.evacuating_units).sum::<u64>() * u64::from(UNIT_BYTES)
     }
 }

@@ -25,37 +25,48 @@ pub(super) const PARTS_OF_SLAB: usize = 16;
 impl Allocator {
     /// Begins a checkpoint: it will free what has been freed until now. A checkpoint under way is aborted first.
     pub(crate) fn begin_checkpoint(&mut self) {
-        self.abort_checkpoint();
-        self.leaving = std::mem::take(&mut self.freeing);
+        while self.abort_some() {}
+        for disk in &mut self.disks {
+            disk.leaving = std::mem::take(&mut disk.freeing);
+        }
         self.begun += 1;
     }
 
-    /// Aborts the checkpoint: its space waits for the next one.
-    pub(crate) fn abort_checkpoint(&mut self) {
+    /// Aborts a part of the checkpoint: its space waits for the next one. Returns whether there is more.
+    pub(crate) fn abort_some(&mut self) -> bool {
         let begun = self.begun;
-        for slab in std::mem::take(&mut self.leaving) {
+        let mut parts = 0;
+        while parts < PARTS_AT_ONCE {
+            let Some((disk, slab)) = self.pop_leaving() else { return false };
+            parts += PARTS_OF_SLAB;
             match self.slab_mut(slab) {
                 Some(Slab::Data(data)) => {
                     data.space.follow(begun);
+                    parts += data.space.parts_leaving();
                     data.space.abort_checkpoint();
                 }
                 Some(Slab::FreedMetadata { begun: since }) => *since = begun,
                 _ => {}
             }
-            self.freeing.insert(slab);
+            self.disks[disk].freeing.insert(slab);
         }
+        true
+    }
+
+    /// Takes a slab with leaving units, with the index of its disk.
+    fn pop_leaving(&mut self) -> Option<(usize, SlabId)> {
+        self.disks.iter_mut().enumerate().find_map(|(index, disk)| Some((index, disk.leaving.pop_first()?)))
     }
 
     /// Frees a part of the space that left with a durable checkpoint: it can be allocated again. Adds the slabs that are
     /// free now to `emptied`. Returns whether there is more.
     pub(crate) fn finish_some(&mut self, emptied: &mut Vec<SlabId>) -> bool {
         let mut parts = 0;
-        while parts < PARTS_AT_ONCE
-            && let Some(slab) = self.leaving.pop_first()
-        {
+        while parts < PARTS_AT_ONCE {
+            let Some((_, slab)) = self.pop_leaving() else { return false };
             parts += self.finish(slab, emptied);
         }
-        !self.leaving.is_empty()
+        true
     }
 
     /// Finishes the checkpoint in one slab. Returns the parts visited.
@@ -115,9 +126,10 @@ impl Allocator {
         self.put(slab, Place::Evacuating);
         let key = self.key(slab, 0);
         let Some(at) = self.find(slab) else { return };
-        self.evacuating.remove(&slab);
         self.ranges[at.range].slabs[at.slab] = Slab::Free(key);
-        self.disks[at.disk].free.insert(key);
+        let disk = &mut self.disks[at.disk];
+        disk.evacuating.remove(&slab);
+        disk.free.insert(key);
     }
 
     /// Makes a slab a candidate to be opened, ranked by how full it is now.
@@ -166,8 +178,8 @@ impl Allocator {
             Place::Passed(units) => _ = bucket.passed.remove(&(units, slab)),
             Place::Open => *open = None,
             Place::Evacuating => {
-                self.evacuating.remove(&slab);
-                self.evacuating_units -= allocated_units;
+                disk.evacuating.remove(&slab);
+                disk.evacuating_units -= allocated_units;
             }
         }
 
@@ -177,8 +189,8 @@ impl Allocator {
             Place::Passed(units) => _ = bucket.passed.insert((units, slab)),
             Place::Open => *open = Some(slab),
             Place::Evacuating => {
-                self.evacuating.insert(slab);
-                self.evacuating_units += allocated_units;
+                disk.evacuating.insert(slab);
+                disk.evacuating_units += allocated_units;
             }
         }
     }

@@ -38,7 +38,7 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use allocator::Allocator;
+pub(crate) use allocator::{Allocator, Removed};
 pub(crate) use evacuation::Survey;
 pub(crate) use geometry::{Geometry, NoSpace, SlabRange};
 pub(crate) use placement::DiskLoad;

@@ -215,9 +215,6 @@ impl Allocator {
         if self.wrong_frees > 0 {
             return Err(format!("{} times something was freed that was not allocated", self.wrong_frees));
         }
-        if self.evacuating_units != self.units_evacuating() {
-            return Err(format!("{} units are to be moved, not {}", self.units_evacuating(), self.evacuating_units));
-        }
         let mut last_end = 0;
         for range in &self.ranges {
             if range.place.first.0 < last_end || range.slabs.len() != range.place.count as usize {
@@ -225,7 +222,8 @@ impl Allocator {
             }
             last_end = range.place.first.0 + range.place.count;
             for (slab, number) in range.slabs.iter().zip(range.place.first.0..) {
-                self.check_slab(slab, SlabId(number)).map_err(|why| format!("slab {number}: {why}"))?;
+                self.check_slab(range.place.disk, slab, SlabId(number))
+                    .map_err(|why| format!("slab {number}: {why}"))?;
             }
         }
         for (index, disk) in self.disks.iter().enumerate() {
@@ -234,7 +232,8 @@ impl Allocator {
         Ok(())
     }
 
-    fn check_slab(&self, slab: &Slab, id: SlabId) -> Result<(), String> {
+    fn check_slab(&self, disk: u16, slab: &Slab, id: SlabId) -> Result<(), String> {
+        let lists = self.disk(disk).ok_or("its disk is unknown")?;
         let is_listed = |set: &BTreeSet<SlabId>, should: bool| set.contains(&id) == should;
         let (freeing, leaving) = match slab {
             Slab::FreedMetadata { begun } => (*begun == self.begun, *begun != self.begun),
@@ -253,9 +252,9 @@ impl Allocator {
         };
 
         let evacuating = slab.data().is_some_and(|data| data.place == Place::Evacuating);
-        if is_listed(&self.freeing, freeing)
-            && is_listed(&self.leaving, leaving)
-            && is_listed(&self.evacuating, evacuating)
+        if is_listed(&lists.freeing, freeing)
+            && is_listed(&lists.leaving, leaving)
+            && is_listed(&lists.evacuating, evacuating)
         {
             Ok(())
         } else {
@@ -265,8 +264,8 @@ impl Allocator {
 
     /// Checks that every slab is in its list. As the lists together have no more members than slabs, it is in no other.
     fn check_disk(&self, index: usize, disk: &Disk) -> Result<(), String> {
-        let mut sums = [0u64; 7];
-        let [allocated, freeing, free, slabs, metadata, free_slabs, listed] = &mut sums;
+        let mut sums = [0u64; 8];
+        let [allocated, freeing, free, slabs, metadata, free_slabs, listed, evacuating] = &mut sums;
 
         for range in self.ranges.iter().filter(|range| range.place.disk == disk.number) {
             for (slab, number) in range.slabs.iter().zip(range.place.first.0..) {
@@ -282,6 +281,7 @@ impl Allocator {
                         *freeing += u64::from(counts.freeing + counts.leaving);
                         let is_out = data.place == Place::Evacuating;
                         *free += if is_out { 0 } else { u64::from(counts.free) };
+                        *evacuating += if is_out { u64::from(counts.allocated) } else { 0 };
                         *listed += u64::from(!is_out);
                         if !is_out && !self.is_in_its_list(index, SlabId(number), data) {
                             return Err(format!("slab {number} is not listed as {:?}", data.place));
@@ -307,6 +307,7 @@ impl Allocator {
             u64::from(disk.metadata_slabs),
             disk.free.len() as u64,
             lists,
+            disk.evacuating_units,
         ];
         if kept == sums { Ok(()) } else { Err(format!("sums {kept:?}, its slabs have {sums:?}")) }
     }

@@ -3,7 +3,7 @@
 //! # How it works
 //! A [`Lane`] names the disks that may be used: all of them together, or one; if that one has no room, the next disk is
 //! tried. A slab without room for a block is passed over and remembered with the length of its longest free range. When
-//! nothing else is left, passed slabs with enough room are opened again.
+//! nothing else is left, passed slabs with enough room are opened again. One block opens at most some hundred slabs.
 //!
 //! In an open slab, placing a block reads a word or two of its map; lists are searched only when the slab is full.
 //!
@@ -18,6 +18,14 @@ use super::placement::{DiskLoad, DiskLoads};
 use super::slab::{Place, Slab};
 use crate::config::Placement;
 use crate::entry::{Extent, SlabId, UNIT_BYTES};
+
+/// Passed slabs of a disk that are ranked again at a time, those with the longest free ranges: other inserts wait for the
+/// allocator meanwhile.
+pub(super) const RANKED_AT_ONCE: usize = 64;
+
+/// Most slabs that are opened on a disk for one block; in the next 256 its successor may find room. Each takes 0.4 us, and
+/// 24,500 of them, as a terabyte has, took 7 to 9 ms.
+pub(super) const OPENED_AT_ONCE: usize = 256;
 
 /// The disks whose slabs may be opened for a block.
 #[derive(Clone, Copy)]
@@ -98,7 +106,7 @@ impl Allocator {
         let disk = &mut self.disks[at.disk];
         disk.allocated_units += u64::from(units);
         if is_evacuating {
-            self.evacuating_units += u64::from(units);
+            disk.evacuating_units += u64::from(units);
         } else {
             disk.free_units -= u64::from(units);
         }
@@ -149,7 +157,7 @@ impl Allocator {
             }
         }
 
-        loop {
+        for _ in 0..OPENED_AT_ONCE {
             // If there is no next slab, the open one stays open: it may have room for a shorter block.
             let next = self.next(bucket, units, lane)?;
             if let Some(slab) = open {
@@ -164,6 +172,7 @@ impl Allocator {
             }
             open = Some(next);
         }
+        None
     }
 
     /// Returns the slab to be opened next.
@@ -190,12 +199,13 @@ impl Allocator {
         self.lane_disks(lane).filter(has_more).filter_map(|disk| disk.free.first()).min().copied()
     }
 
-    /// Ranks slabs that were passed over but have room for `units`, so that they can be opened again. Returns whether
-    /// there are any.
+    /// Ranks some slabs that were passed over but have room for `units`, so that they can be opened again. Returns
+    /// whether there are any.
     fn rank_passed(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> bool {
         let mut fitting: Vec<SlabId> = Vec::new();
         for disk in self.lane_disks(lane) {
-            fitting.extend(disk.buckets[bucket].passed.range((units, SlabId(0))..).map(|(_, slab)| *slab));
+            let with_room = disk.buckets[bucket].passed.range((units, SlabId(0))..).rev();
+            fitting.extend(with_room.take(RANKED_AT_ONCE).map(|(_, slab)| *slab));
         }
         for slab in &fitting {
             self.rank(*slab);

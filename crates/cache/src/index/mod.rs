@@ -10,7 +10,7 @@
 //! - 256 shards by the first byte of the hash, each a [`table`] behind a mutex.
 //! - [`recency`]: a clock of bytes used. It chooses what is evicted (by age, without a list) and draws the curve of
 //!   hits by cache size.
-//! - *Ghosts* are entries whose data was evicted: they have no place (slab [`SlabId::END`]), but keep tick and length,
+//! - *Ghosts* are entries whose data was evicted, or never stored ([`Index::reject_first`]): they have no place (slab [`SlabId::END`]), but keep tick and length,
 //!   so that the curve extends beyond the real size. Their bytes are bounded by a share of the capacity; the oldest
 //!   are dropped first.
 //! - *Inserts in flight.* [`Index::begin_insert`] returns a token before the data is written; [`Index::finish_insert`]
@@ -168,6 +168,10 @@ fn is_ghost(entry: &Entry) -> bool {
     entry.extent.slab.0 == SlabId::END
 }
 
+fn ghost_of(len_bytes: u32) -> Extent {
+    Extent { slab: SlabId(SlabId::END), offset_units: 0, len_bytes }
+}
+
 fn block(entry: Entry) -> Option<Entry> {
     (!is_ghost(&entry)).then_some(entry)
 }
@@ -292,12 +296,35 @@ impl Index {
         let entry = Entry { extent, checksum, tick: short(now) };
         let displaced = self.put(&mut shard, now, &rest, &entry);
         log(displaced, entry);
-        if self.recency.is_far_over_budget() {
-            shard.table.visit_bucket_of(&rest, |_, entry| !self.forget_surplus(now, entry));
-        }
+        self.forget_some(&mut shard, now, &rest);
         drop(shard);
         self.used(extent.len_bytes);
         Finish::Indexed { displaced }
+    }
+
+    /// Ends an insert with a ghost instead of a block, if the key is unknown and the insert is the newest. Returns whether
+    /// it did.
+    pub(crate) fn reject_first(&self, hash: &KeyHash, token: Token, len_bytes: u32) -> bool {
+        let (mut shard, now) = self.lock(hash.shard());
+        let rest = hash.rest();
+        if shard.table.find(&rest).is_some() || shard.in_flight.get(&rest) != Some(&token) {
+            return false;
+        }
+        shard.in_flight.remove(&rest);
+
+        let ghost = Entry { extent: ghost_of(len_bytes), checksum: 0, tick: short(now) };
+        self.put(&mut shard, now, &rest, &ghost);
+        self.forget_some(&mut shard, now, &rest);
+        drop(shard);
+        self.used(len_bytes);
+        true
+    }
+
+    /// Drops ghosts near a key if there are far too many.
+    fn forget_some(&self, shard: &mut Shard, now: u64, rest: &Rest) {
+        if self.recency.is_far_over_budget() {
+            shard.table.visit_bucket_of(rest, |_, entry| !self.forget_surplus(now, entry));
+        }
     }
 
     /// Puts an entry into the table, and counts it and the displaced one. Returns the displaced block.
@@ -454,7 +481,7 @@ impl Index {
 
     fn make_ghost(&self, now: u64, entry: &mut Entry) {
         self.count_out(now, entry);
-        entry.extent = Extent { slab: SlabId(SlabId::END), offset_units: 0, len_bytes: entry.extent.len_bytes };
+        entry.extent = ghost_of(entry.extent.len_bytes);
         entry.checksum = 0;
         self.count_in(now, entry);
     }

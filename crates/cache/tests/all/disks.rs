@@ -244,6 +244,60 @@ fn a_disk_is_removed_while_the_cache_runs() {
     assert_eq!(life.run(async |cache| hits(cache, 0..700, 1).await.len()), 700);
 }
 
+/// Disks are removed because they fail: reading is all that moving their blocks takes.
+#[test]
+fn a_disk_that_takes_no_writes_any_more_is_emptied_when_it_is_removed() {
+    for removed_first in [true, false] {
+        let town = town(3);
+        let life = town.open(&quiet());
+        life.run(async |cache| {
+            insert(cache, 0..600, 1).await;
+            cache.checkpoint().await.unwrap();
+            if removed_first {
+                cache.remove_disk(&town.disks[1].path).unwrap();
+            }
+            state(&town, 1, SimDiskState::ReadOnly);
+            cache.checkpoint().await.unwrap();
+            if !removed_first {
+                cache.remove_disk(&town.disks[1].path).unwrap();
+            }
+            for _ in 0..100 {
+                nap(&life, 1).await;
+                if cache.stats().disks.len() == 2 {
+                    break;
+                }
+            }
+            assert_eq!(cache.stats().disks.len(), 2, "removed first: {removed_first}: {:?}", cache.stats().disks[1]);
+            assert_eq!(hits(cache, 0..600, 1).await.len(), 600, "removed first: {removed_first}");
+        });
+        life.close();
+    }
+}
+
+/// What such a disk has is older than the last checkpoint, also if it is back at the next opening.
+#[test]
+fn a_disk_that_parted_is_listed_as_away_though_it_is_being_removed() {
+    let town = town(3);
+    // Moving the blocks takes longer than this story.
+    let life = town.open(&CacheConfig { move_bytes_per_s: Some(1 << 20), ..quiet() });
+    life.run(async |cache| {
+        insert(cache, 0..3000, 1).await;
+        cache.checkpoint().await.unwrap();
+        state(&town, 1, SimDiskState::ReadOnly);
+        cache.checkpoint().await.unwrap();
+        cache.remove_disk(&town.disks[1].path).unwrap();
+        cache.checkpoint().await.unwrap();
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Removing);
+    });
+    life.crash();
+    state(&town, 1, SimDiskState::Healthy);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        let stats = cache.stats();
+        assert_eq!((health(&stats, 1), stats.disks[1].allocated_bytes), (DiskHealth::Healthy, 0));
+    });
+}
+
 #[test]
 fn a_disk_that_is_gone_for_good_is_forgotten_by_its_number() {
     let town = town(3);

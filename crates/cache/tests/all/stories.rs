@@ -124,6 +124,53 @@ fn no_more_is_written_in_a_day_than_the_disks_may_be() {
     });
 }
 
+/// Once the cache is full, what is read through it once is not stored, and what is read twice is.
+#[test]
+fn the_first_use_of_a_key_is_rejected_once_the_cache_is_full() {
+    let town = Town::new(1, 48 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig { reject_first: true, ..CacheConfig::default() });
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let insert = async |n: u32| cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap();
+        let first_use = Inserted::Dropped(DropReason::FirstUse);
+        let mut filled = 0;
+        while insert(filled).await != first_use {
+            filled += 1;
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        let capacity_blocks = (cache.stats().disks[0].capacity_bytes / 8192) as u32;
+        assert!(filled > capacity_blocks * 8 / 10, "{filled} of {capacity_blocks}");
+
+        // Let eviction reach its target.
+        shard.sleep(Duration::from_secs(2)).await;
+        let evictions = cache.stats().evictions;
+        for n in 100_000..102_000 {
+            assert_eq!(insert(n).await, first_use, "a scan");
+        }
+        assert_eq!(cache.stats().evictions, evictions);
+        assert!(matches!(cache.get(&100_500_u32.to_le_bytes()).await.unwrap(), Lookup::Miss(MissReason::Ghost)));
+
+        // The second time; and then there is something to replace.
+        for _ in 0..2 {
+            assert_eq!(insert(100_500).await, Inserted::Stored);
+            assert!(matches!(cache.get(&100_500_u32.to_le_bytes()).await.unwrap(), Lookup::Hit(_)));
+        }
+        assert!(cache.remove(&100_500_u32.to_le_bytes()).await.unwrap());
+        assert_eq!(insert(100_500).await, first_use, "a removed key is unknown");
+
+        // A fetched value is answered all the same.
+        let key = 200_000_u32.to_le_bytes();
+        for (n, is_stored) in [(0, false), (1, true)] {
+            let fetch = async |_| Ok::<_, ()>(value_of(n, 8192));
+            let block = cache.get_or_fetch(&key, GetOptions::default(), fetch).await.unwrap().into_block();
+            assert_eq!(block[..], value_of(n, 8192));
+            shard.sleep(Duration::from_millis(10)).await;
+            assert_eq!(matches!(cache.get(&key).await.unwrap(), Lookup::Hit(_)), is_stored, "fetch {n}");
+        }
+    });
+}
+
 /// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
 #[test]
 fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
