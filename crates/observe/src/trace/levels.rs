@@ -339,7 +339,8 @@ impl Levels {
         // Levels beyond the end of the curve do not change what it shows, unless it still grows there.
         let is_open = matches!(found.kind, Kind::ScalesLow | Kind::Reached | Kind::Unclear);
         let end = known.last().map_or(0, |(level, _)| *level);
-        match (vague.last().filter(|(level, _)| is_open && *level > end), &points[..]) {
+        let is_missed = |level: usize| is_open && (level > end || points.len() < 2);
+        match (vague.last().filter(|(level, _)| is_missed(*level)), &points[..]) {
             (Some(last), _) => {
                 (found.kind, found.sentence) = (Kind::Unclear, format!("not clear: {}; {RECORD_AGAIN}", name(last)));
             }
