@@ -266,7 +266,10 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
             return unclear("the last point is below an earlier one: repeat it, or add points beyond it", evidence);
         }
         _ if growth <= -GROWING_SLOPE => (Kind::Falls, "throughput falls as parallelism grows: the disk is overloaded"),
-        _ if growth < GROWING_SLOPE => return unclear("the last points neither grow nor stay", evidence),
+        _ if growth < GROWING_SLOPE => {
+            let wild = "the last points neither grow nor stay within 10 %: measure each for longer";
+            return unclear(wild, evidence);
+        }
         _ if last_step < GROWING_SLOPE => {
             return unclear("throughput grew, and the last point adds nothing to it: add points beyond it", evidence);
         }
@@ -434,6 +437,9 @@ mod tests {
             assert_eq!(verdict(&points, Some(1e4)).kind, Kind::Unclear, "{dip:?}");
         }
         assert_eq!(verdict(&[point(4.0, 1000.0), point(8.0, 700.0)], None).kind, Kind::Unclear, "two points");
+        let wild = verdict(&[point(4.0, 1000.0), point(8.0, 850.0), point(16.0, 1010.0)], None);
+        let says = "not clear: the last points neither grow nor stay within 10 %: measure each for longer";
+        assert_eq!((wild.kind, wild.sentence.as_str()), (Kind::Unclear, says));
         for few in
             [&[][..], &[point(4.0, 1.0)], &[point(4.0, 1.0), point(6.0, 1.0)], &[point(4.0, 0.0), point(8.0, 0.0)]]
         {

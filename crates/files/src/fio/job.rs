@@ -61,9 +61,13 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     let (shortest, longest) = sizes.range();
     let files = files::read(reader, name, (shortest, longest), &end)?;
     let verify = verify(reader, kind)?;
-    if verify && (files.files() > 1 || every.step_bytes != 0 || sizes.align_bytes.is_some()) {
-        let message = "only whole blocks of one file, one after the other or drawn, are verified";
-        let help = "remove `verify`, or the step behind `rw`, `blockalign` and all files but one";
+    // Each step leads from the end of a block to the begin of another.
+    let is_whole = every.step_bytes == 0
+        || shortest == longest && u64::try_from(every.step_bytes).is_ok_and(|step| step.is_multiple_of(longest));
+    if verify && (files.files() > 1 || !is_whole || sizes.align_bytes.is_some()) {
+        let message = "only whole blocks of one file, one after the other, with whole blocks between them, or drawn, \
+                       are verified";
+        let help = "remove `verify`, or such a step behind `rw`, `blockalign` and all files but one";
         return not_supported(reader, "verify", message, help);
     }
     let (flush_every, flush_data_only, dsync) = flushes(reader, kind)?;

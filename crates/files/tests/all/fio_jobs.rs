@@ -260,6 +260,7 @@ fn positions_content_and_flushes() {
     let writes = job("rw=randwrite\nfdatasync=8\nbuffer_compress_percentage=40\nverify=crc32c\nsync=dsync\noffset=1m");
     assert_eq!((writes.flush_every, writes.flush_data_only, writes.dsync, writes.verify), (8, true, true, true));
     assert_eq!((writes.content.compressible_pct, writes.offset_bytes), (40, 1 << 20));
+    assert!(job("rw=write:8k\nbs=4k\nverify=md5").verify, "each step leads over whole blocks");
     assert_eq!((job("rw=write\nfsync=1").flush_every, job("fsync=1").flush_every), (1, 0));
     assert_eq!(job("zero_buffers").content.compressible_pct, 100);
 }
@@ -362,7 +363,9 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("rw=read:100", OutOfRange, "512"),
         ("rw=randread:0", OutOfRange, "1 to"),
         ("rw=randrw\nrate_min=1m", NotSupported, "one job for the reads"),
-        ("rw=write:8k\nverify=md5", NotSupported, "step"),
+        ("rw=write:6k\nverify=md5", NotSupported, "step"),
+        ("rw=write:-8k\nverify=md5", NotSupported, "step"),
+        ("rw=write:8k\nbs=8k,16k\nverify=md5\nbsrange=4k-8k", NotSupported, "step"),
         ("rw=randwrite\nfilename=a:b\nverify=md5", NotSupported, "all files but one"),
         ("bs=1000", OutOfRange, "512"),
         ("bs", WrongType, "bs="),

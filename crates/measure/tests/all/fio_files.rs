@@ -184,6 +184,9 @@ fn jobs_that_verify_need_a_part_of_the_file_for_themselves() {
     for name in ["a", "a.2"] {
         assert_eq!((result.total(name).requests, result.total(name).fault_count), (16, 0), "{name}");
     }
+    // As in fio: a step leads over blocks that are never written, and around the end.
+    let steps = done(&ground.options(&text.replace("rw=randwrite", "rw=write:12k").replace("numjobs=2", "numjobs=1")));
+    assert_eq!((steps.total("a").requests, steps.total("a").fault_count), (16, 0));
     let refused = run(&ground.options(text), &Control::default(), &mut |_, _| {}).unwrap_err();
     assert!(matches!(refused, TestError::SharedVerify { .. }), "{refused}");
 }

@@ -9,7 +9,7 @@
 //! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
 //! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
 //! [`plimsoll_figures::verdict`] judges; `doubt.rs` tries that on parts of the time, whose rates also give each
-//! level's its interval.
+//! level's its interval. A level whose interval is too wide is left out of the curve, and named.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
@@ -52,8 +52,11 @@ const TOGETHER_NS: u64 = 2_000;
 /// Most slices of the time that a verdict is tried without.
 pub(super) const SLICES: usize = 32;
 
-/// Part of a throughput, in percent, from which on half of its interval makes a verdict unclear: as for sweeps.
+/// Part of a throughput, in percent, above which half of its interval leaves a level out of the curve: as for sweeps.
 const VAGUE_PCT: f64 = 25.0;
+
+/// Fewest slices of a level whose interval is known.
+const SLICES_MIN: f64 = 3.0;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
@@ -185,6 +188,8 @@ pub struct Levels {
     pauses_ns: [f64; 32],
     /// The parallelism that each level stands for; 0: its mean depth.
     parallelism: [f64; LEVELS],
+    /// The levels that are left out as vague; `None`: those whose interval says so.
+    vague: Option<[bool; LEVELS]>,
     queued: u64,
     in_device: u64,
     last_ns: Option<u64>,
@@ -267,26 +272,19 @@ impl Levels {
         levels(&self.slices.joined()[1])
     }
 
-    /// Judges by the offered levels what holds throughput back. If a rate is vague, or some of the time shows something
-    /// else than all of it, the verdict is unclear.
+    /// Judges by the offered levels what holds throughput back. Vague levels are left out, and named. If some of the
+    /// time shows something else than all of it, the verdict is unclear.
     pub fn verdict(&self) -> Verdict {
         let found = self.verdict_of_all();
         if found.kind == Kind::Unclear {
             return found;
         }
-        let vague_pct = |point: &CurvePoint| point.half_width.map(|half_width| 100.0 * half_width / point.throughput);
-        let vague = self.curve().into_iter().find(|point| vague_pct(point).is_some_and(|pct| pct > VAGUE_PCT));
-        let doubt = match vague {
-            Some(point) => Some(format!(
-                "not clear: the throughput at parallelism {:.0} is known to ± {:.0} % only; {RECORD_AGAIN}",
-                point.parallelism,
-                vague_pct(&point).unwrap_or_default()
-            )),
-            None => Doubt::find(self, found.kind, Kind::Unclear, |rest, _| rest.verdict_of_all().kind)
-                .map(|doubt| doubt.sentence("not clear", found.kind.words(), doubt.shows.words())),
-        };
-        match doubt {
-            Some(sentence) => Verdict { kind: Kind::Unclear, sentence, ..found },
+        let judge = |left_out_ns: &[u64]| self.without(left_out_ns).verdict_of_all().kind;
+        match Doubt::find(&self.slice_begins_ns(), found.kind, Kind::Unclear, judge) {
+            Some(doubt) => {
+                let sentence = doubt.sentence("not clear", found.kind.words(), doubt.shows.words());
+                Verdict { kind: Kind::Unclear, sentence, ..found }
+            }
             None => found,
         }
     }
@@ -305,7 +303,8 @@ impl Levels {
     pub(super) fn without(&self, begins_ns: &[u64]) -> Levels {
         let mut rest = self.clone();
         rest.slices.leave_out(begins_ns);
-        // A level stands for the same load, whatever is left out.
+        // A level stands for the same load, and is as vague, whatever is left out.
+        rest.vague = Some(self.vague_levels());
         for level in self.offered() {
             if let Some(parallelism) = rest.parallelism.get_mut(level_of(level.depth_max)) {
                 *parallelism = self.parallelism_of(&level);
@@ -326,19 +325,51 @@ impl Levels {
 
     /// Judges all of the time.
     pub(super) fn verdict_of_all(&self) -> Verdict {
-        let points = self.curve();
+        let is_vague = self.vague_levels();
+        let (vague, known): (Vec<_>, Vec<_>) =
+            self.curve().into_iter().partition(|(level, _)| is_vague.get(*level).is_some_and(|is_vague| *is_vague));
+        let points: Vec<CurvePoint> = known.iter().map(|(_, point)| *point).collect();
         let mut found = verdict(&points, None);
-        if let [only] = &points[..] {
-            found.sentence = format!(
-                "not clear from depth: the load always offered about {:.0}; record several loads, as a sweep does",
-                only.parallelism
-            );
+
+        let name = |(_, point): &(usize, CurvePoint)| {
+            let within = vague_pct(point).map_or_else(String::new, |pct| format!(" ± {pct:.0} %"));
+            format!("parallelism {:.0}, whose throughput is known to{within} only", point.parallelism)
+        };
+        found.evidence.extend(vague.iter().map(|level| format!("left out: {}", name(level))));
+        // Levels beyond the end of the curve do not change what it shows, unless it still grows there.
+        let is_open = matches!(found.kind, Kind::ScalesLow | Kind::Reached | Kind::Unclear);
+        let end = known.last().map_or(0, |(level, _)| *level);
+        let is_missed = |level: usize| is_open && (level > end || points.len() < 2);
+        match (vague.last().filter(|(level, _)| is_missed(*level)), &points[..]) {
+            (Some(last), _) => {
+                (found.kind, found.sentence) = (Kind::Unclear, format!("not clear: {}; {RECORD_AGAIN}", name(last)));
+            }
+            (None, [only]) => {
+                found.sentence = format!(
+                    "not clear from depth: the load always offered about {:.0}; record several loads, as a sweep does",
+                    only.parallelism
+                );
+            }
+            (None, _) => {}
         }
         found
     }
 
-    /// Returns the judged levels of the offered depth as points of a curve.
-    fn curve(&self) -> Vec<CurvePoint> {
+    /// Returns which levels are too vague for the curve.
+    fn vague_levels(&self) -> [bool; LEVELS] {
+        self.vague.unwrap_or_else(|| {
+            let mut is_vague = [false; LEVELS];
+            for (level, point) in self.curve() {
+                if let Some(is_vague) = is_vague.get_mut(level) {
+                    *is_vague = vague_pct(&point).is_some_and(|pct| pct > VAGUE_PCT);
+                }
+            }
+            is_vague
+        })
+    }
+
+    /// Returns the judged levels of the offered depth, each with its point of the curve.
+    fn curve(&self) -> Vec<(usize, CurvePoint)> {
         let offered = self.offered();
         let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
         let point = |level: &Level| CurvePoint {
@@ -348,7 +379,8 @@ impl Levels {
             latency_ns: level.latency_mean_ns,
             in_device: level.in_device,
         };
-        offered.iter().filter(|level| level.is_judged).map(point).collect()
+        let judged = offered.iter().filter(|level| level.is_judged);
+        judged.map(|level| (level_of(level.depth_max), point(level))).collect()
     }
 
     fn parallelism_of(&self, level: &Level) -> f64 {
@@ -357,8 +389,8 @@ impl Levels {
         known.copied().unwrap_or_else(|| level.depth_mean.round().max(1.0))
     }
 
-    /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has less
-    /// than three.
+    /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has the time
+    /// of fewer than three. A slice with a moment of the level's time counts as that moment, not as a slice.
     fn half_width(&self, level: usize, moves_bytes: bool) -> Option<f64> {
         let slices = self.slices.all();
         let of_slice = |(_, [offered, _]): &(u64, Scales)| {
@@ -368,12 +400,18 @@ impl Levels {
         let slices: Vec<(f64, f64)> = slices.iter().filter_map(of_slice).collect();
         let (time_s, moved) = slices.iter().fold((0.0, 0.0), |(time_s, moved), it| (time_s + it.0, moved + it.1));
 
-        // The standard error of a ratio of two sums.
+        // The number of slices of equal length that would know as much (Kish), and the standard error of a ratio of
+        // two sums.
+        let number = time_s * time_s / slices.iter().map(|(in_s, _)| in_s * in_s).sum::<f64>();
         let squares: f64 = slices.iter().map(|(in_s, in_moved)| (in_moved - moved / time_s * in_s).powi(2)).sum();
-        let freedom = slices.len() as f64 - 1.0;
-        let error = (squares * slices.len() as f64 / freedom).sqrt() / time_s;
-        (slices.len() >= 3).then(|| student_t(freedom) * error)
+        let error = (squares * number / (number - 1.0)).sqrt() / time_s;
+        (number >= SLICES_MIN).then(|| student_t(number - 1.0) * error)
     }
+}
+
+/// Returns half of the interval of a point's throughput in percent of it, if known.
+fn vague_pct(point: &CurvePoint) -> Option<f64> {
+    point.half_width.map(|half_width| 100.0 * half_width / point.throughput)
 }
 
 /// Calls `add` with the sums at the level of each scale's depth.
@@ -440,16 +478,21 @@ mod tests {
     /// Runs a closed loop in phases of 500 ends each, with `phases` requests at a time and at most `held` of them in
     /// the device: the next goes out when one is back, one end each `step_ns`.
     fn walk(phases: &[u64], held: u64, step_ns: impl Fn(u64) -> u64) -> Levels {
+        walk_with(phases, held, |in_device, _| step_ns(in_device))
+    }
+
+    /// Does the same with a time between ends that also depends on the number of the end in its phase.
+    fn walk_with(phases: &[u64], held: u64, step_ns: impl Fn(u64, u64) -> u64) -> Levels {
         let mut levels = Levels::default();
         let mut now_ns = 0;
         for offered in phases {
             let in_device = held.min(*offered);
-            let step_ns = step_ns(in_device);
+            let mean_ns = (0..500).map(|nth| step_ns(in_device, nth)).sum::<u64>() / 500;
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Queued));
-            let out = Move::Out { latency_ns: step_ns * in_device, was_queued: true };
+            let out = Move::Out { latency_ns: mean_ns * in_device, was_queued: true };
             (0..in_device).for_each(|_| levels.take(now_ns, out));
-            for _ in 0..500 {
-                now_ns += step_ns;
+            for nth in 0..500 {
+                now_ns += step_ns(in_device, nth);
                 levels.take(now_ns, Move::Back { len_bytes: 1 << 20 });
                 levels.take(now_ns, Move::Queued);
                 levels.take(now_ns, out);
@@ -493,5 +536,54 @@ mod tests {
         levels.take(9, Move::Back { len_bytes: 1 });
         levels.take(5, Move::Out { latency_ns: 0, was_queued: true });
         assert!(levels.offered().iter().all(|level| !level.is_judged), "events out of order do no harm");
+    }
+
+    /// Four parts of the time have rates of 100, 140, 60 and 100, others only a moment.
+    #[test]
+    fn moments_at_a_level_do_not_make_its_rate_better_known() {
+        let half_width = |moments: u64| {
+            let mut levels = Levels::default();
+            let slice_ns = levels.slice_ns();
+            let mut add = |nth: u64, time_ns: f64, ends: u64| {
+                if let Some([offered, _]) = levels.slices.at(nth * slice_ns) {
+                    offered[5] = Sums { time_ns, ends, ..Sums::default() };
+                }
+            };
+            [100, 140, 60, 100].into_iter().zip(0..).for_each(|(ends, nth)| add(nth, 1e9, ends));
+            (0..moments).for_each(|nth| add(4 + nth, 1e4, 0));
+            levels.half_width(5, false).unwrap()
+        };
+        // The mean is 100; the four scatter by 32.7 around it, so that it is known to 3.18 x 32.7 / 2.
+        assert!((half_width(0) - 52.0).abs() < 0.5, "{}", half_width(0));
+        assert!((half_width(28) / half_width(0) - 1.0).abs() < 0.01, "{}", half_width(28));
+    }
+
+    #[test]
+    fn a_vague_level_is_left_out_of_the_comparison_and_named() {
+        let phases = [1, 2, 4, 8, 16, 32];
+        // Four at a time; at a load of two the device is fast, and then slow.
+        let found = walk_with(&phases, 4, |in_device, nth| match in_device {
+            2 if nth < 250 => 100_000,
+            2 => 900_000,
+            _ => 490_000 / in_device,
+        });
+        let found = found.verdict();
+        assert_eq!(found.kind, Kind::LimitedAbove, "{found:?}");
+        let evidence = found.evidence.join("; ");
+        assert!(evidence.contains("left out: parallelism 2, whose throughput is known to ±"), "{evidence}");
+
+        // The end of the curve is vague: it may stay, or grow.
+        let found = walk_with(&phases, 64, |in_device, nth| match in_device {
+            32 if nth < 250 => 10_000,
+            32 => 490_000,
+            _ => 490_000 / in_device,
+        });
+        let found = found.verdict();
+        assert_eq!(found.kind, Kind::Unclear, "{found:?}");
+        assert!(
+            found.sentence.contains("not clear: parallelism 32, whose throughput is known to ±"),
+            "{}",
+            found.sentence
+        );
     }
 }

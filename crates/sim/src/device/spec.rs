@@ -107,7 +107,8 @@ pub struct RateSpec {
     pub read_table: Vec<(u32, f64)>,
     /// The same for writes.
     pub write_table: Vec<(u32, f64)>,
-    /// Writes that are not multiples of this, or not aligned to it, read a block first. 0: no write does.
+    /// Writes that are not multiples of this, or not aligned to it, read a block first, for 0.77 of what a read costs.
+    /// 0: no write does.
     pub rewrite_block_bytes: u32,
     /// Device time of a flush, in ns. Draining the buffer adds to it, see [`BufferSpec::flush_drains`].
     pub flush_ns: f64,

@@ -1,6 +1,6 @@
 //! What held a disk's queues back: figures, verdicts, JSON and CSV.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll::core::{Histogram, WaitReason};
 use plimsoll_figures::units::format_throughput_decimal as throughput;
@@ -418,10 +418,14 @@ fn verdict(
         without: "the time in which nothing was asked for".to_owned(),
     };
     let doubt = Some(without_pauses).filter(|doubt| doubt.shows != found).or_else(|| {
-        Doubt::find(&levels, found, Limiter::Unknown, |levels, left_out_ns| {
+        // Queues may have work before the first piece of the levels, and after their last.
+        let of_queues = slices.all().into_iter().map(|(begin_ns, _)| begin_ns);
+        let begins_ns: BTreeSet<u64> = levels.slice_begins_ns().into_iter().chain(of_queues).collect();
+        let begins_ns: Vec<u64> = begins_ns.into_iter().collect();
+        Doubt::find(&begins_ns, found, Limiter::Unknown, |left_out_ns| {
             let mut rest = slices.clone();
             rest.leave_out(left_out_ns);
-            let rest = Seen::of(&rest.joined(), levels);
+            let rest = Seen::of(&rest.joined(), &levels.without(left_out_ns));
             // Too little is left for a curve: that shows no other limiter.
             let is_open = found == Limiter::Disk && !rest.has_curve;
             if is_open { Limiter::Unknown } else { rest.limiter(disk, classes, origin) }

@@ -71,6 +71,22 @@ fn pauses_between_loads_are_not_a_program_that_offers_too_little() {
     }
 }
 
+/// A program that offers little for a time, then work that waits for tokens to the end of the trace and never goes out:
+/// its levels of depth end before that.
+#[test]
+fn time_after_the_last_end_is_left_out_like_any_other() {
+    let mut all = events(Story::FREE, &[2], 600);
+    let (begin_ns, end_ns) = (all[0].time_ns, all.last().unwrap().time_ns);
+    // Tokens take 105 % of the time that the program takes, and a part is a thirty-second of the whole or more.
+    let later_ns = end_ns + (end_ns - begin_ns) * 105 / 100;
+    all.push(event(end_ns, 10_000, EventKind::Queued));
+    all.push(Event { reason: Some(WaitReason::Tokens), ..event(end_ns, 0, EventKind::Blocked) });
+    all.push(Event { class: 2, ..event(later_ns, 10_001, EventKind::Queued) });
+    let verdict = &report(&all).disks[0].verdict;
+    assert_eq!(verdict.limiter, Limiter::Unknown, "{verdict:?}");
+    assert!(verdict.sentence.contains("tokens over all of the time, but the program without"), "{verdict:?}");
+}
+
 /// A sweep over tokens, whose threads get no CPU for a part of the time: tokens, for `little` a limiter above the disk,
 /// is the truth. Prints the tally.
 #[test]
