@@ -414,14 +414,18 @@ impl State {
             total_ns: now_ns.saturating_sub(asked_ns),
             at_ns: now_ns,
         };
-        for piece in std::iter::once(first).chain(more) {
-            let outcome = outcome(&piece, result);
-            if let Progress::Continue(rest) = self.queue.complete_after(now_ns, late_ns, piece, outcome) {
-                debug_assert!(false, "no piece is said to be short and to go on");
-                let _ = self.queue.refuse(now_ns, rest, libc::ECANCELED);
-            }
-        }
+        // Not as one chain: it would copy the first piece, of most calls the only one, twice more.
+        self.complete(now_ns, late_ns, first, result);
+        more.into_iter().for_each(|piece| self.complete(now_ns, late_ns, piece, result));
         passed
+    }
+
+    fn complete(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, result: Result<u32, i32>) {
+        let outcome = outcome(&piece, result);
+        if let Progress::Continue(rest) = self.queue.complete_after(now_ns, late_ns, piece, outcome) {
+            debug_assert!(false, "no piece is said to be short and to go on");
+            let _ = self.queue.refuse(now_ns, rest, libc::ECANCELED);
+        }
     }
 
     /// Lets the queue dispatch until nothing more may be dispatched.

@@ -264,7 +264,7 @@ fn looks(gate: &Gate, has_waited: bool, took_ns: u64) -> [bool; 2] {
     let began_ns = looked_ns() + 2 * RUN_DELAY_LOOK_NS;
     gate.0.look_before(began_ns, has_waited);
     let before = has_looked();
-    let permit = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+    let permit = gate.enter(Class::DEFAULT, Op::Read, 4096).expect("it is idle");
     let call = Admitted { dispatched_ns: began_ns, began_ns, ..permit.admitted };
     drop(permit);
     gate.0.look_after(&call, began_ns + took_ns);
@@ -358,7 +358,7 @@ fn run_late(late_ns: u64, is_told: bool) -> Ran {
     let call = Call { class: Class::DEFAULT, op: Op::Read, len_bytes: LEN_BYTES, offset_bytes: 0, file: 0 };
 
     let mut state = gate.0.lock();
-    let mut waiting: Vec<usize> = (0..64).map(|_| state.queue_call(0, &call, 0).unwrap()).collect();
+    let mut waiting: Vec<usize> = (0..64).map(|_| state.queue_call(0, &call, 0).expect("there is room")).collect();
     // By time of the end: key, length, time of admission, time in the device.
     let mut going = std::collections::BTreeMap::new();
     let (mut now_ns, mut free_ns, mut calls, mut bytes, mut device_ns) = (0, 0, 0_u64, 0_u64, 0_u64);
@@ -381,7 +381,7 @@ fn run_late(late_ns: u64, is_told: bool) -> Ran {
             let told_ns = if is_told { super::inner::late_ns(dispatched_ns, began_ns, began_ns, late_ns) } else { 0 };
             state.end(now_ns, told_ns, key, Ok(admitted.len_bytes), 0);
             (calls, bytes, device_ns) = (calls + 1, bytes + u64::from(admitted.len_bytes), device_ns + took_ns);
-            waiting.push(state.queue_call(now_ns, &call, 0).unwrap());
+            waiting.push(state.queue_call(now_ns, &call, 0).expect("there is room"));
         }
     }
     drop(state);
