@@ -135,7 +135,7 @@ pub(super) struct Inner {
     shard: u16,
     disk: u16,
     /// Whether the thread that made the gate had a seccomp filter, which let it open files.
-    had_filter: bool,
+    pub(super) had_filter: bool,
     state: Mutex<State>,
 }
 
@@ -194,7 +194,7 @@ impl Inner {
             state.run(now_ns, self.disk);
             if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
-                self.look_before(now_ns, parker.is_some());
+                self.look_before(now_ns);
                 return Ok(Some(admitted));
             }
 
@@ -260,11 +260,11 @@ impl Inner {
         passed
     }
 
-    /// Looks how long the calling thread has waited for a CPU, if it has waited at the gate, or if its last call was long,
-    /// so that the one that it begins may be. Before others, does nothing: a look takes some microseconds.
-    pub(super) fn look_before(&self, now_ns: u64, has_waited: bool) {
+    /// Looks how long the calling thread has waited for a CPU if its last call was long, because the one that it begins may
+    /// be, too. Before others, does nothing: a look takes some microseconds.
+    pub(super) fn look_before(&self, now_ns: u64) {
         let mut looks = LOOKS.get();
-        if (has_waited || looks.was_long) && self.may_look() {
+        if looks.was_long && self.may_look() {
             looks.run_delay.refresh(now_ns);
             LOOKS.set(Looks { was_long: false, ..looks });
         }
