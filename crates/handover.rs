@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// Names the file.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("3 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("4 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
@@ -317,11 +317,10 @@ impl Latency {
 /// What a class has done through the gate, by direction.
 #[repr(C)]
 pub(crate) struct Done {
-    pub(crate) calls: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// From asking to going.
+    /// From asking to going, of the calls that waited.
     pub(crate) waited: Latency,
-    /// From asking to the end.
+    /// From asking to the end, of all calls.
     pub(crate) total: Latency,
 }
 
@@ -453,25 +452,34 @@ impl Seen {
 
     /// Calls and bytes of a class.
     pub(crate) fn class(&self, class: usize, writes: bool) -> (u64, u64) {
+        let bytes = self.word(Seen::done(class, writes) + std::mem::offset_of!(Done, bytes));
+        (self.histogram(class, writes, true).iter().sum(), bytes)
+    }
+
+    /// The calls of a class by bucket of their total or waiting time.
+    fn histogram(&self, class: usize, writes: bool, is_total: bool) -> [u64; BUCKETS] {
+        let at = if is_total { std::mem::offset_of!(Done, total) } else { std::mem::offset_of!(Done, waited) };
         let done = Seen::done(class, writes);
-        (self.word(done + std::mem::offset_of!(Done, calls)), self.word(done + std::mem::offset_of!(Done, bytes)))
+        let mut counts = std::array::from_fn(|bucket| self.word(done + at + bucket * 8));
+        if !is_total {
+            let (calls, _) = self.class(class, writes);
+            counts[0] += calls.saturating_sub(counts.iter().sum());
+        }
+        counts
     }
 
     /// A percentile of a class, reads and writes together, in nanoseconds; `None` where it has done nothing.
     pub(crate) fn percentile(&self, class: usize, is_total: bool, part: f64) -> Option<u64> {
-        let at = if is_total { std::mem::offset_of!(Done, total) } else { std::mem::offset_of!(Done, waited) };
-        let [reads, writes] = [false, true].map(|writes| Seen::done(class, writes) + at);
-        let count = |bucket: usize| self.word(reads + bucket * 8) + self.word(writes + bucket * 8);
-        let all: u64 = (0..BUCKETS).map(count).sum();
+        let [reads, writes] = [false, true].map(|writes| self.histogram(class, writes, is_total));
+        let counts: Vec<u64> = reads.iter().zip(writes).map(|(reads, writes)| reads + writes).collect();
+        let all: u64 = counts.iter().sum();
         let rank = ((all as f64 * part).ceil() as u64).max(1);
         let mut seen = 0;
-        (0..BUCKETS)
-            .filter(|_| all > 0)
-            .find(|bucket| {
-                seen += count(*bucket);
-                seen >= rank
-            })
-            .map(Latency::upper_ns)
+        let found = counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        found.map(Latency::upper_ns)
     }
 
     /// What a class has waited for reason number `reason`, in nanoseconds.

@@ -246,6 +246,10 @@ impl DiskQueue {
         self.queue.complete_late(now_ns, late_ns, piece, outcome)
     }
 
+    pub(crate) fn complete_after(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        self.queue.complete_after(now_ns, late_ns, piece, outcome)
+    }
+
     pub(crate) fn refuse(&mut self, now_ns: u64, piece: Dispatch, code: i32) -> Progress {
         self.queue.refuse(now_ns, piece, code)
     }

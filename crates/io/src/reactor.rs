@@ -61,7 +61,7 @@ use crate::file::SharedFile;
 use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
-use crate::sys::rusage::{RUN_DELAY_LOOK_NS, thread_run_delay_ns};
+use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay};
 use crate::topology::{ReactorConfig, Topology};
 use crate::trace::Tracer;
 pub use view::ReactorView;
@@ -205,10 +205,8 @@ pub struct Reactor {
     looked_ns: u64,
     /// The start of this turn: the last reap, or the end of the last sleep.
     turned_ns: u64,
-    /// How long the thread has waited for a CPU; `None` on virtual time, or where the kernel does not say. And when it was
-    /// last read.
-    run_delay_ns: Option<u64>,
-    run_delay_read_ns: u64,
+    /// How long the thread has waited for a CPU; `None` on virtual time.
+    run_delay: Option<RunDelay>,
 }
 
 impl Reactor {
@@ -230,8 +228,7 @@ impl Reactor {
         let is_mine: Vec<bool> = queues.iter().map(Option::is_some).collect();
         let has_virtual_time = backend.name() == "sim";
         let mut reactor = Reactor {
-            run_delay_ns: if has_virtual_time { None } else { thread_run_delay_ns().ok() },
-            run_delay_read_ns: now_ns,
+            run_delay: (!has_virtual_time).then_some(RunDelay::NEVER),
             places: Places::new(backend.capacity(), &is_mine),
             backend,
             broken: None,
@@ -574,7 +571,8 @@ impl Reactor {
         }
 
         self.unflushed = 0;
-        self.forget_run_delay();
+        let now_ns = self.now_ns;
+        self.run_delay.iter_mut().for_each(|run_delay| run_delay.refresh(now_ns));
         let waited = self.backend.wait(wakeup_ns);
         let slept_from_ns = self.looked_ns;
         self.has_slept();
@@ -585,27 +583,12 @@ impl Reactor {
     /// Looks whether the thread, at the end of a long sleep, has waited for a CPU: completions have been there for as long.
     fn note_run_delay(&mut self, slept_from_ns: u64) {
         let slept_ns = self.looked_ns.saturating_sub(slept_from_ns);
-        if slept_ns >= RUN_DELAY_LOOK_NS {
-            self.looked_ns -= self.read_run_delay().min(slept_ns);
+        if slept_ns >= RUN_DELAY_LOOK_NS
+            && let Some(run_delay) = &mut self.run_delay
+        {
+            self.looked_ns -= run_delay.look(self.looked_ns).min(slept_ns);
             self.turned_ns = self.looked_ns;
         }
-    }
-
-    /// Forgets, before a sleep, what the thread has waited for a CPU since the last look, if that may be much.
-    fn forget_run_delay(&mut self) {
-        if self.now_ns.saturating_sub(self.run_delay_read_ns) >= RUN_DELAY_LOOK_NS {
-            self.read_run_delay();
-        }
-    }
-
-    /// Returns how long the thread has waited for a CPU since the last call; 0 where that is not known.
-    fn read_run_delay(&mut self) -> u64 {
-        self.run_delay_read_ns = self.now_ns;
-        let Some(before_ns) = self.run_delay_ns else { return 0 };
-        // It may fail now and then: the program may have no descriptor left.
-        let after_ns = thread_run_delay_ns().unwrap_or(before_ns);
-        self.run_delay_ns = Some(after_ns);
-        after_ns.saturating_sub(before_ns)
     }
 
     /// Returns whether there is work already: ended requests, completions, jobs or messages.

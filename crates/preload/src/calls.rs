@@ -545,6 +545,27 @@ functions! {
         unsafe { fcntl64(fd, command, argument) }
     }
 
+    /// Starts a thread.
+    fn pthread_create(thread: *mut pthread_t, attributes: *const c_void, start: *const c_void, argument: *mut c_void) -> c_int {
+        real::note_thread(Some(start));
+        // SAFETY: passed on unchanged.
+        unsafe { real::pthread_create(thread, attributes, start, argument) }
+    }
+
+    /// Starts a thread.
+    fn thrd_create(thread: *mut pthread_t, start: *const c_void, argument: *mut c_void) -> c_int {
+        real::note_thread(Some(start));
+        // SAFETY: passed on unchanged.
+        unsafe { real::thrd_create(thread, start, argument) }
+    }
+
+    /// Cancels a thread.
+    fn pthread_cancel(thread: pthread_t) -> c_int {
+        real::note_thread(None);
+        // SAFETY: passed on unchanged.
+        unsafe { real::pthread_cancel(thread) }
+    }
+
     /// Names a thread.
     fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
         // SAFETY: passed on unchanged.

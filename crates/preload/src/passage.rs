@@ -104,9 +104,10 @@ impl Passage {
     fn count(&self, kind: Kind, bytes: u64, passed: Passed) {
         let Some(class) = self.counters.classes.get(self.class) else { return };
         let done = &class.done[usize::from(kind != Kind::Read)];
-        done.calls.fetch_add(1, Relaxed);
         done.bytes.fetch_add(bytes, Relaxed);
-        done.waited.record(passed.waited_ns);
+        if passed.waited_ns > 0 {
+            done.waited.record(passed.waited_ns);
+        }
         done.total.record(passed.total_ns);
     }
 

@@ -1,17 +1,49 @@
 //! The functions behind these: the next of the same name in the program's search order, usually libc's.
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+
+/// Whether threads of the program may be cancelled: it has started one, or cancels one.
+static IS_CANCELLABLE: AtomicBool = AtomicBool::new(false);
+
+/// Records that the program cancels a thread, or starts one with `start`, if that is not a function of this library.
+///
+/// libc makes a call a point of cancellation, which costs two locked instructions, as soon as the process has two
+/// threads. Those of this library cancel nobody: as long as the program has one thread, hot calls are made as in a
+/// process with one.
+pub(crate) fn note_thread(start: Option<*const c_void>) {
+    let is_ours = |start| base_of(start).is_some_and(|base| Some(base) == base_of((&raw const IS_CANCELLABLE).cast()));
+    if !IS_CANCELLABLE.load(Relaxed) && !start.is_some_and(is_ours) {
+        IS_CANCELLABLE.store(true, Relaxed);
+    }
+}
+
+/// Returns where the library begins that has `address`.
+fn base_of(address: *const c_void) -> Option<*mut c_void> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: the call only looks the address up, and fills `found` if it returns another value than 0.
+    let is_found = unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0;
+    // SAFETY: as above.
+    is_found.then(|| unsafe { found.assume_init() }.dli_fbase)
+}
 
 /// A function that is looked up at its first call.
 pub(crate) struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
+    /// Whether it is libc's own.
+    is_libcs: AtomicBool,
 }
 
 impl Next {
     pub(crate) const fn new(name: &'static CStr) -> Next {
-        Next { name, at: AtomicPtr::new(std::ptr::null_mut()) }
+        Next { name, at: AtomicPtr::new(std::ptr::null_mut()), is_libcs: AtomicBool::new(false) }
+    }
+
+    /// Returns whether the function would only make the system call of its name.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_libcs.load(Relaxed) && !IS_CANCELLABLE.load(Relaxed)
     }
 
     /// Returns the function's address; null if there is none of that name.
@@ -26,14 +58,16 @@ impl Next {
         // SAFETY: the name ends with a zero, and RTLD_NEXT is always a valid handle.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.at.store(at, Relaxed);
+        self.is_libcs
+            .store(base_of(at).is_some_and(|base| Some(base) == base_of(libc::syscall as *const c_void)), Relaxed);
         at
     }
 }
 
-/// Declares functions that call the next ones of their names. `C-unwind`: a thread that is cancelled in such a call
-/// unwinds through here.
+/// Declares functions that call the next ones of their names, or `by` the system call that those would make.
+/// `C-unwind`: a thread that is cancelled in such a call unwinds through here.
 macro_rules! real {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, by $number:ident($($word:ident),*))?;)*) => {$(
         /// Calls the next function of this name.
         ///
         /// # Safety
@@ -47,6 +81,10 @@ macro_rules! real {
                 };
                 Next::new(NAME)
             };
+            $(if NEXT.is_plain() {
+                // SAFETY: the caller keeps to the function's contract, which is the system call's.
+                return unsafe { libc::syscall(libc::$number, $($word),*) } as $result;
+            })?
             let at = NEXT.get();
             if at.is_null() {
                 crate::errno::set(libc::ENOSYS);
@@ -64,10 +102,10 @@ macro_rules! real {
 use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize_t};
 
 real! {
-    read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t;
-    write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t;
-    pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t;
-    pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t;
+    read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t, by SYS_read(fd, buffer, count);
+    write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t, by SYS_write(fd, buffer, count);
+    pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t, by SYS_pread64(fd, buffer, count, offset);
+    pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t, by SYS_pwrite64(fd, buffer, count, offset);
     readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
@@ -89,6 +127,9 @@ real! {
     dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
     fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
     pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
+    pthread_create(thread: *mut pthread_t, attributes: *const c_void, start: *const c_void, argument: *mut c_void) -> c_int;
+    thrd_create(thread: *mut pthread_t, start: *const c_void, argument: *mut c_void) -> c_int;
+    pthread_cancel(thread: pthread_t) -> c_int;
     __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t;
     __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t;
     __open64_2(path: *const c_char, flags: c_int) -> c_int;

@@ -382,6 +382,11 @@ static void *read_for_ever(void *none) {
     }
     return none;
 }
+static void *read_a_pipe(void *end) {
+    char byte;
+    read(*(int *)end, &byte, 1);
+    return end;
+}
 int main(void) {
     char buffer[4096] = {0};
     file = open("a", O_RDWR | O_CREAT | O_DSYNC, 0644);
@@ -418,6 +423,24 @@ int main(void) {
     int pair[2];
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     if (write(pair[1], "ahoy", 4) != 4 || read(pair[0], buffer, 9) != 4) puts("socket");
+    // The only thread cancels itself: the next call ends it, and with it the process.
+    int status = 1, ends[2];
+    pid_t alone = fork();
+    if (alone == 0) {
+        pthread_cancel(pthread_self());
+        write(pair[1], "x", 1);
+        _exit(1);
+    }
+    if (waitpid(alone, &status, 0) != alone || status != 0) puts("cancelled alone");
+    // The first thread beside it is cancelled while it waits.
+    pthread_t waiting;
+    void *result = 0;
+    pipe(ends);
+    pthread_create(&waiting, 0, read_a_pipe, &ends[0]);
+    usleep(2000);
+    pthread_cancel(waiting);
+    pthread_join(waiting, &result);
+    if (result != PTHREAD_CANCELED) puts("cancelled in read");
     for (int round = 0; round < 10; round++) {
         pthread_t threads[8];
         for (int n = 0; n < 8; n++) pthread_create(&threads[n], 0, read_for_ever, 0);

@@ -25,10 +25,28 @@ impl IoQueue {
     /// Half of `late_ns`, the mean delay, does not count as device time, and the closed loop calls a disk slow only as
     /// far as that is certain. Otherwise a caller that computes for long between two polls would look like a slow disk.
     pub fn complete_late(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        self.complete_within(now_ns, late_ns, false, piece, outcome)
+    }
+
+    /// Completes a piece for a caller that knows that for `late_ns` the device was not at it: before it got the piece, or
+    /// after it was done. All of that does not count as device time.
+    pub fn complete_after(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        self.complete_within(now_ns, late_ns, true, piece, outcome)
+    }
+
+    /// Completes a piece that was away from the device for `late_ns`, if that is certain, otherwise for up to as long.
+    fn complete_within(
+        &mut self,
+        now_ns: u64,
+        late_ns: u64,
+        is_certain: bool,
+        piece: Dispatch,
+        outcome: Outcome,
+    ) -> Progress {
         let (class, direction) = (piece.class as usize, piece.op.direction() as usize);
         let seen_ns = now_ns.saturating_sub(piece.dispatched_ns);
         let late_ns = late_ns.min(seen_ns);
-        let device_ns = seen_ns - late_ns / 2;
+        let device_ns = seen_ns - if is_certain { late_ns } else { late_ns / 2 };
 
         self.leave_device(&piece);
         if piece.ticks > 0 {

@@ -28,7 +28,7 @@ use super::{Call, GateError, GateStartError, Passed};
 use crate::class::Class;
 use crate::queues::DiskQueue;
 use crate::sys::clock::now_ns;
-use crate::sys::rusage::{RUN_DELAY_LOOK_NS, thread_run_delay_ns};
+use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay, thread_has_seccomp_filter};
 use crate::topology::Topology;
 use crate::trace::Tracer;
 
@@ -70,41 +70,44 @@ pub(super) struct Entry {
 /// An admitted call.
 #[derive(Clone, Copy)]
 pub(crate) struct Admitted {
-    key: usize,
+    pub(super) key: usize,
     pub(super) len_bytes: u32,
+    pub(super) dispatched_ns: u64,
     /// The time at which its thread knew.
-    began_ns: u64,
+    pub(super) began_ns: u64,
 }
 
-/// When the calling thread last looked how long it has waited for a CPU, and what it saw.
+/// When the calling thread last looked how long it has waited for a CPU.
 #[derive(Clone, Copy)]
-struct RunDelay {
-    looked_ns: u64,
-    waited_ns: u64,
+struct Looks {
+    run_delay: RunDelay,
+    /// Whether the thread's last call was long, so that the next may be, too.
+    was_long: bool,
 }
 
 std::thread_local! {
-    static RUN_DELAY: Cell<RunDelay> = const { Cell::new(RunDelay { looked_ns: 0, waited_ns: 0 }) };
+    static LOOKS: Cell<Looks> = const { Cell::new(Looks { run_delay: RunDelay::NEVER, was_long: false }) };
 }
 
-/// Looks how long the calling thread has waited for a CPU, if its last look is old.
-pub(super) fn note_run_delay(now_ns: u64) {
-    let last = RUN_DELAY.get();
-    if now_ns.saturating_sub(last.looked_ns) >= RUN_DELAY_LOOK_NS {
-        let waited_ns = thread_run_delay_ns().unwrap_or(last.waited_ns);
-        RUN_DELAY.set(RunDelay { looked_ns: now_ns, waited_ns });
-    }
+/// Returns when the calling thread last looked; 0 if it has not.
+#[cfg(test)]
+pub(super) fn looked_ns() -> u64 {
+    LOOKS.get().run_delay.looked_ns()
 }
 
-/// Returns for how long the calling thread waited for a CPU in a call that began at `began_ns`. 0 if the call was short,
-/// or began on another thread, or where the kernel does not say.
-pub(super) fn run_delay_since_ns(began_ns: u64, now_ns: u64) -> u64 {
-    let before = RUN_DELAY.get();
-    if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || before.looked_ns + RUN_DELAY_LOOK_NS < began_ns {
-        return 0;
+/// Returns how late a thread was that waited for a CPU for `run_delay_ns` since `looked_ns`.
+pub(super) fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_delay_ns: u64) -> u64 {
+    let woke_late_ns = began_ns.saturating_sub(dispatched_ns);
+    if looked_ns.saturating_add(RUN_DELAY_LOOK_NS) < began_ns {
+        // Much of it may have been before the call.
+        return woke_late_ns;
     }
-    note_run_delay(now_ns);
-    RUN_DELAY.get().waited_ns.saturating_sub(before.waited_ns)
+    if looked_ns < began_ns {
+        // What kept the thread from waking up counts once.
+        woke_late_ns.max(run_delay_ns)
+    } else {
+        woke_late_ns + run_delay_ns
+    }
 }
 
 /// The thread that keeps the time, and the latest time at which it wakes.
@@ -131,6 +134,8 @@ pub(super) struct Inner {
     topology: Topology,
     shard: u16,
     disk: u16,
+    /// Whether the thread that made the gate had a seccomp filter, which let it open files.
+    pub(super) had_filter: bool,
     state: Mutex<State>,
 }
 
@@ -147,7 +152,8 @@ impl Inner {
             tracer: Tracer::new(topology.recorder(), shard),
             number: topology.recorder().last_number(shard),
         };
-        let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, state: Mutex::new(state) });
+        let had_filter = thread_has_seccomp_filter();
+        let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, had_filter, state: Mutex::new(state) });
         gate.follow(&mut gate.lock(), now_ns());
         #[cfg(feature = "metrics")]
         topology.add_gate(Arc::<Inner>::downgrade(&gate));
@@ -163,7 +169,7 @@ impl Inner {
         self.disk
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // No code under the lock panics on input; a broken invariant elsewhere must not stop all threads of a program.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +194,7 @@ impl Inner {
             state.run(now_ns, self.disk);
             if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
-                note_run_delay(now_ns);
+                self.look_before(now_ns);
                 return Ok(Some(admitted));
             }
 
@@ -230,39 +236,17 @@ impl Inner {
     /// Ends a call.
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
-        let run_delay_ns = run_delay_since_ns(admitted.began_ns, now_ns);
+        let late_ns = self.look_after(&admitted, now_ns);
         let mut state = self.lock();
-        let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = state.calls.try_remove(admitted.key)
-        else {
-            debug_assert!(false, "a permit without a call");
-            return Passed::default();
-        };
-
-        if state.tracer.is_on() {
-            state.note_over(now_ns, &call, number, &pieces, result, self.disk);
-        }
-
-        let Pieces { first, more } = pieces;
-        // The device was not at it while the thread woke up, or had no CPU to begin or to see the end.
-        let late_ns = admitted.began_ns.saturating_sub(first.dispatched_ns()) + run_delay_ns;
-        let passed = Passed {
-            waited_ns: first.dispatched_ns().saturating_sub(asked_ns),
-            total_ns: now_ns.saturating_sub(asked_ns),
-            at_ns: now_ns,
-        };
-
-        for piece in std::iter::once(first).chain(more) {
-            let outcome = outcome(&piece, result);
-            if let Progress::Continue(rest) = state.queue.complete(now_ns, late_ns, piece, outcome) {
-                debug_assert!(false, "no piece is said to be short and to go on");
-                let _ = state.queue.refuse(now_ns, rest, libc::ECANCELED);
-            }
-        }
+        let passed = state.end(now_ns, late_ns, admitted.key, result, self.disk);
 
         if state.queue.queued() == 0 {
-            // Nothing is there to be sent; but another queue may wait for the room.
-            let _ = state.queue.poll_dispatch(now_ns);
-            let hand_over = state.queue.take_hand_over();
+            // Nothing is there to be sent; but the queue of another shard may wait for the room.
+            let mut hand_over = None;
+            if self.topology.shards() > 1 {
+                let _ = state.queue.poll_dispatch(now_ns);
+                hand_over = state.queue.take_hand_over();
+            }
             drop(state);
             self.wake_shard(hand_over);
             return passed;
@@ -274,6 +258,34 @@ impl Inner {
         state.run(now_ns, self.disk);
         self.release(state, now_ns, None);
         passed
+    }
+
+    /// Looks how long the calling thread has waited for a CPU if its last call was long, because the one that it begins may
+    /// be, too. Before others, does nothing: a look takes some microseconds.
+    pub(super) fn look_before(&self, now_ns: u64) {
+        let mut looks = LOOKS.get();
+        if looks.was_long && self.may_look() {
+            looks.run_delay.refresh(now_ns);
+            LOOKS.set(Looks { was_long: false, ..looks });
+        }
+    }
+
+    /// Returns for how long the device was not at a call that the calling thread ends. Looks only after a long one.
+    pub(super) fn look_after(&self, admitted: &Admitted, now_ns: u64) -> u64 {
+        let &Admitted { dispatched_ns, began_ns, .. } = admitted;
+        if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || !self.may_look() {
+            return began_ns.saturating_sub(dispatched_ns);
+        }
+        let mut run_delay = LOOKS.get().run_delay;
+        let looked_ns = run_delay.looked_ns();
+        let run_delay_ns = run_delay.look(now_ns);
+        LOOKS.set(Looks { run_delay, was_long: true });
+        late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns)
+    }
+
+    /// Returns whether a look opens /proc without harm: a filter that the program has set since may kill it for that.
+    fn may_look(&self) -> bool {
+        thread_has_seccomp_filter() == self.had_filter
     }
 
     /// Releases the lock and wakes the threads concerned. If `key`, whose thread is about to sleep, keeps the time,
@@ -358,7 +370,7 @@ impl State {
         topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
     }
 
-    fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
+    pub(super) fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
         let place = self.calls.vacant_entry();
         let key = place.key();
         let queued = self.queue.enqueue(now_ns, call.class, 0, call.op, call.len_bytes, key as u64);
@@ -386,8 +398,38 @@ impl State {
         Ok(key)
     }
 
+    /// Takes back the pieces of the call under `key`, whose thread was late by `late_ns`.
+    pub(super) fn end(&mut self, now_ns: u64, late_ns: u64, key: usize, result: Result<u32, i32>, disk: u16) -> Passed {
+        let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = self.calls.try_remove(key) else {
+            debug_assert!(false, "a permit without a call");
+            return Passed::default();
+        };
+        if self.tracer.is_on() {
+            self.note_over(now_ns, &call, number, &pieces, result, disk);
+        }
+
+        let Pieces { first, more } = pieces;
+        let passed = Passed {
+            waited_ns: first.dispatched_ns().saturating_sub(asked_ns),
+            total_ns: now_ns.saturating_sub(asked_ns),
+            at_ns: now_ns,
+        };
+        // Not as one chain: it would copy the first piece, of most calls the only one, twice more.
+        self.complete(now_ns, late_ns, first, result);
+        more.into_iter().for_each(|piece| self.complete(now_ns, late_ns, piece, result));
+        passed
+    }
+
+    fn complete(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, result: Result<u32, i32>) {
+        let outcome = outcome(&piece, result);
+        if let Progress::Continue(rest) = self.queue.complete_after(now_ns, late_ns, piece, outcome) {
+            debug_assert!(false, "no piece is said to be short and to go on");
+            let _ = self.queue.refuse(now_ns, rest, libc::ECANCELED);
+        }
+    }
+
     /// Lets the queue dispatch until nothing more may be dispatched.
-    fn run(&mut self, now_ns: u64, disk: u16) {
+    pub(super) fn run(&mut self, now_ns: u64, disk: u16) {
         loop {
             while let Some(piece) = self.queue.poll_dispatch(now_ns) {
                 let key = piece.user_data() as usize;
@@ -471,9 +513,10 @@ impl State {
     }
 
     /// Returns the admitted part of the call under `key`, or `None` while it waits.
-    fn admitted(&self, key: usize, now_ns: u64) -> Option<Admitted> {
+    pub(super) fn admitted(&self, key: usize, now_ns: u64) -> Option<Admitted> {
         let pieces = self.calls.get(key)?.pieces.as_ref()?;
-        Some(Admitted { key, len_bytes: pieces.len_bytes(), began_ns: now_ns })
+        let dispatched_ns = pieces.first.dispatched_ns();
+        Some(Admitted { key, len_bytes: pieces.len_bytes(), dispatched_ns, began_ns: now_ns })
     }
 
     fn forget(&mut self, key: usize) {

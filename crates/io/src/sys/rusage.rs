@@ -80,12 +80,55 @@ fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     Ok(unsafe { usage.assume_init() })
 }
 
+/// Least time between two looks of a thread at how long it has waited for a CPU, and the shortest sleep or call after
+/// which it looks: a look takes some microseconds.
+pub(crate) const RUN_DELAY_LOOK_NS: u64 = 500_000;
+
+/// How long one thread has waited for a CPU, as of its last look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunDelay {
+    looked_ns: u64,
+    /// Since the thread began; `None` before the first look, and where the kernel does not say.
+    waited_ns: Option<u64>,
+}
+
+impl RunDelay {
+    /// Of a thread that has not looked.
+    pub(crate) const NEVER: RunDelay = RunDelay { looked_ns: 0, waited_ns: None };
+
+    /// Returns the time of the last look, in nanoseconds; 0 before the first.
+    pub(crate) fn looked_ns(&self) -> u64 {
+        self.looked_ns
+    }
+
+    /// Looks again if the last look is old. Call this before what [`RunDelay::look`] is to measure.
+    pub(crate) fn refresh(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.looked_ns) >= RUN_DELAY_LOOK_NS {
+            self.look(now_ns);
+        }
+    }
+
+    /// Returns for how long the calling thread has waited for a CPU since the last look; 0 where that is not known.
+    pub(crate) fn look(&mut self, now_ns: u64) -> u64 {
+        // It may fail now and then: the program may have no descriptor left.
+        self.note(now_ns, thread_run_delay_ns().ok())
+    }
+
+    /// Takes what a look has found, and returns what was added since the last one.
+    pub(crate) fn note(&mut self, now_ns: u64, found_ns: Option<u64>) -> u64 {
+        self.looked_ns = now_ns;
+        let before_ns = self.waited_ns;
+        self.waited_ns = found_ns.or(before_ns);
+        before_ns.zip(found_ns).map_or(0, |(before_ns, after_ns)| after_ns.saturating_sub(before_ns))
+    }
+}
+
 /// Returns for how long the calling thread, since it began, was ready to run and had no CPU, in nanoseconds
 /// (`/proc/thread-self/schedstat`). The file is not kept open: a library in another's program owns no descriptors.
 ///
 /// # Errors
 /// If there is no /proc, or the kernel does not count (`CONFIG_SCHED_INFO`).
-pub(crate) fn thread_run_delay_ns() -> io::Result<u64> {
+fn thread_run_delay_ns() -> io::Result<u64> {
     let file = rustix::fs::open("/proc/thread-self/schedstat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = [0; 64];
     let read = rustix::io::read(&file, &mut text);
@@ -97,9 +140,11 @@ pub(crate) fn thread_run_delay_ns() -> io::Result<u64> {
     Ok(second.and_then(|figure| figure.parse().ok()).ok_or(io::ErrorKind::InvalidData)?)
 }
 
-/// Least time between two looks of a thread at how long it has waited for a CPU, and the shortest sleep or call after
-/// which it looks: a look takes some microseconds.
-pub(crate) const RUN_DELAY_LOOK_NS: u64 = 500_000;
+/// Returns whether a seccomp filter judges the system calls of the calling thread.
+pub(crate) fn thread_has_seccomp_filter() -> bool {
+    // SAFETY: the call touches no memory.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP) > 0 }
+}
 
 #[cfg(test)]
 mod tests {
@@ -117,6 +162,17 @@ mod tests {
         }
         assert!(after > before);
         Ok(())
+    }
+
+    #[test]
+    fn a_look_tells_what_was_added_since_the_last_one() {
+        let mut delay = RunDelay::NEVER;
+        let looks = [(1, Some(700)), (2, Some(750)), (3, None), (4, Some(790))].map(|(at_ns, found_ns)| {
+            let added_ns = delay.note(at_ns, found_ns);
+            (added_ns, delay.looked_ns())
+        });
+        // The first has nothing before it, the third has failed.
+        assert_eq!(looks, [(0, 1), (50, 2), (0, 3), (40, 4)]);
     }
 
     #[test]
