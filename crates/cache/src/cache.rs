@@ -359,7 +359,7 @@ impl Engine {
         let counters = &self.counters;
         CacheStats {
             at_ns: plimsoll::sys::clock::now_ns(),
-            generation: self.generation.load(Relaxed),
+            generation: self.upkeep.numbers.last(),
             blocks: self.index.blocks(),
             block_bytes: self.index.block_bytes(),
             ghosts: self.index.ghosts(),

@@ -47,7 +47,7 @@ impl Engine {
     /// When no disk took the checkpoint.
     pub(crate) async fn checkpoint(self: &Arc<Engine>, shard: &Shard) -> io::Result<u64> {
         let begin_ns = shard.now_ns();
-        let generation = self.attempts.fetch_add(1, Relaxed) + 1;
+        let generation = self.upkeep.numbers.begin();
         if !self.attempt(shard, generation).await {
             return Err(io::Error::other("no disk of the cache could be written"));
         }
@@ -77,7 +77,7 @@ impl Engine {
             }
             return false;
         }
-        self.generation.store(generation, Relaxed);
+        self.upkeep.numbers.complete(generation);
 
         let committed: Vec<_> =
             blocks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(pair, _)| pair).collect();

@@ -1,7 +1,9 @@
-//! What the tasks beside the keeper keep between their runs: snapshots, moves, discards.
+//! The state of maintenance: numbers of checkpoints, what the keeper has found out about inserts, and what the tasks beside
+//! it (snapshots, moves, discards) keep between their runs.
 //!
 //! # Why
-//! Each of them is started when there is reason to, from several places, and must not run twice at a time.
+//! Only the keeper and its tasks change this state; the paths of blocks read a little of it. And each task is started when
+//! there is reason to, from several places, and must not run twice at a time.
 //!
 //! # How it works
 //! A [`Chore`] has at most one [`Run`]; the chore is idle again when the run is dropped, however its task ends.
@@ -11,12 +13,89 @@
 //! tries again.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use crate::entry::SlabId;
 use crate::sync::lock;
+
+/// The state of maintenance.
+pub(crate) struct Upkeep {
+    pub(crate) numbers: Numbers,
+    pub(crate) intake: Intake,
+    pub(crate) snapshots: Chore,
+    pub(crate) moves: Moves,
+    pub(crate) discards: Discards,
+}
+
+impl Upkeep {
+    /// Returns the state of a cache whose last checkpoint is number `generation`.
+    pub(crate) fn new(generation: u64) -> Upkeep {
+        Upkeep {
+            numbers: Numbers { last: generation.into(), attempted: generation.into() },
+            intake: Intake::default(),
+            snapshots: Chore::default(),
+            moves: Moves::default(),
+            discards: Discards::default(),
+        }
+    }
+}
+
+/// Numbers of checkpoints: each is higher than all before, those of checkpoints that did not complete too.
+pub(crate) struct Numbers {
+    last: AtomicU64,
+    attempted: AtomicU64,
+}
+
+impl Numbers {
+    /// Returns the number of the last complete checkpoint.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.load(Relaxed)
+    }
+
+    /// Returns the number of a checkpoint that begins.
+    pub(crate) fn begin(&self) -> u64 {
+        self.attempted.fetch_add(1, Relaxed) + 1
+    }
+
+    pub(crate) fn complete(&self, generation: u64) {
+        debug_assert!(generation > self.last(), "checkpoint {generation} comes after {}", self.last());
+        self.last.store(generation, Relaxed);
+    }
+
+    /// Makes all numbers higher than `number`.
+    pub(crate) fn begin_after(&self, number: u64) {
+        self.attempted.store(number, Relaxed);
+    }
+}
+
+/// What the keeper has found out about inserts.
+#[derive(Default)]
+pub(crate) struct Intake {
+    is_full: AtomicBool,
+    is_budget_spent: AtomicBool,
+}
+
+impl Intake {
+    /// Returns whether eviction has begun, and the cache has not grown since.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Relaxed);
+    }
+
+    /// Returns whether the bytes that may be written in a day are used up for now: inserts are dropped.
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.is_budget_spent.load(Relaxed)
+    }
+
+    pub(crate) fn set_budget_spent(&self, is_spent: bool) {
+        self.is_budget_spent.store(is_spent, Relaxed);
+    }
+}
 
 /// Work of which at most one run is under way.
 #[derive(Default)]

@@ -28,12 +28,12 @@ impl Engine {
         if !self.config.discard {
             return;
         }
-        if !self.discards.add(slabs) {
+        if !self.upkeep.discards.add(slabs) {
             return;
         }
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
-            while let Some(slab) = engine.discards.next(engine.bell.is_stopping()) {
+            while let Some(slab) = engine.upkeep.discards.next(engine.bell.is_stopping()) {
                 engine.discard(&own, slab).await;
             }
         };

@@ -18,7 +18,7 @@
 //! after both.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use plimsoll::Handle;
@@ -27,7 +27,7 @@ use crate::admission::Admission;
 use crate::alloc::{Allocator, Geometry, SlabRange};
 use crate::bell::Bell;
 use crate::block::Block;
-use crate::chores::{Chore, Discards, Moves};
+use crate::chores::Upkeep;
 use crate::config::CacheConfig;
 use crate::crypt::{Cipher, OVERHEAD_BYTES};
 use crate::disk::CacheDisk;
@@ -127,19 +127,10 @@ pub(crate) struct Engine {
     /// Buffers for reads.
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) counters: Counters,
-    pub(crate) generation: AtomicU64,
-    /// Generation of the last checkpoint attempted.
-    pub(crate) attempts: AtomicU64,
     pub(crate) host: HostParts,
     pub(crate) roster: Roster,
-    pub(crate) snapshots: Chore,
-    pub(crate) moves: Moves,
-    pub(crate) discards: Discards,
+    pub(crate) upkeep: Upkeep,
     pub(crate) allocations: AtomicU64,
-    /// The bytes that may be written in a day are used up for now: inserts are dropped.
-    pub(crate) is_budget_spent: AtomicBool,
-    /// Eviction has begun, and the cache has not grown since.
-    pub(crate) is_full: AtomicBool,
     /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
@@ -176,15 +167,9 @@ impl Engine {
             memory: MemoryTier::new(config.memory_bytes),
             buffers: Arc::default(),
             counters: Counters::default(),
-            generation: AtomicU64::new(generation),
-            attempts: AtomicU64::new(generation),
             roster: Roster::new(next_slab),
-            snapshots: Chore::default(),
-            moves: Moves::default(),
-            discards: Discards::default(),
+            upkeep: Upkeep::new(generation),
             allocations: AtomicU64::new(0),
-            is_budget_spent: AtomicBool::new(false),
-            is_full: AtomicBool::new(false),
             corrupt: Corrupt::default(),
             flights: Flights::new(),
             findings: Mutex::default(),

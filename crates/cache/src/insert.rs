@@ -192,11 +192,11 @@ impl Engine {
         permit: Permit,
         tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
-        if self.is_budget_spent.load(Relaxed) {
+        if self.upkeep.intake.is_budget_spent() {
             return Err(DropReason::Endurance);
         }
         if self.config.reject_first
-            && self.is_full.load(Relaxed)
+            && self.upkeep.intake.is_full()
             && self.index.reject_first(&hash, token, value.len() as u32)
         {
             return Err(DropReason::FirstUse);
@@ -243,7 +243,7 @@ impl Engine {
                 return DropReason::NoDisk;
             }
             if is_starved || matches!(why, NoSpace::Full) {
-                self.moves.is_starved.store(true, Relaxed);
+                self.upkeep.moves.is_starved.store(true, Relaxed);
             }
             self.bell.ring_for_space();
             DropReason::NoSpace

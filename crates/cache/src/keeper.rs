@@ -20,7 +20,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use plimsoll::Shard;
@@ -86,7 +85,7 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
         }
         if let Some(endurance) = &mut endurance {
             let is_spent = endurance.is_spent(shard.now_ns(), engine.written_bytes());
-            engine.is_budget_spent.store(is_spent, Relaxed);
+            engine.upkeep.intake.set_budget_spent(is_spent);
         }
         engine.look_after_disks(shard).await;
         engine.evict(&mut cursor).await;

@@ -68,7 +68,7 @@ impl Engine {
         let added = self.add_disk_at(shard, source, force, (guid, slot)).await;
         let number = added.inspect_err(|_| self.roster.give_up(guid, slot))?;
 
-        self.moves.is_rebalancing.store(true, Relaxed);
+        self.upkeep.moves.is_rebalancing.store(true, Relaxed);
         self.index.set_capacity(lock(&self.alloc).capacity_bytes());
         self.checkpoint_soon().await?;
         Ok(number)
@@ -149,7 +149,7 @@ impl Engine {
     /// Writes a new disk's superblock before other disks list it. Returns whether it is durable. It carries the
     /// previous generation, so after a crash the others' list of members wins.
     async fn label_new(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
-        let generation = self.generation.load(Relaxed).saturating_sub(1);
+        let generation = self.upkeep.numbers.last().saturating_sub(1);
         let head = {
             let mut log = lock(&disk.log);
             let commit = Record::Commit { generation, now_tick: self.index.now_tick() };

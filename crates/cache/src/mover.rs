@@ -59,7 +59,7 @@ impl Engine {
         if self.bell.is_stopping() {
             return;
         }
-        let Some(run) = self.moves.chore.start() else { return };
+        let Some(run) = self.upkeep.moves.chore.start() else { return };
         let Some(task) = self.next_task().await else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
@@ -76,7 +76,7 @@ impl Engine {
                 yield_now().await;
             }
         }
-        if self.moves.is_starved.swap(false, Relaxed) && lock(&self.alloc).evacuating_bytes() == 0 {
+        if self.upkeep.moves.is_starved.swap(false, Relaxed) && lock(&self.alloc).evacuating_bytes() == 0 {
             let mut survey = Survey::default();
             while lock(&self.alloc).survey(&mut survey) {
                 yield_now().await;
@@ -88,12 +88,12 @@ impl Engine {
         if lock(&self.alloc).evacuating_bytes() > 0 {
             return Some(Task::Evacuate);
         }
-        if !self.moves.is_rebalancing.load(Relaxed) {
+        if !self.upkeep.moves.is_rebalancing.load(Relaxed) {
             return None;
         }
         let task = self.balance();
         if task.is_none() {
-            self.moves.is_rebalancing.store(false, Relaxed);
+            self.upkeep.moves.is_rebalancing.store(false, Relaxed);
         }
         task
     }

@@ -519,7 +519,7 @@ impl Engine {
         // number, they would count as one.
         let opening = last_number.saturating_add(1 + (random_u64() & 0xffff));
         // The label of an added disk has the number before that of a checkpoint, which must not be the opening's.
-        self.attempts.store(opening.saturating_add(1), Relaxed);
+        self.upkeep.numbers.begin_after(opening.saturating_add(1));
         opening
     }
 

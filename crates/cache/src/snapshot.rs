@@ -65,7 +65,7 @@ impl Engine {
             return;
         }
 
-        let Some(run) = self.snapshots.start() else { return };
+        let Some(run) = self.upkeep.snapshots.start() else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
             engine.write_snapshots(&own).await;

@@ -15,8 +15,6 @@
 //! # Example
 //! 1 TiB of which 5 % should be free and 4 % are: 1.5 % are evicted, from the oldest 5 %.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::engine::{Engine, add};
 use crate::entry::Entry;
 use crate::format::MAX_RECORD_BYTES;
@@ -89,7 +87,7 @@ impl Engine {
         let batch = (capacity as f64 * EVICTION_BATCH) as u64;
         let short = target.saturating_sub(free + freeing);
         if short > 0 || free + freeing > target + (capacity as f64 * NOT_FULL) as u64 {
-            self.is_full.store(short > 0, Relaxed);
+            self.upkeep.intake.set_full(short > 0);
         }
         let over = self.bytes_over_index_limit();
         if short == 0 && over == 0 {

@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::world::{Town, value_of};
+use crate::world::{Life, Town, value_of};
 use plimsoll::backend::sim::{SimDiskState, SimFaults};
 use plimsoll::core::Rate;
-use plimsoll::{Limits, Qos};
+use plimsoll::{Limits, Qos, Shard};
 use plimsoll_cache::stats::{DiskHealth, MissReason};
-use plimsoll_cache::{CacheConfig, CacheError, GetOptions, Inserted, Lookup};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, GetOptions, Inserted, Lookup};
 
 use super::{SLAB_BYTES, health, hits, insert, key, nap, quiet, state, town};
 
@@ -35,11 +35,33 @@ async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
 /// With this, every operation takes at least 100 s: none completes during the test.
 const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };
 
+/// Returns disks with a cache, the cache, and the shard on which stories run.
+fn opened(disks: u16, config: &CacheConfig) -> (Town, Life, Shard) {
+    let town = town(disks);
+    let life = town.open(config);
+    let shard = life.runtime().shard(0).clone();
+    (town, life, shard)
+}
+
+/// Returns two disks, the first of which has a cache, the cache, and the shard on which stories run.
+fn opened_beside_a_blank(config: &CacheConfig) -> (Town, Life, Shard) {
+    let town = Town::new(2, 48 << 20, 7);
+    town.create_of(SLAB_BYTES, &town.disks[..1]);
+    let life = town.try_open_of(config, &town.disks[..1]).unwrap();
+    let shard = life.runtime().shard(0).clone();
+    (town, life, shard)
+}
+
+/// Inserts keys from 0 on; then the second disk hangs.
+async fn fill_and_hang(town: &Town, cache: &BlockCache, keys: u32) {
+    insert(cache, 0..keys, 1).await;
+    state(town, 1, HANGS);
+}
+
 #[test]
 fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
-    let town = town(3);
-    let life = town.open(&CacheConfig { checkpoint_interval: Duration::from_secs(5), ..quiet() });
-    let shard = life.runtime().shard(0).clone();
+    let config = CacheConfig { checkpoint_interval: Duration::from_secs(5), ..quiet() };
+    let (town, life, shard) = opened(3, &config);
     life.run(async |cache| {
         insert(cache, 0..600, 1).await;
         cache.checkpoint().await.unwrap();
@@ -152,12 +174,9 @@ fn a_disk_that_hangs_ends_a_check_in_time() {
 
 #[test]
 fn a_disk_that_hangs_is_known_while_a_checkpoint_waits_for_it() {
-    let town = town(3);
-    let life = town.open(&quiet());
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened(3, &quiet());
     life.run(async |cache| {
-        insert(cache, 0..600, 1).await;
-        state(&town, 1, HANGS);
+        fill_and_hang(&town, cache, 600).await;
         let mut checkpoint = std::pin::pin!(cache.checkpoint());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
@@ -176,12 +195,9 @@ fn a_disk_that_hangs_is_known_while_a_checkpoint_waits_for_it() {
 /// Four readers without deadlines, each with one read at a time, and one disk of three hangs.
 #[test]
 fn a_disk_that_hangs_costs_a_reader_one_wait() {
-    let town = town(3);
-    let life = town.open(&quiet());
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened(3, &quiet());
     life.run(async |cache| {
-        insert(cache, 0..600, 1).await;
-        state(&town, 1, HANGS);
+        fill_and_hang(&town, cache, 600).await;
         let end_ns = shard.now_ns() + 9_000_000_000;
         let read = async |first: u32| {
             let (mut there, mut waited_ns) = (0, 0);
@@ -211,9 +227,7 @@ fn a_disk_that_hangs_costs_a_reader_one_wait() {
 /// An insert waits for some seconds in the scheduler, and nothing else is done meanwhile: the disk does not hang.
 #[test]
 fn a_disk_whose_only_work_is_limited_does_not_hang() {
-    let town = town(1);
-    let life = town.open(&quiet());
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened(1, &quiet());
     life.run(async |cache| {
         insert(cache, 0..10, 1).await;
         let fill = cache.classes().find("cache.fill").unwrap();
@@ -240,9 +254,7 @@ fn a_disk_whose_only_work_is_limited_does_not_hang() {
 
 #[test]
 fn a_disk_that_answers_again_is_read_again() {
-    let town = town(2);
-    let life = town.open(&quiet());
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened(2, &quiet());
     life.run(async |cache| {
         insert(cache, 0..300, 1).await;
         // Its operations take some seconds.
@@ -264,12 +276,9 @@ fn a_disk_that_answers_again_is_read_again() {
 /// Whatever waits for a disk that hangs gets an answer, though nobody has set a deadline.
 #[test]
 fn nobody_waits_longer_for_a_disk_that_hangs_than_until_it_is_given_up() {
-    let town = town(2);
-    let life = town.open(&quiet());
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened(2, &quiet());
     life.run(async |cache| {
-        insert(cache, 0..100, 1).await;
-        state(&town, 1, HANGS);
+        fill_and_hang(&town, cache, 100).await;
         let begin_ns = shard.now_ns();
 
         // A fetched block is answered before it is written.
@@ -307,9 +316,7 @@ fn nobody_waits_longer_for_a_disk_that_hangs_than_until_it_is_given_up() {
 
 #[test]
 fn metadata_is_not_written_again_to_a_disk_that_takes_none() {
-    let town = town(1);
-    let life = town.open(&quiet());
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened(1, &quiet());
     life.run(async |cache| {
         insert(cache, 0..10, 1).await;
         town.world.set_faults(SimFaults { write_error_probability: 1.0, ..SimFaults::default() }).unwrap();
@@ -348,10 +355,7 @@ fn a_disk_that_hangs_as_it_returns_does_not_keep_another_out() {
 #[test]
 fn a_new_disk_that_hangs_is_refused_in_time() {
     for force in [false, true] {
-        let town = Town::new(2, 48 << 20, 7);
-        town.create_of(SLAB_BYTES, &town.disks[..1]);
-        let life = town.try_open_of(&quiet(), &town.disks[..1]).unwrap();
-        let shard = life.runtime().shard(0).clone();
+        let (town, life, shard) = opened_beside_a_blank(&quiet());
         life.run(async |cache| {
             let capacity_bytes = cache.stats().disks[0].capacity_bytes;
             state(&town, 1, HANGS);
@@ -371,11 +375,7 @@ fn a_new_disk_that_hangs_is_refused_in_time() {
 
 #[test]
 fn eviction_keeps_the_space_that_it_should_while_a_new_disk_is_labelled() {
-    let town = Town::new(2, 48 << 20, 7);
-    town.create_of(SLAB_BYTES, &town.disks[..1]);
-    let config = CacheConfig { target_free_blocks_pct: 10.0, ..quiet() };
-    let life = town.try_open_of(&config, &town.disks[..1]).unwrap();
-    let shard = life.runtime().shard(0).clone();
+    let (town, life, shard) = opened_beside_a_blank(&CacheConfig { target_free_blocks_pct: 10.0, ..quiet() });
     life.run(async |cache| {
         for n in 0..8000 {
             cache.insert(&key(n), &value_of(n, 8192)).await.unwrap();
