@@ -151,6 +151,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
 
     report::print(&report::Ended {
         rules: &rules,
+        rules_name: &arguments.rules,
         handover: shared.handover(),
         counters: &counters,
         seen: &seen,

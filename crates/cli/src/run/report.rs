@@ -14,6 +14,8 @@ use crate::screen;
 /// A run that has ended.
 pub(super) struct Ended<'a> {
     pub(super) rules: &'a RunRules,
+    /// The set's name, or its file.
+    pub(super) rules_name: &'a str,
     pub(super) handover: &'a Handover,
     pub(super) counters: &'a Seen,
     pub(super) seen: &'a FromOutside,
@@ -106,6 +108,15 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         );
     } else if counters.opened() == 0 {
         lines.push(format!("no file under {} was opened: see --dir", ended.handover.directories.join(", ")));
+    }
+
+    let matched = |rules: std::ops::Range<usize>| {
+        let counts = rules.flat_map(|rule| Kind::ALL.map(|kind| counters.matched(rule, kind)));
+        counts.sum::<u64>()
+    };
+    // The set `default` is there for programs that name their threads by its names, and does no harm to others.
+    if ended.rules_name != "default" && matched(0..RULES_MAX) == 0 && matched(RULES_MAX..RULES_MAX + 1) > 0 {
+        lines.push(format!("no rule of {} matched a call: all were of class default", ended.rules_name));
     }
 
     lines.push(match ended.seen.disk_bytes {

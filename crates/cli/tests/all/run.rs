@@ -147,6 +147,22 @@ fn direct_calls_pass_the_gate_and_are_counted_by_their_rules() {
 }
 
 #[test]
+fn rules_that_match_no_call_are_named() {
+    let world = World::new();
+    if !has_direct_io(world.path()) || !has("dd") {
+        return;
+    }
+    let rules = |path: &str| format!("classes:\n- {{name: a, shares: 9}}\nrules:\n- {{path: '{path}', class: a}}\n");
+    let dd = ["dd", "if=/dev/zero", "of=b", "bs=64k", "count=1", "oflag=direct"];
+    for (path, is_named) in [("*.nosuch", true), ("b", false)] {
+        let file = world.file("rules.yaml", &rules(path));
+        let told = err(&world.run(&["--rules", &file], &dd));
+        let line = format!("no rule of {file} matched a call: all were of class default\n");
+        assert_eq!(told.contains(&line), is_named, "{path}: {told}");
+    }
+}
+
+#[test]
 fn coverage_is_shown_without_root() {
     let world = World::new();
     if !has_direct_io(world.path()) || !has("dd") || !has("unshare") {
