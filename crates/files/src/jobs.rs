@@ -155,10 +155,10 @@ pub struct Shape {
     pub write_sizes: Vec<SizeShare>,
     /// Unit of random positions in bytes; `None` is each request's own length.
     pub align_bytes: Option<u32>,
-    /// Bytes from the end of a sequential request to the begin of the next; below 0 the job moves backwards if it is
-    /// more than a request's length.
+    /// Bytes from the end of a sequential run of requests to the begin of the next; below 0 the job moves backwards if
+    /// it is more than a request's length.
     pub step_bytes: i64,
-    /// Random requests that follow one another before the next position is drawn, at least 1.
+    /// Requests that follow one another before the next position is drawn or the next step is taken, at least 1.
     pub run_length: u32,
     /// The positions of random requests.
     pub access: Access,

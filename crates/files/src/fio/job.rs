@@ -43,8 +43,11 @@ struct Engine {
 pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job), ConfigError> {
     let engine = engine(reader)?;
     reader.direct = direct(reader, engine.backend)?;
-    let (mut kind, every) = kind(reader)?;
+    let (mut kind, mut every) = kind(reader)?;
     let sizes = Sizes::read(reader, kind)?;
+    if let Some(zones) = zones(reader, kind, &every, sizes.range())? {
+        every = zones;
+    }
     let rate = rate(reader, &mut kind, &sizes)?;
     let (think_time_ns, think_after_ns, parallelism) = think(reader, engine.parallelism, rate)?;
     let common = common::read(reader, engine.backend)?;
@@ -60,6 +63,9 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     let end = End { time_based, is_limited, loops: loops(reader)? };
     let (shortest, longest) = sizes.range();
     let files = files::read(reader, name, (shortest, longest), &end)?;
+    if every.run_length > 1 && !is_random(kind) && files.files() > 1 {
+        return not_supported(reader, "zonesize", "zones are of one file", "write one job for each file");
+    }
     let verify = verify(reader, kind)?;
     // Each step leads from the end of a block to the begin of another.
     let is_whole = every.step_bytes == 0
@@ -159,11 +165,11 @@ fn engine(reader: &mut Reader<'_>) -> Result<Engine, ConfigError> {
     Ok(Engine { backend, parallelism: 1 })
 }
 
-/// Where the requests of a job follow one another: what stands behind the colon of `rw`.
+/// Where the requests of a job follow one another: what stands behind the colon of `rw`, or strided zones.
 struct Every {
-    /// Bytes between sequential requests.
+    /// Bytes between sequential runs of requests.
     step_bytes: i64,
-    /// Requests at a random position before the next is drawn.
+    /// Requests before the next position is drawn, or the next step is taken.
     run_length: u32,
 }
 
@@ -210,6 +216,40 @@ fn every(reader: &Reader<'_>, kind: JobKind, number: &str) -> Result<Every, Conf
         return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512 behind the `:`"));
     }
     Ok(Every { step_bytes: i64::try_from(bytes).unwrap_or(i64::MAX) * sign, run_length: 1 })
+}
+
+/// Returns the step and the run of a job that skips parts of its file: `zonemode=strided`.
+fn zones(
+    reader: &Reader<'_>,
+    kind: JobKind,
+    every: &Every,
+    (shortest, longest): (u64, u64),
+) -> Result<Option<Every>, ConfigError> {
+    const WHOLE: &str = "write whole requests of one length: zonesize=256m, zoneskip=2g with bs=64k, for example";
+    let mode = reader.text("zonemode")?;
+    let zone_bytes = reader.int("zonesize", 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
+    // As in fio: zones without a mode are strided.
+    match mode {
+        Some("strided") => {}
+        None if zone_bytes > 0 => {}
+        None | Some("none") => return Ok(None),
+        Some(_) => return not_supported(reader, "zonemode", "zoned devices are not supported", options::ZONES),
+    }
+    if zone_bytes == 0 {
+        return Err(reader.error("zonemode", Code::MissingKey, "strided zones need a `zonesize`").with_help(WHOLE));
+    }
+    let skip_bytes = reader.int("zoneskip", 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
+    let is_range = reader.int("zonerange", 0..=MAX_SIZE_BYTES)?.is_none_or(|bytes| bytes == zone_bytes);
+    if is_random(kind) || every.step_bytes != 0 || !is_range {
+        let message = "zones are read or written from begin to end, one after the other";
+        return not_supported(reader, "zonesize", message, "write rw=read, write or rw, and no `zonerange`");
+    }
+    let requests = u32::try_from(zone_bytes / longest.max(1)).unwrap_or(u32::MAX);
+    if shortest != longest || !zone_bytes.is_multiple_of(longest) || !skip_bytes.is_multiple_of(512) {
+        let message = format!("{zone_bytes} bytes are not whole requests of one length");
+        return Err(reader.error("zonesize", Code::OutOfRange, message).with_help(WHOLE));
+    }
+    Ok(Some(Every { step_bytes: i64::try_from(skip_bytes).unwrap_or(i64::MAX), run_length: requests }))
 }
 
 fn is_random(kind: JobKind) -> bool {

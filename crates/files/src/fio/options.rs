@@ -42,7 +42,7 @@ pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
 }
 
 const REMOVE: &str = "remove it, if the load may run without it";
-const ZONES: &str = "zoned devices are not supported: remove it, or run the file with fio";
+pub(super) const ZONES: &str = "zoned devices are not supported: remove it, or run the file with fio";
 const TRIMS: &str = "remove it; a job of its own with `rw=trim` sends trims";
 const DEDUPE: &str = "remove it; contents are all different";
 const LAYOUT: &str = "files are written in full before the run";
@@ -63,7 +63,7 @@ const TABLE: &[(Use, &str)] = &[
          rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
          startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
          steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
-         thinktime_iotime time_based verify wait_for zero_buffers",
+         thinktime_iotime time_based verify wait_for zero_buffers zonemode zonerange zonesize zoneskip",
     ),
     // Options that change nothing.
     (
@@ -96,7 +96,6 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Only(&["0"], "remove it; a `cpu` job in a job file of this program burns time"), "thinktime_spin"),
     (Use::Only(&["0"], TRIMS), "trim_percentage"),
     (Use::Only(&["0"], "only what the same run has written is checked"), "verify_state_load"),
-    (Use::Only(&["none"], ZONES), "zonemode"),
     // Options without effect.
     (Use::Note("every block is made compressible by itself"), "buffer_compress_chunk"),
     (Use::Note(LAYOUT), "create_on_open fallocate"),
@@ -168,7 +167,7 @@ const TABLE: &[(Use, &str)] = &[
     (
         Use::Refused(ZONES),
         "ignore_zone_limits job_max_open_zones max_open_zones read_beyond_wp recover_zbd_write_error \
-         write_zone_remainder zone_reset_frequency zone_reset_threshold zonecapacity zonerange zonesize zoneskip",
+         write_zone_remainder zone_reset_frequency zone_reset_threshold zonecapacity",
     ),
     (Use::Refused("remove it, and look at the longest latency of the result"), "max_latency"),
     (

@@ -93,6 +93,9 @@ fn what_stands_behind_rw_is_a_step_or_a_count() {
         ("rw=write:-8k", -8192, 1),
         ("rw=randrw:16", 0, 16),
         ("rw=randread:1k", 0, 1024),
+        ("rw=read\nbs=64k\nzonemode=strided\nzonesize=256m\nzoneskip=2g", 2 << 30, 4096),
+        ("rw=write\nzonesize=8k\nzonerange=8k", 0, 2),
+        ("rw=read\nzonemode=none\nzonesize=8k", 0, 1),
     ] {
         let job = job(lines);
         assert_eq!((job.step_bytes, job.run_length), (step_bytes, run_length), "{lines}");
@@ -365,6 +368,10 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("rw=randrw\nrate_min=1m", NotSupported, "one job for the reads"),
         ("rw=write:6k\nverify=md5", NotSupported, "step"),
         ("rw=write:-8k\nverify=md5", NotSupported, "step"),
+        ("rw=read\nzonemode=strided", MissingKey, "zonesize=256m"),
+        ("rw=randread\nzonesize=8k", NotSupported, "rw=read"),
+        ("rw=read\nzonesize=10k\nzoneskip=4k", OutOfRange, "whole requests"),
+        ("rw=read\nzonesize=8k\nfilename=a:b", NotSupported, "one job for each file"),
         ("rw=write:8k\nbs=8k,16k\nverify=md5\nbsrange=4k-8k", NotSupported, "step"),
         ("rw=randwrite\nfilename=a:b\nverify=md5", NotSupported, "all files but one"),
         ("bs=1000", OutOfRange, "512"),

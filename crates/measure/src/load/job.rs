@@ -432,8 +432,9 @@ impl Special {
     /// Returns the offset in region `at` of `region_bytes` for a request of `len_bytes` (that fits in it).
     fn place(&mut self, spec: &JobSpec, region_bytes: u64, len_bytes: u64, at: usize, rng: &mut Rng) -> u64 {
         let end = self.ends.get(at).copied().unwrap_or(0);
-        let is_drawn = !matches!(self.places, Places::Sequential) && self.run_left <= 1;
-        self.run_left = if is_drawn { spec.run_length.max(1) } else { self.run_left.saturating_sub(1) };
+        let is_first = self.run_left <= 1;
+        self.run_left = if is_first { spec.run_length.max(1) } else { self.run_left - 1 };
+        let is_drawn = is_first && !matches!(self.places, Places::Sequential);
 
         let align_bytes = spec.align_bytes.map_or(len_bytes, u64::from).max(1);
         let positions = region_bytes.saturating_sub(len_bytes) / align_bytes + 1;
@@ -443,7 +444,7 @@ impl Special {
                 let offset = picker.next(rng).saturating_mul(self.unit_bytes);
                 (offset / align_bytes).min(positions - 1) * align_bytes
             }
-            _ => next_in_line(end, spec.step_bytes, region_bytes, len_bytes),
+            _ => next_in_line(end, if is_first { spec.step_bytes } else { 0 }, region_bytes, len_bytes),
         };
 
         if let Some(end) = self.ends.get_mut(at) {

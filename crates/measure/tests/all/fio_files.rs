@@ -173,6 +173,24 @@ fn a_file_without_a_length_and_a_device_that_is_not_there_are_refused() {
     assert_eq!(ground.files(), []);
 }
 
+/// As in fio 3.33, a job goes around until it has moved as many bytes as its file has.
+#[test]
+fn strided_zones_are_written_and_what_lies_between_is_left() {
+    let ground = Ground::new("zones");
+    if !skip::has_direct_io(&ground.0) {
+        return;
+    }
+    let path = ground.0.join("mine");
+    std::fs::write(&path, vec![7; 64 << 10]).unwrap();
+    let zones = "zonemode=strided\nzonesize=8k\nzoneskip=24k\n";
+    let options = ground.options(&format!("direct=1\nsize=64k\nfilename=mine\n{zones}[w]\nrw=write\n"));
+    let options = TestOptions { overwrite: true, ..options };
+    assert_eq!(done(&options).total("w").requests, 16);
+    let bytes = std::fs::read(&path).unwrap();
+    let blocks = bytes.chunks(4096).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 7));
+    assert_eq!(blocks.map(|(at, _)| at).collect::<Vec<usize>>(), [0, 1, 8, 9]);
+}
+
 #[test]
 fn jobs_that_verify_need_a_part_of_the_file_for_themselves() {
     let ground = Ground::new("verified");
