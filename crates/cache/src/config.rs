@@ -97,7 +97,8 @@ pub struct CacheConfig {
     pub ghost_pct: f64,
     /// Once the cache is full, store only blocks whose keys are cached or ghosts: what is inserted for the first time
     /// becomes a ghost. A fifth of the writes or less, and more hits where most is used once; fewer where new blocks are
-    /// wanted soon. Needs ghosts, which are forgotten when the cache is closed.
+    /// wanted soon. Needs ghosts (`ghost_pct` of at least 10, no `index_bytes`), which are forgotten when the cache is
+    /// closed.
     pub reject_first: bool,
     /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
     pub move_bytes_per_s: Option<u64>,
@@ -171,7 +172,11 @@ impl CacheConfig {
             ("hit_deadline", "more than 0", self.hit_deadline != Some(Duration::ZERO)),
             ("hit_slowdown", "1.01 to 1000", self.hit_slowdown.is_none_or(|times| (1.01..=1000.0).contains(&times))),
             ("ghost_pct", "0 to 400 percent", (0.0..=400.0).contains(&self.ghost_pct)),
-            ("reject_first", "false, or ghost_pct above 0", !self.reject_first || self.ghost_pct > 0.0),
+            (
+                "reject_first",
+                "false, or ghost_pct of at least 10 and no index_bytes: ghosts of first uses would push blocks out",
+                !self.reject_first || (self.ghost_pct >= 10.0 && self.index_bytes.is_none()),
+            ),
             ("move_bytes_per_s", "at least 1 MiB a second", self.move_bytes_per_s.is_none_or(|rate| rate >= 1 << 20)),
             (
                 "write_bytes_per_day",

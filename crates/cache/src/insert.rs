@@ -9,7 +9,8 @@
 //!   remove  index and log -> extent freed
 //! ```
 //! The index learns of a block only after its write, so every block found can be read. An insert that is not stored
-//! removes the older value of its key. Where first uses are rejected, the first insert of a key only makes it a ghost. A [`Lease`] inserts a fetched value only if the key has not changed meanwhile.
+//! removes the older value of its key. Where first uses are rejected, the first insert of a key only makes it a ghost.
+//! A [`Lease`] inserts a fetched value only if the key has not changed meanwhile.
 //!
 //! # Limits
 //! Inserts do not wait for space: one that finds none is dropped, and the keeper is woken.
@@ -77,10 +78,14 @@ impl Drop for Lease {
 }
 
 impl Engine {
+    /// Returns the length of a block as stored, without padding.
+    fn stored_len(&self, value: &[u8]) -> usize {
+        value.len() + if self.cipher.is_some() { OVERHEAD_BYTES } else { 0 }
+    }
+
     /// Returns a block's bytes as stored, padded to whole sectors, and their length without padding.
     fn stored_form(&self, hash: &KeyHash, value: &[u8]) -> io::Result<(AlignedBuf, u32)> {
-        let overhead = if self.cipher.is_some() { OVERHEAD_BYTES } else { 0 };
-        let len = value.len() + overhead;
+        let len = self.stored_len(value);
         let mut buffer = AlignedBuf::new(len.next_multiple_of(self.identity.geometry.sector_bytes as usize))?;
         let place = buffer.get_mut(..len).unwrap_or_default();
         match &self.cipher {
@@ -197,8 +202,10 @@ impl Engine {
         }
         if self.config.reject_first
             && self.upkeep.intake.is_full()
-            && self.index.reject_first(&hash, token, value.len() as u32)
+            && self.index.reject_first(&hash, token, self.stored_len(value) as u32)
         {
+            // Memory may have a value that the index has forgotten.
+            self.memory.remove(&hash);
             return Err(DropReason::FirstUse);
         }
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
@@ -242,7 +249,8 @@ impl Engine {
             if matches!(why, NoSpace::NoDisk) {
                 return DropReason::NoDisk;
             }
-            if is_starved || matches!(why, NoSpace::Full) {
+            // Where not all slabs were tried, nobody knows that slabs have to be emptied.
+            if why != NoSpace::NotFoundYet && (is_starved || why == NoSpace::Full) {
                 self.upkeep.moves.is_starved.store(true, Relaxed);
             }
             self.bell.ring_for_space();
@@ -304,7 +312,7 @@ impl Engine {
 
     /// Counts an insert as dropped, and removes the older value of its key, which is out of date.
     fn refused(&self, hash: &KeyHash, reason: DropReason) -> Inserted {
-        // There is none at a first use, and the ghost is to stay.
+        // The index has none at a first use, and the ghost is to stay.
         if reason != DropReason::FirstUse {
             self.take_out(hash);
         }

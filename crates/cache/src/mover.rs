@@ -25,7 +25,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use plimsoll::Shard;
 
-use crate::alloc::{DiskLoad, Survey};
+use crate::alloc::{DiskLoad, NoSpace, Survey};
 use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::entry::{Entry, Extent};
@@ -59,6 +59,12 @@ impl Engine {
         if self.bell.is_stopping() {
             return;
         }
+        // A run that is under way takes these slabs, too.
+        for disk in self.all_disks().iter().filter(|disk| disk.is_removing()) {
+            while lock(&self.alloc).evacuate_some(disk.identity.number) {
+                yield_now().await;
+            }
+        }
         let Some(run) = self.upkeep.moves.chore.start() else { return };
         let Some(task) = self.next_task().await else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
@@ -71,11 +77,6 @@ impl Engine {
     }
 
     async fn next_task(&self) -> Option<Task> {
-        for disk in self.all_disks().iter().filter(|disk| disk.is_removing()) {
-            while lock(&self.alloc).evacuate_some(disk.identity.number) {
-                yield_now().await;
-            }
-        }
         if self.upkeep.moves.is_starved.swap(false, Relaxed) && lock(&self.alloc).evacuating_bytes() == 0 {
             let mut survey = Survey::default();
             while lock(&self.alloc).survey(&mut survey) {
@@ -195,14 +196,18 @@ impl Engine {
         };
 
         let gate = read(&self.gate);
-        let Some(to) = self.new_place(&entry, task) else {
-            drop(gate);
-            // No room anywhere: evict the block, unless it may stay where it is.
-            if matches!(task, Task::Evacuate) && self.forget(&hash, &entry) {
-                add(&self.counters.evictions, 1);
-                add(&self.counters.evicted_bytes, u64::from(entry.extent.len_bytes));
+        let to = match self.new_place(&entry, task) {
+            Ok(to) => to,
+            Err(why) => {
+                drop(gate);
+                // No room anywhere: evict the block, unless it may stay where it is. The next pass finds it again.
+                let may_stay = matches!(task, Task::Balance { .. }) || why == NoSpace::NotFoundYet;
+                if !may_stay && self.forget(&hash, &entry) {
+                    add(&self.counters.evictions, 1);
+                    add(&self.counters.evicted_bytes, u64::from(entry.extent.len_bytes));
+                }
+                return 0;
             }
-            return 0;
         };
         let place = self.locate(&to).and_then(|(disk, offset)| Some((disk.begin_change().ok()?, disk, offset)));
         let Some((change, disk, offset)) = place else {
@@ -227,7 +232,7 @@ impl Engine {
         }
     }
 
-    fn new_place(&self, entry: &Entry, task: Task) -> Option<Extent> {
+    fn new_place(&self, entry: &Entry, task: Task) -> Result<Extent, NoSpace> {
         let from = self.place(entry.extent.slab).map(|(disk, _)| disk);
         let (not_on, only) = match task {
             Task::Evacuate => (None, None),
@@ -236,7 +241,7 @@ impl Engine {
         let mut loads = self.loads();
         let is_wanted = |load: &DiskLoad| only.is_none_or(|only| load.disk == only);
         loads.iter_mut().for_each(|load| load.is_writable &= is_wanted(load));
-        lock(&self.alloc).allocate_elsewhere(entry.extent.len_bytes, not_on, &loads).ok()
+        lock(&self.alloc).allocate_elsewhere(entry.extent.len_bytes, not_on, &loads)
     }
 
     /// Points the index to the new place of a block, if it was written and the block has not changed. Frees the other

@@ -75,6 +75,8 @@ struct Level {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Experience {
     pub(crate) total_ns: u64,
+    /// The part of `total_ns` before the last piece was dispatched.
+    pub(crate) queue_ns: u64,
     /// The part of `total_ns` that the last piece spent in the device.
     pub(crate) device_ns: u64,
 }
@@ -172,7 +174,7 @@ impl Targets {
         let requests = of.requests.fetch_add(1, Relaxed) + 1;
         of.missed.fetch_add(u64::from(experience.total_ns > target.latency_ns), Relaxed);
         of.device_ns.fetch_add(experience.device_ns, Relaxed);
-        of.queue_ns.fetch_add(experience.total_ns.saturating_sub(experience.device_ns), Relaxed);
+        of.queue_ns.fetch_add(experience.queue_ns, Relaxed);
 
         if requests < WINDOW_REQUESTS {
             return None;
@@ -316,7 +318,7 @@ mod tests {
     const TARGET: LatencyTarget = LatencyTarget { latency_ns: 1_000_000, quantile: 0.99 };
 
     fn note(targets: &Targets, now_ns: u64, total_ns: u64) -> Option<Decision> {
-        targets.note(now_ns, 0, TARGET, Experience { total_ns, device_ns: total_ns }, &Classes::new())
+        targets.note(now_ns, 0, TARGET, Experience { total_ns, queue_ns: 0, device_ns: total_ns }, &Classes::new())
     }
 
     #[test]

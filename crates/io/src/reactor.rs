@@ -228,7 +228,7 @@ impl Reactor {
         let is_mine: Vec<bool> = queues.iter().map(Option::is_some).collect();
         let has_virtual_time = backend.name() == "sim";
         let mut reactor = Reactor {
-            run_delay: (!has_virtual_time).then_some(RunDelay::NEVER),
+            run_delay: if has_virtual_time { None } else { RunDelay::if_known() },
             places: Places::new(backend.capacity(), &is_mine),
             backend,
             broken: None,

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
-/// Whether threads of the program may be cancelled: it has started one, or cancels one.
+/// Whether threads of the program may be cancelled: it has started one, or cancels one. Threads that libc starts by itself
+/// (`SIGEV_THREAD`) do not count: one that cancels the program's only thread does not wake it from a read that it is in.
 static IS_CANCELLABLE: AtomicBool = AtomicBool::new(false);
 
 /// Records that the program cancels a thread, or starts one with `start`, if that is not a function of this library.
@@ -58,8 +59,10 @@ impl Next {
         // SAFETY: the name ends with a zero, and RTLD_NEXT is always a valid handle.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.at.store(at, Relaxed);
-        self.is_libcs
-            .store(base_of(at).is_some_and(|base| Some(base) == base_of(libc::syscall as *const c_void)), Relaxed);
+        self.is_libcs.store(
+            base_of(at).is_some_and(|base| Some(base) == base_of(libc::__errno_location as *const c_void)),
+            Relaxed,
+        );
         at
     }
 }

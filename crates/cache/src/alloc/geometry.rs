@@ -52,4 +52,6 @@ pub(crate) enum NoSpace {
     UntilCheckpoint,
     /// Nothing is being freed: evict or evacuate.
     Full,
+    /// Not found in as many slabs as are opened for one block; the next search goes on after them.
+    NotFoundYet,
 }

@@ -38,6 +38,12 @@ struct Lane<'a> {
     takes_free: bool,
 }
 
+/// The slabs of a lane that a search without a place has left out.
+enum Missed {
+    None,
+    Some,
+}
+
 impl Lane<'_> {
     fn has(&self, index: usize, disk: &Disk) -> bool {
         match self.disk {
@@ -72,7 +78,9 @@ impl Allocator {
     ) -> Result<Extent, NoSpace> {
         let lane = Lane { disk: None, loads, not_on, takes_free: false };
         match self.place(len_bytes, lane) {
-            Err(NoSpace::UntilCheckpoint | NoSpace::Full) => self.place(len_bytes, Lane { takes_free: true, ..lane }),
+            Err(NoSpace::UntilCheckpoint | NoSpace::Full | NoSpace::NotFoundYet) => {
+                self.place(len_bytes, Lane { takes_free: true, ..lane })
+            }
             found => found,
         }
     }
@@ -119,31 +127,47 @@ impl Allocator {
             Placement::Load => self.place_by_load(len_bytes, bucket, units, lane),
             Placement::Seed | Placement::Discriminant => self.place_in(bucket, units, lane),
         };
-        let Some((slab, offset)) = found else { return Err(self.why_none(lane)) };
+        let (slab, offset) = match found {
+            Ok(place) => place,
+            Err(Missed::Some) => return Err(NoSpace::NotFoundYet),
+            Err(Missed::None) => return Err(self.why_none(lane)),
+        };
         Ok(Extent { slab, offset_units: u16::try_from(offset).map_err(|_| NoSpace::BadLength)?, len_bytes })
     }
 
-    fn place_by_load(&mut self, len_bytes: u32, bucket: usize, units: u32, lane: Lane<'_>) -> Option<(SlabId, u32)> {
+    fn place_by_load(
+        &mut self,
+        len_bytes: u32,
+        bucket: usize,
+        units: u32,
+        lane: Lane<'_>,
+    ) -> Result<(SlabId, u32), Missed> {
         let mut full: Vec<u16> = Vec::new();
+        let mut missed = Missed::None;
         loop {
             let disks = &self.disks;
-            let load = self.turns.pick(lane.loads, |load| {
+            let pick = self.turns.pick(lane.loads, |load| {
                 let disk = disk_index(disks, load.disk).and_then(|index| disks.get(index));
                 lane.not_on != Some(load.disk)
                     && !full.contains(&load.disk)
                     && disk.is_some_and(|disk| disk.is_writable)
-            })?;
+            });
+            let Some(load) = pick else { return Err(missed) };
             let only = Lane { disk: disk_index(disks, load.disk), ..lane };
-            if let Some(place) = self.place_in(bucket, units, only) {
-                self.turns.charge(load, len_bytes);
-                return Some(place);
+            match self.place_in(bucket, units, only) {
+                Ok(place) => {
+                    self.turns.charge(load, len_bytes);
+                    return Ok(place);
+                }
+                Err(Missed::Some) => missed = Missed::Some,
+                Err(Missed::None) => {}
             }
             full.push(load.disk);
         }
     }
 
     /// Finds a place in the lane's open slab, or opens further slabs.
-    fn place_in(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> Option<(SlabId, u32)> {
+    fn place_in(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> Result<(SlabId, u32), Missed> {
         let mut open = match lane.disk {
             Some(disk) => self.disks[disk].buckets[bucket].open,
             None => self.shared_open[bucket],
@@ -153,13 +177,13 @@ impl Allocator {
                 self.rank(slab);
                 open = None;
             } else if let Some(offset) = self.take(at, units) {
-                return Some((slab, offset));
+                return Ok((slab, offset));
             }
         }
 
         for _ in 0..OPENED_AT_ONCE {
             // If there is no next slab, the open one stays open: it may have room for a shorter block.
-            let next = self.next(bucket, units, lane)?;
+            let next = self.next(bucket, units, lane).ok_or(Missed::None)?;
             if let Some(slab) = open {
                 self.pass(slab);
             }
@@ -168,11 +192,11 @@ impl Allocator {
                 _ => self.put(next, Place::Open),
             }
             if let Some(offset) = self.find(next).and_then(|at| self.take(at, units)) {
-                return Some((next, offset));
+                return Ok((next, offset));
             }
             open = Some(next);
         }
-        None
+        Err(Missed::Some)
     }
 
     /// Returns the slab to be opened next.

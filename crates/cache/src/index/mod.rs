@@ -10,9 +10,9 @@
 //! - 256 shards by the first byte of the hash, each a [`table`] behind a mutex.
 //! - [`recency`]: a clock of bytes used. It chooses what is evicted (by age, without a list) and draws the curve of
 //!   hits by cache size.
-//! - *Ghosts* are entries whose data was evicted, or never stored ([`Index::reject_first`]): they have no place (slab [`SlabId::END`]), but keep tick and length,
-//!   so that the curve extends beyond the real size. Their bytes are bounded by a share of the capacity; the oldest
-//!   are dropped first.
+//! - *Ghosts* are entries whose data was evicted, or never stored ([`Index::reject_first`]): they have no place (slab
+//!   [`SlabId::END`]), but keep tick and length, so that the curve extends beyond the real size. Their bytes are bounded
+//!   by a share of the capacity; the oldest are dropped first.
 //! - *Inserts in flight.* [`Index::begin_insert`] returns a token before the data is written; [`Index::finish_insert`]
 //!   takes the token afterwards. Of several inserts and removals of a key, the one that *began* last wins: an earlier
 //!   one that ends later is superseded, and a block that a caller removed does not come back.

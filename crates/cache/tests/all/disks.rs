@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::world::{Life, Town, value_of};
 use plimsoll::backend::sim::{SimDiskState, SimFaults};
-use plimsoll_cache::stats::{CacheStats, DiskHealth, MissReason};
+use plimsoll_cache::stats::{CacheStats, DiskHealth, DropReason, MissReason};
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, DiskSource, GetOptions, Inserted, Lookup, SPARE_DISKS};
 
 const SLAB_BYTES: u32 = 1 << 20;
@@ -63,6 +63,36 @@ fn health(stats: &CacheStats, disk: usize) -> DiskHealth {
 
 fn state(town: &Town, disk: usize, state: SimDiskState) {
     town.world.set_disk_state(disk, state).unwrap();
+}
+
+/// The index forgets the blocks of a disk that parts; memory may still have them.
+#[test]
+fn a_first_use_that_is_rejected_leaves_no_older_value_in_memory() {
+    let town = town(2);
+    let life = town.open(&CacheConfig { reject_first: true, memory_bytes: 256 << 20, ..quiet() });
+    let first_use = Inserted::Dropped(DropReason::FirstUse);
+    life.run(async |cache| {
+        let mut filled = 0;
+        while filled < 20_000 && cache.insert(&key(filled), &value_of(filled, 8192)).await.unwrap() == Inserted::Stored
+        {
+            filled += 1;
+        }
+        // Eviction begins.
+        nap(&life, 1).await;
+        assert_eq!(cache.insert(&key(100_000), &value_of(0, 8192)).await.unwrap(), first_use);
+
+        state(&town, 1, SimDiskState::Gone);
+        nap(&life, 20).await;
+        assert!(matches!(health(&cache.stats(), 1), DiskHealth::Failed | DiskHealth::Missing));
+        let mut rejected = 0;
+        for n in 0..filled {
+            if cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap() == first_use {
+                rejected += 1;
+                assert!(matches!(cache.get(&key(n)).await.unwrap(), Lookup::Miss(_)), "{n} is stale");
+            }
+        }
+        assert!(rejected > 100, "{rejected}");
+    });
 }
 
 #[test]

@@ -139,7 +139,9 @@ impl IoQueue {
             return Progress::Pending;
         }
         let finished = self.finish(now_ns, piece.slot);
-        self.note_target(now_ns, piece, Experience { total_ns: finished.total_ns, device_ns });
+        // Lateness of the caller is in neither: no scheduling mends it.
+        let queue_ns = finished.total_ns.saturating_sub(now_ns.saturating_sub(piece.dispatched_ns));
+        self.note_target(now_ns, piece, Experience { total_ns: finished.total_ns, queue_ns, device_ns });
         Progress::Finished(finished)
     }
 

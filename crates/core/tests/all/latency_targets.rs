@@ -1,9 +1,9 @@
 //! Latency targets on a device whose latency grows with the rate of the writes: others give way, come back, and where
 //! nobody is left to give way the device's failure is said aloud.
 
-use crate::common::{KIB, MS, S, usual};
+use crate::common::{KIB, MS, S, queue_of, usual};
 use crate::reference::shards::Shards;
-use plimsoll_core::{ClassId, DiskConfig, EventKind, LatencyTarget, Op, Qos};
+use plimsoll_core::{ClassId, DiskConfig, EventKind, GroupId, LatencyTarget, Op, Outcome, Qos, QueueConfig};
 
 /// So much fits into the device that tokens alone hold the writes back, at the model's rate; the device itself could
 /// do twice that.
@@ -85,6 +85,22 @@ fn others_give_way_until_the_target_is_met_and_keep_what_it_allows() {
         let all = story.world.loads[story.reads].latencies_ns.len();
         assert!(missed * 20 < all, "{shards}: {missed} of {all} missed");
     }
+}
+
+#[test]
+fn a_caller_that_is_late_is_no_reason_for_more_weight() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+    queue.disk().set_qos(class, target(MS)).unwrap();
+    for at_ns in (S..3 * S).step_by(400_000) {
+        queue.enqueue(at_ns, class, Op::Read, 4 * KIB, 0).unwrap();
+        let piece = queue.poll_dispatch(at_ns).unwrap();
+        // The device takes 66 us, and the caller 2 ms.
+        let _ = queue.complete_after(at_ns + 2_066_000, 2 * MS, piece, Outcome::Moved(4 * KIB));
+    }
+    let events = queue.disk().events_since(0);
+    assert!(events.iter().any(|event| event.kind == EventKind::TargetUnreachable), "{events:?}");
+    assert!(events.iter().all(|event| event.kind != EventKind::WeightRaised), "{events:?}");
 }
 
 #[test]

@@ -103,8 +103,8 @@ pub(super) fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_del
         return woke_late_ns;
     }
     if looked_ns < began_ns {
-        // What kept the thread from waking up counts once.
-        woke_late_ns.max(run_delay_ns)
+        // What kept the thread from waking up counts once, and what was before it was admitted not at all.
+        woke_late_ns.max(run_delay_ns.saturating_sub(dispatched_ns.saturating_sub(looked_ns)))
     } else {
         woke_late_ns + run_delay_ns
     }
@@ -134,7 +134,7 @@ pub(super) struct Inner {
     topology: Topology,
     shard: u16,
     disk: u16,
-    /// Whether the thread that made the gate had a seccomp filter, which let it open files.
+    /// Whether the thread that made the gate had a seccomp filter.
     pub(super) had_filter: bool,
     state: Mutex<State>,
 }

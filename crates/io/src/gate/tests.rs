@@ -327,16 +327,20 @@ fn forbid_to_open() -> bool {
 #[test]
 fn lateness_counts_once() {
     let look_ns = RUN_DELAY_LOOK_NS;
-    for (began_ns, looked_ns, run_delay_ns, expected_ns) in [
+    for (dispatched_ns, began_ns, looked_ns, run_delay_ns, expected_ns) in [
         // The look was after the thread woke up: both are apart.
-        (300, 300, 5000, 300 + 5000),
+        (0, 300, 300, 5000, 300 + 5000),
         // Before: it counts what kept the thread from waking up.
-        (300, 200, 250, 300),
-        (300, 200, 5000, 5000),
+        (0, 300, 200, 250, 300),
+        (0, 300, 200, 5000, 5000),
+        // Before the call was admitted: up to then the thread may have waited in the program's own code.
+        (1000, 1000, 600, 400, 0),
+        (1000, 1300, 600, 900, 500),
         // Long before: much else may be in it.
-        (300 + look_ns, 299, 5000, 300 + look_ns),
+        (0, 300 + look_ns, 299, 5000, 300 + look_ns),
     ] {
-        assert_eq!(late_ns(0, began_ns, looked_ns, run_delay_ns), expected_ns, "{began_ns} {looked_ns}");
+        let late_ns = late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns);
+        assert_eq!(late_ns, expected_ns, "{dispatched_ns} {began_ns} {looked_ns}");
     }
 }
 
@@ -406,6 +410,9 @@ fn late_threads_are_told_and_neither_lengthen_the_device_nor_shrink_the_window()
         let [taken_ns, true_ns] = told.device_ns;
         assert!((taken_ns - true_ns).abs() < 1.0, "{taken_ns} ns in the device, truly {true_ns}");
         assert!(told.window_ns >= calm.window_ns.max(silent.window_ns), "{} of {}", told.window_ns, silent.window_ns);
+        if late_ns == 1_000_000 {
+            assert!(told.window_ns > silent.window_ns, "{} of {}", told.window_ns, silent.window_ns);
+        }
         assert!(told.bytes_per_s >= silent.bytes_per_s, "{} of {}", told.bytes_per_s, silent.bytes_per_s);
     }
 }

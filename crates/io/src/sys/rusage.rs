@@ -96,6 +96,11 @@ impl RunDelay {
     /// Of a thread that has not looked.
     pub(crate) const NEVER: RunDelay = RunDelay { looked_ns: 0, waited_ns: None };
 
+    /// Returns that of a thread that has not looked; `None` where the kernel does not say.
+    pub(crate) fn if_known() -> Option<RunDelay> {
+        thread_run_delay_ns().ok().map(|_| RunDelay::NEVER)
+    }
+
     /// Returns the time of the last look, in nanoseconds; 0 before the first.
     pub(crate) fn looked_ns(&self) -> u64 {
         self.looked_ns
@@ -140,10 +145,10 @@ fn thread_run_delay_ns() -> io::Result<u64> {
     Ok(second.and_then(|figure| figure.parse().ok()).ok_or(io::ErrorKind::InvalidData)?)
 }
 
-/// Returns whether a seccomp filter judges the system calls of the calling thread.
+/// Returns whether a seccomp filter judges the system calls of the calling thread, or forbids to ask.
 pub(crate) fn thread_has_seccomp_filter() -> bool {
     // SAFETY: the call touches no memory.
-    unsafe { libc::prctl(libc::PR_GET_SECCOMP) > 0 }
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 }
 }
 
 #[cfg(test)]

@@ -227,7 +227,7 @@ fn a_disk_that_hangs_costs_a_reader_one_wait() {
 /// An insert waits for some seconds in the scheduler, and nothing else is done meanwhile: the disk does not hang.
 #[test]
 fn a_disk_whose_only_work_is_limited_does_not_hang() {
-    let (town, life, shard) = opened(1, &quiet());
+    let (_town, life, shard) = opened(1, &quiet());
     life.run(async |cache| {
         insert(cache, 0..10, 1).await;
         let fill = cache.classes().find("cache.fill").unwrap();
