@@ -501,11 +501,9 @@ mod tests {
             hit_deadline: Some(Duration::from_micros(1500)),
             hit_slowdown: Some(2.25),
             ghost_pct: 12.0,
-            reject_first: true,
             move_bytes_per_s: Some(50 << 20),
             write_bytes_per_day: Some(3 << 40),
             discard: true,
-            index_bytes: Some(1 << 30),
             ..CacheConfig::default()
         };
         let device = |path: &str, size_bytes, disk: Option<&str>, state| Device {
@@ -519,8 +517,12 @@ mod tests {
             device("a \"b\": # c", Some(1_234_567), Some("i4i.2xlarge"), DeviceState::Removing),
             device("-x", None, None, DeviceState::Active),
         ];
-        let text = file.to_text();
-        assert_eq!(parse("copy", &text).unwrap(), file, "{text}");
+        // An index with a limit takes no ghosts of first uses.
+        for (reject_first, index_bytes) in [(true, None), (false, Some(1 << 30))] {
+            (file.config.reject_first, file.config.index_bytes) = (reject_first, index_bytes);
+            let text = file.to_text();
+            assert_eq!(parse("copy", &text).unwrap(), file, "{text}");
+        }
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl CacheConfig {
             ("ghost_pct", "0 to 400 percent", (0.0..=400.0).contains(&self.ghost_pct)),
             (
                 "reject_first",
-                "false, or ghost_pct of at least 10 and no index_bytes: ghosts of first uses would push blocks out",
+                "false, or ghost_pct of at least 10 and an index without a limit, from which ghosts would push blocks",
                 !self.reject_first || (self.ghost_pct >= 10.0 && self.index_bytes.is_none()),
             ),
             ("move_bytes_per_s", "at least 1 MiB a second", self.move_bytes_per_s.is_none_or(|rate| rate >= 1 << 20)),
