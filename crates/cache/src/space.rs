@@ -84,7 +84,6 @@ impl Engine {
             let alloc = lock(&self.alloc);
             (alloc.free_bytes(), alloc.freeing_bytes(), alloc.capacity_bytes())
         };
-        let batch = (capacity as f64 * EVICTION_BATCH) as u64;
         let short = target.saturating_sub(free + freeing);
         if short > 0 || free + freeing > target + (capacity as f64 * NOT_FULL) as u64 {
             self.upkeep.intake.set_full(short > 0);
@@ -94,7 +93,7 @@ impl Engine {
             return;
         }
 
-        let wanted = short.max(over) + batch;
+        let wanted = short.max(over) + (capacity as f64 * EVICTION_BATCH) as u64;
         let age = self.index.cutoff_age(wanted.max((capacity as f64 * EVICTION_PASS) as u64));
         let verdict = if over > 0 { Verdict::Drop } else { Verdict::Evict };
         let (mut freed, mut passes) = (0, 0);

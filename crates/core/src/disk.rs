@@ -48,9 +48,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::{Buckets, TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
-use crate::control::{
-    BOUND_UNLOADED, ControlConfig, ControlEvent, Controller, LaneTotals, Limits as ControlLimits, Totals,
-};
+use crate::control::{BOUND_UNLOADED, ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
 use crate::qos::{LatencyTarget, Qos, ReservedTime};
 use crate::request::{Direction, Op};
@@ -256,7 +254,7 @@ impl Disk {
                 mended_ns: AtomicU64::new(0),
                 queues: AtomicU64::new(0),
             },
-            feedback: Feedback::new(),
+            feedback: Feedback::default(),
             controller: Mutex::new(controller),
             ceilings: Mutex::default(),
             targets: Targets::new(),
@@ -366,7 +364,7 @@ impl Disk {
 
     /// Adds the change in a queue's pieces in the device, modulo 2^64, outside of a report.
     pub(crate) fn count_left(&self, in_device: u64) {
-        self.feedback.in_device.fetch_add(in_device, Ordering::Relaxed);
+        self.feedback.add_in_device(in_device);
     }
 
     /// Adds the report of the queue at place `queue`, and steps the controller unless another queue is at it.
@@ -374,28 +372,14 @@ impl Disk {
         self.feedback.add(report);
         let Ok(mut controller) = self.controller.try_lock() else { return };
 
-        let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        let completions = total(&self.feedback.completions);
-        let outstanding_cap_ns = self.ceilings().least(now_ns, queue, report.outstanding_cap_ns);
-        let queues = total(&self.settings.queues).max(1);
+        let queues = self.settings.queues.load(Ordering::Relaxed).max(1);
+        let counted = self.feedback.totals();
         let totals = Totals {
-            completions,
-            completed_ticks: total(&self.feedback.completed_ticks),
-            unloaded_work: total(&self.feedback.unloaded_work),
-            latency_ns: total(&self.feedback.latency_ns),
-            late_ns: total(&self.feedback.late_ns),
-            dry_ns: total(&self.feedback.dry_ns),
             longest_away_ns: report.longest_away_ns,
             in_flight_ns: self.in_flight_ns(),
-            in_flight_requests: total(&self.feedback.in_device) as u32,
-            window_blocks: total(&self.feedback.window_blocks),
-            lanes: self.feedback.lanes.each_ref().map(|lane| LaneTotals {
-                completed_ticks: total(&lane.completed_ticks),
-                window_blocks: total(&lane.window_blocks),
-                token_blocks: total(&lane.token_blocks),
-            }),
             unseen_completions: UNREPORTED_MOST * (queues - 1) / queues,
-            outstanding_cap_ns,
+            outstanding_cap_ns: self.ceilings().least(now_ns, queue, report.outstanding_cap_ns),
+            ..counted
         };
         controller.step(now_ns, &totals);
 

@@ -37,8 +37,8 @@ pub(crate) struct Totals {
     /// Most completions that other queues than the one that reports have seen and not reported yet. They are not older
     /// than [`super::tuning::STEP_NS`].
     pub(crate) unseen_completions: u64,
-    /// [`super::DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share of the
-    /// disk. `None` if there is no such class.
+    /// [`super::DEMAND_PART`] x the least, over the classes that ask for their share, of outstanding device time / share
+    /// of the disk. `None` if there is no such class.
     pub(crate) outstanding_cap_ns: Option<u64>,
     pub(crate) lanes: [LaneTotals; 2],
 }

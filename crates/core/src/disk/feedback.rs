@@ -14,29 +14,29 @@
 //! # Example
 //! Four queues report after 8 completions each, so 32 completions of a disk may be missing from its totals.
 
-use crate::control::LaneTotals;
+use crate::control::{LaneTotals, Totals};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Running totals of the queues' reports.
 #[repr(align(128))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Feedback {
-    pub(super) in_device: AtomicU64,
-    pub(super) completions: AtomicU64,
-    pub(super) completed_ticks: AtomicU64,
-    pub(super) unloaded_work: AtomicU64,
-    pub(super) latency_ns: AtomicU64,
-    pub(super) late_ns: AtomicU64,
-    pub(super) dry_ns: AtomicU64,
-    pub(super) window_blocks: AtomicU64,
-    pub(super) lanes: [LaneFeedback; 2],
+    in_device: AtomicU64,
+    completions: AtomicU64,
+    completed_ticks: AtomicU64,
+    unloaded_work: AtomicU64,
+    latency_ns: AtomicU64,
+    late_ns: AtomicU64,
+    dry_ns: AtomicU64,
+    window_blocks: AtomicU64,
+    lanes: [LaneFeedback; 2],
 }
 
-#[derive(Debug)]
-pub(super) struct LaneFeedback {
-    pub(super) completed_ticks: AtomicU64,
-    pub(super) window_blocks: AtomicU64,
-    pub(super) token_blocks: AtomicU64,
+#[derive(Debug, Default)]
+struct LaneFeedback {
+    completed_ticks: AtomicU64,
+    window_blocks: AtomicU64,
+    token_blocks: AtomicU64,
 }
 
 /// Completions of all queues together that may not have been reported yet.
@@ -77,26 +77,6 @@ impl Report {
 }
 
 impl Feedback {
-    pub(super) fn new() -> Feedback {
-        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, dry_ns, window_blocks] =
-            [(); 8].map(|()| AtomicU64::new(0));
-        let lanes = [(); 2].map(|()| {
-            let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
-            LaneFeedback { completed_ticks, window_blocks, token_blocks }
-        });
-        Feedback {
-            in_device,
-            completions,
-            completed_ticks,
-            unloaded_work,
-            latency_ns,
-            late_ns,
-            dry_ns,
-            window_blocks,
-            lanes,
-        }
-    }
-
     pub(super) fn add(&self, report: &Report) {
         let add = |(total, more): (&AtomicU64, u64)| {
             if more > 0 {
@@ -120,6 +100,32 @@ impl Feedback {
             add((&total.completed_ticks, more.completed_ticks));
             add((&total.window_blocks, more.window_blocks));
             add((&total.token_blocks, more.token_blocks));
+        }
+    }
+
+    /// Adds the change in a queue's pieces in the device, modulo 2^64.
+    pub(super) fn add_in_device(&self, in_device: u64) {
+        self.in_device.fetch_add(in_device, Ordering::Relaxed);
+    }
+
+    /// Returns the totals so far, without what the disk knows by itself.
+    pub(super) fn totals(&self) -> Totals {
+        let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        Totals {
+            completions: total(&self.completions),
+            completed_ticks: total(&self.completed_ticks),
+            unloaded_work: total(&self.unloaded_work),
+            latency_ns: total(&self.latency_ns),
+            late_ns: total(&self.late_ns),
+            dry_ns: total(&self.dry_ns),
+            in_flight_requests: total(&self.in_device) as u32,
+            window_blocks: total(&self.window_blocks),
+            lanes: self.lanes.each_ref().map(|lane| LaneTotals {
+                completed_ticks: total(&lane.completed_ticks),
+                window_blocks: total(&lane.window_blocks),
+                token_blocks: total(&lane.token_blocks),
+            }),
+            ..Totals::default()
         }
     }
 }
