@@ -249,6 +249,18 @@ impl Clock {
         add(&self.mean, whole_units(cost, weight, carry), alone);
     }
 
+    /// Moves the clock of `child` and this mean as if the child had joined, been served `cost` and left, while no other
+    /// child has work, and no other queue of the disk.
+    pub(crate) fn serve_only(&self, child: &Clock, cost: Cost, per_share: f64, carry: &mut f64) {
+        let mean = self.mean();
+        let own = mean.wrapping_add(units(cost, per_share));
+        let weight = f64::from(child.shares().max(1));
+        let after = mean.wrapping_add(whole_units(cost, weight, carry));
+        child.own.store(own, Relaxed);
+        child.lead.store(lead(own, after), Relaxed);
+        self.mean.store(after, Relaxed);
+    }
+
     /// Moves the class's mean after one of its queues was served `cost`.
     pub(crate) fn advance_class(&self, cost: Cost, carry: &mut f64) {
         let queues = f64::from(self.queues().max(1));

@@ -37,6 +37,7 @@
 //! # Ok::<(), plimsoll_core::QueueError>(())
 //! ```
 
+mod alone;
 mod away;
 mod back;
 mod follow;

@@ -77,9 +77,13 @@ impl Slots {
         self.live
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.live >= self.limit
+    }
+
     /// Puts `new` into a free slot and returns its index; `None` at the limit.
     pub(crate) fn insert(&mut self, mut new: Slot) -> Option<u32> {
-        if self.live >= self.limit {
+        if self.is_full() {
             return None;
         }
         self.live += 1;

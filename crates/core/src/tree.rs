@@ -527,6 +527,28 @@ impl Tree {
         }
     }
 
+    /// Charges `class` for a request that comes and goes while this queue has no other, and no other queue has any: as if
+    /// the class had got work, had been charged, and had none again.
+    pub(crate) fn charge_alone(&mut self, class: u32, cost: Cost) {
+        let lane = self.lane;
+        self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
+
+        let node = self.node_mut(class);
+        (node.local, node.lead) = (node.shared[lane].mean(), 0);
+
+        let mut at = class;
+        while at != ROOT {
+            let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
+            if parent == ROOT {
+                self.served = self.clock(ROOT).mean();
+            }
+            let mut carry = self.node(parent).carry;
+            self.clock(parent).serve_only(self.clock(at), cost, per_share, &mut carry);
+            self.node_mut(parent).carry = carry;
+            at = parent;
+        }
+    }
+
     fn charge_decaying(&mut self, class: u32, weight: u32, now_ns: u64) {
         let Fairness::Decaying { tau_ns } = self.fairness else { return };
         let mut at = class;

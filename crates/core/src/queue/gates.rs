@@ -4,7 +4,7 @@
 //! is room for all queues ahead as well, or if the queues ahead stay absent (overtime).
 
 use super::{Dispatch, IoQueue, Mode, Passed, Stop};
-use crate::bucket::{ticks_with_carry, whole_ticks};
+use crate::bucket::{Tokens, ticks_with_carry, whole_ticks};
 use crate::disk::NoRoom;
 use crate::request::Op;
 use crate::stats::WaitReason;
@@ -168,15 +168,7 @@ impl IoQueue {
         let deeper_ticks = || if is_deeper { self.overdraft_ticks(lane, pick, ticks) } else { 0 };
         let tokens = self.disk.tokens_of(lane, op, len_bytes, ticks);
         match self.disk.take_tokens(now_ns, lane, self.config.group, tokens, self.late_ns, deeper_ticks) {
-            Ok(buckets) => {
-                self.found_full = false;
-                self.lanes[lane].carry_fs = carry_fs;
-                self.lanes[lane].in_flight_ticks += ticks;
-                self.in_flight_ticks += ticks;
-                self.count_in_device(ticks);
-                self.disk.note_piece(ticks);
-                Ok(Passed { ticks, buckets: buckets as u16, tokens })
-            }
+            Ok(buckets) => Ok(self.has_entered(lane, ticks, carry_fs, (buckets, tokens))),
             Err(retry_ns) => {
                 self.disk.leave(ticks);
                 self.unreported.lanes[lane].token_blocks += 1;
@@ -186,6 +178,17 @@ impl IoQueue {
                 Err((WaitReason::Tokens, Some(retry_ns)))
             }
         }
+    }
+
+    /// Notes that a piece of `ticks` has room in the device and tokens, from these buckets.
+    pub(super) fn has_entered(&mut self, lane: usize, ticks: u64, carry_fs: u64, from: (usize, Tokens)) -> Passed {
+        self.found_full = false;
+        self.lanes[lane].carry_fs = carry_fs;
+        self.lanes[lane].in_flight_ticks += ticks;
+        self.in_flight_ticks += ticks;
+        self.count_in_device(ticks);
+        self.disk.note_piece(ticks);
+        Passed { ticks, buckets: from.0 as u16, tokens: from.1 }
     }
 
     /// Returns by how much the picked class may exceed window and tokens with a piece of `ticks`.

@@ -4,6 +4,8 @@
 
 mod ageing;
 mod alloc;
+mod alone;
+
 mod clock_jumps;
 mod common;
 mod cost;
