@@ -48,6 +48,7 @@
 //! ```
 
 mod inner;
+mod lateness;
 #[cfg(all(plimsoll_loom, test))]
 mod loom_tests;
 mod parker;

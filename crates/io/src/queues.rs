@@ -217,6 +217,15 @@ impl DiskQueue {
         self.queue.set_mode(now_ns, mode);
     }
 
+    /// Returns the disk's class for a request of `class` that comes from shard `source`.
+    fn id(&self, class: Class, source: u16) -> Option<ClassId> {
+        match self.nodes.get(class.index()) {
+            Some(Node::Class(id)) => Some(*id),
+            Some(Node::PerShard(_, ids)) => ids.get(usize::from(source)).copied(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn enqueue(
         &mut self,
         now_ns: u64,
@@ -226,12 +235,19 @@ impl DiskQueue {
         len_bytes: u32,
         key: u64,
     ) -> Result<RequestId, QueueError> {
-        let id = match self.nodes.get(class.index()) {
-            Some(Node::Class(id)) => *id,
-            Some(Node::PerShard(_, ids)) => *ids.get(usize::from(source)).ok_or(QueueError::Unknown)?,
-            _ => return Err(QueueError::Unknown),
-        };
+        let id = self.id(class, source).ok_or(QueueError::Unknown)?;
         self.queue.enqueue(now_ns, id, op, len_bytes, key)
+    }
+
+    pub(crate) fn dispatch_alone(
+        &mut self,
+        now_ns: u64,
+        class: Class,
+        op: Op,
+        len_bytes: u32,
+        key: u64,
+    ) -> Option<Dispatch> {
+        self.queue.dispatch_alone(now_ns, self.id(class, 0)?, op, len_bytes, key)
     }
 
     pub(crate) fn poll_dispatch(&mut self, now_ns: u64) -> Option<Dispatch> {

@@ -17,18 +17,17 @@
 //! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first
 //! ends its permit, dispatches the second's piece, and wakes it.
 
-use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use plimsoll_core::{ClassStats, Direction, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
 use slab::Slab;
 
 use super::parker::{Mutex, MutexGuard, Parker};
-use super::{Call, GateError, GateStartError, Passed};
+use super::{Call, GateError, GateStartError, Passed, lateness};
 use crate::class::Class;
 use crate::queues::DiskQueue;
 use crate::sys::clock::now_ns;
-use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay, thread_has_seccomp_filter};
+use crate::sys::rusage::thread_has_seccomp_filter;
 use crate::topology::Topology;
 use crate::trace::Tracer;
 
@@ -55,7 +54,8 @@ impl Pieces {
 /// A call at the gate, until it ends.
 pub(super) struct Entry {
     pub(super) call: Call,
-    id: RequestId,
+    /// `None` if it was admitted whole at once, so that nothing of it waits.
+    id: Option<RequestId>,
     /// Its number in traces.
     pub(super) number: u64,
     asked_ns: u64,
@@ -75,39 +75,6 @@ pub(crate) struct Admitted {
     pub(super) dispatched_ns: u64,
     /// The time at which its thread knew.
     pub(super) began_ns: u64,
-}
-
-/// When the calling thread last looked how long it has waited for a CPU.
-#[derive(Clone, Copy)]
-struct Looks {
-    run_delay: RunDelay,
-    /// Whether the thread's last call was long, so that the next may be, too.
-    was_long: bool,
-}
-
-std::thread_local! {
-    static LOOKS: Cell<Looks> = const { Cell::new(Looks { run_delay: RunDelay::NEVER, was_long: false }) };
-}
-
-/// Returns when the calling thread last looked; 0 if it has not.
-#[cfg(test)]
-pub(super) fn looked_ns() -> u64 {
-    LOOKS.get().run_delay.looked_ns()
-}
-
-/// Returns how late a thread was that waited for a CPU for `run_delay_ns` since `looked_ns`.
-pub(super) fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_delay_ns: u64) -> u64 {
-    let woke_late_ns = began_ns.saturating_sub(dispatched_ns);
-    if looked_ns.saturating_add(RUN_DELAY_LOOK_NS) < began_ns {
-        // Much of it may have been before the call.
-        return woke_late_ns;
-    }
-    if looked_ns < began_ns {
-        // What kept the thread from waking up counts once, and what was before it was admitted not at all.
-        woke_late_ns.max(run_delay_ns.saturating_sub(dispatched_ns.saturating_sub(looked_ns)))
-    } else {
-        woke_late_ns + run_delay_ns
-    }
 }
 
 /// The thread that keeps the time, and the latest time at which it wakes.
@@ -181,6 +148,11 @@ impl Inner {
         if state.is_behind(&self.topology) {
             self.follow(&mut state, now_ns);
         }
+        if let Some(admitted) = state.admit_alone(now_ns, call) {
+            drop(state);
+            lateness::look_before(now_ns, self.had_filter);
+            return Ok(Some(admitted));
+        }
         let key = match state.queue_call(now_ns, call, self.disk) {
             Ok(key) => key,
             Err(error) => {
@@ -194,7 +166,7 @@ impl Inner {
             state.run(now_ns, self.disk);
             if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
-                self.look_before(now_ns);
+                lateness::look_before(now_ns, self.had_filter);
                 return Ok(Some(admitted));
             }
 
@@ -236,7 +208,7 @@ impl Inner {
     /// Ends a call.
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
-        let late_ns = self.look_after(&admitted, now_ns);
+        let late_ns = lateness::look_after(&admitted, now_ns, self.had_filter);
         let mut state = self.lock();
         let passed = state.end(now_ns, late_ns, admitted.key, result, self.disk);
 
@@ -258,34 +230,6 @@ impl Inner {
         state.run(now_ns, self.disk);
         self.release(state, now_ns, None);
         passed
-    }
-
-    /// Looks how long the calling thread has waited for a CPU if its last call was long, because the one that it begins may
-    /// be, too. Before others, does nothing: a look takes some microseconds.
-    pub(super) fn look_before(&self, now_ns: u64) {
-        let mut looks = LOOKS.get();
-        if looks.was_long && self.may_look() {
-            looks.run_delay.refresh(now_ns);
-            LOOKS.set(Looks { was_long: false, ..looks });
-        }
-    }
-
-    /// Returns for how long the device was not at a call that the calling thread ends. Looks only after a long one.
-    pub(super) fn look_after(&self, admitted: &Admitted, now_ns: u64) -> u64 {
-        let &Admitted { dispatched_ns, began_ns, .. } = admitted;
-        if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || !self.may_look() {
-            return began_ns.saturating_sub(dispatched_ns);
-        }
-        let mut run_delay = LOOKS.get().run_delay;
-        let looked_ns = run_delay.looked_ns();
-        let run_delay_ns = run_delay.look(now_ns);
-        LOOKS.set(Looks { run_delay, was_long: true });
-        late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns)
-    }
-
-    /// Returns whether a look opens /proc without harm: a filter that the program has set since may kill it for that.
-    fn may_look(&self) -> bool {
-        thread_has_seccomp_filter() == self.had_filter
     }
 
     /// Releases the lock and wakes the threads concerned. If `key`, whose thread is about to sleep, keeps the time,
@@ -370,6 +314,28 @@ impl State {
         topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
     }
 
+    /// Admits a call that finds nothing before it. `None` if it has to be queued, or is to be traced.
+    fn admit_alone(&mut self, now_ns: u64, call: &Call) -> Option<Admitted> {
+        if self.tracer.is_on() {
+            return None;
+        }
+        let place = self.calls.vacant_entry();
+        let key = place.key();
+        let first = self.queue.dispatch_alone(now_ns, call.class, call.op, call.len_bytes, key as u64)?;
+        let admitted = Admitted { key, len_bytes: first.len_bytes(), dispatched_ns: now_ns, began_ns: now_ns };
+        self.number = self.number.wrapping_add(1);
+        place.insert(Entry {
+            call: *call,
+            id: None,
+            number: self.number,
+            asked_ns: now_ns,
+            parker: None,
+            pieces: Some(Pieces { first, more: Vec::new() }),
+            is_stopped: false,
+        });
+        Some(admitted)
+    }
+
     pub(super) fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
         let place = self.calls.vacant_entry();
         let key = place.key();
@@ -384,7 +350,7 @@ impl State {
         let number = self.number;
         place.insert(Entry {
             call: *call,
-            id,
+            id: Some(id),
             number,
             asked_ns: now_ns,
             parker: None,
@@ -455,7 +421,7 @@ impl State {
             for at in 0..self.granted.len() {
                 let key = self.granted[at];
                 let Some(entry) = self.calls.get_mut(key) else { continue };
-                let is_cut = self.queue.cut(entry.id).is_some();
+                let is_cut = entry.id.is_some_and(|id| self.queue.cut(id).is_some());
                 any_cut |= is_cut;
                 if let Some(parker) = entry.parker.take() {
                     parker.call();
@@ -528,7 +494,7 @@ impl State {
     fn give_up(&mut self, key: usize, now_ns: u64) {
         if let Some(entry) = self.calls.get(key) {
             let (id, call, number) = (entry.id, entry.call, entry.number);
-            let _ = self.queue.cancel(id);
+            let _ = id.map(|id| self.queue.cancel(id));
             if self.tracer.is_on() {
                 self.note_cancelled(now_ns, &call, number);
             }

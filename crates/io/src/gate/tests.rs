@@ -6,25 +6,22 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_core::{
-    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, Op, Qos, Rate,
-    Reservation,
+    CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, Op, Qos, Rate, Reservation,
 };
 
-use super::inner::{Admitted, late_ns, looked_ns};
-use super::{Call, Gate, GateError, GateStartError};
+use super::{Gate, GateError, GateStartError};
 use crate::backend::choose::BackendKind;
 use crate::class::{Class, Classes};
 use crate::reactor::Reactor;
-use crate::sys::rusage::RUN_DELAY_LOOK_NS;
 use crate::topology::{DiskMode, DiskSetup, Topology};
 
-fn gate_of(setup: DiskSetup) -> Gate {
+pub(super) fn gate_of(setup: DiskSetup) -> Gate {
     let topology = Topology::new(1, Classes::new(), vec![setup]).expect("one disk");
     Gate::new(&topology, 0, 0).expect("its shard is free")
 }
 
 /// Concurrent calls.
-fn deep(depth: u32) -> Gate {
+pub(super) fn deep(depth: u32) -> Gate {
     gate_of(DiskSetup { mode: DiskMode::Depth { max_io_requests: depth }, ..DiskSetup::unlimited() })
 }
 
@@ -255,164 +252,4 @@ fn a_trace_has_all_stations_of_a_call() {
     drop(summary);
     let bytes: Vec<u8> = receiver.try_iter().collect();
     assert!(bytes.windows(7).any(|window| window == b"/data/x"));
-}
-
-/// Whether the calling thread looks into /proc as it enters for a call, which takes `took_ns`, and as it ends it.
-fn looks(gate: &Gate, took_ns: u64) -> [bool; 2] {
-    let mut seen_ns = looked_ns();
-    let mut has_looked = || std::mem::replace(&mut seen_ns, looked_ns()) != looked_ns();
-    let began_ns = looked_ns() + 2 * RUN_DELAY_LOOK_NS;
-    gate.0.look_before(began_ns);
-    let before = has_looked();
-    let call = Admitted { key: 0, len_bytes: 0, dispatched_ns: began_ns, began_ns };
-    gate.0.look_after(&call, began_ns + took_ns);
-    [before, has_looked()]
-}
-
-#[test]
-fn only_threads_whose_calls_are_long_look_into_proc() {
-    let gate = deep(1);
-    let short_ns = RUN_DELAY_LOOK_NS - 1;
-    for (took_ns, expected) in [
-        (short_ns, [false, false]),
-        (RUN_DELAY_LOOK_NS, [false, true]),
-        // After a long one the next may be long too.
-        (RUN_DELAY_LOOK_NS, [true, true]),
-        (short_ns, [true, false]),
-        (short_ns, [false, false]),
-    ] {
-        assert_eq!(looks(&gate, took_ns), expected, "a call of {took_ns} ns");
-    }
-}
-
-#[test]
-fn a_thread_that_has_a_new_seccomp_filter_does_not_look_into_proc() {
-    let gate = deep(1);
-    if gate.0.had_filter {
-        crate::skip::skip("another filter is there already, as in a container");
-        return;
-    }
-    thread::spawn(move || {
-        assert_eq!(looks(&gate, RUN_DELAY_LOOK_NS), [false, true]);
-        if !forbid_to_open() {
-            crate::skip::skip("this kernel takes no seccomp filter");
-            return;
-        }
-        assert_eq!(looks(&gate, RUN_DELAY_LOOK_NS), [false, false]);
-    })
-    .join()
-    .expect("it passes");
-}
-
-/// Makes the kernel kill the process if the calling thread opens a file. Returns whether it will.
-fn forbid_to_open() -> bool {
-    let step = |code, k, jt, jf| libc::sock_filter { code, k, jt, jf };
-    #[cfg(target_arch = "x86_64")]
-    let calls = [libc::SYS_open, libc::SYS_openat];
-    #[cfg(not(target_arch = "x86_64"))]
-    let calls = [libc::SYS_openat];
-    // Loads the number of the call; kills if it is one of these; otherwise allows it.
-    let mut steps = vec![step(0x20, 0, 0, 0)];
-    for call in calls {
-        steps.extend([step(0x15, call as u32, 0, 1), step(0x06, libc::SECCOMP_RET_KILL_PROCESS, 0, 0)]);
-    }
-    steps.push(step(0x06, libc::SECCOMP_RET_ALLOW, 0, 0));
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the call touches no memory.
-    let is_bound = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } == 0;
-    // SAFETY: the kernel copies the program, which lives until the call has ended.
-    is_bound && unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } == 0
-}
-
-#[test]
-fn lateness_counts_once() {
-    let look_ns = RUN_DELAY_LOOK_NS;
-    for (dispatched_ns, began_ns, looked_ns, run_delay_ns, expected_ns) in [
-        // The look was after the thread woke up: both are apart.
-        (0, 300, 300, 5000, 300 + 5000),
-        // Before: it counts what kept the thread from waking up.
-        (0, 300, 200, 250, 300),
-        (0, 300, 200, 5000, 5000),
-        // Before the call was admitted: up to then the thread may have waited in the program's own code.
-        (1000, 1000, 600, 400, 0),
-        (1000, 1300, 600, 900, 500),
-        // Long before: much else may be in it.
-        (0, 300 + look_ns, 299, 5000, 300 + look_ns),
-    ] {
-        let late_ns = late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns);
-        assert_eq!(late_ns, expected_ns, "{dispatched_ns} {began_ns} {looked_ns}");
-    }
-}
-
-/// What came of threads at a gate on virtual time.
-struct Ran {
-    bytes_per_s: f64,
-    window_ns: u64,
-    /// Mean time in the device, as the gate took it, and as it was.
-    device_ns: [f64; 2],
-}
-
-/// Lets 64 threads read from a disk of one channel for 3 s. Each begins its calls `late_ns` after they are admitted, sees
-/// their ends as late, and knows that if `is_told`.
-fn run_late(late_ns: u64, is_told: bool) -> Ran {
-    const LEN_BYTES: u32 = 65_536;
-    const SERVICE_NS: u64 = 65_536;
-    const END_NS: u64 = 3_000_000_000;
-    let rate = Rate::per_second(1_000_000_000);
-    let iops = Rate::per_second(100_000);
-    let figures = FourFigures { read_iops: iops, write_iops: iops, read_bandwidth: rate, write_bandwidth: rate };
-    let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
-    let control = ControlConfig { enabled: true, ..ControlConfig::default() };
-    let gate = gate_of(DiskSetup::new(DiskConfig { model, control, ..DiskConfig::default() }));
-    let call = Call { class: Class::DEFAULT, op: Op::Read, len_bytes: LEN_BYTES, offset_bytes: 0, file: 0 };
-
-    let mut state = gate.0.lock();
-    let mut waiting: Vec<usize> = (0..64).map(|_| state.queue_call(0, &call, 0).expect("there is room")).collect();
-    // By time of the end: key, length, time of admission, time in the device.
-    let mut going = std::collections::BTreeMap::new();
-    let (mut now_ns, mut free_ns, mut calls, mut bytes, mut device_ns) = (0, 0, 0_u64, 0_u64, 0_u64);
-    while now_ns < END_NS {
-        state.run(now_ns, 0);
-        waiting.retain(|key| {
-            let Some(admitted) = state.admitted(*key, now_ns + late_ns) else { return true };
-            let enters_ns = admitted.began_ns;
-            let parts = u64::from(admitted.len_bytes);
-            free_ns = enters_ns.max(free_ns) + SERVICE_NS * parts / u64::from(LEN_BYTES);
-            going.insert((free_ns + late_ns, *key), (admitted, free_ns - enters_ns));
-            false
-        });
-
-        let ends_ns = going.first_key_value().map_or(u64::MAX, |((at_ns, _), _)| *at_ns);
-        now_ns = state.blocked().1.unwrap_or(u64::MAX).max(now_ns + 1).min(ends_ns);
-        while let Some(next) = going.first_entry().filter(|next| next.key().0 <= now_ns) {
-            let ((_, key), (admitted, took_ns)) = next.remove_entry();
-            let Admitted { dispatched_ns, began_ns, .. } = admitted;
-            let told_ns = if is_told { super::inner::late_ns(dispatched_ns, began_ns, began_ns, late_ns) } else { 0 };
-            state.end(now_ns, told_ns, key, Ok(admitted.len_bytes), 0);
-            (calls, bytes, device_ns) = (calls + 1, bytes + u64::from(admitted.len_bytes), device_ns + took_ns);
-            waiting.push(state.queue_call(now_ns, &call, 0).expect("there is room"));
-        }
-    }
-    drop(state);
-
-    let mut taken_ns = 0.0;
-    gate.class_latencies(Class::DEFAULT, &mut |_, latencies| taken_ns = latencies.device.mean());
-    let window_ns = gate.topology().disk(0).expect("one disk").window_ns();
-    let bytes_per_s = bytes as f64 * 1e9 / now_ns as f64;
-    Ran { bytes_per_s, window_ns, device_ns: [taken_ns, device_ns as f64 / calls as f64] }
-}
-
-#[test]
-fn late_threads_are_told_and_neither_lengthen_the_device_nor_shrink_the_window() {
-    let calm = run_late(0, true);
-    for late_ns in [300_000, 1_000_000, 3_000_000] {
-        let [told, silent] = [true, false].map(|is_told| run_late(late_ns, is_told));
-        let [taken_ns, true_ns] = told.device_ns;
-        assert!((taken_ns - true_ns).abs() < 1.0, "{taken_ns} ns in the device, truly {true_ns}");
-        assert!(told.window_ns >= calm.window_ns.max(silent.window_ns), "{} of {}", told.window_ns, silent.window_ns);
-        if late_ns == 1_000_000 {
-            assert!(told.window_ns > silent.window_ns, "{} of {}", told.window_ns, silent.window_ns);
-        }
-        assert!(told.bytes_per_s >= silent.bytes_per_s, "{} of {}", told.bytes_per_s, silent.bytes_per_s);
-    }
 }

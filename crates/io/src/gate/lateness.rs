@@ -1,0 +1,260 @@
+//! How late a thread at a gate is: its call is admitted and has not begun, or has ended and nobody has seen it.
+//!
+//! # Why
+//! On busy CPUs a thread wakes up late and is late within its call. If that counted as the disk's time, latencies would be
+//! those of the CPUs.
+//!
+//! # How it works
+//! The gate's clock tells how late a thread wakes up. The kernel tells how long it waited for a CPU, which is asked at the
+//! end of a long call and, so that the difference is that of the call, before it if the thread's last one was long.
+//!
+//! # Limits
+//! Short calls are not asked about, nor is the first long one after a short one.
+//!
+//! # Example
+//! A thread wakes up 2 ms after it was admitted, and waits 1 ms for a CPU within a call of 5 ms: it is 3 ms late, and the
+//! device took 4 ms.
+
+use std::cell::Cell;
+
+use super::inner::Admitted;
+use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay, thread_has_seccomp_filter};
+
+/// When the calling thread last looked how long it has waited for a CPU.
+#[derive(Clone, Copy)]
+struct Looks {
+    run_delay: RunDelay,
+    /// Whether the thread's last call was long, so that the next may be, too.
+    was_long: bool,
+}
+
+std::thread_local! {
+    static LOOKS: Cell<Looks> = const { Cell::new(Looks { run_delay: RunDelay::NEVER, was_long: false }) };
+}
+
+/// Returns when the calling thread last looked; 0 if it has not.
+#[cfg(all(test, not(plimsoll_loom)))]
+fn looked_ns() -> u64 {
+    LOOKS.get().run_delay.looked_ns()
+}
+
+/// Returns how late a thread was that waited for a CPU for `run_delay_ns` since `looked_ns`.
+fn late_ns(dispatched_ns: u64, began_ns: u64, looked_ns: u64, run_delay_ns: u64) -> u64 {
+    let woke_late_ns = began_ns.saturating_sub(dispatched_ns);
+    if looked_ns.saturating_add(RUN_DELAY_LOOK_NS) < began_ns {
+        // Much of it may have been before the call.
+        return woke_late_ns;
+    }
+    if looked_ns < began_ns {
+        // What kept the thread from waking up counts once, and what was before it was admitted not at all.
+        woke_late_ns.max(run_delay_ns.saturating_sub(dispatched_ns.saturating_sub(looked_ns)))
+    } else {
+        woke_late_ns + run_delay_ns
+    }
+}
+
+/// Looks how long the calling thread has waited for a CPU if its last call was long, because the one that it begins may
+/// be, too. Before others, does nothing: a look takes some microseconds.
+pub(super) fn look_before(now_ns: u64, had_filter: bool) {
+    let mut looks = LOOKS.get();
+    if looks.was_long && may_look(had_filter) {
+        looks.run_delay.refresh(now_ns);
+        LOOKS.set(Looks { was_long: false, ..looks });
+    }
+}
+
+/// Returns for how long the device was not at a call that the calling thread ends. Looks only after a long one.
+pub(super) fn look_after(admitted: &Admitted, now_ns: u64, had_filter: bool) -> u64 {
+    let &Admitted { dispatched_ns, began_ns, .. } = admitted;
+    if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || !may_look(had_filter) {
+        return began_ns.saturating_sub(dispatched_ns);
+    }
+    let mut run_delay = LOOKS.get().run_delay;
+    let looked_ns = run_delay.looked_ns();
+    let run_delay_ns = run_delay.look(now_ns);
+    LOOKS.set(Looks { run_delay, was_long: true });
+    late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns)
+}
+
+/// Returns whether a look opens /proc without harm: a filter that the program has set since may kill it for that.
+fn may_look(had_filter: bool) -> bool {
+    thread_has_seccomp_filter() == had_filter
+}
+
+#[cfg(all(test, not(plimsoll_loom)))]
+mod tests {
+    use std::thread;
+
+    use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, Op, Rate};
+
+    use super::super::tests::{deep, gate_of};
+    use super::super::{Call, Gate};
+    use super::*;
+    use crate::class::Class;
+    use crate::topology::DiskSetup;
+
+    /// Whether the calling thread looks into /proc as it enters for a call, which takes `took_ns`, and as it ends it.
+    fn looks(gate: &Gate, took_ns: u64) -> [bool; 2] {
+        let mut seen_ns = looked_ns();
+        let mut has_looked = || std::mem::replace(&mut seen_ns, looked_ns()) != looked_ns();
+        let began_ns = looked_ns() + 2 * RUN_DELAY_LOOK_NS;
+        look_before(began_ns, gate.0.had_filter);
+        let before = has_looked();
+        let call = Admitted { key: 0, len_bytes: 0, dispatched_ns: began_ns, began_ns };
+        look_after(&call, began_ns + took_ns, gate.0.had_filter);
+        [before, has_looked()]
+    }
+
+    #[test]
+    fn only_threads_whose_calls_are_long_look_into_proc() {
+        let gate = deep(1);
+        let short_ns = RUN_DELAY_LOOK_NS - 1;
+        for (took_ns, expected) in [
+            (short_ns, [false, false]),
+            (RUN_DELAY_LOOK_NS, [false, true]),
+            // After a long one the next may be long too.
+            (RUN_DELAY_LOOK_NS, [true, true]),
+            (short_ns, [true, false]),
+            (short_ns, [false, false]),
+        ] {
+            assert_eq!(looks(&gate, took_ns), expected, "a call of {took_ns} ns");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_has_a_new_seccomp_filter_does_not_look_into_proc() {
+        let gate = deep(1);
+        if gate.0.had_filter {
+            crate::skip::skip("another filter is there already, as in a container");
+            return;
+        }
+        thread::spawn(move || {
+            assert_eq!(looks(&gate, RUN_DELAY_LOOK_NS), [false, true]);
+            if !forbid_to_open() {
+                crate::skip::skip("this kernel takes no seccomp filter");
+                return;
+            }
+            assert_eq!(looks(&gate, RUN_DELAY_LOOK_NS), [false, false]);
+        })
+        .join()
+        .expect("it passes");
+    }
+
+    /// Makes the kernel kill the process if the calling thread opens a file. Returns whether it will.
+    fn forbid_to_open() -> bool {
+        let step = |code, k, jt, jf| libc::sock_filter { code, k, jt, jf };
+        #[cfg(target_arch = "x86_64")]
+        let calls = [libc::SYS_open, libc::SYS_openat];
+        #[cfg(not(target_arch = "x86_64"))]
+        let calls = [libc::SYS_openat];
+        // Loads the number of the call; kills if it is one of these; otherwise allows it.
+        let mut steps = vec![step(0x20, 0, 0, 0)];
+        for call in calls {
+            steps.extend([step(0x15, call as u32, 0, 1), step(0x06, libc::SECCOMP_RET_KILL_PROCESS, 0, 0)]);
+        }
+        steps.push(step(0x06, libc::SECCOMP_RET_ALLOW, 0, 0));
+        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        // SAFETY: the call touches no memory.
+        let is_bound = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } == 0;
+        // SAFETY: the kernel copies the program, which lives until the call has ended.
+        is_bound && unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } == 0
+    }
+
+    #[test]
+    fn lateness_counts_once() {
+        let look_ns = RUN_DELAY_LOOK_NS;
+        for (dispatched_ns, began_ns, looked_ns, run_delay_ns, expected_ns) in [
+            // The look was after the thread woke up: both are apart.
+            (0, 300, 300, 5000, 300 + 5000),
+            // Before: it counts what kept the thread from waking up.
+            (0, 300, 200, 250, 300),
+            (0, 300, 200, 5000, 5000),
+            // Before the call was admitted: up to then the thread may have waited in the program's own code.
+            (1000, 1000, 600, 400, 0),
+            (1000, 1300, 600, 900, 500),
+            // Long before: much else may be in it.
+            (0, 300 + look_ns, 299, 5000, 300 + look_ns),
+        ] {
+            let late_ns = late_ns(dispatched_ns, began_ns, looked_ns, run_delay_ns);
+            assert_eq!(late_ns, expected_ns, "{dispatched_ns} {began_ns} {looked_ns}");
+        }
+    }
+
+    /// What came of threads at a gate on virtual time.
+    struct Ran {
+        bytes_per_s: f64,
+        window_ns: u64,
+        /// Mean time in the device, as the gate took it, and as it was.
+        device_ns: [f64; 2],
+    }
+
+    /// Lets 64 threads read from a disk of one channel for 3 s. Each begins its calls `late_ns` after they are admitted, sees
+    /// their ends as late, and knows that if `is_told`.
+    fn run_late(late_ns: u64, is_told: bool) -> Ran {
+        const LEN_BYTES: u32 = 65_536;
+        const SERVICE_NS: u64 = 65_536;
+        const END_NS: u64 = 3_000_000_000;
+        let rate = Rate::per_second(1_000_000_000);
+        let iops = Rate::per_second(100_000);
+        let figures = FourFigures { read_iops: iops, write_iops: iops, read_bandwidth: rate, write_bandwidth: rate };
+        let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
+        let control = ControlConfig { enabled: true, ..ControlConfig::default() };
+        let gate = gate_of(DiskSetup::new(DiskConfig { model, control, ..DiskConfig::default() }));
+        let call = Call { class: Class::DEFAULT, op: Op::Read, len_bytes: LEN_BYTES, offset_bytes: 0, file: 0 };
+
+        let mut state = gate.0.lock();
+        let mut waiting: Vec<usize> = (0..64).map(|_| state.queue_call(0, &call, 0).expect("there is room")).collect();
+        // By time of the end: key, length, time of admission, time in the device.
+        let mut going = std::collections::BTreeMap::new();
+        let (mut now_ns, mut free_ns, mut calls, mut bytes, mut device_ns) = (0, 0, 0_u64, 0_u64, 0_u64);
+        while now_ns < END_NS {
+            state.run(now_ns, 0);
+            waiting.retain(|key| {
+                let Some(admitted) = state.admitted(*key, now_ns + late_ns) else { return true };
+                let enters_ns = admitted.began_ns;
+                let parts = u64::from(admitted.len_bytes);
+                free_ns = enters_ns.max(free_ns) + SERVICE_NS * parts / u64::from(LEN_BYTES);
+                going.insert((free_ns + late_ns, *key), (admitted, free_ns - enters_ns));
+                false
+            });
+
+            let ends_ns = going.first_key_value().map_or(u64::MAX, |((at_ns, _), _)| *at_ns);
+            now_ns = state.blocked().1.unwrap_or(u64::MAX).max(now_ns + 1).min(ends_ns);
+            while let Some(next) = going.first_entry().filter(|next| next.key().0 <= now_ns) {
+                let ((_, key), (admitted, took_ns)) = next.remove_entry();
+                let Admitted { dispatched_ns, began_ns, .. } = admitted;
+                let told_ns = if is_told { super::late_ns(dispatched_ns, began_ns, began_ns, late_ns) } else { 0 };
+                state.end(now_ns, told_ns, key, Ok(admitted.len_bytes), 0);
+                (calls, bytes, device_ns) = (calls + 1, bytes + u64::from(admitted.len_bytes), device_ns + took_ns);
+                waiting.push(state.queue_call(now_ns, &call, 0).expect("there is room"));
+            }
+        }
+        drop(state);
+
+        let mut taken_ns = 0.0;
+        gate.class_latencies(Class::DEFAULT, &mut |_, latencies| taken_ns = latencies.device.mean());
+        let window_ns = gate.topology().disk(0).expect("one disk").window_ns();
+        let bytes_per_s = bytes as f64 * 1e9 / now_ns as f64;
+        Ran { bytes_per_s, window_ns, device_ns: [taken_ns, device_ns as f64 / calls as f64] }
+    }
+
+    #[test]
+    fn late_threads_are_told_and_neither_lengthen_the_device_nor_shrink_the_window() {
+        let calm = run_late(0, true);
+        for late_ns in [300_000, 1_000_000, 3_000_000] {
+            let [told, silent] = [true, false].map(|is_told| run_late(late_ns, is_told));
+            let [taken_ns, true_ns] = told.device_ns;
+            assert!((taken_ns - true_ns).abs() < 1.0, "{taken_ns} ns in the device, truly {true_ns}");
+            assert!(
+                told.window_ns >= calm.window_ns.max(silent.window_ns),
+                "{} of {}",
+                told.window_ns,
+                silent.window_ns
+            );
+            if late_ns == 1_000_000 {
+                assert!(told.window_ns > silent.window_ns, "{} of {}", told.window_ns, silent.window_ns);
+            }
+            assert!(told.bytes_per_s >= silent.bytes_per_s, "{} of {}", told.bytes_per_s, silent.bytes_per_s);
+        }
+    }
+}
