@@ -1,5 +1,5 @@
 //! What the scheduler itself costs: one request enqueued, one dispatched, one completed, with so many classes that always
-//! have work, on a disk whose limits are never reached and on one without limits.
+//! have work, on a disk whose limits are never reached and on one without limits; and of one alone.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -70,5 +70,33 @@ fn enqueue_dispatch_complete(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, enqueue_dispatch_complete);
+/// A request that finds nothing before it, the usual way and the short one, as a gate takes it.
+fn alone(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("alone");
+    for (name, model) in [("limited", limited()), ("unlimited", CostModel::unlimited())] {
+        let disk = Arc::new(Disk::new(DiskConfig { model, ..DiskConfig::default() }));
+        let mut now_ns = 0;
+        let mut one = |queue: &mut IoQueue, class: ClassId, is_short: bool| {
+            now_ns += STEP_NS;
+            let piece = if is_short {
+                queue.dispatch_alone(now_ns, class, Op::Read, LEN_BYTES, 0)
+            } else {
+                let queued = queue.enqueue(now_ns, class, Op::Read, LEN_BYTES, 0);
+                queued.ok().and_then(|_| queue.poll_dispatch(now_ns))
+            };
+            piece.map(|piece| queue.complete(now_ns, piece, Outcome::Moved(LEN_BYTES)))
+        };
+
+        let Ok(class) = disk.add_class(GroupId::ROOT, 100) else { continue };
+        let mut queue = IoQueue::new(disk, QueueConfig::default());
+        for (way, is_short) in [("queued and dispatched", false), ("at once", true)] {
+            group.bench_function(format!("{name}, {way}"), |bencher| {
+                bencher.iter(|| assert!(one(&mut queue, class, is_short).is_some(), "nothing is before it"));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, enqueue_dispatch_complete, alone);
 criterion_main!(benches);

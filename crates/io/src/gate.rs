@@ -58,7 +58,6 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,7 +201,7 @@ impl Gate {
     /// See [`GateError`].
     pub fn enter_for(&self, call: Call) -> Result<Permit<'_>, GateError> {
         match self.0.enter(&call, None)? {
-            Some(admitted) => Ok(Permit { gate: &self.0, admitted }),
+            Some(admitted) => Ok(Permit { gate: &self.0, admitted: Some(admitted) }),
             None => {
                 debug_assert!(false, "a wait without an end has ended");
                 Err(GateError::Full)
@@ -225,7 +224,7 @@ impl Gate {
         let call = Call { class, op, len_bytes, offset_bytes: 0, file: 0 };
         let until_ns = now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let admitted = self.0.enter(&call, Some(until_ns))?;
-        Ok(admitted.map(|admitted| Permit { gate: &self.0, admitted }))
+        Ok(admitted.map(|admitted| Permit { gate: &self.0, admitted: Some(admitted) }))
     }
 
     /// Moves `len_bytes` through the gate in as many calls of `call(offset, len)` as needed: each moves up to `len`
@@ -317,26 +316,29 @@ pub struct Passed {
 #[must_use = "the call may go only while the permit lives"]
 pub struct Permit<'a> {
     gate: &'a Inner,
-    admitted: Admitted,
+    /// `None` once it has ended.
+    admitted: Option<Admitted>,
 }
 
 impl Permit<'_> {
     /// Returns how many bytes the call may move: all that were asked for, or fewer. 0 for operations that move none.
     #[must_use]
     pub fn len_bytes(&self) -> u32 {
-        self.admitted.len_bytes
+        self.admitted.as_ref().map_or(0, Admitted::len_bytes)
     }
 
     /// Ends the call, which moved this many bytes or failed with this error number. Returns how long it took.
-    pub fn end(self, result: Result<u32, i32>) -> Passed {
-        let Permit { gate, admitted } = *ManuallyDrop::new(self);
-        gate.leave(admitted, result)
+    pub fn end(mut self, result: Result<u32, i32>) -> Passed {
+        self.admitted.take().map_or(Passed::default(), |admitted| self.gate.leave(admitted, result))
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.gate.leave(self.admitted, Ok(self.admitted.len_bytes));
+        if let Some(admitted) = self.admitted.take() {
+            let all_bytes = admitted.len_bytes();
+            self.gate.leave(admitted, Ok(all_bytes));
+        }
     }
 }
 

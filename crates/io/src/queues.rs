@@ -239,15 +239,8 @@ impl DiskQueue {
         self.queue.enqueue(now_ns, id, op, len_bytes, key)
     }
 
-    pub(crate) fn dispatch_alone(
-        &mut self,
-        now_ns: u64,
-        class: Class,
-        op: Op,
-        len_bytes: u32,
-        key: u64,
-    ) -> Option<Dispatch> {
-        self.queue.dispatch_alone(now_ns, self.id(class, 0)?, op, len_bytes, key)
+    pub(crate) fn dispatch_alone(&mut self, now_ns: u64, class: Class, op: Op, len_bytes: u32) -> Option<Dispatch> {
+        self.queue.dispatch_alone(now_ns, self.id(class, 0)?, op, len_bytes, 0)
     }
 
     pub(crate) fn poll_dispatch(&mut self, now_ns: u64) -> Option<Dispatch> {

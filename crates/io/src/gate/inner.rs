@@ -54,8 +54,7 @@ impl Pieces {
 /// A call at the gate, until it ends.
 pub(super) struct Entry {
     pub(super) call: Call,
-    /// `None` if it was admitted whole at once, so that nothing of it waits.
-    id: Option<RequestId>,
+    id: RequestId,
     /// Its number in traces.
     pub(super) number: u64,
     asked_ns: u64,
@@ -68,13 +67,37 @@ pub(super) struct Entry {
 }
 
 /// An admitted call.
+pub(super) enum Admitted {
+    /// One that found nothing before it, and so needs no entry.
+    Alone(Dispatch),
+    Queued(InTurn),
+}
+
+/// A call that was queued before it was admitted.
 #[derive(Clone, Copy)]
-pub(crate) struct Admitted {
+pub(super) struct InTurn {
     pub(super) key: usize,
     pub(super) len_bytes: u32,
     pub(super) dispatched_ns: u64,
     /// The time at which its thread knew.
     pub(super) began_ns: u64,
+}
+
+impl Admitted {
+    pub(super) fn len_bytes(&self) -> u32 {
+        match self {
+            Admitted::Alone(piece) => piece.len_bytes(),
+            Admitted::Queued(call) => call.len_bytes,
+        }
+    }
+
+    /// Returns when the call was admitted, and when its thread knew.
+    fn times_ns(&self) -> (u64, u64) {
+        match self {
+            Admitted::Alone(piece) => (piece.dispatched_ns(), piece.dispatched_ns()),
+            Admitted::Queued(call) => (call.dispatched_ns, call.began_ns),
+        }
+    }
 }
 
 /// The thread that keeps the time, and the latest time at which it wakes.
@@ -148,10 +171,10 @@ impl Inner {
         if state.is_behind(&self.topology) {
             self.follow(&mut state, now_ns);
         }
-        if let Some(admitted) = state.admit_alone(now_ns, call) {
+        if let Some(piece) = state.admit_alone(now_ns, call) {
             drop(state);
             lateness::look_before(now_ns, self.had_filter);
-            return Ok(Some(admitted));
+            return Ok(Some(Admitted::Alone(piece)));
         }
         let key = match state.queue_call(now_ns, call, self.disk) {
             Ok(key) => key,
@@ -167,7 +190,7 @@ impl Inner {
             if let Some(admitted) = state.admitted(key, now_ns) {
                 self.release(state, now_ns, None);
                 lateness::look_before(now_ns, self.had_filter);
-                return Ok(Some(admitted));
+                return Ok(Some(Admitted::Queued(admitted)));
             }
 
             if state.calls.get(key).is_none_or(|entry| entry.is_stopped) {
@@ -208,9 +231,12 @@ impl Inner {
     /// Ends a call.
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
-        let late_ns = lateness::look_after(&admitted, now_ns, self.had_filter);
+        let late_ns = lateness::look_after(admitted.times_ns(), now_ns, self.had_filter);
         let mut state = self.lock();
-        let passed = state.end(now_ns, late_ns, admitted.key, result, self.disk);
+        let passed = match admitted {
+            Admitted::Alone(piece) => state.end_alone(now_ns, late_ns, piece, result),
+            Admitted::Queued(call) => state.end(now_ns, late_ns, call.key, result, self.disk),
+        };
 
         if state.queue.queued() == 0 {
             // Nothing is there to be sent; but the queue of another shard may wait for the room.
@@ -315,25 +341,11 @@ impl State {
     }
 
     /// Admits a call that finds nothing before it. `None` if it has to be queued, or is to be traced.
-    fn admit_alone(&mut self, now_ns: u64, call: &Call) -> Option<Admitted> {
+    fn admit_alone(&mut self, now_ns: u64, call: &Call) -> Option<Dispatch> {
         if self.tracer.is_on() {
             return None;
         }
-        let place = self.calls.vacant_entry();
-        let key = place.key();
-        let first = self.queue.dispatch_alone(now_ns, call.class, call.op, call.len_bytes, key as u64)?;
-        let admitted = Admitted { key, len_bytes: first.len_bytes(), dispatched_ns: now_ns, began_ns: now_ns };
-        self.number = self.number.wrapping_add(1);
-        place.insert(Entry {
-            call: *call,
-            id: None,
-            number: self.number,
-            asked_ns: now_ns,
-            parker: None,
-            pieces: Some(Pieces { first, more: Vec::new() }),
-            is_stopped: false,
-        });
-        Some(admitted)
+        self.queue.dispatch_alone(now_ns, call.class, call.op, call.len_bytes)
     }
 
     pub(super) fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
@@ -350,7 +362,7 @@ impl State {
         let number = self.number;
         place.insert(Entry {
             call: *call,
-            id: Some(id),
+            id,
             number,
             asked_ns: now_ns,
             parker: None,
@@ -362,6 +374,13 @@ impl State {
             self.note_queued(now_ns, call, number, disk);
         }
         Ok(key)
+    }
+
+    /// Takes back the piece of a call that was never queued, whose thread was late by `late_ns`.
+    fn end_alone(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, result: Result<u32, i32>) -> Passed {
+        let total_ns = now_ns.saturating_sub(piece.dispatched_ns());
+        self.complete(now_ns, late_ns, piece, result);
+        Passed { waited_ns: 0, total_ns, at_ns: now_ns }
     }
 
     /// Takes back the pieces of the call under `key`, whose thread was late by `late_ns`.
@@ -421,7 +440,7 @@ impl State {
             for at in 0..self.granted.len() {
                 let key = self.granted[at];
                 let Some(entry) = self.calls.get_mut(key) else { continue };
-                let is_cut = entry.id.is_some_and(|id| self.queue.cut(id).is_some());
+                let is_cut = self.queue.cut(entry.id).is_some();
                 any_cut |= is_cut;
                 if let Some(parker) = entry.parker.take() {
                     parker.call();
@@ -479,10 +498,10 @@ impl State {
     }
 
     /// Returns the admitted part of the call under `key`, or `None` while it waits.
-    pub(super) fn admitted(&self, key: usize, now_ns: u64) -> Option<Admitted> {
+    pub(super) fn admitted(&self, key: usize, now_ns: u64) -> Option<InTurn> {
         let pieces = self.calls.get(key)?.pieces.as_ref()?;
         let dispatched_ns = pieces.first.dispatched_ns();
-        Some(Admitted { key, len_bytes: pieces.len_bytes(), dispatched_ns, began_ns: now_ns })
+        Some(InTurn { key, len_bytes: pieces.len_bytes(), dispatched_ns, began_ns: now_ns })
     }
 
     fn forget(&mut self, key: usize) {
@@ -494,7 +513,7 @@ impl State {
     fn give_up(&mut self, key: usize, now_ns: u64) {
         if let Some(entry) = self.calls.get(key) {
             let (id, call, number) = (entry.id, entry.call, entry.number);
-            let _ = id.map(|id| self.queue.cancel(id));
+            let _ = self.queue.cancel(id);
             if self.tracer.is_on() {
                 self.note_cancelled(now_ns, &call, number);
             }

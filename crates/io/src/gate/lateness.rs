@@ -17,7 +17,6 @@
 
 use std::cell::Cell;
 
-use super::inner::Admitted;
 use crate::sys::rusage::{RUN_DELAY_LOOK_NS, RunDelay, thread_has_seccomp_filter};
 
 /// When the calling thread last looked how long it has waited for a CPU.
@@ -64,8 +63,8 @@ pub(super) fn look_before(now_ns: u64, had_filter: bool) {
 }
 
 /// Returns for how long the device was not at a call that the calling thread ends. Looks only after a long one.
-pub(super) fn look_after(admitted: &Admitted, now_ns: u64, had_filter: bool) -> u64 {
-    let &Admitted { dispatched_ns, began_ns, .. } = admitted;
+/// `dispatched_ns`: when it was admitted; `began_ns`: when the thread knew.
+pub(super) fn look_after((dispatched_ns, began_ns): (u64, u64), now_ns: u64, had_filter: bool) -> u64 {
     if now_ns.saturating_sub(began_ns) < RUN_DELAY_LOOK_NS || !may_look(had_filter) {
         return began_ns.saturating_sub(dispatched_ns);
     }
@@ -87,6 +86,7 @@ mod tests {
 
     use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, Op, Rate};
 
+    use super::super::inner::InTurn;
     use super::super::tests::{deep, gate_of};
     use super::super::{Call, Gate};
     use super::*;
@@ -100,8 +100,7 @@ mod tests {
         let began_ns = looked_ns() + 2 * RUN_DELAY_LOOK_NS;
         look_before(began_ns, gate.0.had_filter);
         let before = has_looked();
-        let call = Admitted { key: 0, len_bytes: 0, dispatched_ns: began_ns, began_ns };
-        look_after(&call, began_ns + took_ns, gate.0.had_filter);
+        look_after((began_ns, began_ns), began_ns + took_ns, gate.0.had_filter);
         [before, has_looked()]
     }
 
@@ -222,7 +221,7 @@ mod tests {
             now_ns = state.blocked().1.unwrap_or(u64::MAX).max(now_ns + 1).min(ends_ns);
             while let Some(next) = going.first_entry().filter(|next| next.key().0 <= now_ns) {
                 let ((_, key), (admitted, took_ns)) = next.remove_entry();
-                let Admitted { dispatched_ns, began_ns, .. } = admitted;
+                let InTurn { dispatched_ns, began_ns, .. } = admitted;
                 let told_ns = if is_told { super::late_ns(dispatched_ns, began_ns, began_ns, late_ns) } else { 0 };
                 state.end(now_ns, told_ns, key, Ok(admitted.len_bytes), 0);
                 (calls, bytes, device_ns) = (calls + 1, bytes + u64::from(admitted.len_bytes), device_ns + took_ns);
