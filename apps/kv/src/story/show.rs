@@ -171,13 +171,14 @@ pub fn json(story: Story, records: &[Record]) -> Value {
 /// Returns the picture.
 #[must_use]
 pub fn picture(story: Story, records: &[Record]) -> String {
-    let charts: Vec<Chart> = records.iter().flat_map(charts).collect();
+    let charts: Vec<Chart> = records.iter().flat_map(|record| charts(record, records)).collect();
     svg(&format!("Story `{}`", story.name()), &charts)
 }
 
-fn charts(record: &Record) -> [Chart; 3] {
+/// Returns the charts of one way. A class that moved anything in any of `all` has a line in each, and so one colour.
+fn charts(record: &Record, all: &[Record]) -> [Chart; 3] {
     let moved = |name: &str| {
-        let mut classes = record.samples.iter().flat_map(|sample| &sample.classes);
+        let mut classes = all.iter().flat_map(|record| &record.samples).flat_map(|sample| &sample.classes);
         classes.any(|class| class.name == name && class.bytes_per_s > 0.0)
     };
     let classes = |value: fn(&ClassFigures) -> f64| {
@@ -190,10 +191,10 @@ fn charts(record: &Record) -> [Chart; 3] {
         let p99 = |load: &LoadFigures| load.part.latencies.value_at_quantile(0.99) as f64;
         sample.loads.iter().map(|load| (load.name.to_owned(), p99(load))).collect()
     });
+    let latencies = latencies.into_iter().filter(|(_, points)| points.iter().any(|point| point.1 > 0.0)).collect();
     let chart = |what: &str, y: Axis, lines: Vec<(String, Vec<(f64, f64)>)>| {
-        let is_seen = |points: &[(f64, f64)]| points.iter().any(|point| point.1 > 0.0);
         let line = |(name, points): (String, Vec<(f64, f64)>)| Layer::Line { name, points, dashed: false };
-        let mut layers: Vec<Layer> = lines.into_iter().filter(|(_, points)| is_seen(points)).map(line).collect();
+        let mut layers: Vec<Layer> = lines.into_iter().map(line).collect();
         layers.extend(
             record.phases.iter().map(|phase| Layer::VerticalMark { x: phase.from_s, label: phase.name.to_owned() }),
         );
