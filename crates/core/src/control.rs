@@ -20,12 +20,8 @@
 //!   window holds only a few requests. Requests in flight at a switch are not counted. A pair gives the elasticity e =
 //!   ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre moves as soon as pairs together show that e differs
 //!   from the value that the throughput goal asks for (`search`): 0.08 for 0.90 of the full throughput.
-//! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less
-//!   parallelism needs a smaller window, a disk whose every service is slower does not. So the window is cut in
-//!   proportion, and the rate is measured again. If it is nearly unchanged, the cut stays; otherwise it is taken back.
-//!   The new rate becomes the usual one, so the rate of a write cache is forgotten when the cache is full.
-//! * **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. A disk that got
-//!   its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
+//! * **Fall, recovery.** A rate that is far from the usual one for two turnovers of the window becomes the usual one; a
+//!   window that a fall makes too large is cut (`falls`).
 //! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
 //!   learnt until the requests in flight have come back.
 //! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, so that tokens leave the upward
@@ -69,6 +65,7 @@
 
 mod bounds;
 mod event;
+mod falls;
 mod meter;
 mod scale;
 mod search;
@@ -476,101 +473,6 @@ impl Controller {
         self.probe_ratio = exp(self.search.probe_ln());
         self.phase_from = totals.completions.saturating_add(2 * u64::from(totals.in_flight_requests));
         self.phase = Meter::start(now_ns, totals);
-    }
-
-    /// Ends a turnover: detects falls and recoveries, and judges a cut.
-    fn end_turnover(&mut self, now_ns: u64, totals: &Totals) {
-        let confirming = matches!(self.mode, Mode::Confirm { .. });
-        let least = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
-        let needed = if self.turnover.elapsed_ns(now_ns) < UNSEEN_PARTS * STEP_NS {
-            least.max(totals.unseen_completions.saturating_mul(UNSEEN_PARTS))
-        } else {
-            least
-        };
-        if self.turnover.completions(totals) < needed {
-            return;
-        }
-        let reading = self.turnover.read(now_ns, totals);
-        let rate = reading.rate / reading.present;
-        let windows = reading.work_ns / self.window();
-        let is_deep = self.usual_rate.is_some_and(|usual| rate < FALL_RATIO_DEEP * usual);
-        let may_be_short = is_deep || !matches!(self.mode, Mode::Probe);
-        if windows < TURNOVER_WINDOWS && !(may_be_short && windows >= TURNOVER_WINDOWS / 2.0) {
-            return;
-        }
-
-        self.turnover = Meter::start(now_ns, totals);
-        if reading.rate > RATE_OVER_TOKENS_MAX * self.limits.rate_max * self.scale[0].max(self.scale[1]) {
-            // The rate exceeds the tokens given out: several queues reported at once.
-            return;
-        }
-        if !reading.offered {
-            if matches!(self.mode, Mode::Suspect) {
-                // Another limit than the window was in force, so the slow turnover proves nothing.
-                self.mode = Mode::Probe;
-            }
-            return;
-        }
-
-        if let Mode::Confirm { centre_before_ns, rate: before } = self.mode {
-            self.judge_cut(now_ns, totals, centre_before_ns, EventReason::Rate { before, after: rate });
-            return;
-        }
-
-        let Some(usual) = self.usual_rate else {
-            self.usual_rate = Some(rate);
-            return;
-        };
-
-        let reason = EventReason::Rate { before: usual, after: rate };
-        let change = rate / usual - 1.0;
-        let is_noise = change * change < FALL_DEVIATIONS * FALL_DEVIATIONS * self.rate_variance;
-
-        match self.mode {
-            Mode::Suspect if rate < FALL_RATIO * usual => self.fall(now_ns, totals, rate, usual, reason),
-            Mode::Suspect => {
-                self.mode = Mode::Probe;
-                self.restart(now_ns, totals);
-            }
-            _ if rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
-            _ if rate > RECOVERY_RATIO * usual && !is_noise => {
-                self.usual_rate = Some(rate);
-                self.search.begin_anew(STEP_FAR);
-                self.window_event(now_ns, EventKind::Recovery, self.centre_ns, reason);
-                self.restart(now_ns, totals);
-            }
-            _ => {
-                self.usual_rate = Some(usual + (rate - usual) * RATE_SMOOTHING);
-                self.rate_variance += (change * change - self.rate_variance) * RATE_SMOOTHING;
-            }
-        }
-    }
-
-    fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
-        self.uncapped_ns = None;
-        let centre_before_ns = self.centre_ns;
-        let cut_ns = (centre_before_ns * rate / usual).max(self.floor_ns());
-        self.usual_rate = Some(rate);
-        self.search.begin_anew(STEP_IS_FAR);
-        self.mode = Mode::Confirm { centre_before_ns, rate };
-        self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
-        self.restart(now_ns, totals);
-    }
-
-    fn judge_cut(&mut self, now_ns: u64, totals: &Totals, centre_before_ns: f64, reason: EventReason) {
-        let EventReason::Rate { before, after } = reason else { return };
-        self.mode = Mode::Probe;
-        // If services are slower, the rate follows the cut; with less parallelism it stays. The mark is half way
-        // between.
-        let cut = self.centre_ns / centre_before_ns;
-        if after * after < before * before * cut {
-            // Every service takes longer; the knee has not moved.
-            self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
-        } else if after > before * CONFIRM_MAX {
-            self.usual_rate = None;
-            self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
-        }
-        self.restart(now_ns, totals);
     }
 
     /// Ends a phase of the probe; the second of a pair may move the centre.
