@@ -328,14 +328,15 @@ impl Disk {
     }
 
     /// Returns the device time for which the emptiest bucket has tokens at `now_ns`, in nanoseconds: at most
-    /// [`Disk::effective_goal_ns`], below 0 after an overdraft. `None`: the disk is unlimited, and needs no tokens.
+    /// [`Disk::effective_goal_ns`], or 50 ms if that is less and the disk limits operations and bytes apart; below 0 after
+    /// an overdraft. `None`: the disk is unlimited, and needs no tokens.
     #[must_use]
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };
         let in_use = (0..2 * self.groups).filter(|at| at % 2 < lanes).map(|at| self.buckets(at));
         let ahead_ns = in_use.map(|buckets| (buckets.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
-        let goal_ns = i64::try_from(self.effective_goal_ns()).unwrap_or(i64::MAX);
-        let left_ns = goal_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
+        let full_ns = i64::try_from(self.bucket_ns()).unwrap_or(i64::MAX);
+        let left_ns = full_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
         (!self.is_unlimited()).then_some(left_ns)
     }
 

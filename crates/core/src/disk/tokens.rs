@@ -24,6 +24,11 @@ use crate::units::Cost;
 /// The dispatched device time over which the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
+/// Least depth of the buckets of a disk that limits operations and bytes apart. One of the two is not used in full at any
+/// moment; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what waits in the
+/// device meanwhile.
+const LIMITS_APART_BUCKET_NS: u64 = 50_000_000;
+
 /// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.
 fn retry_in_time_ns(now_ns: u64, lost_ns: u64, retry_ns: u64) -> u64 {
     retry_ns.saturating_add(lost_ns).max(now_ns.saturating_add(1))
@@ -45,7 +50,7 @@ impl Disk {
     ) -> Result<usize, u64> {
         // As if it had polled at the beginning of that time, with a bucket that is as much deeper.
         let lost_ns = self.lost_tokens_ns(lane, late_ns, tokens.ticks.max(tokens.byte_ticks));
-        let depth_ns = self.effective_goal_ns();
+        let depth_ns = self.bucket_ns();
         let at = self.buckets_of(group, lane);
         let take = |more_ns: u64| {
             let depth_ns = depth_ns.saturating_add(lost_ns).saturating_add(more_ns);
@@ -60,6 +65,12 @@ impl Disk {
                 (1..self.groups).map(other).find(lends).ok_or(retry_ns)
             }
         }
+    }
+
+    /// Returns the depth of the buckets: what the disk may give out at once after it gave out less.
+    pub(super) fn bucket_ns(&self) -> u64 {
+        let goal_ns = self.effective_goal_ns();
+        if self.config.model.has_limits_apart() { goal_ns.max(LIMITS_APART_BUCKET_NS) } else { goal_ns }
     }
 
     pub(crate) fn buckets(&self, at: usize) -> &Buckets {
@@ -80,7 +91,7 @@ impl Disk {
         let ticks = self.token_ticks(lane, ticks);
         let byte_ticks = if self.config.model.has_limits_apart() { ticks } else { 0 };
         let lost_ns = self.lost_tokens_ns(lane, late_ns, ticks);
-        let depth_ns = self.effective_goal_ns().saturating_add(lost_ns);
+        let depth_ns = self.bucket_ns().saturating_add(lost_ns);
         let buckets = self.buckets(self.buckets_of(group, lane));
         let available = buckets.available(now_ns.saturating_sub(lost_ns), Tokens { ticks, byte_ticks }, depth_ns);
         available.map_err(|retry_ns| retry_in_time_ns(now_ns, lost_ns, retry_ns))
@@ -98,7 +109,7 @@ impl Disk {
     /// had `ticks` at the time asked for, unless other queues have taken them, and has lost nothing until it overflows.
     fn lost_tokens_ns(&self, lane: usize, late_ns: u64, ticks: u64) -> u64 {
         let had_ns = if self.has_several_queues() { 0 } else { ticks / TICKS_PER_NS };
-        let is_in_time = late_ns == 0 || late_ns.saturating_add(had_ns) <= self.effective_goal_ns();
+        let is_in_time = late_ns == 0 || late_ns.saturating_add(had_ns) <= self.bucket_ns();
         if is_in_time || !self.config.control.enabled {
             return 0;
         }

@@ -10,6 +10,8 @@ use plimsoll_core::{
 
 const IOPS: u64 = 3_000;
 const BYTES_PER_S: u64 = 250_000_000;
+/// Depth of the buckets. What is measured begins when they are empty.
+const FULL_NS: u64 = 50 * MS;
 
 fn volume(form: CostForm) -> DiskConfig {
     let figures = FourFigures {
@@ -40,7 +42,7 @@ fn used(form: CostForm, lengths_bytes: [u32; 2], shares: [u32; 2], fate: Fate) -
     let (mut operations, mut bytes, mut pieces) = (0, 0, 0);
     let mut now_ns = S;
 
-    while now_ns < 3 * S {
+    while now_ns < 3 * S + FULL_NS {
         for (class, len_bytes) in classes.into_iter().zip(lengths_bytes) {
             while queue.class_stats(class).unwrap().queued < 8 {
                 queue.enqueue(now_ns, class, Op::Read, len_bytes, 0).unwrap();
@@ -54,10 +56,11 @@ fn used(form: CostForm, lengths_bytes: [u32; 2], shares: [u32; 2], fate: Fate) -
             }
             let mut piece = piece;
             loop {
-                operations += 1;
+                let counts = u64::from(now_ns >= S + FULL_NS);
+                operations += counts;
                 let is_short = fate == Fate::Short && pieces % 3 == 0;
                 let moved = if is_short { (piece.len_bytes() / 2).max(1) } else { piece.len_bytes() };
-                bytes += u64::from(moved);
+                bytes += counts * u64::from(moved);
                 pieces += 1;
                 match queue.complete(now_ns, piece, Outcome::Moved(moved)) {
                     Progress::Continue(rest) => piece = rest,
@@ -114,10 +117,11 @@ fn used_by_few_outstanding(shares: [u32; 2]) -> [f64; 2] {
     };
     (0..5).for_each(|number| enqueue(&mut queue, now_ns, number));
 
-    while now_ns < 3 * S {
+    while now_ns < 3 * S + FULL_NS {
         while let Some(piece) = queue.poll_dispatch(now_ns) {
-            operations += 1;
-            bytes += u64::from(piece.len_bytes());
+            let counts = u64::from(now_ns >= S + FULL_NS);
+            operations += counts;
+            bytes += counts * u64::from(piece.len_bytes());
             in_device.push_back((now_ns + 100 * US, piece));
         }
         let done_ns = in_device.front().map(|(done_ns, _)| *done_ns);
@@ -142,11 +146,36 @@ fn few_outstanding_requests_use_one_limit_in_full() {
     }
 }
 
+/// By turns of 20 ms there are only short reads, which leave bytes, and only long ones, which leave operations.
+#[test]
+fn what_one_limit_leaves_is_used_when_the_load_changes() {
+    let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
+    let classes = [1, 1].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
+    let (mut operations, mut bytes, mut now_ns) = (0, 0, S);
+    while now_ns < 3 * S {
+        let turn = (now_ns / (20 * MS) % 2) as usize;
+        while queue.class_stats(classes[turn]).unwrap().queued < 8 {
+            queue.enqueue(now_ns, classes[turn], Op::Read, [4 * KIB, 128 * KIB][turn], 0).unwrap();
+        }
+        while let Some(piece) = queue.poll_dispatch(now_ns) {
+            let len_bytes = piece.len_bytes();
+            operations += 1;
+            bytes += u64::from(len_bytes);
+            let _ = queue.complete(now_ns, piece, Outcome::Moved(len_bytes));
+        }
+        now_ns += 50 * US;
+    }
+    let [operations, bytes] = [operations as f64 / (2 * IOPS) as f64, bytes as f64 / (2 * BYTES_PER_S) as f64];
+    // Without that, half of the time each is used in full, and the other by what the requests take of it: 0.88 and 0.60.
+    assert!(operations > 0.95 && bytes > 0.75, "{operations} {bytes}");
+    assert!(operations < 1.03 && bytes < 1.03, "{operations} {bytes}");
+}
+
 #[test]
 fn the_bucket_shows_the_emptier_of_two_limits() {
     let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
     let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
-    let full_ns = queue.disk().effective_goal_ns() as i64;
+    let full_ns = FULL_NS as i64;
     assert_eq!(queue.disk().tokens_ns(S), Some(full_ns));
     // 128 KiB take 0.33 ms of the operations and 0.52 ms of the bytes.
     queue.enqueue(S, class, Op::Read, 128 * KIB, 0).unwrap();

@@ -255,12 +255,12 @@ fn a_queue_that_is_woken_late_loses_no_tokens() {
     for late_ns in [50_000, 300_000, 500_000, 700_000, 2 * MS] {
         let rate = |of| Rate::per_second(of);
         let figures = FourFigures {
-            read_iops: rate(10_000),
-            write_iops: rate(10_000),
+            read_iops: rate(1_000_000),
+            write_iops: rate(1_000_000),
             read_bandwidth: rate(BYTES_PER_S),
             write_bandwidth: rate(BYTES_PER_S),
         };
-        let model = CostModel::from_figures(&figures, CostForm::Max, 4096, 4096);
+        let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
         let mut queue = queue_of(DiskConfig { model, ..DiskConfig::default() }, QueueConfig::default());
         let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
         let (mut now_ns, mut sent_bytes, mut pieces) = (S, 0, Vec::<Dispatch>::new());
