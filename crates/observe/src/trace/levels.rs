@@ -9,7 +9,7 @@
 //! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
 //! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
 //! [`plimsoll_figures::verdict`] judges; `doubt.rs` tries that on parts of the time, whose rates also give each
-//! level's its interval. A level whose interval is too wide is left out of the curve, and named.
+//! level's its interval. A level whose interval is too wide, or not known, is left out of the curve, and named.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
@@ -55,8 +55,8 @@ pub(super) const SLICES: usize = 32;
 /// Part of a throughput, in percent, above which half of its interval leaves a level out of the curve: as for sweeps.
 const VAGUE_PCT: f64 = 25.0;
 
-/// Fewest slices of a level whose interval is known.
-const SLICES_MIN: f64 = 3.0;
+/// Fewest slices of a level whose interval is known: two can disagree.
+const SLICES_MIN: f64 = 2.0;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
@@ -332,8 +332,11 @@ impl Levels {
         let mut found = verdict(&points, None);
 
         let name = |(_, point): &(usize, CurvePoint)| {
-            let within = vague_pct(point).map_or_else(String::new, |pct| format!(" ± {pct:.0} %"));
-            format!("parallelism {:.0}, whose throughput is known to{within} only", point.parallelism)
+            let known = match vague_pct(point) {
+                Some(pct) => format!("to ± {pct:.0} %"),
+                None => "from less than two slices of the time".to_owned(),
+            };
+            format!("parallelism {:.0}, whose throughput is known {known} only", point.parallelism)
         };
         found.evidence.extend(vague.iter().map(|level| format!("left out: {}", name(level))));
         // Levels beyond the end of the curve do not change what it shows, unless it still grows there.
@@ -361,7 +364,7 @@ impl Levels {
             let mut is_vague = [false; LEVELS];
             for (level, point) in self.curve() {
                 if let Some(is_vague) = is_vague.get_mut(level) {
-                    *is_vague = vague_pct(&point).is_some_and(|pct| pct > VAGUE_PCT);
+                    *is_vague = vague_pct(&point).is_none_or(|pct| pct > VAGUE_PCT);
                 }
             }
             is_vague
@@ -390,7 +393,7 @@ impl Levels {
     }
 
     /// Returns half of the 95 % interval of a level's throughput, by its rates in the slices; `None` if it has the time
-    /// of fewer than three. A slice with a moment of the level's time counts as that moment, not as a slice.
+    /// of fewer than two. A slice with a moment of the level's time counts as that moment, not as a slice.
     fn half_width(&self, level: usize, moves_bytes: bool) -> Option<f64> {
         let slices = self.slices.all();
         let of_slice = |(_, [offered, _]): &(u64, Scales)| {
@@ -454,6 +457,8 @@ mod tests {
 
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
     #[test]
     fn pieces_that_come_back_together_count_where_they_were() {
         let mut levels = Levels::default();
@@ -475,30 +480,32 @@ mod tests {
         }
     }
 
-    /// Runs a closed loop in phases of 500 ends each, with `phases` requests at a time and at most `held` of them in
-    /// the device: the next goes out when one is back, one end each `step_ns`.
+    /// Runs a closed loop in phases of 100 ms, with `phases` requests at a time and at most `held` of them in the
+    /// device: the next goes out when one is back, one end each `step_ns`.
     fn walk(phases: &[u64], held: u64, step_ns: impl Fn(u64) -> u64) -> Levels {
-        walk_with(phases, held, |in_device, _| step_ns(in_device))
+        let phases: Vec<_> = phases.iter().map(|offered| (*offered, 100 * MS)).collect();
+        walk_with(&phases, held, |in_device, _| step_ns(in_device))
     }
 
-    /// Does the same with a time between ends that also depends on the number of the end in its phase.
-    fn walk_with(phases: &[u64], held: u64, step_ns: impl Fn(u64, u64) -> u64) -> Levels {
+    /// Does the same with phases of any length, and a time between ends that also depends on the time since the begin
+    /// of the phase.
+    fn walk_with(phases: &[(u64, u64)], held: u64, step_ns: impl Fn(u64, u64) -> u64) -> Levels {
         let mut levels = Levels::default();
         let mut now_ns = 0;
-        for offered in phases {
-            let in_device = held.min(*offered);
-            let mean_ns = (0..500).map(|nth| step_ns(in_device, nth)).sum::<u64>() / 500;
+        for (offered, length_ns) in phases {
+            let (in_device, begin_ns) = (held.min(*offered), now_ns);
+            let out = |step_ns: u64| Move::Out { latency_ns: step_ns * in_device, was_queued: true };
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Queued));
-            let out = Move::Out { latency_ns: mean_ns * in_device, was_queued: true };
-            (0..in_device).for_each(|_| levels.take(now_ns, out));
-            for nth in 0..500 {
-                now_ns += step_ns(in_device, nth);
+            (0..in_device).for_each(|_| levels.take(now_ns, out(step_ns(in_device, 0))));
+            while now_ns < begin_ns + length_ns {
+                let step_ns = step_ns(in_device, now_ns - begin_ns);
+                now_ns += step_ns;
                 levels.take(now_ns, Move::Back { len_bytes: 1 << 20 });
                 levels.take(now_ns, Move::Queued);
-                levels.take(now_ns, out);
+                levels.take(now_ns, out(step_ns));
             }
             // The rest of the phase ends at once.
-            (in_device..*offered).for_each(|_| levels.take(now_ns, out));
+            (in_device..*offered).for_each(|_| levels.take(now_ns, out(0)));
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Back { len_bytes: 0 }));
         }
         levels
@@ -558,12 +565,17 @@ mod tests {
         assert!((half_width(28) / half_width(0) - 1.0).abs() < 0.01, "{}", half_width(28));
     }
 
+    /// Loads of 1 to `most`, each for 100 ms, but the deepest for `last_ms`.
+    fn doubling(most: u64, last_ms: u64) -> Vec<(u64, u64)> {
+        let of = |offered: u64| (offered, if offered == most { last_ms * MS } else { 100 * MS });
+        (0..=most.ilog2()).map(|exponent| of(1 << exponent)).collect()
+    }
+
     #[test]
     fn a_vague_level_is_left_out_of_the_comparison_and_named() {
-        let phases = [1, 2, 4, 8, 16, 32];
         // Four at a time; at a load of two the device is fast, and then slow.
-        let found = walk_with(&phases, 4, |in_device, nth| match in_device {
-            2 if nth < 250 => 100_000,
+        let found = walk_with(&doubling(32, 100), 4, |in_device, since_ns| match in_device {
+            2 if since_ns < 50 * MS => 100_000,
             2 => 900_000,
             _ => 490_000 / in_device,
         });
@@ -573,8 +585,8 @@ mod tests {
         assert!(evidence.contains("left out: parallelism 2, whose throughput is known to ±"), "{evidence}");
 
         // The end of the curve is vague: it may stay, or grow.
-        let found = walk_with(&phases, 64, |in_device, nth| match in_device {
-            32 if nth < 250 => 10_000,
+        let found = walk_with(&doubling(32, 100), 64, |in_device, since_ns| match in_device {
+            32 if since_ns < 50 * MS => 10_000,
             32 => 490_000,
             _ => 490_000 / in_device,
         });
@@ -585,5 +597,29 @@ mod tests {
             "{}",
             found.sentence
         );
+    }
+
+    #[test]
+    fn a_level_of_two_slices_has_an_interval_and_one_of_a_moment_is_vague() {
+        // The device serves one each 122 us; in the second half of the deepest load, which lasts two slices of 16.8 ms,
+        // it is five times slower.
+        let is_slow = |in_device: u64, since_ns: u64| in_device == 32 && since_ns > 17 * MS;
+        let found = walk_with(
+            &doubling(32, 34),
+            64,
+            |in_device, since_ns| {
+                if is_slow(in_device, since_ns) { 610_000 } else { 122_000 }
+            },
+        );
+        let evidence = found.verdict().evidence.join("; ");
+        assert_eq!(found.verdict().kind, Kind::Saturated, "{:?}", found.verdict());
+        assert!(evidence.contains("left out: parallelism 32, whose throughput is known to ±"), "{evidence}");
+
+        // It lasts for one slice: the rate is known from there alone.
+        let found = walk_with(&doubling(32, 14), 64, |in_device, _| 490_000 / in_device).verdict();
+        let sentence =
+            "not clear: parallelism 32, whose throughput is known from less than two slices of the time only";
+        assert_eq!(found.kind, Kind::Unclear, "{found:?}");
+        assert!(found.sentence.starts_with(sentence), "{}", found.sentence);
     }
 }

@@ -369,8 +369,8 @@ impl Seen {
     /// Returns what took most of the time.
     fn limiter(&self, disk: &DiskGaps, classes: &[ClassWait], origin: Origin) -> Limiter {
         let top = self.top();
-        // Without a dispatch the kernel's events say nothing of when its queue was empty.
-        if disk.queues.iter().all(|queue| queue.dispatches == 0) && (top.is_none() || origin == Origin::Kernel) {
+        // Without a dispatch of a request that was seen waiting, the kernel's events do not say when a queue was empty.
+        if disk.gap.n == 0 && (top.is_none() || origin == Origin::Kernel) {
             return Limiter::Unknown;
         }
         let Some((way, top)) = top.filter(|_| !self.is_empty()) else {
@@ -515,6 +515,11 @@ fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
         ),
         Limiter::Unknown if disk.queues.iter().all(|queue| queue.dispatches == 0) => {
             "not known: the trace has no dispatch to this disk: record for longer, or the disk below it".to_owned()
+        }
+        Limiter::Unknown if disk.gap.n == 0 => {
+            "not known: the trace does not say when a request was queued that was dispatched: record for longer, and \
+             all kinds of events"
+                .to_owned()
         }
         Limiter::Unknown => {
             "not known: the kernel does not say why requests waited: a trace of the program (--trace) does".to_owned()

@@ -255,6 +255,19 @@ fn requests_are_in_the_device_from_the_same_moment_on_as_in_stages() {
     assert_eq!(verdict.limiter, Limiter::Program, "{verdict:?}");
 }
 
+/// A read that was merged from others, of which the trace has no Q: from blkparse of an NVMe disk below md and LVM.
+#[test]
+fn a_trace_that_saw_no_request_wait_does_not_say_why() {
+    let text = "259,0 0 201 0.000534586 1897 I R 7358464 + 512 [cat]\n\
+                259,0 0 202 0.000537055 1897 D R 7358464 + 512 [cat]\n\
+                259,0 0 203 0.002242539 0 C R 7358464 + 512 [0]\n";
+    let mut gaps = Gaps::new(0);
+    let trace = super::super::read_from(text.as_bytes(), &mut |item| gaps.visit(&item)).unwrap();
+    let disk = &gaps.finish(&trace).disks[0];
+    assert_eq!((disk.queues[0].dispatches, disk.gap.n, disk.verdict.limiter), (1, 0, Limiter::Unknown));
+    assert!(disk.verdict.sentence.contains("when a request was queued"), "{}", disk.verdict.sentence);
+}
+
 #[test]
 fn a_kernel_trace_has_gaps_without_reasons() {
     let text = "8,0 1 1 0.000000000 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000083000 9 D R 2048 + 8 [db]\n\

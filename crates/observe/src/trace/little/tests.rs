@@ -1,7 +1,7 @@
 use plimsoll::core::trace::EventKind;
 use plimsoll_figures::verdict::Kind;
 
-use super::super::story::{Story, event, events, read};
+use super::super::story::{Story, event, events, read, with_pauses};
 use super::*;
 
 fn report(events: &[plimsoll::core::trace::Event]) -> LittleReport {
@@ -20,7 +20,9 @@ fn n_is_x_times_r_and_the_verdicts_are_those_of_sweeps() {
         (Story::FREE, Kind::ScalesLow, "scales"),
     ];
     for (story, kind, words) in cases {
-        let found = report(&events(story, &[1, 2, 4, 8, 16, 32], 400));
+        // Twice the load has twice the ends: on the free disk all loads last for the same time.
+        let loads = [1, 2, 4, 8, 16, 32].map(|offered| events(story, &[offered], 100 * offered as u64));
+        let found = report(&with_pauses(&loads, 1_000));
         let verdict = &found.disks[0].verdict;
         assert_eq!(verdict.kind, kind, "{story:?}: {:?}", found.disks[0]);
         assert!(verdict.sentence.contains(words), "{}", verdict.sentence);
