@@ -1,8 +1,10 @@
 //! `plimsoll sim`: scenarios on virtual time, disk models from measurements.
 
 mod list;
+mod merge;
 mod model;
 mod output;
+mod progress;
 mod run;
 
 use clap::{Args, Subcommand};
@@ -23,6 +25,7 @@ pub(crate) struct SimArguments {
 enum SimCommand {
     List(list::ListArguments),
     Run(run::RunArguments),
+    Merge(merge::MergeArguments),
     Fit(model::FitArguments),
     Surface(model::SurfaceArguments),
 }
@@ -31,6 +34,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Outcome, Failure> {
     match &arguments.command {
         SimCommand::List(arguments) => list::run(arguments),
         SimCommand::Run(arguments) => run::run(arguments),
+        SimCommand::Merge(arguments) => merge::run(arguments),
         SimCommand::Fit(arguments) => model::fit(arguments),
         SimCommand::Surface(arguments) => model::surface(arguments),
     }

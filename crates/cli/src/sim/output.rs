@@ -4,27 +4,64 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll_figures::units::{format_count, format_figure};
+use plimsoll_measure::sim::parts::{PartForm, Plan};
 use plimsoll_measure::sim::report;
 use plimsoll_measure::sim::result::{Measured, RunResult};
 use plimsoll_measure::sim::run::{Finished, Task};
-use plimsoll_measure::sim::stats::Spread;
+use plimsoll_measure::sim::stats::{Spread, spreads};
 use plimsoll_show::plot;
 use plimsoll_sim::scenario::Target;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, as_json};
+use crate::flags::ReportFormat;
 use crate::screen;
 
 const SWEEP_WIDTH: usize = 66;
 const HASH_WIDTH: usize = 16;
 
+/// The form of a result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form<'a> {
+    pub(super) format: ReportFormat,
+    pub(super) plan: &'a Plan,
+    /// What the runs are a part of.
+    pub(super) part: Option<&'a PartForm>,
+}
+
+impl Form<'_> {
+    /// Returns whether each run has a text of its own; several seeds or values are compared instead.
+    pub(super) fn has_runs(&self) -> bool {
+        self.format == ReportFormat::Table && self.plan.seeds == 1 && self.plan.sweep.is_empty()
+    }
+
+    /// Prints the text of a run.
+    pub(super) fn print_run(&self, finished: &Finished, is_first: bool) -> Result<(), Failure> {
+        let gap = if is_first { "" } else { "\n" };
+        Ok(screen::print(&format!("{gap}{}", run_text(finished)))?)
+    }
+
+    /// Prints the result of all runs.
+    pub(super) fn print(&self, finished: &[Finished], interrupted: bool) -> Result<(), Failure> {
+        let spreads = if self.plan.seeds > 1 { spreads(finished) } else { Vec::new() };
+        let text = match self.format {
+            ReportFormat::Json => as_json(&report::runs_json(finished, &spreads, interrupted, self.part))?,
+            ReportFormat::Csv => report::runs_csv(finished),
+            ReportFormat::Table if self.plan.seeds > 1 => spreads_text(&spreads, finished),
+            ReportFormat::Table if !self.has_runs() => sweep_text(finished),
+            ReportFormat::Table if finished.len() > 1 => summary_text(finished),
+            ReportFormat::Table => return Ok(()),
+        };
+        Ok(screen::print(&text)?)
+    }
+}
+
 /// Returns one run as text: tables, figures, remarks, hash.
-pub(super) fn run_text(finished: &Finished) -> String {
-    let task = &finished.task;
-    let title = match task.subject.title() {
+fn run_text(finished: &Finished) -> String {
+    let title = match finished.title.as_str() {
         "" => String::new(),
         title => format!(": {title}"),
     };
-    let mut text = screen::wrap(&format!("{}{title}", task.subject.name()));
+    let mut text = screen::wrap(&format!("{}{title}", finished.name));
     text.push('\n');
     let result = match &finished.result {
         Ok(result) => result,
@@ -50,13 +87,9 @@ pub(super) fn run_text(finished: &Finished) -> String {
     for remark in &result.remarks {
         text.push_str(&format!("{}\n", screen::wrap(remark)));
     }
-    text.push_str(&facts(task, result));
+    let (seed, requests) = (finished.seed, format_count(result.requests));
+    text.push_str(&format!("seed {seed}, {requests} requests, hash of the event log {:016x}\n", result.log_hash));
     text
-}
-
-fn facts(task: &Task, result: &RunResult) -> String {
-    let requests = format_count(result.requests);
-    format!("seed {}, {requests} requests, hash of the event log {:016x}\n", task.seed, result.log_hash)
 }
 
 fn target(target: Option<Target>) -> String {
@@ -68,22 +101,22 @@ fn target(target: Option<Target>) -> String {
     }
 }
 
-/// Returns a line for each run: figures passed, seconds.
-pub(super) fn summary_text(finished: &[Finished]) -> String {
+/// Returns a line for each run: figures passed.
+fn summary_text(finished: &[Finished]) -> String {
     let rows = finished.iter().map(|run| {
         let (passed, judged) = run.figures_passed();
         let verdict = if run.passed() { "pass" } else { "FAIL" };
         let figures = if run.result.is_ok() { format!("{passed} of {judged}") } else { "did not run".to_owned() };
-        vec![run.task.subject.name().to_owned(), figures, format!("{:.1}", run.elapsed_s), verdict.to_owned()]
+        vec![run.name.clone(), figures, verdict.to_owned()]
     });
-    let table = screen::table(&["scenario", "figures passed", "seconds", ""], rows.collect());
+    let table = screen::table(&["scenario", "figures passed", ""], rows.collect());
     let failed = finished.iter().filter(|run| !run.passed()).count();
     let end = if failed == 0 { "all passed".to_owned() } else { format!("{failed} FAILED") };
     format!("\n{table}\n\n{} runs, {end}\n", finished.len())
 }
 
 /// Returns mean and interval of each figure over the seeds.
-pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
+fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
     let mut text = String::new();
     let mut at = 0;
     while let Some(first) = spreads.get(at) {
@@ -117,21 +150,20 @@ pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String 
 
     for run in finished {
         if let Err(error) = &run.result {
-            text.push_str(&format!("{}, seed {}: FAILED: {error}\n", run.task.subject.name(), run.task.seed));
+            text.push_str(&format!("{}, seed {}: FAILED: {error}\n", run.name, run.seed));
         }
     }
     text
 }
 
 /// Returns the figures of a sweep, values beside each other.
-pub(super) fn sweep_text(finished: &[Finished]) -> String {
+fn sweep_text(finished: &[Finished]) -> String {
     let mut text = String::new();
     let label = |run: &Finished| {
-        let lines: Vec<String> = run.task.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let lines: Vec<String> = run.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
         lines.join("\n")
     };
-    let widest =
-        finished.iter().flat_map(|run| &run.task.changes).map(|(key, value)| key.len() + value.len() + 1).max();
+    let widest = finished.iter().flat_map(|run| &run.changes).map(|(key, value)| key.len() + value.len() + 1).max();
     let width = widest.unwrap_or(0).max(HASH_WIDTH) + 2;
     for part in finished.chunks((SWEEP_WIDTH / width).max(1)) {
         let labels: Vec<String> = part.iter().map(label).collect();
@@ -185,7 +217,7 @@ impl Pictures {
             }
             let mut names = HashSet::new();
             for task in tasks {
-                let name = file_name(task, ending);
+                let name = file_name(task.subject.name(), &task.changes, task.seed, ending);
                 let path = directory.join(&name);
                 if !names.insert(name) {
                     return Err(Failure::Input(format!(
@@ -212,7 +244,7 @@ impl Pictures {
             return Ok(());
         }
         let write = |directory: &Path, ending: &str, text: String| {
-            let path = directory.join(file_name(&finished.task, ending));
+            let path = directory.join(file_name(&finished.name, &finished.changes, finished.seed, ending));
             std::fs::write(&path, text)
                 .map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
         };
@@ -220,8 +252,8 @@ impl Pictures {
             write(directory, "csv", report::series_csv(&result.series))?;
         }
         if let Some(directory) = &self.svg {
-            let sweep = report::sweep_text(&finished.task.changes);
-            let title = format!("{} {sweep} (seed {})", finished.task.subject.name(), finished.task.seed);
+            let sweep = report::sweep_text(&finished.changes);
+            let title = format!("{} {sweep} (seed {})", finished.name, finished.seed);
             let charts: Vec<plot::Chart> = result.series.iter().map(plot::Chart::from).collect();
             write(directory, "svg", plot::svg(&title, &charts))?;
         }
@@ -230,9 +262,9 @@ impl Pictures {
 }
 
 /// Returns `name-key=value-seed1.svg`, in characters that every file system accepts.
-fn file_name(task: &Task, ending: &str) -> String {
-    let changes: String = task.changes.iter().map(|(key, value)| format!("-{key}={value}")).collect();
-    let stem = format!("{}{changes}-seed{}", task.subject.name(), task.seed);
+fn file_name(scenario: &str, changes: &[(String, String)], seed: u64, ending: &str) -> String {
+    let changes: String = changes.iter().map(|(key, value)| format!("-{key}={value}")).collect();
+    let stem = format!("{scenario}{changes}-seed{seed}");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '=' | '.');
     let plain: String = stem.chars().map(|c| if is_plain(c) { c } else { '_' }).take(180).collect();
     format!("{plain}.{ending}")

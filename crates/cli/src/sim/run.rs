@@ -1,23 +1,23 @@
 //! `plimsoll sim run`.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal};
+use std::io::BufWriter;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_figures::units::format_count;
 use plimsoll_files::scenario::{Scenario, ScenarioFile};
 use plimsoll_measure::load::Stop;
-use plimsoll_measure::sim::report;
+use plimsoll_measure::sim::parts::{Part, PartForm, Plan};
 use plimsoll_measure::sim::run::{Finished, Subject, Task, run_all};
 use plimsoll_measure::sim::scenarios;
-use plimsoll_measure::sim::stats::spreads;
 use plimsoll_measure::sim::trace;
 
-use super::output::{self, Pictures};
-use crate::failure::{Failure, Outcome, as_json};
+use super::output::{Form, Pictures};
+use super::progress::Progress;
+use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::{interrupt, screen};
@@ -42,13 +42,21 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Run with N seeds, one after the other, and print mean and 95 % interval of each figure
+    /// Run with N successive seeds, and print mean and 95 % interval of each figure
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
 
     /// Run a file with several values of a key: parallelism=1,2,4 or disks.0.window=1ms,2ms; repeatable
     #[arg(long, value_name = "KEY=V1,V2...")]
     sweep: Vec<String>,
+
+    /// Simulate N worlds at a time; the result is the same [default: as many as there are CPUs]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Run only part K of N, as other processes run the others; prints JSON for `plimsoll sim merge`
+    #[arg(long, value_name = "K/N", conflicts_with = "trace")]
+    part: Option<Part>,
 
     /// Write the curves of each run as CSV into this directory
     #[arg(long, value_name = "DIR")]
@@ -72,47 +80,45 @@ pub(crate) struct RunArguments {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
-    let tasks = tasks(arguments)?;
+    let plan = Plan { seeds: arguments.seeds, sweep: swept_keys(&arguments.sweep) };
+    let (tasks, part) = of_part(arguments, &plan, tasks(arguments)?)?;
+    let form = Form { format: arguments.format, plan: &plan, part: part.as_ref() };
     let pictures = Pictures::check(arguments.csv.as_deref(), arguments.svg.as_deref(), arguments.force, &tasks)?;
     let recording = check_trace(arguments, &tasks)?;
+    let workers = arguments.jobs.map_or_else(std::thread::available_parallelism, Ok).map_or(1, NonZeroUsize::get);
     let stop = Stop::default();
     interrupt::stop_on_signal(&stop)?;
-    let count = tasks.len();
-    let is_user_run = tasks.iter().any(|task| matches!(task.subject, Subject::Own(_)));
-    // Several seeds or values are compared, not reported one by one.
-    let is_told = arguments.format == ReportFormat::Table && arguments.seeds == 1 && arguments.sweep.is_empty();
 
-    let bar = progress(count);
-    let mut failed = Ok(());
+    let count = tasks.len();
+    let mut progress = Progress::new(&tasks, form.has_runs());
     let mut is_first = true;
-    let finished = run_all(tasks, &stop, &mut |finished| {
-        bar.inc(1);
+    let mut failed = Ok(());
+    let finished = run_all(tasks, workers, &stop, &mut |finished| {
         if failed.is_err() {
             return;
         }
-        failed = bar.suspend(|| {
-            pictures.write(finished)?;
-            // A user's file that cannot run is an error, reported at the end; stdout stays empty.
-            let is_bad_input = matches!((&finished.task.subject, &finished.result), (Subject::Own(_), Err(_)));
-            if is_told && !is_bad_input {
-                let gap = if is_first { "" } else { "\n" };
-                screen::print(&format!("{gap}{}", output::run_text(finished)))?;
+        failed = progress.suspend(|| {
+            // A user's file that cannot run is bad input; a named scenario that cannot has failed.
+            if let (true, Err(error)) = (finished.is_from_file(), &finished.result) {
+                return Err(Failure::Input(format!("scenario {}: {error}", finished.name)));
             }
-            Ok::<(), Failure>(())
+            pictures.write(finished)?;
+            if form.has_runs() { form.print_run(finished, is_first) } else { Ok(()) }
         });
         is_first = false;
         if failed.is_err() {
             stop.ask();
         }
+        // After a stop, a scenario may lack some of its runs.
+        if !stop.is_asked() {
+            progress.add(finished);
+        }
     });
 
-    bar.finish_and_clear();
+    progress.finish();
     failed?;
     let interrupted = stop.is_asked() && finished.len() < count;
-    if is_user_run && let Some(error) = first_error(&finished) {
-        return Err(Failure::Input(error));
-    }
-    print_all(arguments, &finished, interrupted, is_told)?;
+    form.print(&finished, interrupted)?;
 
     if let (Some((scenario, seed)), Some(path), false) = (recording, &arguments.trace, interrupted) {
         record(&scenario, seed, path)?;
@@ -123,6 +129,23 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         return Ok(Outcome::Interrupted);
     }
     Ok(if finished.iter().all(Finished::passed) { Outcome::Done } else { Outcome::Finding })
+}
+
+/// Returns the tasks of this process, and which part of the whole they are.
+fn of_part(arguments: &RunArguments, plan: &Plan, tasks: Vec<Task>) -> Result<(Vec<Task>, Option<PartForm>), Failure> {
+    let Some(part) = arguments.part else { return Ok((tasks, None)) };
+    if arguments.format != ReportFormat::Json {
+        return Err(Failure::Input(format!(
+            "--part {part} prints JSON for `plimsoll sim merge`, which makes tables and CSV of all parts: add --format json"
+        )));
+    }
+    let form = PartForm::new(part, plan.clone(), &tasks);
+    Ok((part.of_tasks(tasks), Some(form)))
+}
+
+/// Returns the keys of sweeps, which [`combinations`] has checked or will check.
+fn swept_keys(sweeps: &[String]) -> Vec<String> {
+    sweeps.iter().filter_map(|sweep| sweep.split_once('=')).map(|(key, _)| key.to_owned()).collect()
 }
 
 /// Checks that `--trace` is possible. Returns the scenario and the seed to record.
@@ -146,43 +169,6 @@ fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
     let events = trace::record(scenario, seed, BufWriter::new(file)).map_err(|error| failed(error.to_string()))?;
     screen::note(&format!("{}: {} events recorded", path.display(), format_count(events)));
     Ok(())
-}
-
-/// Returns why a scenario of a file did not run.
-fn first_error(finished: &[Finished]) -> Option<String> {
-    finished.iter().find_map(|run| match (&run.task.subject, &run.result) {
-        (Subject::Own(scenario), Err(error)) => Some(format!("scenario {}: {error}", scenario.name)),
-        _ => None,
-    })
-}
-
-fn print_all(arguments: &RunArguments, finished: &[Finished], interrupted: bool, is_told: bool) -> Result<(), Failure> {
-    let spreads = if arguments.seeds > 1 { spreads(finished) } else { Vec::new() };
-    let text = match arguments.format {
-        ReportFormat::Json => as_json(&report::runs_json(finished, &spreads, interrupted))?,
-        ReportFormat::Csv => report::runs_csv(finished),
-        ReportFormat::Table if arguments.seeds > 1 => output::spreads_text(&spreads, finished),
-        ReportFormat::Table if !is_told => output::sweep_text(finished),
-        ReportFormat::Table if finished.len() > 1 => output::summary_text(finished),
-        ReportFormat::Table => return Ok(()),
-    };
-    Ok(screen::print(&text)?)
-}
-
-fn progress(count: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    if count < 2 {
-        // How far a single one is cannot be seen from outside; some take minutes.
-        let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
-        let bar = ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(Duration::from_millis(250));
-        return bar;
-    }
-    let style = ProgressStyle::with_template("scenarios [{bar:40}] {pos} of {len}  {elapsed}");
-    ProgressBar::new(count as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
 }
 
 /// Returns every scenario with every combination of swept values and every seed. Errors come before anything runs.
@@ -222,13 +208,13 @@ fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
         }
         let file = scenario_file(name)?;
         for changes in &combinations {
-            let scenario = file.scenario(changes)?;
+            let scenario = Arc::new(file.scenario(changes)?);
             if tasks.is_empty() {
                 scenario.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
             }
             let seed = arguments.seed.unwrap_or(scenario.world.seed);
             tasks.extend((0..arguments.seeds).map(|at| Task {
-                subject: Subject::Own(Box::new(scenario.clone())),
+                subject: Subject::Own(Arc::clone(&scenario)),
                 changes: changes.clone(),
                 seed: seed.wrapping_add(at),
             }));

@@ -182,3 +182,22 @@ fn a_card_holds_what_was_measured() {
     assert_eq!(card["missing"]["cpu.sort_all_per_s"], "interrupted", "{ended:#?}");
     assert_eq!(card["missing"]["network"], "interrupted", "{ended:#?}");
 }
+
+#[test]
+fn runs_of_a_sweep_that_had_ended_are_printed() {
+    let scenario = "\
+duration: 2s
+disks: [{disk: i4i.2xlarge}]
+jobs: [{name: reads, type: randread, shards: all, shard_info: {parallelism: 4}}]
+";
+    let world = World::new(&[("mine.yaml", scenario)]);
+    let out = world.path().join("out");
+    // The curves of a run are written when it ends.
+    let has_ended = |_: &Child| std::fs::read_dir(&out).is_ok_and(|files| files.count() > 1);
+    let arguments = ["sim", "run", "mine.yaml", "--seeds", "1000", "--csv", "out", "--format", "json"];
+    let Some(ended) = interrupted(&world, &arguments, Signal::INT, has_ended) else { return };
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    let result: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let runs = result["runs"].as_array().map_or(0, Vec::len);
+    assert!(result["interrupted"] == true && (1..1000).contains(&runs), "{runs} runs");
+}

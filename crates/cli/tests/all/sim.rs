@@ -79,6 +79,100 @@ fn sweeps_and_seeds() {
     assert!(csv.out.starts_with("scenario,sweep,seed,figure,value,"), "{}", csv.out);
 }
 
+/// Runs all parts of a run, writes what they print into files, and returns these files' names.
+fn run_parts(world: &World, arguments: &[&str], of: usize) -> Vec<String> {
+    let part = |number: usize| {
+        let (part, name) = (format!("{number}/{of}"), format!("part-{number}-of-{of}.json"));
+        let ended = world.run(&[arguments, &["--part", &part, "--format", "json"]].concat());
+        assert!(matches!(ended.code, Some(0 | 1)), "{ended:#?}");
+        std::fs::write(world.path().join(&name), ended.out).expect("a file can be written");
+        name
+    };
+    (1..=of).map(part).collect()
+}
+
+#[test]
+fn neither_jobs_nor_parts_change_a_byte() {
+    let world = world();
+    let commands: [&[&str]; 4] = [
+        &["sim", "run", "mine.yaml", "--sweep", "shards=1,2", "--sweep", "parallelism=1,8", "--seeds", "3"],
+        &["sim", "run", "mine.yaml", "--sweep", "shards=2,1"],
+        &["sim", "run", "metrics-sum", "mine.yaml"],
+        // The last part has no run.
+        &["sim", "run", "metrics-sum", "mine.yaml", "--seed", "7", "--seeds", "2"],
+    ];
+    for (arguments, of) in commands.into_iter().zip([3, 2, 2, 5]) {
+        let parts = run_parts(&world, arguments, of);
+        let in_any_order = parts.iter().rev().map(String::as_str);
+        for format in ["table", "json", "csv"] {
+            let whole = world.run(&[arguments, &["--jobs", "1", "--format", format]].concat());
+            assert!(whole.code == Some(0) && !whole.out.is_empty(), "{whole:#?}");
+            let parallel = world.run(&[arguments, &["--jobs", "3", "--format", format]].concat());
+            assert_eq!((whole.code, &whole.out), (parallel.code, &parallel.out));
+            let merge = ["sim", "merge", "--format", format].into_iter().chain(in_any_order.clone());
+            let merged = world.run(&merge.collect::<Vec<_>>());
+            assert_eq!((whole.code, &whole.out), (merged.code, &merged.out), "{}", merged.err);
+        }
+    }
+}
+
+#[test]
+fn parts_that_make_no_whole_are_refused() {
+    let world = world();
+    let arguments = ["sim", "run", "mine.yaml", "--seeds", "5"];
+    run_parts(&world, &arguments, 3);
+    run_parts(&world, &arguments, 2);
+    let write = |name: &str, text: &str| std::fs::write(world.path().join(name), text).expect("a file can be written");
+    let part = std::fs::read_to_string(world.path().join("part-1-of-3.json")).expect("a part");
+    let changed = |name: &str, from: &str, to: &str| {
+        assert!(part.contains(from), "no `{from}` in {part}");
+        write(name, &part.replacen(from, to, 1));
+    };
+    changed("newer.json", "\"schema\": 1", "\"schema\": 2");
+    changed("version.json", "\"plimsoll\": \"", "\"plimsoll\": \"9.");
+    changed("interrupted.json", "\"interrupted\": false", "\"interrupted\": true");
+    changed("number.json", "\"number\": 1", "\"number\": 4");
+    changed("short.json", "\"runs\": 5", "\"runs\": 50");
+    changed("hash.json", "\"log_hash\": \"", "\"log_hash\": \"x");
+    write("half.json", &part[..part.len() / 2]);
+    write("whole.json", &world.run(&["sim", "run", "mine.yaml", "--format", "json"]).out);
+    // The same command, but the scenario was changed meanwhile.
+    write("mine.yaml", &SCENARIO.replace("4kB", "8kB"));
+    let other = world.run(&[&arguments[..], &["--part", "2/3", "--format", "json"]].concat());
+    write("other.json", &other.out);
+
+    let cases: &[(&str, &[&str])] = &[
+        ("part-1-of-3.json", &["parts 2/3, 3/3 are missing"]),
+        ("part-3-of-3.json part-1-of-3.json", &["part 2/3 is missing"]),
+        ("part-1-of-3.json part-1-of-3.json part-2-of-3.json", &["part 1/3, and so is part-1-of-3.json"]),
+        ("part-1-of-3.json part-2-of-2.json", &["part-2-of-2.json", "another run than part-1-of-3.json"]),
+        ("part-1-of-3.json other.json part-3-of-3.json", &["other.json", "another run than part-1-of-3.json"]),
+        ("newer.json", &["newer.json", "schema 2", "merges 1"]),
+        ("version.json", &["of plimsoll 9."]),
+        ("interrupted.json", &["part 1/3 was interrupted", "run it again"]),
+        ("number.json", &["no part 4/3", "damaged"]),
+        ("short.json", &["2 of the 17 runs of part 1/3"]),
+        ("hash.json part-2-of-3.json part-3-of-3.json", &["hash.json", "log_hash", "damaged"]),
+        ("half.json", &["half.json", "no part of a run", "--part K/N"]),
+        ("whole.json", &["whole.json", "no part of a run", "`part`", "--part K/N"]),
+        ("mine.yaml", &["mine.yaml", "no part of a run"]),
+        ("nowhere.json", &["nowhere.json", "No such file"]),
+        ("", &["<PART.json>"]),
+    ];
+    for (files, fragments) in cases {
+        let merge: Vec<&str> = ["sim", "merge"].into_iter().chain(files.split_whitespace()).collect();
+        world.run(&merge).assert_refused(2, fragments);
+    }
+}
+
+#[test]
+fn a_line_for_each_scenario_shows_progress_in_the_order_of_the_tasks() {
+    let sweep = ["sim", "run", "mine.yaml", "--sweep", "parallelism=64,1", "--seeds", "2", "--format", "csv"];
+    let ended = world().run(&sweep);
+    let lines: Vec<&str> = ended.err.lines().filter_map(|line| Some(line.split_once(',')?.0)).collect();
+    assert_eq!(lines, ["mine parallelism=64: 2 runs", "mine parallelism=1: 2 runs"], "{ended:#?}");
+}
+
 #[test]
 fn curves_are_written_once() {
     let world = world();
@@ -132,6 +226,11 @@ fn what_makes_no_sense_is_refused() {
         ("sim run mine.yaml --seeds 0", &["--seeds"]),
         ("sim run mine.yaml --seeds 1000 --sweep parallelism=1,2,3,4,5,6,7,8,9,10,11", &["11000 runs"]),
         ("sim run mine.yaml --csv mine.yaml", &["it is not a directory"]),
+        ("sim run mine.yaml --part 0/3 --format json", &["0/3", "K from 1 to N"]),
+        ("sim run mine.yaml --part 4/3 --format json", &["4/3", "K from 1 to N"]),
+        ("sim run mine.yaml --part 1 --format json", &["expected K/N"]),
+        ("sim run mine.yaml --part 1/3", &["sim merge", "add --format json"]),
+        ("sim run mine.yaml --jobs 0", &["--jobs"]),
         ("sim run mine.yaml --format yaml", &["table, json, csv"]),
         ("sim fit holes.csv", &["holes.csv:2", "p50_ms is empty", "remove the line"]),
         ("sim fit few.csv", &["few.csv", "at least 6 cells"]),

@@ -29,6 +29,8 @@
 //! Three reads are submitted (no system call). `wait(None)` enters once, hands them over, and sleeps until one has come
 //! back. `reap` returns its completion without a system call.
 
+mod entry;
+mod flags;
 mod ring;
 
 use std::collections::VecDeque;
@@ -38,8 +40,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_uring::types::{Fd, FsyncFlags, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use entry::{OWN_KEY, own_or_operation, transfer_entry};
+pub use flags::ENTRIES_MAX;
+use flags::{FLAGS, RingFlags, set_up};
+use io_uring::types::{Fd, Timespec};
+use io_uring::{opcode, squeue};
 use ring::Ring;
 
 use super::doorbell::Doorbell;
@@ -55,9 +60,6 @@ use crate::sys::clock;
 /// Operations at once if the caller has no preference.
 pub const DEFAULT_ENTRIES: u32 = 256;
 
-/// Most operations at once: the kernel's largest submission queue.
-pub const ENTRIES_MAX: u32 = 32_768;
-
 /// Most files registered with the ring.
 pub const REGISTERED_FILES: u32 = 256;
 
@@ -66,9 +68,6 @@ pub const REGISTERED_REGIONS: u32 = 64;
 
 /// The kernel's bound for one registered region: 1 GiB.
 const REGION_BYTES_MAX: usize = 1 << 30;
-
-/// Key of the ring's own entries; no operation has it.
-const OWN_KEY: u64 = u64::MAX;
 
 /// Sleep before entries that the kernel refused for lack of memory are offered again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -322,88 +321,6 @@ impl UringBackend {
     }
 }
 
-/// The time at which the kernel posts completions: the later, the less it interrupts the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RingFlags {
-    /// When the ring's one thread asks. Linux 6.1.
-    Deferred,
-    /// At the thread's next system call, without an interrupt between processors. Linux 5.19.
-    Cooperative,
-    /// At once.
-    Plain,
-}
-
-/// All flags, the best first.
-const FLAGS: [RingFlags; 3] = [RingFlags::Deferred, RingFlags::Cooperative, RingFlags::Plain];
-
-/// Returns a ring with the first of `flags` that this kernel takes.
-fn set_up(entries: u32, flags: &[RingFlags]) -> io::Result<IoUring> {
-    // At most `entries` operations are under way, so their completions, and the ring's own, always have room.
-    let completions = entries.saturating_mul(4).min(2 * ENTRIES_MAX);
-
-    let mut last = None;
-    for level in flags {
-        let mut builder = IoUring::builder();
-        builder.dontfork().setup_cqsize(completions);
-        match level {
-            RingFlags::Deferred => {
-                builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()
-            }
-            RingFlags::Cooperative => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
-            RingFlags::Plain => &mut builder,
-        };
-        match builder.build(entries) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
-            result => return result,
-        }
-    }
-    Err(last.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
-}
-
-/// Returns the completion of an operation, or `None` for one of the ring's own entries.
-fn own_or_operation(user_data: u64, result: i32) -> Option<Completion> {
-    let result = u32::try_from(result).map_err(|_| result.saturating_neg());
-    (user_data != OWN_KEY).then_some(Completion { key: user_data, result })
-}
-
-/// Returns the entry of an operation that has passed `validate`, so that its memory fits its kind. `region` is the
-/// place of the registered region that holds the memory.
-fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeue::Entry {
-    let offset = operation.offset;
-    match (operation.kind, operation.memory, region) {
-        (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }, Some(region)) => {
-            opcode::ReadFixed::new(file, ptr, len_bytes, region).offset(offset).build()
-        }
-        (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }, Some(region)) => {
-            opcode::WriteFixed::new(file, ptr, len_bytes, region).offset(offset).build()
-        }
-        (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }, None) => {
-            opcode::Read::new(file, ptr, len_bytes).offset(offset).build()
-        }
-        (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }, None) => {
-            opcode::Write::new(file, ptr, len_bytes).offset(offset).build()
-        }
-        (Kind::Read, Memory::Vectored { iov, count }, _) => opcode::Readv::new(file, iov, count).offset(offset).build(),
-        (Kind::Write, Memory::Vectored { iov, count }, _) => {
-            opcode::Writev::new(file, iov, count).offset(offset).build()
-        }
-        (Kind::Sync { data_only }, ..) => {
-            let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
-            opcode::Fsync::new(file).flags(flags).build()
-        }
-        (Kind::Discard { len_bytes }, ..) => {
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
-        }
-        (Kind::Allocate { len_bytes, keep_size }, ..) => {
-            let mode = if keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
-            opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
-        }
-        // The helper sets lengths, and `validate` refuses transfers without memory: not reached, and harmless.
-        (Kind::SetLen { .. }, ..) | (Kind::Read | Kind::Write, Memory::None, _) => opcode::Nop::new().build(),
-    }
-}
-
 // SAFETY: only entries of this ring name an operation's memory to the kernel. Each counts in `in_ring` until its
 // completion has been seen, the kernel posts one for each, and `drop` waits for all.
 unsafe impl Backend for UringBackend {
@@ -601,130 +518,4 @@ impl Drop for UringBackend {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::conformance::{Promises, assert_passed, run};
-    use crate::skip::skip;
-
-    /// The flags for older kernels must keep the contract as well.
-    #[test]
-    fn every_set_of_flags_keeps_the_contract() {
-        for flags in FLAGS {
-            if let Err(error) = UringBackend::with_flags(16, &[flags]) {
-                skip(format_args!("a ring with flags {flags:?} cannot be made here: {error}"));
-                continue;
-            }
-            let make = || Ok(Box::new(UringBackend::with_flags(16, &[flags])?) as Box<dyn Backend>);
-            assert_passed(&format!("uring, {flags:?}"), &run(make, &std::env::temp_dir(), Promises::default()));
-        }
-    }
-
-    /// With deferred task work, only an enter that asks for completions posts them. `reap` must return them even to a
-    /// shard that never sleeps.
-    #[test]
-    fn a_shard_that_never_sleeps_reaps_with_every_set_of_flags() {
-        let path = std::env::temp_dir().join(format!("plimsoll-uring-busy-{}", std::process::id()));
-        for flags in FLAGS {
-            let mut backend = match UringBackend::with_flags(16, &[flags]) {
-                Ok(backend) => backend,
-                Err(error) => {
-                    crate::skip::skip(format_args!("a ring with flags {flags:?} cannot be made here: {error}"));
-                    continue;
-                }
-            };
-            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
-            let (file, _) = backend.open(&path, &options).unwrap();
-            std::fs::remove_file(&path).unwrap();
-
-            // The kernel's own threads execute a sync, so its completion is always posted later.
-            for key in 0..8 {
-                let kind = Kind::Sync { data_only: false };
-                let operation = Operation { key, file, kind, offset: 0, memory: Memory::None };
-                // SAFETY: a sync names no memory.
-                assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
-            }
-            backend.flush().unwrap();
-
-            let begin = std::time::Instant::now();
-            let mut keys = Vec::new();
-            while keys.len() < 8 {
-                backend.reap(&mut |completion| keys.push(completion.key));
-                assert!(begin.elapsed() < Duration::from_secs(60), "{flags:?}: {keys:?} came back without a sleep");
-            }
-        }
-    }
-
-    /// The enter that sleeps also hands over new entries: a turn needs no other.
-    #[test]
-    fn a_turn_enters_once() {
-        let path = std::env::temp_dir().join(format!("plimsoll-uring-enters-{}", std::process::id()));
-        for flags in FLAGS {
-            let mut backend = match UringBackend::with_flags(16, &[flags]) {
-                Ok(backend) => backend,
-                Err(error) => {
-                    skip(format_args!("a ring with flags {flags:?} cannot be made here: {error}"));
-                    continue;
-                }
-            };
-            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
-            let (file, _) = backend.open(&path, &options).unwrap();
-            std::fs::remove_file(&path).unwrap();
-
-            let mut enters = |what: &str, key: Option<u64>, deadline_ns: Option<u64>| {
-                let before = backend.ring.enters;
-                let kind = Kind::Sync { data_only: false };
-                if let Some(key) = key {
-                    let operation = Operation { key, file, kind, offset: 0, memory: Memory::None };
-                    // SAFETY: a sync names no memory.
-                    assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
-                }
-                backend.wait(deadline_ns).unwrap();
-                let mut keys = Vec::new();
-                backend.reap(&mut |completion| keys.push(completion.key));
-                assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{flags:?}, {what}");
-                assert_eq!(backend.ring.enters - before, 1, "{flags:?}, {what}");
-            };
-
-            // Twice: the first sleep also submits the read of the eventfd.
-            (0..2).for_each(|key| enters("an operation", Some(key), None));
-            enters("nothing until a time", None, Some(clock::now_ns() + 20_000_000));
-
-            // A wake-up prevents the sleep; new entries are handed over all the same.
-            backend.wake_handle().wake();
-            let operation =
-                Operation { key: 7, file, kind: Kind::Sync { data_only: true }, offset: 0, memory: Memory::None };
-            // SAFETY: a sync names no memory.
-            assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
-            let before = backend.ring.enters;
-            backend.wait(None).unwrap();
-            assert!(backend.ring.submission().is_empty());
-            assert_eq!(backend.ring.enters - before, 1, "{flags:?}, woken");
-        }
-    }
-
-    /// A thread has sixteen places for descriptors of rings. A ring without one works all the same, and a dropped ring
-    /// gives its place back.
-    #[test]
-    fn more_rings_than_places_for_their_descriptors() {
-        for _ in 0..2 {
-            let made: io::Result<Vec<UringBackend>> = (0..20).map(|_| UringBackend::new(2)).collect();
-            match made {
-                Ok(mut rings) => rings.iter_mut().for_each(|ring| ring.try_round_trip().unwrap()),
-                Err(error) => return skip(format_args!("20 rings cannot be made here: {error}")),
-            }
-        }
-    }
-
-    #[test]
-    fn own_completions_are_told_from_operations() {
-        let cases = [
-            (OWN_KEY, 8, None),
-            (3, 8, Some(Ok(8))),
-            (3, -libc::EIO, Some(Err(libc::EIO))),
-            (0, i32::MIN, Some(Err(i32::MAX))),
-        ];
-        for (key, result, expect) in cases {
-            assert_eq!(own_or_operation(key, result), expect.map(|result| Completion { key, result }));
-        }
-    }
-}
+mod tests;

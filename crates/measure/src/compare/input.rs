@@ -25,10 +25,7 @@ use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
 use crate::report;
-use crate::sim::report::{FigureForm, RunForm};
-
-/// Newest readable schema of a simulation's result.
-const SIM_SCHEMA: u64 = 1;
+use crate::sim::report::{self as sim_report, FigureForm, RunForm};
 
 /// Most intervals of a job. More are merged: they would add no information.
 const INTERVALS_MAX: usize = 1000;
@@ -182,7 +179,7 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
         check_schema(path, &value, report::SCHEMA)?;
         test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
     } else if has("runs") {
-        check_schema(path, &value, SIM_SCHEMA)?;
+        check_schema(path, &value, sim_report::SCHEMA)?;
         Ok(sim(path, &value, serde_json::from_str(text).map_err(unreadable)?))
     } else if has("points") {
         sweep(path, &value, serde_json::from_str(text).map_err(unreadable)?)

@@ -11,7 +11,7 @@
 
 use plimsoll::Data;
 
-use super::job::Sent;
+use super::work::Sent;
 
 /// What a fiber does next when its timer fires.
 #[derive(Clone, Copy, PartialEq)]

@@ -33,6 +33,7 @@
 //! ```
 
 mod access;
+mod checked;
 mod content;
 mod control;
 mod crew;
@@ -50,6 +51,7 @@ mod scratch;
 mod steady;
 mod unlink;
 mod verify;
+mod work;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -18,8 +18,9 @@ use plimsoll_sim::rng::Rng;
 
 use super::content::{ContentMaker, spares};
 use super::fiber::Fiber;
-use super::job::{Extras, Job, Work, lengths, picker};
+use super::job::Job;
 use super::verify::Stamps;
+use super::work::{Extras, Work, lengths, picker};
 use super::{JobSpec, LoadError, Pattern, Plan, Target};
 
 /// Returns the requests of one job that can be under way at once on a shard.

@@ -32,10 +32,11 @@ use plimsoll_sim::rng::Rng;
 
 use super::crew::{Crew, Member};
 use super::fiber::{Fiber, Then};
-use super::job::{Job, Pacing, Work};
+use super::job::{Job, Pacing};
 use super::live::{Buckets, LiveJob, LiveShard, Slot, since};
 use super::prepare::prepare;
 use super::unlink::{Place, Unlinker};
+use super::work::Work;
 use super::{Control, LoadError, PauseDistribution, Plan, ShardResult, Watch};
 
 /// Longest sleep between two checks whether the run is to end.

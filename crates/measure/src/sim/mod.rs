@@ -3,8 +3,8 @@
 //! **Why.** A scheduler on 192 shards, one of them starved, or on a disk that falls to a quarter of its speed, can be
 //! observed in a second, with the same result every time.
 //!
-//! **How.** [`run`] runs named and users' scenarios on two threads, [`stats`] combines several seeds, [`report`] writes
-//! results for programs, [`surface`] compares a disk model with a measured surface of latencies.
+//! **How.** [`run`] runs named and users' scenarios on several threads, [`parts`] joins what several machines ran,
+//! [`stats`] combines several seeds, [`report`] writes results for programs, [`surface`] compares a disk model with a measured surface of latencies.
 //!
 //! **Limits.** A running world cannot be stopped: to stop, a caller abandons it and ends the process.
 //!
@@ -20,12 +20,13 @@
 //! jobs: [{name: query, type: randread, shards: all, shard_info: {parallelism: 8}}]
 //! ";
 //! let scenario = ScenarioFile::parse("mine.yaml", text, ".".as_ref())?.scenario(&[])?;
-//! let task = Task { subject: Subject::Own(Box::new(scenario)), changes: Vec::new(), seed: 1 };
-//! let finished = run_all(vec![task], &Stop::default(), &mut |_| {});
+//! let task = Task { subject: Subject::Own(scenario.into()), changes: Vec::new(), seed: 1 };
+//! let finished = run_all(vec![task], 1, &Stop::default(), &mut |_| {});
 //! assert!(finished[0].result.as_ref().unwrap().requests > 0);
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
 
+pub mod parts;
 pub mod report;
 pub mod result;
 pub mod run;

@@ -17,11 +17,15 @@ use plimsoll_sim::surface::CellResult;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::result::{Bounds, Measured};
+use super::parts::PartForm;
+use super::result::{Bounds, Measured, RunResult};
 use super::run::Finished;
 use super::scenarios::crate_of;
 use super::stats::Spread;
 use super::surface::Surface;
+
+/// The schema of the JSON of `sim run`.
+pub(crate) const SCHEMA: u64 = 1;
 
 pub fn list_json(scenarios: &[Scenario]) -> Value {
     let entry = |scenario: &Scenario| {
@@ -74,7 +78,7 @@ pub(crate) struct FigureForm {
     pub(crate) value: Option<f64>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct TableForm {
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -83,7 +87,6 @@ pub(crate) struct TableForm {
 
 impl RunForm {
     fn of(finished: &Finished) -> RunForm {
-        let task = &finished.task;
         let result = finished.result.as_ref().ok();
         let figure = |figure: &Measured| FigureForm {
             name: figure.name.clone(),
@@ -101,15 +104,37 @@ impl RunForm {
             error: finished.result.as_ref().err().cloned(),
             figures: result.map(|result| result.figures.iter().map(figure).collect()),
             log_hash: result.map(|result| format!("{:016x}", result.log_hash)),
-            name: task.subject.name().to_owned(),
+            name: finished.name.clone(),
             passed: finished.passed(),
             remarks: result.map(|result| result.remarks.clone()),
             requests: result.map(|result| result.requests),
-            seed: task.seed,
-            sweep: task.changes.iter().map(|(key, value)| (key.clone(), json!(value))).collect(),
+            seed: finished.seed,
+            sweep: finished.changes.iter().map(|(key, value)| (key.clone(), json!(value))).collect(),
             tables: result.map(|result| result.tables.iter().map(table).collect()),
-            title: task.subject.title().to_owned(),
+            title: finished.title.clone(),
         }
+    }
+
+    /// Returns the run that has this form. `sweep` are the swept keys in their order.
+    pub(super) fn finished(self, sweep: &[String]) -> Result<Finished, String> {
+        let damaged = |key: &str| format!("a run of {} has no `{key}`: the file is damaged", self.name);
+        let change = |key: &String| Some((key.clone(), self.sweep.get(key)?.as_str()?.to_owned()));
+        let changes = sweep.iter().map(change).collect::<Option<_>>().ok_or_else(|| damaged("sweep"))?;
+        let result = match &self.error {
+            Some(error) => Err(error.clone()),
+            None => {
+                let hash = self.log_hash.as_deref().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+                Ok(RunResult {
+                    log_hash: hash.ok_or_else(|| damaged("log_hash"))?,
+                    requests: self.requests.ok_or_else(|| damaged("requests"))?,
+                    figures: self.figures.iter().flatten().map(FigureForm::measured).collect(),
+                    tables: self.tables.iter().flatten().map(TableForm::table).collect(),
+                    remarks: self.remarks.clone().unwrap_or_default(),
+                    series: Vec::new(),
+                })
+            }
+        };
+        Ok(Finished { name: self.name, title: self.title, changes, seed: self.seed, result, elapsed_s: 0.0 })
     }
 
     /// Returns the changes of the sweep, a `KEY=VALUE` each.
@@ -119,16 +144,34 @@ impl RunForm {
     }
 }
 
-/// Returns all runs as JSON, with the spreads if there were several seeds.
-pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool) -> Value {
-    json!({
-        "schema": 1,
+impl FigureForm {
+    fn measured(&self) -> Measured {
+        let target = self.target.and_then(Bounds::target);
+        Measured { name: self.name.clone(), value: self.value.unwrap_or(f64::NAN), target }
+    }
+}
+
+impl TableForm {
+    fn table(&self) -> scenario::Table {
+        let TableForm { columns, rows, title } = self.clone();
+        scenario::Table { title, columns, rows }
+    }
+}
+
+/// Returns all runs as JSON, with the spreads if there were several seeds. `part` is what the runs are a part of.
+pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool, part: Option<&PartForm>) -> Value {
+    let mut json = json!({
+        "schema": SCHEMA,
         "plimsoll": env!("CARGO_PKG_VERSION"),
         "interrupted": interrupted,
         "passed": finished.iter().all(Finished::passed),
         "runs": finished.iter().map(RunForm::of).collect::<Vec<_>>(),
         "seeds": spreads,
-    })
+    });
+    if let Some(part) = part {
+        json["part"] = json!(part);
+    }
+    json
 }
 
 /// Returns a CSV line for each figure of each run.
@@ -137,9 +180,9 @@ pub fn runs_csv(finished: &[Finished]) -> String {
         result.figures.iter().map(move |figure| {
             let bounds = figure.target.map(Bounds::of).unwrap_or_default();
             [
-                run.task.subject.name().to_owned(),
-                sweep_text(&run.task.changes),
-                run.task.seed.to_string(),
+                run.name.clone(),
+                sweep_text(&run.changes),
+                run.seed.to_string(),
                 figure.name.clone(),
                 finite(figure.value),
                 known(bounds.at_least),

@@ -26,6 +26,7 @@ pub struct RunResult {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     pub name: String,
+    /// The value; NaN where it is no finite number, as a result in JSON could not say which of them it is.
     pub value: f64,
     /// The bounds it should keep.
     pub target: Option<Target>,
@@ -52,6 +53,16 @@ impl Bounds {
             Target::AtMost(most) => Bounds { at_least: None, at_most: Some(most) },
             Target::AtLeast(least) => Bounds { at_least: Some(least), at_most: None },
             Target::Between(least, most) => Bounds { at_least: Some(least), at_most: Some(most) },
+        }
+    }
+
+    /// Returns the target with these bounds; `None` without any.
+    pub(super) fn target(self) -> Option<Target> {
+        match (self.at_least, self.at_most) {
+            (None, None) => None,
+            (None, Some(most)) => Some(Target::AtMost(most)),
+            (Some(least), None) => Some(Target::AtLeast(least)),
+            (Some(least), Some(most)) => Some(Target::Between(least, most)),
         }
     }
 }

@@ -3,10 +3,11 @@
 //! **Why.** All named scenarios together take minutes; on two cores half of that. Their order must not depend on the
 //! machine.
 //!
-//! **How.** [`WORKERS`] threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones
-//! are. A scenario that panics has failed, and the others continue.
+//! **How.** Threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A scenario
+//! that panics has failed, and the others continue.
 //!
-//! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends.
+//! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends. Curves
+//! are handed on and then dropped: ten thousand runs have too many to keep.
 //!
 //! **Example.** See [`super`].
 
@@ -24,15 +25,13 @@ use super::result::{Measured, RunResult};
 use super::user;
 use crate::load::Stop;
 
-pub const WORKERS: usize = 2;
-
 /// Longest wait between two checks for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub enum Subject {
     Named(scenario::Scenario),
-    Own(Box<Scenario>),
+    Own(Arc<Scenario>),
 }
 
 impl Subject {
@@ -60,9 +59,16 @@ pub struct Task {
     pub seed: u64,
 }
 
+/// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    pub task: Task,
+    /// Name of the scenario.
+    pub name: String,
+    /// Title of a named scenario; empty for a scenario from a file.
+    pub title: String,
+    /// Changes of a sweep: key and value.
+    pub changes: Vec<(String, String)>,
+    pub seed: u64,
     /// The result, or why the run failed.
     pub result: Result<RunResult, String>,
     /// Length of the run in real seconds.
@@ -75,6 +81,16 @@ impl Finished {
         matches!(&self.result, Ok(result) if result.figures.iter().all(|figure| figure.passed() != Some(false)))
     }
 
+    /// Returns whether the scenario is a user's.
+    pub fn is_from_file(&self) -> bool {
+        self.title.is_empty()
+    }
+
+    /// Returns whether both runs differ at most in their seed.
+    pub fn differs_in_seed_only(&self, other: &Finished) -> bool {
+        self.name == other.name && self.changes == other.changes
+    }
+
     /// Returns the number of figures that meet their target, and of figures with a target.
     pub fn figures_passed(&self) -> (usize, usize) {
         let judged = || self.result.iter().flat_map(|result| &result.figures).filter_map(Measured::passed);
@@ -82,15 +98,15 @@ impl Finished {
     }
 }
 
-/// Runs tasks and returns the results. Calls `on_ready` with each, in the order of `tasks`. After a stop, tasks that
-/// were not run are left out.
-pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
+/// Runs tasks on `workers` threads and returns the results, without their curves. Calls `on_ready` with each, in the
+/// order of `tasks`. After a stop, tasks that were not run are left out.
+pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
     let count = tasks.len();
     let tasks = Arc::new(tasks);
     let next = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = mpsc::channel();
 
-    for _ in 0..WORKERS.min(count) {
+    for _ in 0..workers.min(count) {
         let (tasks, next, sender, stop) = (Arc::clone(&tasks), Arc::clone(&next), sender.clone(), stop.clone());
         std::thread::spawn(move || {
             while !stop.is_asked() {
@@ -106,6 +122,13 @@ pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished
     drop(sender);
 
     let (mut waiting, mut ready) = (BTreeMap::new(), Vec::with_capacity(count));
+    let mut hand_on = |mut finished: Finished, ready: &mut Vec<Finished>| {
+        on_ready(&finished);
+        if let Ok(result) = &mut finished.result {
+            result.series = Vec::new();
+        }
+        ready.push(finished);
+    };
     while ready.len() < count && !stop.is_asked() {
         match receiver.recv_timeout(PATIENCE) {
             Ok((at, finished)) => {
@@ -115,15 +138,13 @@ pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished
             Err(RecvTimeoutError::Disconnected) => break,
         }
         while let Some(finished) = waiting.remove(&ready.len()) {
-            on_ready(&finished);
-            ready.push(finished);
+            hand_on(finished, &mut ready);
         }
     }
 
     // After a stop, results count even if an earlier task has none.
     for finished in waiting.into_values() {
-        on_ready(&finished);
-        ready.push(finished);
+        hand_on(finished, &mut ready);
     }
     ready
 }
@@ -134,6 +155,15 @@ fn run_one(task: &Task) -> Finished {
         Subject::Named(scenario) => (scenario.run)(task.seed).map(RunResult::from).map_err(|error| error.to_string()),
         Subject::Own(scenario) => user::run(scenario, task.seed).map_err(|error| error.to_string()),
     };
-    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));
-    Finished { task: task.clone(), result, elapsed_s: begin.elapsed().as_secs_f64() }
+    let mut result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));
+    let figures = result.iter_mut().flat_map(|result| &mut result.figures);
+    figures.filter(|figure| !figure.value.is_finite()).for_each(|figure| figure.value = f64::NAN);
+    Finished {
+        name: task.subject.name().to_owned(),
+        title: task.subject.title().to_owned(),
+        changes: task.changes.clone(),
+        seed: task.seed,
+        result,
+        elapsed_s: begin.elapsed().as_secs_f64(),
+    }
 }

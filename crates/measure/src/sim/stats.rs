@@ -60,10 +60,7 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
 pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
     let mut groups: Vec<(&Finished, Vec<&Finished>)> = Vec::new();
     for run in finished {
-        let same = |first: &Finished| {
-            first.task.subject.name() == run.task.subject.name() && first.task.changes == run.task.changes
-        };
-        match groups.iter_mut().find(|(first, _)| same(first)) {
+        match groups.iter_mut().find(|(first, _)| first.differs_in_seed_only(run)) {
             Some((_, runs)) => runs.push(run),
             None => groups.push((run, vec![run])),
         }
@@ -88,8 +85,8 @@ fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
         let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
         let (mean, half_width_95) = mean_and_interval(&values)?;
         Some(Spread {
-            scenario: first.task.subject.name().to_owned(),
-            changes: first.task.changes.clone(),
+            scenario: first.name.clone(),
+            changes: first.changes.clone(),
             figure: name.to_owned(),
             runs: values.len(),
             mean,

@@ -1,6 +1,7 @@
 //! Scenario files: what they mean, what sweeps change in them, and what is refused at which line.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll_core::{LatencyGoal, Op};
 use plimsoll_files::scenario::{Scenario, ScenarioFile};
@@ -162,14 +163,19 @@ fn what_makes_no_scenario_is_refused() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_another() {
-    let task = |seed| Task { subject: Subject::Own(Box::new(scenario(BASE))), changes: Vec::new(), seed };
-    let finished = run_all(vec![task(1), task(1), task(2)], &Stop::default(), &mut |_| {});
+    let task = |seed| Task { subject: Subject::Own(Arc::new(scenario(BASE))), changes: Vec::new(), seed };
+    let mut curves = 0;
+    let finished = run_all(vec![task(1), task(1), task(2)], 2, &Stop::default(), &mut |run| {
+        let series = &run.result.as_ref().unwrap().series;
+        assert!(series.iter().all(|series| !series.y.is_empty()));
+        curves += series.len();
+    });
+    assert!(curves > 0);
     let hashes: Vec<u64> = finished.iter().map(|run| run.result.as_ref().unwrap().log_hash).collect();
     assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2], "{hashes:?}");
     let result = finished[0].result.as_ref().unwrap();
     assert!(result.figures.iter().any(|figure| figure.name == "query: IOPS, 1/s" && figure.value > 1000.0));
     assert!(result.tables.iter().any(|table| table.title == "Classes"));
-    assert!(result.series.iter().all(|series| !series.y.is_empty()));
 }
 
 #[test]
@@ -190,9 +196,9 @@ fn a_class_that_only_waits_has_a_curve() {
     let text =
         format!("{BASE}  - {{name: w, type: randread, shards: all, shard_info: {{parallelism: 1, shares: 1}}}}\n")
             .replace("shares: 800}", "shares: 800, limit_iops: 1}");
-    let task = Task { subject: Subject::Own(Box::new(scenario(&text))), changes: Vec::new(), seed: 1 };
-    let finished = run_all(vec![task], &Stop::default(), &mut |_| {});
-    let series = &finished[0].result.as_ref().unwrap().series;
+    let task = Task { subject: Subject::Own(Arc::new(scenario(&text))), changes: Vec::new(), seed: 1 };
+    let mut series = Vec::new();
+    run_all(vec![task], 1, &Stop::default(), &mut |run| series = run.result.as_ref().unwrap().series.clone());
     let throughput = series.iter().find(|panel| panel.title == "Throughput by class").unwrap();
     assert!(throughput.curves.iter().any(|(name, _)| name == "query"), "{throughput:?}");
 }

@@ -15,8 +15,9 @@
 use plimsoll::{Done, RefusedReason, RequestKind};
 
 use super::super::crew::Member;
-use super::super::job::{Job, Pacing, Sent, Work};
+use super::super::job::{Job, Pacing};
 use super::super::pace::due_by;
+use super::super::work::{Sent, Work};
 use super::super::{JobResult, LoadError, ShardResult};
 use super::{LOOK_UP_NS, Runner, error_of};
 

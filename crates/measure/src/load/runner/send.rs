@@ -13,8 +13,8 @@
 
 use plimsoll::{Data, Refused, RefusedReason, RequestKind};
 
-use super::super::job::Work;
 use super::super::unlink::unlink_path;
+use super::super::work::Work;
 use super::{FLUSH, RETRY_NS, Runner, Then, error_of};
 
 impl Runner<'_> {

@@ -1,0 +1,89 @@
+//! Progress of many runs: a bar on a terminal, elsewhere a line for each scenario whose runs have all ended.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_measure::sim::report::sweep_text;
+use plimsoll_measure::sim::run::{Finished, Task};
+
+use crate::screen;
+
+pub(super) struct Progress {
+    bar: ProgressBar,
+    /// Runs of each scenario, in their order; empty if no lines are printed.
+    lines: std::vec::IntoIter<usize>,
+    /// Runs of the present scenario that have not ended.
+    left: usize,
+    failed_seeds: Vec<u64>,
+    elapsed_s: f64,
+    runs: usize,
+}
+
+impl Progress {
+    /// Begins with none of `tasks` done. `has_runs` says that each run is printed, which shows progress enough.
+    pub(super) fn new(tasks: &[Task], has_runs: bool) -> Progress {
+        let is_terminal = std::io::stderr().is_terminal();
+        let same = |a: &Task, b: &Task| a.subject.name() == b.subject.name() && a.changes == b.changes;
+        let counts: Vec<usize> = match is_terminal || has_runs || tasks.len() < 2 {
+            true => Vec::new(),
+            false => tasks.chunk_by(same).map(<[Task]>::len).collect(),
+        };
+        let bar = if is_terminal { bar(tasks.len()) } else { ProgressBar::hidden() };
+        Progress { bar, lines: counts.into_iter(), left: 0, failed_seeds: Vec::new(), elapsed_s: 0.0, runs: 0 }
+    }
+
+    /// Does `work`, which may print, without the bar.
+    pub(super) fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.bar.suspend(work)
+    }
+
+    /// Counts a run that has ended.
+    pub(super) fn add(&mut self, finished: &Finished) {
+        self.bar.inc(1);
+        if self.left == 0 {
+            let Some(runs) = self.lines.next() else { return };
+            (self.left, self.runs, self.elapsed_s) = (runs, runs, 0.0);
+            self.failed_seeds.clear();
+        }
+
+        self.left -= 1;
+        self.elapsed_s += finished.elapsed_s;
+        if !finished.passed() {
+            self.failed_seeds.push(finished.seed);
+        }
+        if self.left == 0 {
+            screen::note(&self.line(finished));
+        }
+    }
+
+    /// Returns the line of the scenario whose last run is `finished`.
+    fn line(&self, finished: &Finished) -> String {
+        let name = format!("{} {}", finished.name, sweep_text(&finished.changes));
+        let seeds: Vec<String> = self.failed_seeds.iter().map(u64::to_string).collect();
+        let verdict = match seeds.len() {
+            0 => "passed".to_owned(),
+            failed => format!("{failed} FAILED (seed {})", seeds.join(", ")),
+        };
+        let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
+        format!("{}: {runs}, {verdict}, {:.1} s", name.trim_end(), self.elapsed_s)
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn bar(count: usize) -> ProgressBar {
+    // How far a single run is cannot be seen from outside; some take minutes.
+    let bar = if count < 2 {
+        let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
+        ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    } else {
+        let style = ProgressStyle::with_template("runs [{bar:40}] {pos} of {len}  {elapsed}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ");
+        ProgressBar::new(count as u64).with_style(style)
+    };
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
