@@ -24,7 +24,8 @@ pub trait Blocks: Send + Sync + 'static {
     fn remove(&self, key: &[u8]);
 }
 
-/// How a read uses the cache. Put it into `GetOptions::extensions`; without it a read uses [`IoClass::default`].
+/// How a read uses the cache. Put it into `GetOptions::extensions`, or use [`super::with_extensions`]; without it a read uses
+/// [`IoClass::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IoClass {
     /// Class of the cache's I/O for this read; `None`: the cache's own classes for hits and fills.
@@ -54,7 +55,7 @@ impl IoClass {
 pub enum ReadOp {
     /// `get_opts`, and everything built on it.
     Get,
-    /// `get_ranges`, which has no options: the hook sees empty `Extensions`.
+    /// `get_ranges`, which has no options: the hook sees the `Extensions` of [`super::with_extensions`], or none.
     GetRanges,
 }
 

@@ -16,8 +16,8 @@
 //!
 //! Each read has an [`IoClass`]: the class in which its hits are read, whether cached blocks are used at all, and
 //! whether missing blocks are inserted. It comes from the `Extensions` of `GetOptions`, or from a hook
-//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options, so only the hook
-//! can choose its class.
+//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options: what runs under
+//! [`with_extensions`] gives it some.
 //!
 //! # What a reader sees when objects change
 //! A block's key contains everything the store reports of an object: location, etag, version, size, time of
@@ -77,6 +77,7 @@ mod fetch;
 mod flying;
 mod known;
 mod options;
+mod scope;
 mod shared;
 mod stats;
 mod store;
@@ -85,5 +86,6 @@ mod writes;
 pub use blocks::{Blocks, IoClass, ReadOp};
 pub use builder::CachedStoreBuilder;
 pub use options::BadBlockSize;
+pub use scope::with_extensions;
 pub use stats::CachedStoreStats;
 pub use store::CachedStore;

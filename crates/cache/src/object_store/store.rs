@@ -18,6 +18,7 @@ use super::blocks::{IoClass, ReadOp};
 use super::fetch::{ReadError, Reader};
 use super::known::Object;
 use super::options::Options;
+use super::scope;
 use super::shared::{Core, NAME};
 use super::stats::CachedStoreStats;
 use super::writes::{Deletion, Upload, Write};
@@ -163,7 +164,7 @@ impl CachedStore {
 
     /// Reads through the cache, as [`CachedStore::try_get`].
     async fn try_get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Option<Vec<Bytes>>> {
-        let options = GetOptions::default();
+        let options = scope::options_of(GetOptions::default());
         let class = (self.0.options.classify)(&options.extensions, ReadOp::GetRanges, location);
         for attempt in 0..ATTEMPTS {
             let object = self.0.object(location, &options, attempt > 0).await?;
@@ -197,6 +198,7 @@ impl ObjectStore for CachedStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let options = scope::options_of(options);
         if options.version.is_none()
             && let Some(answer) = self.try_get(location, &options).await?
         {

@@ -16,7 +16,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt};
 use plimsoll::{Class, Classes};
-use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, ReadOp};
+use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, ReadOp, with_extensions};
 
 const BLOCK: u64 = 16 << 10;
 
@@ -237,6 +237,24 @@ fn a_hook_knows_a_programs_own_tags() {
         assert_eq!((cache.len(), cache.classes()), (0, vec![Some(Class::DEFAULT)]));
         read(&store, GetOptions::new()).await.unwrap();
         assert_eq!(cache.len(), 1);
+    });
+}
+
+#[test]
+fn get_ranges_has_the_class_of_its_surroundings() {
+    block_on(async {
+        let scan = Classes::new().add_class("scan", None, 10).unwrap();
+        let (inner, cache, store) = world(BLOCK, |builder| builder).await;
+        let extensions = with(IoClass::scan(Some(scan))).extensions;
+        let path = Path::from("a");
+        let found = with_extensions(extensions.clone(), store.get_ranges(&path, &[0..10, 20..30])).await.unwrap();
+        assert_eq!(found[1], patterned(BLOCK, 0)[20..30]);
+        assert_eq!((cache.len(), cache.classes()), (0, vec![Some(scan)]), "a scan keeps nothing");
+        assert_eq!(inner.tagged::<IoClass>(), 2, "head and get alike: the store below sees it");
+        with_extensions(extensions, store.get_range(&path, 0..10)).await.unwrap();
+        assert_eq!((cache.len(), cache.classes()), (0, vec![Some(scan)]), "also where a library passes no options");
+        store.get_ranges(&path, &[0..10]).await.unwrap();
+        assert_eq!((cache.len(), cache.classes()), (1, vec![None]), "and nothing else is in it");
     });
 }
 
