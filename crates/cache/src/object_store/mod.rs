@@ -19,6 +19,9 @@
 //! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options: what runs under
 //! [`with_extensions`] gives it some.
 //!
+//! What is written is cached when it is first read, or at once, if [`CachedStoreBuilder::keep_puts`] says so.
+//! [`CachedStore::warm`] brings an object into the cache, and keeps it there if it is called now and then.
+//!
 //! # What a reader sees when objects change
 //! A block's key contains everything the store reports of an object: location, etag, version, size, time of
 //! modification. A changed object has other keys, so its old blocks are never taken for new ones. What remains is to
@@ -43,8 +46,8 @@
 //!
 //! # Limits
 //! A cold read costs one more request than without the cache, for the metadata. A fetch for several readers has the
-//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Writes are not
-//! cached.
+//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Multipart uploads and
+//! copies are not kept, only invalidated.
 //!
 //! # Example
 //! ```
@@ -58,6 +61,7 @@
 //! #     fn get<'a>(&'a self, _: &'a [u8], _: Option<plimsoll::Class>) -> BoxFuture<'a, Option<Block>> {
 //! #         ready(None).boxed()
 //! #     }
+//! #     fn touch(&self, _: &[u8]) -> bool { false }
 //! #     fn insert(&self, _: &[u8], _: Block, _: Option<plimsoll::Class>) {}
 //! #     fn remove(&self, _: &[u8]) {}
 //! # }
