@@ -97,8 +97,12 @@ impl CachedStore {
     /// warmed within as many bytes of use as the cache holds is not evicted. Returns the bytes fetched.
     ///
     /// # Errors
-    /// The store's; or that the object was changed meanwhile.
+    /// The store's; that the object was changed meanwhile; or that `options` name a version: such reads bypass the cache.
     pub async fn warm(&self, location: &Path, options: GetOptions) -> Result<u64> {
+        if options.version.is_some() {
+            let source = "reads of a named version bypass the cache".into();
+            return Err(Error::NotSupported { source });
+        }
         let options = scope::options_of(options);
         let class = IoClass { admit: true, ..(self.0.options.classify)(&options.extensions, ReadOp::Get, location) };
         let object = self.0.object(location, &options, has_condition(&options)).await?;

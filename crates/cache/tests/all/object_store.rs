@@ -274,6 +274,11 @@ fn warming_fetches_what_is_missing_and_only_that() {
 
         assert!(store.warm(&path, GetOptions::new().with_range(Some(20 * BLOCK..21 * BLOCK))).await.is_err());
         assert!(matches!(store.warm(&"b".into(), GetOptions::new()).await, Err(Error::NotFound { .. })));
+        let version = GetOptions::new().with_version(Some("7"));
+        assert!(
+            matches!(store.warm(&path, version).await, Err(Error::NotSupported { .. })),
+            "nothing is learned of it"
+        );
         inner.put(&path, patterned(BLOCK, 1).into()).await.unwrap();
         cache.remove_all();
         assert!(store.warm(&path, GetOptions::new()).await.is_err(), "it is another object");
