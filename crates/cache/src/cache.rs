@@ -199,6 +199,15 @@ impl BlockCache {
         }
     }
 
+    /// Makes the block of `key` the newest, as a hit does, without reading it. Returns whether it is cached. Blocks
+    /// that are touched now and then are not evicted: within as many bytes of use as the cache holds is often enough.
+    ///
+    /// # Errors
+    /// As [`BlockCache::get`].
+    pub fn touch(&self, key: &[u8]) -> Result<bool, CacheError> {
+        Ok(self.engine.index.touch(&self.engine.hash(key)?))
+    }
+
     /// Stores `value` under `key`, in place of an older value. `value` has 1 byte to 16 MiB, and at most a slab. When
     /// this returns, the block can be found; after the next checkpoint it survives a crash. If `value` is dropped, the
     /// older value is removed too: a look-up after this never returns it.

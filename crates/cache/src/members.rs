@@ -304,8 +304,9 @@ impl Engine {
             // Forgotten meanwhile.
             return Ok(());
         }
+        // All of them are free: if there is one at all, the log has it.
         self.add_slabs_of(&label.block);
-        let log = self.new_log(number, member.guid, &source.path).inspect_err(|_| drop(self.forget_slabs(number)))?;
+        let log = self.new_log(number, member.guid, &source.path)?;
         let identity = DiskIdentity { number, guid: member.guid, path: source.path.clone() };
         let disk = self.make_disk(identity, prepared, log);
         disk.label_slot.store(label.slot, Relaxed);

@@ -19,8 +19,8 @@ use super::slab::{Place, Slab};
 use crate::config::Placement;
 use crate::entry::{Extent, SlabId, UNIT_BYTES};
 
-/// Passed slabs of a disk that are ranked again at a time, those with the longest free ranges: other inserts wait for the
-/// allocator meanwhile.
+/// Passed slabs of a disk that are ranked again at a time, those with the shortest free ranges that are long enough:
+/// longer blocks need the others. Other inserts wait for the allocator meanwhile.
 pub(super) const RANKED_AT_ONCE: usize = 64;
 
 /// Most slabs that are opened on a disk for one block; in the next 256 its successor may find room. Each takes 0.4 us, and
@@ -228,7 +228,7 @@ impl Allocator {
     fn rank_passed(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> bool {
         let mut fitting: Vec<SlabId> = Vec::new();
         for disk in self.lane_disks(lane) {
-            let with_room = disk.buckets[bucket].passed.range((units, SlabId(0))..).rev();
+            let with_room = disk.buckets[bucket].passed.range((units, SlabId(0))..);
             fitting.extend(with_room.take(RANKED_AT_ONCE).map(|(_, slab)| *slab));
         }
         for slab in &fitting {

@@ -238,21 +238,36 @@ impl Index {
         let (mut shard, now) = self.lock(hash.shard());
         shard.lookups += 1;
         let Some((place, mut entry)) = shard.table.find(&hash.rest()) else { return Found::Absent };
-        let len_bytes = entry.extent.len_bytes;
-        self.recency.count_hit(now, entry.tick, len_bytes);
-
-        if entry.tick != short(now) {
-            ring(&self.recency, &entry).renew(now, entry.tick, short(now), len_bytes);
-            entry.tick = short(now);
-            shard.table.write(place, &entry);
-        }
+        self.recency.count_hit(now, entry.tick, entry.extent.len_bytes);
+        self.renew(&mut shard, now, place, &mut entry);
         drop(shard);
         if is_ghost(&entry) {
             // The insert that follows will count as its use.
             return Found::Ghost;
         }
-        self.used(len_bytes);
+        self.used(entry.extent.len_bytes);
         Found::Block(entry)
+    }
+
+    /// Makes the block of a key the newest, without counting a look-up. Returns whether the key is cached.
+    pub(crate) fn touch(&self, hash: &KeyHash) -> bool {
+        let (mut shard, now) = self.lock(hash.shard());
+        let Some((place, mut entry)) = shard.table.find(&hash.rest()).filter(|(_, entry)| !is_ghost(entry)) else {
+            return false;
+        };
+        self.renew(&mut shard, now, place, &mut entry);
+        drop(shard);
+        self.used(entry.extent.len_bytes);
+        true
+    }
+
+    /// Makes an entry the newest.
+    fn renew(&self, shard: &mut Shard, now: u64, place: Place, entry: &mut Entry) {
+        if entry.tick != short(now) {
+            ring(&self.recency, entry).renew(now, entry.tick, short(now), entry.extent.len_bytes);
+            entry.tick = short(now);
+            shard.table.write(place, entry);
+        }
     }
 
     /// Returns the block of a key without counting a use; `None` for a ghost.

@@ -16,6 +16,9 @@ pub trait Blocks: Send + Sync + 'static {
     /// the cache's own.
     fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>>;
 
+    /// Makes a block as new as if it had just been read. Returns whether it is cached.
+    fn touch(&self, key: &[u8]) -> bool;
+
     /// Begins to store a block, and returns at once. `class` as in [`Blocks::get`].
     fn insert(&self, key: &[u8], value: Block, class: Option<Class>);
 
@@ -24,7 +27,8 @@ pub trait Blocks: Send + Sync + 'static {
     fn remove(&self, key: &[u8]);
 }
 
-/// How a read uses the cache. Put it into `GetOptions::extensions`; without it a read uses [`IoClass::default`].
+/// How a read uses the cache. Put it into `GetOptions::extensions`, or use [`super::with_extensions`]; without it a
+/// read uses [`IoClass::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IoClass {
     /// Class of the cache's I/O for this read; `None`: the cache's own classes for hits and fills.
@@ -54,13 +58,17 @@ impl IoClass {
 pub enum ReadOp {
     /// `get_opts`, and everything built on it.
     Get,
-    /// `get_ranges`, which has no options: the hook sees empty `Extensions`.
+    /// `get_ranges`, which has no options: the hook sees the `Extensions` of [`super::with_extensions`], or none.
     GetRanges,
 }
 
 impl Blocks for BlockCache {
     fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>> {
         async move { self.get_with(key, GetOptions { class, deadline: None }).await.ok()?.block() }.boxed()
+    }
+
+    fn touch(&self, key: &[u8]) -> bool {
+        BlockCache::touch(self, key).unwrap_or(false)
     }
 
     fn insert(&self, key: &[u8], value: Block, class: Option<Class>) {

@@ -101,6 +101,15 @@ impl Reader {
         Ok(ranges.iter().map(assemble).collect())
     }
 
+    /// Fetches the blocks of `range` (within the object) that are not cached, and makes the others the newest. Returns
+    /// the bytes fetched.
+    pub(super) async fn warm(self, range: Range<u64>) -> Result<u64, ReadError> {
+        let is_missing = |block: &u64| !self.core.cache.touch(&self.object.block_key(*block));
+        let missing: Vec<u64> = self.blocks_of(&range).filter(is_missing).collect();
+        let fetched = self.wait_for_all(self.join(&missing)).await?;
+        Ok(fetched.iter().map(|(_, bytes)| bytes.len() as u64).sum())
+    }
+
     fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.block_bytes()..range.end.div_ceil(self.block_bytes())
     }

@@ -123,6 +123,15 @@ impl Known {
         let (_, (object, _)) = self.objects.remove(location)?;
         Some(object)
     }
+
+    /// Forgets all objects below `prefix`, as [`Known::invalidate`] does. Returns what was known.
+    pub(super) fn invalidate_prefix(&self, prefix: &Path) -> Vec<Arc<Object>> {
+        // Answers under way may be about objects that are not known yet.
+        self.invalidations.iter().for_each(|stripe| *lock(stripe) += 1);
+        let locations = self.objects.iter().map(|(location, _)| location);
+        let below: Vec<Path> = locations.filter(|location| location.prefix_matches(prefix)).collect();
+        below.iter().filter_map(|location| self.invalidate(location)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +162,20 @@ mod tests {
         assert!(known.get(&"a".into()).is_some());
         let former = known.learn(&object("a", Some("3")), known.epoch(&"a".into()));
         assert_eq!(former.and_then(|former| former.meta.e_tag.clone()).as_deref(), Some("2"));
+    }
+
+    #[test]
+    fn a_prefix_is_whole_names_and_answers_under_way_belong_to_it() {
+        let known = Known::new(10, Duration::MAX);
+        let all = ["t/1", "t/deep/2", "tt/3"];
+        let before: Vec<u64> = all.iter().map(|location| known.epoch(&(*location).into())).collect();
+        for location in &all[1..] {
+            known.learn(&object(location, None), known.epoch(&(*location).into()));
+        }
+        let gone = known.invalidate_prefix(&"t".into());
+        assert_eq!(gone.iter().map(|object| object.meta.location.as_ref()).collect::<Vec<_>>(), ["t/deep/2"]);
+        known.learn(&object("t/1", None), before[0]);
+        assert_eq!(all.map(|location| known.get(&location.into()).is_some()), [false, false, true]);
     }
 
     #[test]

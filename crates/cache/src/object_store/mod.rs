@@ -16,8 +16,11 @@
 //!
 //! Each read has an [`IoClass`]: the class in which its hits are read, whether cached blocks are used at all, and
 //! whether missing blocks are inserted. It comes from the `Extensions` of `GetOptions`, or from a hook
-//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options, so only the hook
-//! can choose its class.
+//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options: what runs under
+//! [`with_extensions`] gives it some.
+//!
+//! What is written is cached when it is first read, or at once, if [`CachedStoreBuilder::keep_puts`] says so.
+//! [`CachedStore::warm`] brings an object into the cache, and keeps it there if it is called now and then.
 //!
 //! # What a reader sees when objects change
 //! A block's key contains everything the store reports of an object: location, etag, version, size, time of
@@ -43,8 +46,8 @@
 //!
 //! # Limits
 //! A cold read costs one more request than without the cache, for the metadata. A fetch for several readers has the
-//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Writes are not
-//! cached.
+//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Multipart uploads and
+//! copies are not kept, only invalidated.
 //!
 //! # Example
 //! ```
@@ -58,6 +61,7 @@
 //! #     fn get<'a>(&'a self, _: &'a [u8], _: Option<plimsoll::Class>) -> BoxFuture<'a, Option<Block>> {
 //! #         ready(None).boxed()
 //! #     }
+//! #     fn touch(&self, _: &[u8]) -> bool { false }
 //! #     fn insert(&self, _: &[u8], _: Block, _: Option<plimsoll::Class>) {}
 //! #     fn remove(&self, _: &[u8]) {}
 //! # }
@@ -77,6 +81,7 @@ mod fetch;
 mod flying;
 mod known;
 mod options;
+mod scope;
 mod shared;
 mod stats;
 mod store;
@@ -85,5 +90,6 @@ mod writes;
 pub use blocks::{Blocks, IoClass, ReadOp};
 pub use builder::CachedStoreBuilder;
 pub use options::BadBlockSize;
+pub use scope::with_extensions;
 pub use stats::CachedStoreStats;
 pub use store::CachedStore;

@@ -26,6 +26,9 @@ impl std::error::Error for BadBlockSize {}
 /// The hook that chooses a read's class.
 pub(super) type Classify = Box<dyn Fn(&Extensions, ReadOp, &Path) -> IoClass + Send + Sync>;
 
+/// The hook that chooses which puts are kept.
+pub(super) type KeepPut = Box<dyn Fn(&Extensions, &Path) -> bool + Send + Sync>;
+
 /// The settings of a [`super::CachedStore`]; see [`super::CachedStoreBuilder`].
 pub(super) struct Options {
     pub(super) block_bytes: u64,
@@ -36,6 +39,7 @@ pub(super) struct Options {
     pub(super) meta_objects: usize,
     pub(super) namespace: String,
     pub(super) classify: Classify,
+    pub(super) keep_put: KeepPut,
 }
 
 impl Options {
@@ -50,6 +54,7 @@ impl Options {
             meta_objects: 1 << 16,
             namespace,
             classify: Box::new(|extensions, _, _| extensions.get().copied().unwrap_or_default()),
+            keep_put: Box::new(|_, _| false),
         }
     }
 

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ::object_store::path::Path;
-use ::object_store::{Error, GetOptions, ObjectStore, Result};
+use ::object_store::{Error, Extensions, GetOptions, ObjectStore, PutPayload, PutResult, Result};
+use bytes::Bytes;
 
 use super::blocks::Blocks;
 use super::flying::InFlight;
 use super::known::{Known, Object};
 use super::options::Options;
 use super::stats::Counters;
+use crate::block::Block;
 use crate::sync::lock;
 
 /// Name of the store in errors.
@@ -46,6 +48,27 @@ impl Core {
     pub(super) fn invalidate(&self, location: &Path) {
         if let Some(object) = self.known.invalidate(location) {
             self.remove_blocks(&object);
+        }
+    }
+
+    /// Forgets all objects below `prefix` and removes their blocks.
+    pub(super) fn invalidate_prefix(&self, prefix: &Path) {
+        self.known.invalidate_prefix(prefix).iter().for_each(|object| self.remove_blocks(object));
+    }
+
+    /// Inserts the blocks of an object that was just put, unless it has been changed since, as far as the store can
+    /// tell.
+    pub(super) async fn keep(&self, location: &Path, put: &PutResult, payload: PutPayload, extensions: Extensions) {
+        let options = GetOptions { extensions, ..GetOptions::default() };
+        // A read will ask again.
+        let Ok(object) = self.object(location, &options, true).await else { return };
+        let is_it = object.meta.e_tag == put.e_tag && object.meta.size == payload.content_length() as u64;
+        if put.e_tag.is_none() || !is_it {
+            return;
+        }
+        let bytes = Bytes::from(payload);
+        for (block, bytes) in (0..).zip(bytes.chunks(self.options.block_bytes as usize)) {
+            self.cache.insert(&object.block_key(block), Block::copy_from_slice(bytes), None);
         }
     }
 

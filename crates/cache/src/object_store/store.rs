@@ -12,12 +12,14 @@ use ::object_store::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
 use super::blocks::{IoClass, ReadOp};
 use super::fetch::{ReadError, Reader};
 use super::known::Object;
 use super::options::Options;
+use super::scope;
 use super::shared::{Core, NAME};
 use super::stats::CachedStoreStats;
 use super::writes::{Deletion, Upload, Write};
@@ -82,6 +84,36 @@ impl CachedStore {
     /// Forgets an object's metadata and removes its blocks: for programs that learn of a change by other means.
     pub fn invalidate(&self, location: &Path) {
         self.0.invalidate(location);
+    }
+
+    /// Forgets the metadata of all objects below `prefix`, as [`CachedStore::invalidate`] does: for a table that was
+    /// dropped or replaced. Blocks of objects whose metadata are no longer known are never read again, and age out.
+    pub fn invalidate_prefix(&self, prefix: &Path) {
+        self.0.invalidate_prefix(prefix);
+    }
+
+    /// Brings an object, or `options.range` of it, into the cache. What is missing is fetched; what is there becomes as
+    /// new as if it had just been read, without I/O. Call it again now and then for what must stay: an object that is
+    /// warmed within as many bytes of use as the cache holds is not evicted. Returns the bytes fetched.
+    ///
+    /// # Errors
+    /// The store's; that the object was changed meanwhile; or that `options` name a version: such reads bypass the cache.
+    pub async fn warm(&self, location: &Path, options: GetOptions) -> Result<u64> {
+        if options.version.is_some() {
+            let source = "reads of a named version bypass the cache".into();
+            return Err(Error::NotSupported { source });
+        }
+        let options = scope::options_of(options);
+        let class = IoClass { admit: true, ..(self.0.options.classify)(&options.extensions, ReadOp::Get, location) };
+        let object = self.0.object(location, &options, has_condition(&options)).await?;
+        let size = object.meta.size;
+        let range = options.range.as_ref().map_or(Ok(0..size), |range| range.as_range(size));
+        let range = range.map_err(|error| Error::Generic { store: NAME, source: error.into() })?;
+
+        let reader = self.reader(object, class, &options.extensions);
+        let warm = |window| reader.clone().warm(window).map_err(|error| self.failed(location, error));
+        let windows = stream::iter(self.windows(range)).map(warm).buffered(READ_AHEAD);
+        windows.try_fold(0, async |sum, fetched_bytes| Ok(sum + fetched_bytes)).await
     }
 
     fn reader(&self, object: Arc<Object>, class: IoClass, extensions: &Extensions) -> Reader {
@@ -151,19 +183,24 @@ impl CachedStore {
 
     async fn read_window(self, reader: Reader, window: Range<u64>) -> Result<Vec<Bytes>> {
         let location = reader.object.meta.location.clone();
-        reader.read_range(window).await.map_err(|error| match error {
-            ReadError::Origin(error) => self.0.note_error(&location, error),
+        reader.read_range(window).await.map_err(|error| self.failed(&location, error))
+    }
+
+    /// Notes why a read that cannot begin anew has failed. Returns its error.
+    fn failed(&self, location: &Path, error: ReadError) -> Error {
+        match error {
+            ReadError::Origin(error) => self.0.note_error(location, error),
             ReadError::Changed => {
-                self.note_change(&location);
+                self.note_change(location);
                 let source = format!("{location} was changed while it was read: read it again").into();
                 Error::Generic { store: NAME, source }
             }
-        })
+        }
     }
 
     /// Reads through the cache, as [`CachedStore::try_get`].
     async fn try_get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Option<Vec<Bytes>>> {
-        let options = GetOptions::default();
+        let options = scope::options_of(GetOptions::default());
         let class = (self.0.options.classify)(&options.extensions, ReadOp::GetRanges, location);
         for attempt in 0..ATTEMPTS {
             let object = self.0.object(location, &options, attempt > 0).await?;
@@ -183,8 +220,16 @@ impl CachedStore {
 #[async_trait]
 impl ObjectStore for CachedStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        let _write = Write::new(&self.0, [location]);
-        self.0.inner.put_opts(location, payload, options).await
+        let kept = (self.0.options.keep_put)(&options.extensions, location)
+            .then(|| (payload.clone(), options.extensions.clone()));
+        let write = Write::new(&self.0, [location]);
+        let result = self.0.inner.put_opts(location, payload, options).await;
+        // The former state's blocks are removed before those of the new one come: they may be the same.
+        drop(write);
+        if let (Ok(put), Some((payload, extensions))) = (&result, kept) {
+            self.0.keep(location, put, payload, extensions).await;
+        }
+        result
     }
 
     async fn put_multipart_opts(
@@ -197,6 +242,7 @@ impl ObjectStore for CachedStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let options = scope::options_of(options);
         if options.version.is_none()
             && let Some(answer) = self.try_get(location, &options).await?
         {

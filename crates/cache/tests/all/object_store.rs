@@ -8,15 +8,18 @@ mod s3;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use counting::{Counting, Lie, MapCache, block_on, patterned};
 use futures_util::future::join_all;
 use futures_util::stream::StreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt};
+use object_store::{
+    Error, Extensions, GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+};
 use plimsoll::{Class, Classes};
-use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, ReadOp};
+use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, ReadOp, with_extensions};
 
 const BLOCK: u64 = 16 << 10;
 
@@ -215,6 +218,97 @@ fn a_class_says_whether_hits_are_read_and_misses_kept() {
 }
 
 #[test]
+fn puts_that_are_kept_are_hits_at_once() {
+    block_on(async {
+        let keep = |extensions: &Extensions, path: &Path| {
+            path.as_ref().ends_with(".sst") && extensions.get::<&str>() != Some(&"compaction")
+        };
+        let (inner, cache, store) = world(0, |builder| builder.immutable().keep_puts(keep)).await;
+        let path = Path::from("t/1.sst");
+        for salt in 1..=2 {
+            // In parts that are no blocks.
+            let bytes = patterned(5 * BLOCK + 7, salt);
+            let payload = bytes.chunks(10_000).map(Bytes::copy_from_slice).collect::<PutPayload>();
+            inner.reset();
+            store.put(&path, payload).await.unwrap();
+            assert_eq!((inner.heads(), cache.len()), (1, 6), "the older state's blocks are gone");
+            assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == bytes);
+            assert_eq!((inner.heads(), inner.gets()), (1, 0), "neither metadata nor data are asked for");
+        }
+
+        inner.reset();
+        let mut compaction = PutOptions::default();
+        compaction.extensions.insert("compaction");
+        store.put_opts(&"t/2.sst".into(), patterned(BLOCK, 0).into(), compaction).await.unwrap();
+        store.put(&"t/3.wal".into(), patterned(BLOCK, 0).into()).await.unwrap();
+        let once = PutOptions::from(PutMode::Create);
+        assert!(store.put_opts(&path, patterned(BLOCK, 3).into(), once).await.is_err(), "it exists");
+        assert_eq!((inner.heads(), cache.len()), (0, 0), "nothing else is kept");
+
+        // Metadata of another state than the one that was put: somebody else has put another one since.
+        for lie in [Lie::Tag, Lie::Size(1)] {
+            inner.lie(lie);
+            store.put(&path, patterned(BLOCK, 4).into()).await.unwrap();
+            assert_eq!((inner.heads(), cache.len()), (1, 0), "{lie:?}");
+            inner.reset();
+        }
+    });
+}
+
+#[test]
+fn warming_fetches_what_is_missing_and_only_that() {
+    block_on(async {
+        let (inner, cache, store) = world(10 * BLOCK + 1, CachedStoreBuilder::immutable).await;
+        let (path, scan) = (Path::from("a"), with(IoClass::scan(None)));
+        store.get_range(&path, 2 * BLOCK..3 * BLOCK).await.unwrap();
+        cache.classes();
+        let part = scan.clone().with_range(Some(0..5 * BLOCK - 1));
+        assert_eq!(store.warm(&path, part.clone()).await.unwrap(), 4 * BLOCK);
+        assert_eq!(store.warm(&path, part).await.unwrap(), 0, "it is there");
+        assert_eq!(store.warm(&path, GetOptions::new()).await.unwrap(), 5 * BLOCK + 1);
+        assert_eq!(cache.classes(), [], "no block is read");
+        assert_eq!(cache.len(), 11, "also in a class that keeps nothing");
+        inner.reset();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(10 * BLOCK + 1, 0));
+        assert_eq!(inner.gets(), 0);
+
+        assert!(store.warm(&path, GetOptions::new().with_range(Some(20 * BLOCK..21 * BLOCK))).await.is_err());
+        assert!(matches!(store.warm(&"b".into(), GetOptions::new()).await, Err(Error::NotFound { .. })));
+        let version = GetOptions::new().with_version(Some("7"));
+        assert!(
+            matches!(store.warm(&path, version).await, Err(Error::NotSupported { .. })),
+            "nothing is learned of it"
+        );
+        inner.put(&path, patterned(BLOCK, 1).into()).await.unwrap();
+        cache.remove_all();
+        assert!(store.warm(&path, GetOptions::new()).await.is_err(), "it is another object");
+        assert_eq!(store.warm(&path, GetOptions::new()).await.unwrap(), BLOCK);
+    });
+}
+
+#[test]
+fn a_prefix_can_be_invalidated() {
+    block_on(async {
+        let (inner, cache, store) = world(BLOCK, CachedStoreBuilder::immutable).await;
+        let paths = ["t/1", "t/2", "t/deep/3", "tt/4", "a"].map(Path::from);
+        for path in &paths {
+            inner.put(path, patterned(BLOCK, 1).into()).await.unwrap();
+            store.get(path).await.unwrap().bytes().await.unwrap();
+        }
+        for path in &paths {
+            inner.put(path, patterned(BLOCK, 2).into()).await.unwrap();
+        }
+        store.invalidate_prefix(&"t".into());
+        assert_eq!(cache.len(), 2, "tt/4 and a");
+        for (number, path) in paths.iter().enumerate() {
+            let salt = if number < 3 { 2 } else { 1 };
+            let found = store.get(path).await.unwrap().bytes().await.unwrap();
+            assert!(found == patterned(BLOCK, salt), "{path}");
+        }
+    });
+}
+
+#[test]
 fn a_hook_knows_a_programs_own_tags() {
     #[derive(Clone)]
     struct Tag(&'static str);
@@ -237,6 +331,24 @@ fn a_hook_knows_a_programs_own_tags() {
         assert_eq!((cache.len(), cache.classes()), (0, vec![Some(Class::DEFAULT)]));
         read(&store, GetOptions::new()).await.unwrap();
         assert_eq!(cache.len(), 1);
+    });
+}
+
+#[test]
+fn get_ranges_has_the_class_of_its_surroundings() {
+    block_on(async {
+        let scan = Classes::new().add_class("scan", None, 10).unwrap();
+        let (inner, cache, store) = world(BLOCK, |builder| builder).await;
+        let extensions = with(IoClass::scan(Some(scan))).extensions;
+        let path = Path::from("a");
+        let found = with_extensions(extensions.clone(), store.get_ranges(&path, &[0..10, 20..30])).await.unwrap();
+        assert_eq!(found[1], patterned(BLOCK, 0)[20..30]);
+        assert_eq!((cache.len(), cache.classes()), (0, vec![Some(scan)]), "a scan keeps nothing");
+        assert_eq!(inner.tagged::<IoClass>(), 2, "head and get alike: the store below sees it");
+        with_extensions(extensions, store.get_range(&path, 0..10)).await.unwrap();
+        assert_eq!((cache.len(), cache.classes()), (0, vec![Some(scan)]), "also where a library passes no options");
+        store.get_ranges(&path, &[0..10]).await.unwrap();
+        assert_eq!((cache.len(), cache.classes()), (1, vec![None]), "and nothing else is in it");
     });
 }
 

@@ -172,6 +172,39 @@ fn the_first_use_of_a_key_is_rejected_once_the_cache_is_full() {
     });
 }
 
+/// What is touched within a capacity of inserts stays, and it takes no I/O; what is not is evicted.
+#[test]
+fn what_is_touched_now_and_then_is_not_evicted() {
+    let town = Town::new(1, 32 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig::default());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let insert = async |n: u32| cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap();
+        for n in 0..200 {
+            assert_eq!(insert(n).await, Inserted::Stored);
+        }
+        assert!(!cache.touch(b"no such key").unwrap());
+        let lookups = cache.stats().hit_curve.lookups;
+        let capacity_blocks = (cache.stats().disks[0].capacity_bytes / 8192) as u32;
+        for n in 1000..1000 + 3 * capacity_blocks {
+            insert(n).await;
+            shard.sleep(Duration::from_millis(1)).await;
+            if n % (capacity_blocks / 3) == 0 {
+                for pinned in 0..100_u32 {
+                    assert!(cache.touch(&pinned.to_le_bytes()).unwrap(), "{pinned} is evicted");
+                }
+            }
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.hit_curve.lookups, stats.hits, stats.memory_hits), (lookups, 0, 0), "no look-up is counted");
+        for n in 0..200_u32 {
+            assert_eq!(matches!(cache.get(&n.to_le_bytes()).await.unwrap(), Lookup::Hit(_)), n < 100, "{n}");
+            assert_eq!(cache.touch(&n.to_le_bytes()).unwrap(), n < 100, "a ghost is not cached");
+        }
+    });
+}
+
 /// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
 #[test]
 fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {

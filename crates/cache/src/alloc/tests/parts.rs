@@ -122,6 +122,25 @@ fn a_disk_is_emptied_and_removed_in_parts() {
     assert_eq!(allocator.free_bytes(), 1500 * 8192);
 }
 
+/// 20 slabs have room for a block of 60 KiB, 80 for one of 20 KiB, and all were passed over.
+#[test]
+fn short_blocks_leave_long_free_ranges_to_long_ones() {
+    let (mut allocator, loads) = cache(MIB, Placement::Load, &[100]);
+    for slab in 0..100 {
+        let kib = if slab < 20 { [vec![64; 14], vec![36, 32]].concat() } else { [vec![64; 15], vec![44]].concat() };
+        for len_bytes in kib.into_iter().map(|kib| kib << 10) {
+            assert_eq!(allocator.allocate(len_bytes, &loads).map(|extent| extent.slab), Ok(SlabId(slab)));
+        }
+    }
+    for stored in 0..60 {
+        allocator.allocate(20 << 10, &loads).unwrap_or_else(|why| panic!("{why:?} after {stored} short ones"));
+    }
+    for stored in 0..20 {
+        allocator.allocate(60 << 10, &loads).unwrap_or_else(|why| panic!("{why:?} after {stored} long ones"));
+    }
+    allocator.check().unwrap();
+}
+
 #[test]
 fn few_of_the_slabs_that_were_passed_over_are_ranked_at_once() {
     let (mut allocator, loads) = cache(MIB, Placement::Load, &[300, 300]);

@@ -54,6 +54,10 @@ impl MapCache {
         classes
     }
 
+    pub(crate) fn remove_all(&self) {
+        self.blocks.lock().unwrap().clear();
+    }
+
     pub(crate) fn corrupt_all(&self) {
         for block in self.blocks.lock().unwrap().values_mut() {
             *block = Block::from_vec(block.iter().map(|byte| !byte).collect());
@@ -70,6 +74,10 @@ impl Blocks for MapCache {
             self.blocks.lock().unwrap().get(key).filter(|_| !is_forgotten).cloned()
         }
         .boxed()
+    }
+
+    fn touch(&self, key: &[u8]) -> bool {
+        self.blocks.lock().unwrap().contains_key(key)
     }
 
     fn insert(&self, key: &[u8], value: Block, _: Option<Class>) {
