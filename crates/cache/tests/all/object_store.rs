@@ -347,7 +347,7 @@ fn get_ranges_has_the_class_of_its_surroundings() {
         assert_eq!(inner.tagged::<IoClass>(), 2, "head and get alike: the store below sees it");
         with_extensions(extensions, store.get_range(&path, 0..10)).await.unwrap();
         assert_eq!((cache.len(), cache.classes()), (0, vec![Some(scan)]), "also where a library passes no options");
-        store.get_ranges(&path, &[0..10]).await.unwrap();
+        store.get_ranges(&path, std::slice::from_ref(&(0..10))).await.unwrap();
         assert_eq!((cache.len(), cache.classes()), (1, vec![None]), "and nothing else is in it");
     });
 }

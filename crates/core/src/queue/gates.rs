@@ -154,7 +154,12 @@ impl IoQueue {
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
         if !self.disk.try_enter(ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
             self.note_full_window(lane);
-            let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
+            let mut wait_ns = self.retry_full_ns();
+            if !alone && pick.turn != Turn::Picked {
+                // What is due does not wait for a piece of its own: others would have the room until then.
+                wait_ns = Some(wait_ns.map_or(FULL_DEVICE_RETRY_NS, |wait_ns| wait_ns.min(FULL_DEVICE_RETRY_NS)));
+            }
+            let retry_ns = wait_ns.map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
                 let soon_ns = now_ns.saturating_add(self.look_again_ns(LOOKS));
                 self.disk.claim(lane, retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
