@@ -250,7 +250,8 @@ impl Clock {
     }
 
     /// Moves the clock of `child` and this mean as if the child had joined, been served `cost` and left, while no other
-    /// child has work, and no other queue of the disk.
+    /// child has work, and no other queue of the disk. If a queue begins at this very moment, what it adds can be lost: see
+    /// [`add`].
     pub(crate) fn serve_only(&self, child: &Clock, cost: Cost, per_share: f64, carry: &mut f64) {
         let mean = self.mean();
         let own = mean.wrapping_add(units(cost, per_share));

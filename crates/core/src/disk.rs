@@ -267,8 +267,7 @@ impl Disk {
         &self.config
     }
 
-    /// Returns the depth of the token bucket in nanoseconds: the latency goal, or the dearer cost of 64 KiB if that is
-    /// more.
+    /// Returns the latency goal in force in nanoseconds: the one asked for, or the dearer cost of 64 KiB if that is more.
     #[must_use]
     pub fn effective_goal_ns(&self) -> u64 {
         self.pieces.effective_goal_ns
@@ -328,8 +327,7 @@ impl Disk {
     }
 
     /// Returns the device time for which the emptiest bucket has tokens at `now_ns`, in nanoseconds: at most
-    /// [`Disk::effective_goal_ns`], or 50 ms if that is less and the disk limits operations and bytes apart; below 0 after
-    /// an overdraft. `None`: the disk is unlimited, and needs no tokens.
+    /// [`Disk::bucket_ns`], below 0 after an overdraft. `None`: the disk is unlimited, and needs no tokens.
     #[must_use]
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };

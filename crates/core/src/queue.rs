@@ -258,6 +258,16 @@ struct Lane {
     overtime_mean: u64,
 }
 
+impl Lane {
+    /// Ends overtime if the disk's clock has moved: the other queues are back.
+    fn end_overtime(&mut self) {
+        if self.overtime_ns > 0 && self.tree.clock(ROOT).mean() != self.overtime_mean {
+            self.overtime_ns = 0;
+            self.tree.set_overtime(Cost::ZERO);
+        }
+    }
+}
+
 /// The ticks of the window and the tokens that a piece took at the last gates; 0 in modes without these gates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
@@ -419,12 +429,17 @@ impl IoQueue {
         }
 
         if self.queued == 0 {
-            // It has not been waiting.
-            (self.polled_ns, self.late_ns) = (now_ns, 0);
+            self.begin_wait(now_ns);
         }
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
+    }
+
+    /// Notes that this queue, which was empty, has not been waiting before `now_ns`.
+    fn begin_wait(&mut self, now_ns: u64) {
+        (self.polled_ns, self.late_ns) = (now_ns, 0);
+        (self.left, self.was_full) = (None, false);
     }
 
     /// Counts a wake-up of `node`, and begins its wait if nothing else of it is queued.
@@ -546,13 +561,7 @@ impl IoQueue {
 
     /// Returns the next piece of `lane`, `None` if its work is all parked or there is none, or what stops the lane.
     fn poll_lane(&mut self, now_ns: u64, lane: usize) -> Result<Option<Dispatch>, Stop> {
-        let at = &mut self.lanes[lane];
-        if at.overtime_ns > 0 && at.tree.clock(ROOT).mean() != at.overtime_mean {
-            // The disk's clock has moved: the others are back.
-            at.overtime_ns = 0;
-            at.tree.set_overtime(Cost::ZERO);
-        }
-
+        self.lanes[lane].end_overtime();
         loop {
             let urgent = if self.urgent.is_empty() { None } else { self.urgent_pick(now_ns, lane) };
             let pick = match urgent {

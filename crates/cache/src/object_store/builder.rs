@@ -105,7 +105,8 @@ impl CachedStoreBuilder {
     /// Sets a hook that says which objects are kept in the cache when they are put, by the extensions of `PutOptions`
     /// and the location: those that will soon be read, such as a database's new SSTs, but not its log. By default none
     /// are. Such a put asks for the object's metadata when it has ended, and the first read within `meta_ttl` need not.
-    /// Objects of stores without etags, of multipart uploads and of copies are not kept.
+    /// Objects of stores without etags, of multipart uploads and of copies are not kept, nor blocks that the cache
+    /// refuses: as first uses, or because too many are being written.
     #[must_use]
     pub fn keep_puts(
         mut self,

@@ -8,7 +8,7 @@ use ::object_store::path::Path;
 use ::object_store::{Error, Extensions, GetOptions, ObjectStore, PutPayload, PutResult, Result};
 use bytes::Bytes;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, ReadOp};
 use super::flying::InFlight;
 use super::known::{Known, Object};
 use super::options::Options;
@@ -59,16 +59,19 @@ impl Core {
     /// Inserts the blocks of an object that was just put, unless it has been changed since, as far as the store can
     /// tell.
     pub(super) async fn keep(&self, location: &Path, put: &PutResult, payload: PutPayload, extensions: Extensions) {
+        if put.e_tag.is_none() {
+            return;
+        }
+        let class = (self.options.classify)(&extensions, ReadOp::Get, location).class;
         let options = GetOptions { extensions, ..GetOptions::default() };
         // A read will ask again.
         let Ok(object) = self.object(location, &options, true).await else { return };
-        let is_it = object.meta.e_tag == put.e_tag && object.meta.size == payload.content_length() as u64;
-        if put.e_tag.is_none() || !is_it {
+        if object.meta.e_tag != put.e_tag || object.meta.size != payload.content_length() as u64 {
             return;
         }
         let bytes = Bytes::from(payload);
         for (block, bytes) in (0..).zip(bytes.chunks(self.options.block_bytes as usize)) {
-            self.cache.insert(&object.block_key(block), Block::copy_from_slice(bytes), None);
+            self.cache.insert(&object.block_key(block), Block::copy_from_slice(bytes), class);
         }
     }
 

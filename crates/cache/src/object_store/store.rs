@@ -87,14 +87,16 @@ impl CachedStore {
     }
 
     /// Forgets the metadata of all objects below `prefix`, as [`CachedStore::invalidate`] does: for a table that was
-    /// dropped or replaced. Blocks of objects whose metadata are no longer known are never read again, and age out.
+    /// dropped or replaced. Blocks of objects whose metadata are no longer known stay, and are read again only if the
+    /// object is the same as before.
     pub fn invalidate_prefix(&self, prefix: &Path) {
         self.0.invalidate_prefix(prefix);
     }
 
     /// Brings an object, or `options.range` of it, into the cache. What is missing is fetched; what is there becomes as
     /// new as if it had just been read, without I/O. Call it again now and then for what must stay: an object that is
-    /// warmed within as many bytes of use as the cache holds is not evicted. Returns the bytes fetched.
+    /// warmed within as many bytes of use as the cache holds is not evicted. Returns the bytes fetched; a cache that
+    /// rejects first uses, or has no room for writes in flight, does not keep all of them.
     ///
     /// # Errors
     /// The store's; that the object was changed meanwhile; or that `options` name a version: such reads bypass the cache.

@@ -141,6 +141,14 @@ fn parts_that_make_no_whole_are_refused() {
     let other = world.run(&[&arguments[..], &["--part", "2/3", "--format", "json"]].concat());
     write("other.json", &other.out);
 
+    for command in
+        [&["compare", "whole.json", "part-1-of-3.json"][..], &["report", "part-1-of-3.json", "-o", "page.html"]]
+    {
+        let run = world.run(command);
+        assert_eq!(run.code, Some(2), "{}", run.err);
+        assert!(run.err.contains("part-1-of-3.json") && run.err.contains("plimsoll sim merge"), "{}", run.err);
+    }
+
     let cases: &[(&str, &[&str])] = &[
         ("part-1-of-3.json", &["parts 2/3, 3/3 are missing"]),
         ("part-3-of-3.json part-1-of-3.json", &["part 2/3 is missing"]),

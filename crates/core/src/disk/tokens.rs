@@ -24,8 +24,8 @@ use crate::units::Cost;
 /// The dispatched device time over which the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
-/// Least depth of the buckets of a disk that limits operations and bytes apart. One of the two is not used in full at any
-/// moment; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what waits in the
+/// Least depth of the buckets of a disk that limits operations and bytes apart. At any moment at least one of
+/// the two is not used in full; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what waits in the
 /// device meanwhile.
 const LIMITS_APART_BUCKET_NS: u64 = 50_000_000;
 
@@ -67,8 +67,10 @@ impl Disk {
         }
     }
 
-    /// Returns the depth of the buckets: what the disk may give out at once after it gave out less.
-    pub(super) fn bucket_ns(&self) -> u64 {
+    /// Returns the depth of the token buckets, in nanoseconds of device time: what the disk may give out at once after it
+    /// gave out less. The effective latency goal, or 50 ms if that is less and operations and bytes are limited apart.
+    #[must_use]
+    pub fn bucket_ns(&self) -> u64 {
         let goal_ns = self.effective_goal_ns();
         if self.config.model.has_limits_apart() { goal_ns.max(LIMITS_APART_BUCKET_NS) } else { goal_ns }
     }

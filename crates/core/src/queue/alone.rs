@@ -5,8 +5,8 @@
 //! request, count its class among those with work, pick it, and take all of that back: half of their instructions.
 //!
 //! # How it works
-//! The state afterwards is the same, to the bit, as after those two calls: the same counters, clocks, room and tokens.
-//! Whatever needs more thought takes the usual way.
+//! The state afterwards is the same as after those two calls: the same counters, clocks, room and tokens. Any other
+//! request takes the usual way.
 //!
 //! # Limits
 //! Not for requests that are split; not while something is queued, nor if other queues share the disk's clocks, any
@@ -90,11 +90,15 @@ impl IoQueue {
         self.in_flight += 1;
 
         let at = &mut self.lanes[lane];
+        at.end_overtime();
         at.tree.charge_alone(node, fair_cost(cost, weight(len_bytes)));
         at.overtime_mean = at.tree.clock(ROOT).mean();
 
         self.first_lane = lane + 1;
-        (self.polled_ns, self.late_ns, self.wakeup_ns) = (now_ns, 0, None);
+        self.begin_wait(now_ns);
+        self.wakeup_ns = None;
+        self.stop_waiting();
+        self.leave_room_to_others();
         Some(Dispatch {
             slot,
             class: node,

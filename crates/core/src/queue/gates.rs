@@ -154,17 +154,16 @@ impl IoQueue {
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
         if !self.disk.try_enter(ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
             self.note_full_window(lane);
-            let mut wait_ns = self.retry_full_ns();
-            if !alone && pick.turn != Turn::Picked {
-                // What is due does not wait for a piece of its own: others would have the room until then.
-                wait_ns = Some(wait_ns.map_or(FULL_DEVICE_RETRY_NS, |wait_ns| wait_ns.min(FULL_DEVICE_RETRY_NS)));
-            }
-            let retry_ns = wait_ns.map(|wait_ns| now_ns.saturating_add(wait_ns));
+            let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
                 let soon_ns = now_ns.saturating_add(self.look_again_ns(LOOKS));
                 self.disk.claim(lane, retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
                 self.wait_for_room(lane, Cost::ZERO);
             }
+            // A class that is due does not wait until a piece of this queue is back: other queues would take the room.
+            let is_due = !alone && pick.turn != Turn::Picked;
+            let due_ns = now_ns.saturating_add(FULL_DEVICE_RETRY_NS);
+            let retry_ns = retry_ns.map(|retry_ns| if is_due { retry_ns.min(due_ns) } else { retry_ns });
             return Err((WaitReason::Depth, retry_ns));
         }
 

@@ -151,10 +151,10 @@ fn the_short_way_leaves_everything_as_the_usual_one_does() {
 }
 
 #[test]
-fn what_needs_thought_takes_the_usual_way() {
+fn split_shared_and_limited_requests_take_the_usual_way() {
     let mut queue = queue_of(usual(), QueueConfig::default());
     let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
-    // A class that the queue has not heard of yet.
+    // A class that is newer than the queue's last look.
     assert!(queue.dispatch_alone(S, class, Op::Read, 4096, 0).is_none());
     queue.follow_classes(|_| {});
     // More than one piece.

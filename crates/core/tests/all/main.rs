@@ -5,7 +5,6 @@
 mod ageing;
 mod alloc;
 mod alone;
-
 mod clock_jumps;
 mod common;
 mod cost;

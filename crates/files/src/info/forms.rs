@@ -45,7 +45,7 @@ pub struct FormInfo {
     pub reachable_4k_read_pct: Option<f64>,
     /// Writes of 4 KiB per second, in per cent of the configured write operations.
     pub reachable_4k_write_pct: Option<f64>,
-    /// The effective latency goal, which is also the depth of the token bucket, in milliseconds.
+    /// The effective latency goal, in milliseconds.
     pub latency_goal_effective_ms: f64,
     /// Why it differs from the goal asked for; `None` if it does not.
     pub latency_goal_reason: Option<String>,

@@ -60,7 +60,7 @@ fn disk_state(
         in_flight_ns: model.map(|model| model.in_flight_ns),
         capacity_scale: model.map(|model| model.capacity_scale),
         tokens_ns: disk.tokens_ns(now.at_ns),
-        tokens_max_ns: model.map(|_| disk.effective_goal_ns()),
+        tokens_max_ns: model.map(|_| disk.bucket_ns()),
         classes: shown.collect(),
     })
 }

@@ -115,7 +115,7 @@ pub(super) struct State {
     /// Calls that got pieces in this round.
     granted: Vec<usize>,
     /// Parkers to wake after the lock is released.
-    to_wake: Vec<Arc<Parker>>,
+    pub(super) to_wake: Vec<Arc<Parker>>,
     pub(super) tracer: Tracer,
     number: u64,
 }
@@ -340,9 +340,10 @@ impl State {
         topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
     }
 
-    /// Admits a call that finds nothing before it. `None` if it has to be queued, or is to be traced.
+    /// Admits a call that finds nothing before it. `None` if it has to be queued, is to be traced, or
+    /// others are to be woken first.
     fn admit_alone(&mut self, now_ns: u64, call: &Call) -> Option<Dispatch> {
-        if self.tracer.is_on() {
+        if self.tracer.is_on() || !self.to_wake.is_empty() {
             return None;
         }
         self.queue.dispatch_alone(now_ns, call.class, call.op, call.len_bytes)

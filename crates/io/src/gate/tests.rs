@@ -127,6 +127,25 @@ fn calls_of_a_removed_class_end_and_unknown_ones_are_refused() {
 }
 
 #[test]
+fn a_call_that_finds_nothing_before_it_wakes_the_threads_of_a_removed_class() {
+    let gate = gate_of(DiskSetup::unlimited());
+    let classes = gate.topology().classes().clone();
+    let doomed = classes.add_class("doomed", None, 1).unwrap();
+    let limits = Limits { iops: Rate::per_second(1), ..Limits::default() };
+    classes.set_qos(doomed, Qos { limits, ..Qos::default() }).unwrap();
+    drop(gate.enter(doomed, Op::Read, 4096).unwrap());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| gate.enter(doomed, Op::Read, 4096).map(drop));
+        waits(&gate, doomed, 1);
+        classes.remove(doomed).unwrap();
+        let permit = gate.enter(Class::DEFAULT, Op::Read, 4096).unwrap();
+        assert!(gate.0.lock().to_wake.is_empty());
+        drop(permit);
+        assert_eq!(waiting.join().unwrap(), Err(GateError::ClassRemoved));
+    });
+}
+
+#[test]
 fn long_calls_go_whole_where_nobody_waits_and_in_pieces_where_the_disk_has_no_more_room() {
     let gate = gate_of(DiskSetup::unlimited());
     let mut calls = Vec::new();

@@ -228,7 +228,7 @@ fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -
             in_flight_ns: now.in_flight_ns,
             capacity_scale: now.capacity_scale,
             tokens_ns,
-            tokens_max_ns: disk.effective_goal_ns(),
+            tokens_max_ns: disk.bucket_ns(),
         }
     });
 

@@ -27,6 +27,9 @@ use super::surface::Surface;
 /// The schema of the JSON of `sim run`.
 pub(crate) const SCHEMA: u64 = 1;
 
+/// Why a part is no result.
+pub(crate) const IS_A_PART: &str = "it is one part of a simulation's runs: join the parts with `plimsoll sim merge`";
+
 pub fn list_json(scenarios: &[Scenario]) -> Value {
     let entry = |scenario: &Scenario| {
         let Scenario { name, title, seed_items, .. } = scenario;

@@ -106,9 +106,10 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
     let next = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = mpsc::channel();
 
+    let mut started = 0;
     for _ in 0..workers.min(count) {
         let (tasks, next, sender, stop) = (Arc::clone(&tasks), Arc::clone(&next), sender.clone(), stop.clone());
-        std::thread::spawn(move || {
+        let work = move || {
             while !stop.is_asked() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(task) = tasks.get(at) else { return };
@@ -117,7 +118,12 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
                     return;
                 }
             }
-        });
+        };
+        // Beyond the limit of threads of this process, those that there are do the work.
+        if std::thread::Builder::new().spawn(work).is_err() {
+            break;
+        }
+        started += 1;
     }
     drop(sender);
 
@@ -129,6 +135,11 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
         }
         ready.push(finished);
     };
+    if started == 0 {
+        for task in tasks.iter().take_while(|_| !stop.is_asked()) {
+            hand_on(run_one(task), &mut ready);
+        }
+    }
     while ready.len() < count && !stop.is_asked() {
         match receiver.recv_timeout(PATIENCE) {
             Ok((at, finished)) => {
@@ -143,6 +154,7 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
     }
 
     // After a stop, results count even if an earlier task has none.
+    waiting.extend(receiver.try_iter());
     for finished in waiting.into_values() {
         hand_on(finished, &mut ready);
     }

@@ -55,8 +55,8 @@ pub(super) const SLICES: usize = 32;
 /// Part of a throughput, in percent, above which half of its interval leaves a level out of the curve: as for sweeps.
 const VAGUE_PCT: f64 = 25.0;
 
-/// Fewest slices of a level whose interval is known: two can disagree.
-const SLICES_MIN: f64 = 2.0;
+/// Fewest slices of a level whose interval is known: two, of nearly the same time, can disagree.
+const SLICES_MIN: f64 = 1.9;
 
 /// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
 const LEVELS: usize = 22;
