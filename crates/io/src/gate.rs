@@ -5,12 +5,12 @@
 //! calls and will not be rewritten for a shard. They can ask before each call, and report its end.
 //!
 //! # How it works
-//! [`Gate::enter`] queues the call in its class, sleeps until the disk can take it, and returns a [`Permit`]; the
-//! thread makes its call; the permit, dropped or [ended](Permit::end), admits the next ones. A gate is one I/O queue of
-//! a disk behind a lock (the queue of `plimsoll-core` that a shard has too), and one futex per waiting thread. Every
-//! thread that enters or leaves does the scheduling for all, and wakes exactly the threads that are admitted. One
-//! waiting thread keeps the time: it sleeps until the queue's next wake-up, and passes that duty on when it is
-//! admitted.
+//! [`Gate::enter`] returns a [`Permit`] at once if nothing is before the call and the disk can take it; otherwise it
+//! queues the call in its class and sleeps until then. The thread makes its call; the permit, dropped or
+//! [ended](Permit::end), admits the next ones. A gate is one I/O queue of a disk behind a lock (the queue of
+//! `plimsoll-core` that a shard has too), and one futex per waiting thread. Every thread that enters or leaves does the
+//! scheduling for all, and wakes exactly the threads that are admitted. One waiting thread keeps the time: it sleeps
+//! until the queue's next wake-up, and passes that duty on when it is admitted.
 //!
 //! If a long call would hold others up, a permit may be for less than was asked: move that much, and enter again for
 //! the rest ([`Gate::transfer`] does). All that the disk takes at once is one permit, so an idle disk gets long calls

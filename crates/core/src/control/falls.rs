@@ -14,7 +14,8 @@
 //! its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
 //!
 //! # Limits
-//! A turnover of few completions, or one that reports of several queues make look long or short, is not judged.
+//! A turnover of few completions is not judged, nor one whose rate exceeds the tokens by far: several queues reported at
+//! once.
 //!
 //! # Example
 //! Half of 16 servers fail: two turnovers have half of the rate. The window is cut from 110 to 55 us; the rate stays, so

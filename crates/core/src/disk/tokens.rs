@@ -6,8 +6,9 @@
 //!
 //! # How it works
 //! The model's cost of a piece is divided by the capacity of the present mix and by the capacity scale of the closed
-//! loop. It is taken from the bucket of the queue's disk group, or of another that is more than half full. A bucket that
-//! overflows while its only queue is late loses tokens, and gives them back ([`Disk::lost_tokens_ns`]).
+//! loop. It is taken from the bucket of the queue's disk group, or of another that is more than half full. A bucket
+//! that overflows while its only queue is late loses tokens, and gives them back ([`Disk::lost_tokens_ns`]). A bucket
+//! is as deep as the latency goal, or 50 ms where operations and bytes are limited apart.
 //!
 //! # Limits
 //! Concurrent updates of the mix may lose one another: it is an estimate.
@@ -24,9 +25,9 @@ use crate::units::Cost;
 /// The dispatched device time over which the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
-/// Least depth of the buckets of a disk that limits operations and bytes apart. At any moment at least one of
-/// the two is not used in full; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what waits in the
-/// device meanwhile.
+/// Least depth of the buckets of a disk that limits operations and bytes apart. At any moment at least one of the two is
+/// not used in full; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what
+/// waits in the device meanwhile.
 const LIMITS_APART_BUCKET_NS: u64 = 50_000_000;
 
 /// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.

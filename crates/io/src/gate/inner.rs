@@ -4,11 +4,12 @@
 //! A sleeping thread can be forgotten. All decisions about wake-ups are in this file.
 //!
 //! # How it works
-//! One lock. A thread that holds it and has changed something lets the queue dispatch ([`State::run`]): each piece is
-//! added to its call. A thread that got pieces is called; the rest of its call is cut off. Before the lock is released,
-//! [`State::appoint`] makes sure that one thread keeps the time while any waits: it looks again at the queue's next
-//! wake-up, and at least every [`LOOK_NS`], because shares and limits may have changed meanwhile. The futexes are woken
-//! after the lock is released.
+//! One lock. A call that finds nothing before it is dispatched whole, and has no entry ([`Admitted::Alone`]). Any other
+//! is queued. A thread that holds the lock and has changed something lets the queue dispatch ([`State::run`]): each
+//! piece is added to its call. A thread that got pieces is called; the rest of its call is cut off. Before the lock is
+//! released, [`State::appoint`] makes sure that one thread keeps the time while any waits: it looks again at the
+//! queue's next wake-up, and at least every [`LOOK_NS`], because shares and limits may have changed meanwhile. The
+//! futexes are woken after the lock is released.
 //!
 //! # Limits
 //! The lock is held for as long as the queue needs to dispatch everything that may be admitted.
@@ -51,7 +52,7 @@ impl Pieces {
     }
 }
 
-/// A call at the gate, until it ends.
+/// A queued call, until it ends.
 pub(super) struct Entry {
     pub(super) call: Call,
     id: RequestId,

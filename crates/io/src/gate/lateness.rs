@@ -1,4 +1,4 @@
-//! How late a thread at a gate is: its call is admitted and has not begun, or has ended and nobody has seen it.
+//! How late a thread at a gate is: after its call was admitted, and after the device has done it.
 //!
 //! # Why
 //! On busy CPUs a thread wakes up late and is late within its call. If that counted as the disk's time, latencies would be

@@ -334,7 +334,7 @@ impl Levels {
         let name = |(_, point): &(usize, CurvePoint)| {
             let known = match vague_pct(point) {
                 Some(pct) => format!("to ± {pct:.0} %"),
-                None => "from less than two slices of the time".to_owned(),
+                None => "from fewer than two slices of the time".to_owned(),
             };
             format!("parallelism {:.0}, whose throughput is known {known} only", point.parallelism)
         };
@@ -618,7 +618,7 @@ mod tests {
         // It lasts for one slice: the rate is known from there alone.
         let found = walk_with(&doubling(32, 14), 64, |in_device, _| 490_000 / in_device).verdict();
         let sentence =
-            "not clear: parallelism 32, whose throughput is known from less than two slices of the time only";
+            "not clear: parallelism 32, whose throughput is known from fewer than two slices of the time only";
         assert_eq!(found.kind, Kind::Unclear, "{found:?}");
         assert!(found.sentence.starts_with(sentence), "{}", found.sentence);
     }
