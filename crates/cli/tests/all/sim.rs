@@ -132,7 +132,7 @@ fn parts_that_make_no_whole_are_refused() {
     changed("version.json", "\"plimsoll\": \"", "\"plimsoll\": \"9.");
     changed("interrupted.json", "\"interrupted\": false", "\"interrupted\": true");
     changed("number.json", "\"number\": 1", "\"number\": 4");
-    changed("short.json", "\"runs\": 5", "\"runs\": 50");
+    changed("short.json", "\"all_runs\": 5", "\"all_runs\": 50");
     changed("hash.json", "\"log_hash\": \"", "\"log_hash\": \"x");
     write("half.json", &part[..part.len() / 2]);
     write("whole.json", &world.run(&["sim", "run", "mine.yaml", "--format", "json"]).out);

@@ -78,8 +78,10 @@ impl FromStr for Part {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Seeds of each scenario.
+    #[serde(rename = "seeds_each")]
     pub seeds: u64,
     /// The swept keys, in the order of the command line.
+    #[serde(rename = "swept_keys")]
     pub sweep: Vec<String>,
 }
 
@@ -98,16 +100,16 @@ struct Whole {
     #[serde(flatten)]
     plan: Plan,
     /// Runs of all parts together.
-    runs: usize,
+    all_runs: usize,
     /// Hash of all tasks, in hexadecimal digits.
-    tasks: String,
+    tasks_hash: String,
 }
 
 impl PartForm {
     /// Describes `part` of `tasks`, which are those of all parts.
     pub fn new(part: Part, plan: Plan, tasks: &[Task]) -> PartForm {
         let tasks_hash = format!("{:016x}", hash_of(tasks));
-        PartForm { part, whole: Whole { plan, runs: tasks.len(), tasks: tasks_hash } }
+        PartForm { part, whole: Whole { plan, all_runs: tasks.len(), tasks_hash } }
     }
 }
 
@@ -175,7 +177,7 @@ pub fn merge(files: &[(String, String)]) -> Result<Merged, String> {
     let numbers: Vec<Part> = parts.keys().copied().collect();
     check_that_all_are_there(&numbers)?;
     let whole = parts.first_key_value().map(|(_, (_, file))| file.part.whole.clone());
-    let Whole { plan, runs: count, .. } = whole.ok_or("there are no parts to merge")?;
+    let Whole { plan, all_runs: count, .. } = whole.ok_or("there are no parts to merge")?;
 
     // Part K has the tasks K, K + N, K + 2 N and so on.
     let mut runs: Vec<_> = parts.into_values().map(|(path, file)| (path, file.runs.into_iter())).collect();
@@ -216,7 +218,7 @@ fn read(path: &str, text: &str) -> Result<PartFile, String> {
     if file.interrupted {
         return Err(format!("{path}: part {part} was interrupted: run it again"));
     }
-    let (found, expected) = (file.runs.len(), part.share_of(file.part.whole.runs));
+    let (found, expected) = (file.runs.len(), part.share_of(file.part.whole.all_runs));
     if found != expected {
         return Err(format!("{path}: it has {found} of the {expected} runs of part {part}: run it again"));
     }
