@@ -267,7 +267,7 @@ fn a_queue_that_is_woken_late_loses_no_tokens() {
         let mut queue = queue_of(DiskConfig { model, ..DiskConfig::default() }, QueueConfig::default());
         let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
         // What is measured begins when the bucket is empty.
-        let begin_ns = S + 100 * MS;
+        let begin_ns = 2 * S;
         let (mut now_ns, mut sent_bytes, mut pieces) = (S, 0, Vec::<Dispatch>::new());
         while now_ns < begin_ns + S {
             for piece in std::mem::take(&mut pieces) {
