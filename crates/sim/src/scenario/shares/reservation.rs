@@ -185,7 +185,7 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
         outcome.figure(
             format!("{shards} shards: windows in which a reservation was kept, %"),
             least * 100.0,
-            Target::AtLeast(98.0),
+            Target::AtLeast(99.0),
         );
         let used = report.disks[0].utilisation;
         outcome.figure(format!("{shards} shards: part of the disk used"), used, Target::AtLeast(0.95));
