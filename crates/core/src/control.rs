@@ -125,8 +125,8 @@ pub(crate) struct Limits {
     pub(crate) min_window_ns: u64,
     /// Latency of a small request on the idle disk; 0 if unknown.
     pub(crate) unloaded_latency_ns: u64,
-    /// Most model device time that the tokens allow in a second at a capacity scale of 1, in seconds, in the long run: 1, or 2 if
-    /// operations and bytes are limited apart.
+    /// Most model device time that the tokens allow in a second at a capacity scale of 1, in seconds, in the long run: 1,
+    /// or 2 if operations and bytes are limited apart.
     pub(crate) rate_max: f64,
 }
 

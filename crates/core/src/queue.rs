@@ -384,24 +384,7 @@ impl IoQueue {
 
         let len_bytes = if op.is_transfer() { len_bytes } else { 0 };
         let rest_fs = self.whole_cost(op, len_bytes).as_fs();
-        let slot = Slot {
-            generation: 0,
-            live: true,
-            queued: false,
-            op,
-            class: node,
-            prev: NONE,
-            next: NONE,
-            len_bytes,
-            dispatched_bytes: 0,
-            prefix_bytes: len_bytes,
-            rest_fs,
-            outstanding: 0,
-            error: None,
-            cancelled: false,
-            enqueued_ns: now_ns,
-            user_data,
-        };
+        let slot = Slot { rest_fs, ..Slot::new(op, node, len_bytes, now_ns, user_data) };
         let Some(at) = self.slots.insert(slot) else {
             self.members[node as usize].stats.refused += 1;
             return Err(QueueError::Full);

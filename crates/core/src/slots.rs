@@ -59,6 +59,30 @@ impl Default for Fifo {
     }
 }
 
+impl Slot {
+    /// Returns a request of which nothing is queued or dispatched, without device time.
+    pub(crate) fn new(op: Op, class: u32, len_bytes: u32, enqueued_ns: u64, user_data: u64) -> Slot {
+        Slot {
+            generation: 0,
+            live: true,
+            queued: false,
+            op,
+            class,
+            prev: NONE,
+            next: NONE,
+            len_bytes,
+            dispatched_bytes: 0,
+            prefix_bytes: len_bytes,
+            rest_fs: 0,
+            outstanding: 0,
+            error: None,
+            cancelled: false,
+            enqueued_ns,
+            user_data,
+        }
+    }
+}
+
 /// The slab of a queue's requests, with its free list.
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -167,24 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn slot(user_data: u64) -> Slot {
-        Slot {
-            generation: 0,
-            live: true,
-            queued: false,
-            op: Op::Read,
-            class: 0,
-            prev: NONE,
-            next: NONE,
-            len_bytes: 0,
-            dispatched_bytes: 0,
-            prefix_bytes: 0,
-            rest_fs: 0,
-            outstanding: 0,
-            error: None,
-            cancelled: false,
-            enqueued_ns: 0,
-            user_data,
-        }
+        Slot::new(Op::Read, 0, 0, 0, user_data)
     }
 
     proptest! {

@@ -34,7 +34,7 @@ use super::{Dispatch, IoQueue, Mode, Passed, fair_cost, weight};
 use crate::bucket::ticks_with_carry;
 use crate::classes::ClassId;
 use crate::request::Op;
-use crate::slots::{NONE, Slot};
+use crate::slots::Slot;
 use crate::tree::ROOT;
 use crate::units::Cost;
 
@@ -62,24 +62,8 @@ impl IoQueue {
         let Passed { ticks, buckets, tokens } = self.enter_at_once(now_ns, lane, (op, len_bytes), cost)?;
         self.disk.note_mix(op.direction(), cost);
 
-        let slot = self.slots.insert(Slot {
-            generation: 0,
-            live: true,
-            queued: false,
-            op,
-            class: node,
-            prev: NONE,
-            next: NONE,
-            len_bytes,
-            dispatched_bytes: len_bytes,
-            prefix_bytes: len_bytes,
-            rest_fs: 0,
-            outstanding: 1,
-            error: None,
-            cancelled: false,
-            enqueued_ns: now_ns,
-            user_data,
-        })?;
+        let request = Slot::new(op, node, len_bytes, now_ns, user_data);
+        let slot = self.slots.insert(Slot { dispatched_bytes: len_bytes, outstanding: 1, ..request })?;
 
         let member = &mut self.members[node as usize];
         member.latencies[op.direction() as usize].get_or_insert_default().queue.record(0);

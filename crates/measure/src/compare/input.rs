@@ -180,10 +180,11 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
         test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
     } else if has("runs") {
         check_schema(path, &value, sim_report::SCHEMA)?;
-        if value.get("part").is_some_and(|part| !part.is_null()) {
-            let reason = sim_report::IS_A_PART.to_owned();
-            return Err(CompareError::NotAResult { path: path.to_owned(), line: 1, reason });
-        }
+        sim_report::check_is_whole(&value).map_err(|reason| CompareError::NotAResult {
+            path: path.to_owned(),
+            line: 1,
+            reason,
+        })?;
         Ok(sim(path, &value, serde_json::from_str(text).map_err(unreadable)?))
     } else if has("points") {
         sweep(path, &value, serde_json::from_str(text).map_err(unreadable)?)

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Content, Kind};
-use crate::sim::report::{CellForm, FigureForm, IS_A_PART, RunForm, TableForm};
+use crate::sim::report::{CellForm, FigureForm, RunForm, TableForm, check_is_whole};
 
 /// Newest readable schema of both results.
 const SCHEMA: u64 = 1;
@@ -45,9 +45,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: &Value, what: &str) -> Result<T,
 }
 
 pub(super) fn of_runs(file: &str, value: &Value) -> Result<Content, String> {
-    if value.get("part").is_some_and(|part| !part.is_null()) {
-        return Err(IS_A_PART.to_owned());
-    }
+    check_is_whole(value)?;
     let RunsFile { interrupted, runs } = typed(value, "result of a simulation")?;
     let mut content = Content::new(Kind::Sim, format!("Simulation {file}"), runs.iter().map(section).collect());
     if interrupted {

@@ -4,7 +4,8 @@
 //! observed in a second, with the same result every time.
 //!
 //! **How.** [`run`] runs named and users' scenarios on several threads, [`parts`] joins what several machines ran,
-//! [`stats`] combines several seeds, [`report`] writes results for programs, [`surface`] compares a disk model with a measured surface of latencies.
+//! [`stats`] combines several seeds, [`report`] writes results for programs, [`surface`] compares a disk model with a
+//! measured surface of latencies.
 //!
 //! **Limits.** A running world cannot be stopped: to stop, a caller abandons it and ends the process.
 //!

@@ -27,8 +27,16 @@ use super::surface::Surface;
 /// The schema of the JSON of `sim run`.
 pub(crate) const SCHEMA: u64 = 1;
 
-/// Why a part is no result.
-pub(crate) const IS_A_PART: &str = "it is one part of a simulation's runs: join the parts with `plimsoll sim merge`";
+/// Refuses the JSON of a part, which is no result.
+///
+/// # Errors
+/// Says how to make one of it.
+pub(crate) fn check_is_whole(value: &Value) -> Result<(), String> {
+    match value.get("part") {
+        None | Some(Value::Null) => Ok(()),
+        Some(_) => Err("it is one part of a simulation's runs: join the parts with `plimsoll sim merge`".to_owned()),
+    }
+}
 
 pub fn list_json(scenarios: &[Scenario]) -> Value {
     let entry = |scenario: &Scenario| {
