@@ -1,63 +1,50 @@
 //! Every scenario reaches its figures, with two seeds, and the same seed gives the same events.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{iter, thread};
 
-use plimsoll_sim::scenario::{Figure, Outcome, Scenario, all, find};
+use plimsoll_sim::scenario::{Figure, Scenario, all, find};
 
-/// Prints the result of a scenario, so that a failure can be read.
-fn print(name: &str, seed: u64, outcome: &Outcome) {
-    println!("== {name}, seed {seed}: {} requests", outcome.requests);
-    for table in &outcome.tables {
-        println!("\n{}\n{}", table.title, table.columns.join(" | "));
-        table.rows.iter().for_each(|row| println!("{}", row.join(" | ")));
-    }
-}
-
-/// Returns the figures that a scenario misses; also checks that its result is plausible.
-fn missed(scenario: &Scenario, seed: u64) -> Vec<String> {
+/// Runs a scenario. Returns its result as text if a figure is missed; also checks that it is plausible.
+fn missed(scenario: &Scenario, seed: u64) -> Option<String> {
     let Scenario { name, run, .. } = scenario;
     let outcome = run(seed).expect("a scenario runs");
-    print(name, seed, &outcome);
     assert!(!outcome.figures.is_empty(), "{name}: no figures");
+    let mut text = format!("== {name}, seed {seed}: {} requests\n", outcome.requests);
     for table in &outcome.tables {
         assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{name}: {}", table.title);
+        text += &format!("\n{}\n{}\n", table.title, table.columns.join(" | "));
+        table.rows.iter().for_each(|row| text += &format!("{}\n", row.join(" | ")));
     }
-    let missed = outcome.figures.iter().filter(|figure| !figure.passed());
-    missed
-        .map(|Figure { name: what, value, target }| format!("{name}, seed {seed}: {what}: {value} ({target:?})"))
-        .collect()
+
+    let mut is_missed = false;
+    for Figure { name, value, target } in outcome.figures.iter().filter(|figure| !figure.passed()) {
+        is_missed = true;
+        text += &format!("missed: {name}: {value} ({target:?})\n");
+    }
+    is_missed.then_some(text)
 }
 
-/// Runs every `of`-th scenario from number `part` on, so that tests run side by side.
-fn part_passes(part: usize, of: usize) {
-    let missed: Vec<String> = all()
-        .iter()
-        .skip(part)
-        .step_by(of)
-        .flat_map(|scenario| [1, 20_261].map(|seed| missed(scenario, seed)))
-        .flatten()
-        .collect();
+/// One test for all: some run fifty times as long as others, and a test for each part of them would end long after the rest.
+#[test]
+fn every_scenario_reaches_its_figures() {
+    let scenarios = all();
+    let runs: Vec<(&Scenario, u64)> =
+        scenarios.iter().flat_map(|scenario| [1, 20_261].map(|seed| (scenario, seed))).collect();
+    let next = AtomicUsize::new(0);
+    let run_some = || {
+        let take = || runs.get(next.fetch_add(1, Ordering::Relaxed));
+        iter::from_fn(take).filter_map(|(scenario, seed)| missed(scenario, *seed)).collect::<Vec<String>>()
+    };
+
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let missed = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(run_some)).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("a scenario panicked")).collect::<Vec<String>>()
+    });
     assert!(missed.is_empty(), "{}", missed.join("\n"));
-}
-
-#[test]
-fn the_first_quarter_reaches_its_figures() {
-    part_passes(0, 4);
-}
-
-#[test]
-fn the_second_quarter_reaches_its_figures() {
-    part_passes(1, 4);
-}
-
-#[test]
-fn the_third_quarter_reaches_its_figures() {
-    part_passes(2, 4);
-}
-
-#[test]
-fn the_last_quarter_reaches_its_figures() {
-    part_passes(3, 4);
 }
 
 #[test]
