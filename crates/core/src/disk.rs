@@ -160,9 +160,16 @@ pub struct Disk {
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Flow {
-    in_flight_ticks: AtomicU64,
+    /// By lane.
+    in_flight_ticks: [AtomicU64; 2],
     /// The buckets of the first disk group: for both directions, or (duplex) for reads and for writes.
     buckets: [Buckets; 2],
+}
+
+impl Flow {
+    fn in_flight(&self, lane: usize) -> u64 {
+        self.in_flight_ticks[lane].load(Ordering::Relaxed)
+    }
 }
 
 /// Decisions of the controller other than the window: read by all shards, written rarely.
@@ -423,7 +430,7 @@ impl Disk {
     }
 
     pub(crate) fn in_flight_ticks(&self) -> u64 {
-        self.flow.in_flight_ticks.load(Ordering::Relaxed)
+        self.flow.in_flight(0).saturating_add(self.flow.in_flight(1))
     }
 
     /// Returns the longest piece in bytes; longer requests are split.
@@ -543,10 +550,11 @@ impl Disk {
         self.ceilings().add()
     }
 
-    /// Removes the queue at place `queue`, adds its last report, and takes its `in_flight_ticks` out of the device.
-    pub(crate) fn remove_queue(&self, queue: usize, report: &Report, in_flight_ticks: u64) {
+    /// Removes the queue at place `queue`, adds its last report, and takes its `in_flight_ticks`, by lane, out of the
+    /// device.
+    pub(crate) fn remove_queue(&self, queue: usize, report: &Report, in_flight_ticks: impl Iterator<Item = u64>) {
         self.feedback.add(report);
-        self.leave(in_flight_ticks);
+        in_flight_ticks.enumerate().for_each(|(lane, ticks)| self.leave(lane, ticks));
         self.ceilings().remove(queue);
         self.settings.queues.fetch_sub(1, Ordering::Relaxed);
     }

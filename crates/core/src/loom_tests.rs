@@ -350,7 +350,7 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
                 .map(|stays| {
                     let (disk, inside) = (Arc::clone(&disk), Arc::clone(&inside));
                     thread::spawn(move || {
-                        if !disk.try_enter(ticks, false, || lag_ticks) {
+                        if !disk.try_enter(0, ticks, false, || lag_ticks) {
                             return 0;
                         }
                         let all = inside.fetch_add(ticks, std::sync::atomic::Ordering::SeqCst) + ticks;
@@ -359,16 +359,16 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
                             return ticks;
                         }
                         inside.fetch_sub(ticks, std::sync::atomic::Ordering::SeqCst);
-                        disk.leave(ticks);
+                        disk.leave(0, ticks);
                         0
                     })
                 })
                 .collect();
             let left: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
             assert_eq!(disk.in_flight_ticks(), left, "what did not get in was taken back");
-            disk.leave(left);
+            disk.leave(0, left);
             assert_eq!(disk.in_flight_ticks(), 0);
-            assert!(disk.try_enter(100 * bound_ticks, true, || 0), "an empty device takes any request");
+            assert!(disk.try_enter(0, 100 * bound_ticks, true, || 0), "an empty device takes any request");
         });
     }
 }

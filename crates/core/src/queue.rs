@@ -725,7 +725,8 @@ impl Drop for IoQueue {
         }
         self.stop_waiting();
         self.unreported.in_device = self.unreported.in_device.wrapping_sub(u64::from(self.in_device));
-        self.disk.remove_queue(self.place, &self.unreported.divided(), self.in_flight_ticks);
+        let in_flight_ticks = self.lanes.iter().map(|lane| lane.in_flight_ticks);
+        self.disk.remove_queue(self.place, &self.unreported.divided(), in_flight_ticks);
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use plimsoll::core::{ControlConfig, LatencyGoal, Rate};
+use plimsoll::sys::statfs;
 use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 use plimsoll_files::run_rules::{MAX_CLASSES, MAX_RULES, RunRules};
 use plimsoll_files::setup::{DiskChoice, figures};
@@ -19,6 +20,9 @@ use crate::failure::Failure;
 
 // The counters have room for the most rules and classes that the reader accepts.
 const _: () = assert!(MAX_RULES == RULES_MAX && MAX_CLASSES == CLASSES_MAX);
+
+/// File systems without data.
+const KERNELS_OWN: [&str; 2] = ["proc", "sysfs"];
 
 /// The managed directories and devices, all on one disk.
 pub(super) struct Managed {
@@ -46,6 +50,15 @@ impl Managed {
                     return Err(Failure::Input(format!("--dir {path} is neither a directory nor a block device")));
                 }
             };
+
+            let file_system = statfs::file_system(&real).map_err(cannot)?;
+            if KERNELS_OWN.contains(&file_system.name.as_str()) {
+                return Err(Failure::Input(format!(
+                    "--dir {} is on {}, whose files are the kernel's and on no disk: name a directory with the program's data",
+                    path.display(),
+                    file_system.name
+                )));
+            }
 
             match device {
                 Some((first, other)) if first != of_path => {

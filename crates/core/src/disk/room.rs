@@ -10,8 +10,12 @@
 //! say until when they sleep, so that nobody takes them to be absent, and when their turn comes, so that whoever leaves
 //! room can name the first of them.
 //!
+//! The directions of a duplex disk share the window, and each has half of it that the other cannot take: what waits in
+//! the device for one of its limits does not keep the other direction out.
+//!
 //! # Limits
-//! Each queue looks, adds and takes back without a lock: of two that ask at once, one sees the other.
+//! Each queue looks, adds and takes back without a lock: of two that ask at once, one sees the other. In different
+//! directions of a duplex disk neither may, and a piece more is in the device.
 //!
 //! # Example
 //! A window of 600 us with 590 us in the device takes a piece of 130 us, if the bound is 750 us; the next one waits.
@@ -24,6 +28,9 @@ const OVERDRAFT_PART: u64 = 4;
 
 /// The part (1/8) of the bound by which a queue that lags behind the other queues of its class may exceed the window.
 const OVERDRAFT_IN_CLASS_PART: u64 = 8;
+
+/// The part (1/2) of the window that each direction of a duplex disk has to itself.
+const OWN_PART: u64 = 2;
 
 /// The reason why nothing can be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +97,10 @@ impl Disk {
     /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
     /// is none, or no queue waits for it whose turn comes before `before`, by lane.
     pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
-        if self.in_flight_ticks() >= self.window_ticks() {
-            return None;
-        }
-        self.waiters.iter().zip(before).find_map(|(waiters, before)| waiters.take_first(but, before))
+        let is_full = self.in_flight_ticks() >= self.window_ticks();
+        (0..self.waiters.len())
+            .filter(|lane| !is_full || self.is_own_room(self.flow.in_flight(*lane), 0))
+            .find_map(|lane| self.waiters[lane].take_first(but, before[lane]))
     }
 
     /// Returns whether requests of `ticks` of device time in all could be dispatched now. An empty device takes a
@@ -107,10 +114,18 @@ impl Disk {
         late_ns: u64,
     ) -> Result<(), NoRoom> {
         let in_flight_ticks = self.in_flight_ticks();
-        if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
+        let is_beyond = in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks();
+        if is_beyond && !self.is_own_room(self.flow.in_flight(lane), ticks) {
             return Err(NoRoom::Device);
         }
         self.tokens_available(now_ns, lane, group, ticks, late_ns).map_err(NoRoom::Tokens)
+    }
+
+    /// Returns whether work of `ticks` would be in the half of the window that a direction of a duplex disk has to itself,
+    /// with `in_flight_ticks` of that direction in the device.
+    fn is_own_room(&self, in_flight_ticks: u64, ticks: u64) -> bool {
+        self.config.duplex
+            && (in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < self.window_ticks() / OWN_PART)
     }
 
     /// Returns the longest recent piece, in ticks.
@@ -142,40 +157,51 @@ impl Disk {
         ticks.max(self.bound_ticks() / OVERDRAFT_PART)
     }
 
-    /// Adds work of `ticks` to the device if there is room, and returns whether there was. An empty device takes any
-    /// request. A class that lags may exceed the window by its overdraft, so a small request of a class that wakes up
-    /// enters at once. `overdraft_ticks` is called only if there is no room without it.
+    /// Adds work of `ticks` in `lane` to the device if there is room, and returns whether there was. An empty device
+    /// takes any request. A class that lags may exceed the window by its overdraft, so a small request of a class that
+    /// wakes up enters at once. `overdraft_ticks` is called only if there is no room without it.
     ///
     /// Adds first and takes back if there was no room: of two shards that ask at once, one sees the other. A caller
     /// that expects a full device sets `looks_first`, which reads the shared cache line before writing it. One that
     /// expects room only writes, so the line travels once instead of twice.
-    pub(crate) fn try_enter(&self, ticks: u64, looks_first: bool, overdraft_ticks: impl Fn() -> u64) -> bool {
+    pub(crate) fn try_enter(
+        &self,
+        lane: usize,
+        ticks: u64,
+        looks_first: bool,
+        overdraft_ticks: impl Fn() -> u64,
+    ) -> bool {
         let has_room_with = |in_flight: u64, overdraft_ticks: u64| {
             in_flight == 0
                 || (in_flight < self.window_ticks().saturating_add(overdraft_ticks)
                     && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
         };
-        let has_room = |in_flight: u64| has_room_with(in_flight, 0) || has_room_with(in_flight, overdraft_ticks());
-        if looks_first && !has_room(self.in_flight_ticks()) {
+        let has_room = |of_lane: u64| {
+            let in_flight = of_lane.saturating_add(self.flow.in_flight(1 - lane));
+            has_room_with(in_flight, 0)
+                || self.is_own_room(of_lane, ticks)
+                || has_room_with(in_flight, overdraft_ticks())
+        };
+        if looks_first && !has_room(self.flow.in_flight(lane)) {
             return false;
         }
-        let entered = has_room(self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed));
+        let entered = has_room(self.flow.in_flight_ticks[lane].fetch_add(ticks, Ordering::Relaxed));
         if !entered {
-            self.leave(ticks);
+            self.leave(lane, ticks);
         }
         entered
     }
 
     /// Adds work that is in the device already, whatever the room.
-    pub(crate) fn enter(&self, ticks: u64) {
+    pub(crate) fn enter(&self, lane: usize, ticks: u64) {
         if ticks > 0 {
-            self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed);
+            self.flow.in_flight_ticks[lane].fetch_add(ticks, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn leave(&self, ticks: u64) {
+    pub(crate) fn leave(&self, lane: usize, ticks: u64) {
         if ticks > 0 {
-            self.flow.in_flight_ticks.fetch_sub(ticks, Ordering::Relaxed);
+            self.flow.in_flight_ticks[lane].fetch_sub(ticks, Ordering::Relaxed);
         }
     }
 }

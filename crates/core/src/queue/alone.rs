@@ -118,12 +118,12 @@ impl IoQueue {
             return Some(Passed::default());
         }
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
-        if !self.disk.try_enter(ticks, true, || 0) {
+        if !self.disk.try_enter(lane, ticks, true, || 0) {
             return None;
         }
         let tokens = self.disk.tokens_of(lane, piece.0, piece.1, ticks);
         let Ok(buckets) = self.disk.take_tokens(now_ns, lane, self.config.group, tokens, 0, || 0) else {
-            self.disk.leave(ticks);
+            self.disk.leave(lane, ticks);
             return None;
         };
         self.queues_at_dispatch = 1;

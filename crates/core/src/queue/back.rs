@@ -80,7 +80,7 @@ impl IoQueue {
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
             tokens = self.disk.tokens_of(usize::from(piece.lane), piece.op, len_bytes, ticks);
             self.disk.buckets(usize::from(piece.buckets)).take_anyway(now_ns, tokens);
-            self.disk.enter(ticks);
+            self.disk.enter(usize::from(piece.lane), ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
             self.count_in_device(ticks);

@@ -152,7 +152,7 @@ impl IoQueue {
         let alone = self.queues_at_dispatch <= 1;
 
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
-        if !self.disk.try_enter(ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
+        if !self.disk.try_enter(lane, ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
             self.note_full_window(lane);
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
@@ -174,7 +174,7 @@ impl IoQueue {
         match self.disk.take_tokens(now_ns, lane, self.config.group, tokens, self.late_ns, deeper_ticks) {
             Ok(buckets) => Ok(self.has_entered(lane, ticks, carry_fs, (buckets, tokens))),
             Err(retry_ns) => {
-                self.disk.leave(ticks);
+                self.disk.leave(lane, ticks);
                 self.unreported.lanes[lane].token_blocks += 1;
                 if !alone {
                     self.disk.claim(lane, retry_ns);
@@ -281,7 +281,7 @@ impl IoQueue {
 
     /// Removes a piece from the device's account.
     pub(super) fn leave_device(&mut self, piece: &Dispatch) {
-        self.disk.leave(piece.ticks);
+        self.disk.leave(usize::from(piece.lane), piece.ticks);
         self.in_flight_ticks -= piece.ticks;
         self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
         if piece.ticks > 0 {
