@@ -253,7 +253,8 @@ fn lanes(
 
     let place_of = |name: &str| names.iter().position(|(known, _)| known == name);
     let rest = place_of(OTHERS).unwrap_or(lanes.len().saturating_sub(1));
-    let places = survey.sums.classes.keys().map(|number| (*number, place_of(&survey.trace.class_name(*number)).unwrap_or(rest)));
+    let places =
+        survey.sums.classes.keys().map(|number| (*number, place_of(&survey.trace.class_name(*number)).unwrap_or(rest)));
     let class_at = places.collect();
     Ok((lanes, class_at))
 }

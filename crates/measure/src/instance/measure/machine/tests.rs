@@ -105,25 +105,24 @@ fn a_machine_that_tells_nothing_has_reasons_for_all_that_is_missing() {
 #[test]
 fn disks_cards_and_what_the_machine_is() {
     let (_directory, roots) = trees(&[
-            ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
-            ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n"),
-            ("sys/class/dmi/id/product_name", "i4i.2xlarge\n"),
-            ("sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock\n"),
-            ("sys/block/nvme0n1/size", "3662109375\n"),
-            ("sys/block/nvme0n1/device/model", "Instance Storage   \n"),
-            ("sys/block/sda/size", "1953525168\n"),
-            ("sys/block/sda/device/x", ""),
-            ("sys/block/sda/queue/rotational", "1\n"),
-            ("sys/block/loop0/size", "100\n"),
-            ("sys/block/sr0/size", "0\n"),
-            ("sys/class/net/eth0/device/x", ""),
-            ("sys/class/net/eth0/speed", "-1\n"),
-            ("sys/class/net/eth1/device/x", ""),
-            ("sys/class/net/eth1/speed", "25000\n"),
-            ("sys/class/net/lo/speed", "99999\n"),
-            ("sys/drivers/ena/x", ""),
-        ],
-    );
+        ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
+        ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n"),
+        ("sys/class/dmi/id/product_name", "i4i.2xlarge\n"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock\n"),
+        ("sys/block/nvme0n1/size", "3662109375\n"),
+        ("sys/block/nvme0n1/device/model", "Instance Storage   \n"),
+        ("sys/block/sda/size", "1953525168\n"),
+        ("sys/block/sda/device/x", ""),
+        ("sys/block/sda/queue/rotational", "1\n"),
+        ("sys/block/loop0/size", "100\n"),
+        ("sys/block/sr0/size", "0\n"),
+        ("sys/class/net/eth0/device/x", ""),
+        ("sys/class/net/eth0/speed", "-1\n"),
+        ("sys/class/net/eth1/device/x", ""),
+        ("sys/class/net/eth1/speed", "25000\n"),
+        ("sys/class/net/lo/speed", "99999\n"),
+        ("sys/drivers/ena/x", ""),
+    ]);
 
     symlink(roots.sys.join("drivers/ena"), roots.sys.join("class/net/eth1/device/driver")).unwrap();
     let (_, card) = read(&roots, 1);
