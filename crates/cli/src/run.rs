@@ -33,9 +33,9 @@ use std::time::Instant;
 
 use clap::Args;
 use plimsoll::core::LatencyGoal;
+use plimsoll_files::disk;
 use plimsoll_files::run_rules::{self, RunRules};
 use plimsoll_files::setup::DiskChoice;
-use plimsoll_files::disk;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{parse_goal, read_properties};

@@ -134,8 +134,7 @@ fn lines(report: &TuneReport) -> Vec<String> {
 /// Returns a line with the figures whose phase ended early.
 fn cut_short(report: &TuneReport) -> Option<String> {
     let is_cut = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| !figure.complete);
-    let cut: Vec<&str> =
-        report.figures().into_iter().filter(|(.., it)| is_cut(it)).map(|(_, name, _)| name).collect();
+    let cut: Vec<&str> = report.figures().into_iter().filter(|(.., it)| is_cut(it)).map(|(_, name, _)| name).collect();
     (!cut.is_empty()).then(|| format!("measured for less than its time, so less certain: {}", cut.join(", ")))
 }
 
