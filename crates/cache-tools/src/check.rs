@@ -35,15 +35,10 @@ use super::wait::block_on;
 /// The result of reading every block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Checked {
-    /// Version of the schema: 2.
     pub schema: u32,
-    /// Identity of the cache.
     pub cache_guid: String,
-    /// Number of the checkpoint found.
     pub generation: u64,
-    /// Disks found.
     pub disks: u64,
-    /// The blocks, sound and not.
     #[serde(flatten)]
     pub counts: BlockCounts,
     /// Other problems, a sentence each.
@@ -66,14 +61,10 @@ impl Checked {
         }
     }
 
-    /// Returns whether no problem was found.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         self.counts.is_sound() && self.findings.is_empty()
     }
 
-    /// Returns the result as JSON, with `is_sound`.
-    #[must_use]
     pub fn to_json(&self) -> Value {
         // Plain numbers and text: cannot fail.
         let mut value = serde_json::to_value(self).unwrap_or_default();
@@ -82,7 +73,6 @@ impl Checked {
     }
 
     /// Returns the result as CSV: a line of names and a line of values.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let BlockCounts { blocks, bytes, checksum_errors, unreadable, double_references } = self.counts;
         format!(
@@ -93,8 +83,6 @@ impl Checked {
     }
 }
 
-/// Returns a sentence for each missing disk of the cache.
-#[must_use]
 pub fn missing(stats: &CacheStats) -> Vec<String> {
     let missing = stats.disks.iter().filter(|disk| disk.health == DiskHealth::Missing);
     missing
@@ -121,9 +109,6 @@ pub fn inspect(path: &Path) -> Result<Inspection, SessionError> {
 
 /// Reads and verifies every block of the cache of the file at `path`. Calls `progress` with the blocks read and all
 /// blocks.
-///
-/// # Errors
-/// As [`inspect`].
 pub fn check(path: &Path, progress: impl FnMut(u64, u64) + Send + 'static) -> Result<Checked, SessionError> {
     let progress = Arc::new(Mutex::new(progress));
     let check = |file: &CacheFile, sources: Vec<DiskSource>| {

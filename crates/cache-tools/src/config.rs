@@ -64,7 +64,6 @@ use plimsoll_files::error::Source;
 use plimsoll_files::fields::{Field, Fields, Schema};
 use plimsoll_files::{Code, ConfigError, disk, yaml};
 
-/// Most devices of a cache.
 pub const MAX_DEVICES: usize = 128;
 
 /// Most shards that a cache may run on.
@@ -75,10 +74,8 @@ const MIB: u64 = 1 << 20;
 /// The largest size in the file, in bytes: 512 TiB, the reach of a block's place.
 const MAX_BYTES: u64 = 512 << 40;
 
-/// The desired state of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It is part of the cache.
     #[default]
     Active,
     /// Its blocks are to be moved away. The process that has the cache open then takes it out of the file.
@@ -86,12 +83,9 @@ pub enum DeviceState {
 }
 
 impl DeviceState {
-    /// Both states, with their names in the file.
     pub const ALL: [(&'static str, DeviceState); 2] =
         [("active", DeviceState::Active), ("removing", DeviceState::Removing)];
 
-    /// Returns the name in the file.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             DeviceState::Active => "active",
@@ -100,7 +94,6 @@ impl DeviceState {
     }
 }
 
-/// A device of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Path as written in the file: relative paths start at the file's directory.
@@ -110,11 +103,9 @@ pub struct Device {
     pub size_bytes: Option<u64>,
     /// Its disk model: a disk file, or the name of a preset.
     pub disk: Option<String>,
-    /// Its desired state.
     pub state: DeviceState,
 }
 
-/// The content of CACHE.yaml.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheFile {
     /// The cache's configuration. Its encryption key is set by [`CacheFile::load_key`].
@@ -123,7 +114,6 @@ pub struct CacheFile {
     pub key_file: Option<PathBuf>,
     /// Threads that do the I/O: 1 to 256.
     pub shards: u16,
-    /// The devices, in the order of the file.
     pub devices: Vec<Device>,
 }
 
@@ -140,23 +130,10 @@ pub enum FileError {
     /// The text of CACHE.yaml, or of a disk file that it names, is wrong.
     #[error(transparent)]
     Text(#[from] ConfigError),
-    /// The file with the key is wrong.
     #[error("{path}: {reason}")]
-    Key {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The file cannot be written.
+    Key { path: String, reason: String },
     #[error("cannot write {path}: {error}")]
-    Write {
-        /// The file.
-        path: String,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// A change that is impossible.
+    Write { path: String, error: io::Error },
     #[error("{0}")]
     Change(String),
 }
@@ -291,7 +268,6 @@ fn read_devices(field: &Field<'_>) -> Result<Vec<Device>, ConfigError> {
 impl CacheFile {
     /// Returns the file's text, which [`parse`] reads. It includes keys with default values, so that the file is
     /// complete.
-    #[must_use]
     pub fn to_text(&self) -> String {
         let config = &self.config;
         let mut text = String::from("cache:\n");
@@ -354,9 +330,6 @@ impl CacheFile {
     }
 
     /// Writes the file as a whole or not at all. Replaces an existing file only if `may_replace`.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn write(&self, path: &Path, may_replace: bool) -> Result<(), FileError> {
         replace_file(path, &self.to_text(), may_replace)
             .map_err(|error| FileError::Write { path: path.display().to_string(), error })
@@ -364,7 +337,6 @@ impl CacheFile {
 
     /// Returns the position of the device at `path`, compared as text or as the target of links. `file` is this file's
     /// path.
-    #[must_use]
     pub fn position(&self, file: &Path, path: &Path) -> Option<usize> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let wanted = real(path);
@@ -375,15 +347,11 @@ impl CacheFile {
 
 impl Device {
     /// Returns the device's path, if CACHE.yaml is at `file`.
-    #[must_use]
     pub(crate) fn full_path(&self, file: &Path) -> PathBuf {
         file.parent().map_or_else(|| self.path.clone(), |base| base.join(&self.path))
     }
 
     /// Returns the device for the cache, if CACHE.yaml is at `file`.
-    ///
-    /// # Errors
-    /// A disk model that is neither a preset nor a file, or a damaged one.
     pub fn source(&self, file: &Path) -> Result<DiskSource, FileError> {
         let mut source = DiskSource { path: self.full_path(file), ..DiskSource::default() };
         if let Some(name) = &self.disk {
@@ -413,9 +381,6 @@ pub fn edit<T>(path: &Path, change: impl FnOnce(&mut CacheFile) -> Result<T, Fil
 }
 
 /// Reads an encryption key: 64 hexadecimal digits, with blanks around them allowed.
-///
-/// # Errors
-/// A file that cannot be read, or has other content.
 pub(crate) fn read_key(path: &Path) -> Result<[u8; 32], FileError> {
     let error = |reason: String| FileError::Key { path: path.display().to_string(), reason };
     let text = fs::read_to_string(path).map_err(|failed| error(format!("cannot read the key: {failed}")))?;
@@ -433,7 +398,6 @@ pub(crate) fn read_key(path: &Path) -> Result<[u8; 32], FileError> {
 }
 
 /// Returns the directory at which relative paths in the file at `path` start.
-#[must_use]
 pub(crate) fn base_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

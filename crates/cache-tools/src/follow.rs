@@ -38,7 +38,6 @@ use super::wait::block_on;
 /// A change of the cache's disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Add this device.
     Add(Device),
     /// Use the space by which this device has grown.
     Expand(Device),
@@ -47,8 +46,6 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns the device of the step.
-    #[must_use]
     pub fn device(&self) -> &Device {
         match self {
             Step::Add(device) | Step::Expand(device) | Step::Remove(device) => device,
@@ -61,7 +58,6 @@ fn find<'a>(devices: &'a [Device], path: &Path) -> Option<&'a Device> {
 }
 
 /// Returns the steps that turn `done` into `wanted`.
-#[must_use]
 pub fn plan(done: &[Device], wanted: &[Device]) -> Vec<Step> {
     let mut steps = Vec::new();
     for device in done.iter().filter(|device| device.state == DeviceState::Active) {
@@ -77,7 +73,6 @@ pub fn plan(done: &[Device], wanted: &[Device]) -> Vec<Step> {
 }
 
 /// Returns the differences between `done` and `wanted` that no step can resolve, a sentence each.
-#[must_use]
 pub(crate) fn not_done(done: &[Device], wanted: &[Device]) -> Vec<String> {
     let say = |device: &Device| {
         let path = device.path.display();
@@ -96,7 +91,6 @@ pub(crate) fn not_done(done: &[Device], wanted: &[Device]) -> Vec<String> {
 }
 
 /// Returns when the file at `path` was last changed, in nanoseconds since 1970; 0 if that is unknown.
-#[must_use]
 pub(crate) fn changed_unix_ns(path: &Path) -> u64 {
     let changed = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let since = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
@@ -118,7 +112,6 @@ pub struct Follower {
 
 impl Follower {
     /// Returns a follower for a cache that was opened with `file`, which lies at `path`.
-    #[must_use]
     pub fn new(path: &Path, file: &CacheFile) -> Follower {
         // Removals are planned anew.
         let active = |device: &Device| Device { state: DeviceState::Active, ..device.clone() };
@@ -134,14 +127,12 @@ impl Follower {
     }
 
     /// Returns what could not be followed, a sentence each.
-    #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let failed = self.failed.iter().map(|(step, why)| format!("{}: {why}", step.device().path.display()));
         self.unreadable.iter().cloned().chain(failed).chain(self.not_done.iter().cloned()).collect()
     }
 
     /// Returns `changed_unix_ns` of the file when it was last followed; 0 before.
-    #[must_use]
     pub(crate) fn followed_unix_ns(&self) -> u64 {
         self.followed_unix_ns
     }
@@ -265,9 +256,6 @@ impl Follower {
 }
 
 /// Takes the entries of devices whose removal has ended out of the file at `path`, if they are still there.
-///
-/// # Errors
-/// A file that cannot be read or written.
 pub(super) fn forget(path: &Path, gone: &[PathBuf]) -> Result<(), FileError> {
     config::edit(path, |file| {
         let is_gone = |device: &Device| device.state == DeviceState::Removing && gone.contains(&device.path);
@@ -277,7 +265,6 @@ pub(super) fn forget(path: &Path, gone: &[PathBuf]) -> Result<(), FileError> {
 }
 
 /// Returns the disk at `path`, compared as text or as the target of links.
-#[must_use]
 pub fn disk_at<'a>(stats: &'a CacheStats, path: &Path) -> Option<&'a DiskStats> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let wanted = real(path);

@@ -28,10 +28,8 @@ use std::fmt::Write as _;
 use plimsoll_cache::stats::CacheStats;
 use serde::Serialize;
 
-/// One cache size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HitRow {
-    /// Size of the cache, in bytes.
     pub size_bytes: u64,
     /// Hits that a cache of this size would have had.
     pub hits: u64,
@@ -43,26 +41,18 @@ pub struct HitRow {
     pub is_ghost: bool,
 }
 
-/// Hits by cache size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HitTable {
-    /// Version of the schema: 1.
     pub schema: u32,
-    /// Present capacity, in bytes.
     pub capacity_bytes: u64,
-    /// Look-ups counted.
     pub lookups: u64,
     /// Hits since the cache was opened, from disks and memory.
     pub hits: u64,
-    /// Number of ghosts.
     pub ghosts: u64,
-    /// The sizes, ascending.
     pub rows: Vec<HitRow>,
 }
 
 impl HitTable {
-    /// Returns a table of at most `max_rows` (at least 1) rows.
-    #[must_use]
     pub fn new(cache: &CacheStats, max_rows: usize) -> HitTable {
         let curve = &cache.hit_curve;
         let capacity_bytes = cache.disks.iter().map(|disk| disk.capacity_bytes).sum();
@@ -79,8 +69,6 @@ impl HitTable {
         HitTable { schema: 1, capacity_bytes, lookups: curve.lookups, hits, ghosts: cache.ghosts, rows }
     }
 
-    /// Returns CSV with a line for each size.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from("size_bytes,hits,pct,gain_pct,is_ghost\n");
         for row in &self.rows {

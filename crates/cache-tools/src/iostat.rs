@@ -47,15 +47,11 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
 /// The operations of one kind, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Operations a second.
     pub iops: f64,
-    /// Bytes a second.
     pub bytes_per_s: f64,
     /// Mean time of an operation in milliseconds, queueing included; `None` if none ended.
     pub mean_ms: Option<f64>,
-    /// Operations in flight at the end.
     pub in_flight: u64,
-    /// Operations that failed.
     pub errors: u64,
     /// Operations that ended, by latency: 2^b to 2^(b+1) - 1 nanoseconds.
     pub latency_ns_log2: Vec<u64>,
@@ -111,14 +107,12 @@ fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// One disk, or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// Last part of the disk's path; `total` for all.
     pub name: String,
     /// The disk's path; empty for all.
     pub path: String,
-    /// Figures by kind.
     pub io: ByName<Figures>,
 }
 
@@ -133,13 +127,10 @@ impl Row {
     }
 
     /// Returns the figures of a kind; zeros if there are none.
-    #[must_use]
     pub fn of(&self, kind: &str) -> Figures {
         self.io.get(kind).cloned().unwrap_or_default()
     }
 
-    /// Returns the sum of the figures of several kinds.
-    #[must_use]
     pub fn sum(&self, kinds: &[&str]) -> Figures {
         let mut sum = Figures::default();
         kinds.iter().filter_map(|kind| self.io.get(*kind)).for_each(|figures| sum.add(figures));
@@ -152,19 +143,15 @@ impl Row {
 pub struct Interval {
     /// End, in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Length, in seconds.
     pub seconds: f64,
     /// Whether the interval begins with the opening of the cache.
     pub is_since_open: bool,
-    /// All disks together.
     pub total: Row,
-    /// The disks, by number.
     pub disks: Vec<Row>,
 }
 
 impl Interval {
     /// Returns the interval from `before` to `after`; since the opening if `before` is `None` or of another opening.
-    #[must_use]
     pub fn between(before: Option<&Live>, after: &Live) -> Interval {
         let before = before.filter(|before| before.runtime_id == after.runtime_id);
         let begin_ns = before.map_or(after.opened_ns, |live| live.cache.at_ns);
@@ -188,7 +175,6 @@ impl Interval {
 
     /// Returns CSV with a line for each row and kind, the total first. [`CSV_HEADER`] is written above the first
     /// interval.
-    #[must_use]
     pub fn to_csv(&self, with_disks: bool) -> String {
         let mut text = String::new();
         for row in self.rows(with_disks) {

@@ -41,7 +41,6 @@ pub const EVERY: Duration = Duration::from_secs(1);
 /// Age from which a snapshot is stale: several intervals, so its writer was killed or hangs.
 pub const STALE_AFTER: Duration = Duration::from_secs(5);
 
-/// A snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Live {
     /// Version of the schema: 1. It changes when a key changes its meaning or is removed.
@@ -61,68 +60,43 @@ pub struct Live {
     /// The version of CACHE.yaml that was followed: its time of change, in nanoseconds since 1970; 0: none yet.
     #[serde(default)]
     pub followed_unix_ns: u64,
-    /// The counters.
     pub cache: CacheStats,
 }
 
 impl Live {
-    /// Returns a snapshot of this process.
-    #[must_use]
     pub fn new(runtime_id: &str, at_unix_ms: u64, stats: &CacheStats) -> Live {
         let runtime_id = runtime_id.to_owned();
         Live { schema: 1, pid: std::process::id(), runtime_id, at_unix_ms, cache: stats.clone(), ..Live::default() }
     }
 
     /// Returns the snapshot as JSON, as in the file.
-    ///
-    /// # Errors
-    /// None in practice: all keys are text.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
 
     /// Parses the JSON of [`Live::to_json`], or of later versions of the same schema.
-    ///
-    /// # Errors
-    /// Text that is not such JSON.
     pub fn from_json(text: &str) -> serde_json::Result<Live> {
         serde_json::from_str(text)
     }
 }
 
 /// Returns where the cache of the file at `path` publishes.
-#[must_use]
 pub fn path_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".live.json");
     PathBuf::from(name)
 }
 
-/// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoSnapshot {
     /// There is no file: no process has the cache open.
     #[error("no process has the cache open: there is no {0}")]
     Nobody(String),
-    /// The snapshot is too old.
     #[error("{path} is {age_s} s old: process {pid}, which had the cache open, was killed or hangs")]
-    Stale {
-        /// The file.
-        path: String,
-        /// Its age, in seconds.
-        age_s: u64,
-        /// The process that wrote it.
-        pid: u32,
-    },
-    /// It cannot be read, or is not a snapshot.
+    Stale { path: String, age_s: u64, pid: u32 },
     #[error("cannot read {path}: {reason}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The reason.
-        reason: String,
-    },
+    Unreadable { path: String, reason: String },
 }
 
 /// Reads the last snapshot of the cache of the file at `path`.
@@ -153,8 +127,6 @@ fn read_at(path: &Path, now_unix_ms: u64) -> Result<Live, NoSnapshot> {
     Ok(live)
 }
 
-/// Returns the time in milliseconds since 1970.
-#[must_use]
 pub(crate) fn now_unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -170,7 +142,6 @@ pub struct Publisher {
 
 impl Publisher {
     /// Returns a publisher for the cache of the file at `path`, opened at `opened_ns` on its own clock.
-    #[must_use]
     pub fn new(path: &Path, opened_ns: u64) -> Publisher {
         let random = RandomState::new().hash_one(now_unix_ms());
         Publisher { path: path_of(path), runtime_id: format!("{random:016x}"), opened_ns }

@@ -39,7 +39,6 @@ use super::wait::block_on;
 /// Longest wait for a running cache to follow its file.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Options of a new cache.
 #[derive(Clone, Debug, Default)]
 pub struct CreateFlags {
     /// Overwrite existing data on the devices. An existing CACHE.yaml is never overwritten.
@@ -48,7 +47,6 @@ pub struct CreateFlags {
     pub size_bytes: Option<u64>,
     /// Size of a slab in bytes; `None`: as the smallest disk suggests.
     pub slab_bytes: Option<u32>,
-    /// A file with the key.
     pub key_file: Option<PathBuf>,
 }
 
@@ -144,9 +142,6 @@ fn relative_to(path: &Path, disk: &Path) -> Result<PathBuf, FileError> {
 }
 
 /// Adds a disk. Returns what was done, in a sentence.
-///
-/// # Errors
-/// As [`create`], and the cache's own errors.
 pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Result<String, SessionError> {
     let mut made = Made::default();
     let file = config::parse_from_file(path).map_err(FileError::from)?;

@@ -43,20 +43,13 @@ pub enum SessionError {
     /// The file, or one that it names, is wrong.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The cache's error.
     #[error("{0}")]
     Cache(CacheError),
-    /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The process that has the cache open has not followed its file in time.
     #[error("process {pid} has the cache open and has not followed the file within {} s", .waited.as_secs())]
-    NotFollowed {
-        /// The process.
-        pid: u32,
-        /// The time waited.
-        waited: Duration,
-    },
+    NotFollowed { pid: u32, waited: Duration },
     /// The process has the cache open, but no longer publishes.
     #[error(transparent)]
     NoSnapshot(#[from] NoSnapshot),
@@ -105,22 +98,16 @@ impl Session {
         Ok(Session { cache, file, stop: Some(stop), attendant: Some(attendant) })
     }
 
-    /// Returns the cache.
-    #[must_use]
     pub fn cache(&self) -> &BlockCache {
         &self.cache
     }
 
     /// Returns the file as it was when the cache was opened.
-    #[must_use]
     pub fn file(&self) -> &CacheFile {
         &self.file
     }
 
     /// Makes a last checkpoint and closes the cache.
-    ///
-    /// # Errors
-    /// The checkpoint's error.
     pub fn close(mut self) -> Result<(), SessionError> {
         self.end();
         // The attendant has ended: this is usually the last reference.

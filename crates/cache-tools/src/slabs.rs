@@ -25,7 +25,6 @@ use plimsoll_cache::{BucketReport, Placement, SlabInOrder, SlabReport, SlabUse};
 use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
-/// Length of a bar, in letters.
 const BAR: usize = 20;
 
 /// The slabs of one device for blocks of one size, or a sum of several such rows.
@@ -37,21 +36,18 @@ pub struct SlabRow {
     pub kind: String,
     /// Length of the longest block, in bytes, padding included; 0 in sums.
     pub max_size_bytes: u32,
-    /// The use of the slabs.
     #[serde(flatten)]
     pub usage: SlabUse,
 }
 
 impl SlabRow {
     /// Returns how full the slabs are, in percent; 0 without slabs.
-    #[must_use]
     pub fn capacity_pct(&self) -> f64 {
         let SlabUse { size_bytes, allocated_bytes, .. } = self.usage;
         if size_bytes == 0 { 0.0 } else { allocated_bytes as f64 * 100.0 / size_bytes as f64 }
     }
 
     /// Returns how full the slabs are, as a bar of 20 letters.
-    #[must_use]
     pub fn bar(&self) -> String {
         let full = ((self.capacity_pct() / 100.0 * BAR as f64).round() as usize).min(BAR);
         format!("{}{}", "#".repeat(full), ".".repeat(BAR - full))
@@ -68,14 +64,10 @@ impl SlabRow {
     }
 }
 
-/// The use of all slabs of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SlabTable {
-    /// Version of the schema: 1.
     pub schema: u32,
-    /// Size of a slab, in bytes.
     pub slab_bytes: u32,
-    /// By device, then by block size.
     pub rows: Vec<SlabRow>,
     /// Sums of the kinds `bitmap`, `extent`, `evacuating` (already counted in these), `metadata`, `free`.
     pub summaries: Vec<SlabRow>,
@@ -85,12 +77,9 @@ pub struct SlabTable {
     pub order: Vec<OrderRow>,
 }
 
-/// A slab in the order of opening.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OrderRow {
-    /// The device's path.
     pub device: String,
-    /// Number of the slab.
     pub slab: u32,
     /// Length of the longest block, in bytes; 0 of an unused slab.
     pub max_size_bytes: u32,
@@ -102,7 +91,6 @@ pub struct OrderRow {
 
 impl SlabTable {
     /// Returns the table of a report. `paths` are the devices by number.
-    #[must_use]
     pub fn new(report: &SlabReport, paths: &[(u16, String)], placement: Placement) -> SlabTable {
         let path = |disk: u16| {
             let found = paths.iter().find(|(number, _)| *number == disk).map(|(_, path)| path.clone());
@@ -156,8 +144,6 @@ impl SlabTable {
         self.order.chunk_by(|one, next| one.device == next.device && one.max_size_bytes == next.max_size_bytes)
     }
 
-    /// Returns the order as CSV with a line for each slab.
-    #[must_use]
     pub fn order_csv(&self) -> String {
         let columns: &[Column<OrderRow>] = &[
             ("device", |it| it.device.clone()),
@@ -169,8 +155,6 @@ impl SlabTable {
         csv(&self.order, columns)
     }
 
-    /// Returns CSV with a line for each row, then the sums.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<SlabRow>] = &[
             ("device", |it| it.device.clone()),

@@ -30,7 +30,6 @@ use super::check::{self, missing};
 use super::live::{self, Live, NoSnapshot};
 use super::session::SessionError;
 
-/// A disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
     /// Its statistics, without those of its I/O.
@@ -49,42 +48,32 @@ impl From<&DiskStats> for DiskStatus {
     }
 }
 
-/// The state of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
-    /// Version of the schema: 1.
     pub schema: u32,
-    /// Whether a process has the cache open.
     pub is_open: bool,
     /// That process; 0 if none.
     pub pid: u32,
-    /// Seconds since it was opened.
     pub open_s: f64,
     /// Number of the last durable checkpoint.
     pub generation: u64,
     /// Duration of that checkpoint, in nanoseconds.
     pub last_checkpoint_ns: u64,
-    /// Blocks cached.
     pub blocks: u64,
     /// Their bytes.
     pub block_bytes: u64,
-    /// Memory of the index, in bytes.
     pub index_bytes: u64,
-    /// Look-ups answered.
     pub hits: u64,
     /// Look-ups without an answer, by reason.
     pub misses: ByName<u64>,
-    /// Blocks stored.
     pub inserts: u64,
     /// Inserts not stored, by reason.
     pub drops: ByName<u64>,
-    /// Blocks evicted.
     pub evictions: u64,
     /// Corrupt blocks stored again.
     pub healed: u64,
     /// Parts of CACHE.yaml that could not be followed; for a closed cache, problems with its disks.
     pub problems: Vec<String>,
-    /// The disks, by number.
     pub disks: Vec<DiskStatus>,
 }
 
@@ -141,8 +130,6 @@ pub fn read(path: &Path) -> Result<Status, SessionError> {
 }
 
 impl Status {
-    /// Returns CSV with a line for each disk.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<DiskStatus>] = &[
             ("number", |it| it.stats.number.to_string()),

@@ -95,13 +95,7 @@ impl From<TuneError> for Failure {
         match error {
             TuneError::Load(error) => error.into(),
             TuneError::Scratch(error) => error.into(),
-            TuneError::Option { .. }
-            | TuneError::MaxWrite { .. }
-            | TuneError::Place(_)
-            | TuneError::NotDestructive { .. }
-            | TuneError::RecordExists { .. }
-            | TuneError::ReadRecord(_)
-            | TuneError::Resume { .. } => Failure::Input(message),
+            error if error.is_of_input() => Failure::Input(message),
             _ => Failure::Machine(message),
         }
     }

@@ -13,6 +13,7 @@ use plimsoll::DiskMode;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ControlConfig, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
+use plimsoll_files::io_properties::IoProperties;
 use plimsoll_files::setup::{DiskChoice, ModelChoice, parse_capacity_scale};
 use plimsoll_files::{disk, io_properties};
 
@@ -93,7 +94,6 @@ fn parse_scale(text: &str) -> Result<ControlConfig, String> {
     parse_capacity_scale(text).map_err(|error| error.to_string())
 }
 
-/// Reads `--latency-goal`.
 pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
     if text == "none" {
         return Ok(LatencyGoal::NoSplit);
@@ -104,6 +104,13 @@ pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
     }
 }
 
+/// Reads the io-properties at `path`. Prints warnings to stderr.
+pub(crate) fn read_properties(path: &Path) -> Result<IoProperties, Failure> {
+    let properties = io_properties::parse_from_file(path)?;
+    properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+    Ok(properties)
+}
+
 impl DiskFlags {
     /// Reads the files that the flags name, for `shards` shards. Prints warnings to stderr.
     pub(crate) fn choice(&self, shards: u16) -> Result<DiskChoice, Failure> {
@@ -112,15 +119,7 @@ impl DiskFlags {
                 "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and --disk";
             return Err(Failure::Input(message.to_owned()));
         }
-        let properties = match &self.io_properties {
-            None => None,
-            Some(path) => {
-                let properties = io_properties::parse_from_file(path)?;
-                properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
-                Some(properties)
-            }
-        };
-
+        let properties = self.io_properties.as_deref().map(read_properties).transpose()?;
         let disk = self.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
         let of_disk = disk.as_ref().filter(|_| self.mode == ModeName::Depth);
         let mode = match (self.mode, self.max_io_requests.or(of_disk.and_then(|disk| disk.max_io_requests))) {

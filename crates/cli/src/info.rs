@@ -150,7 +150,6 @@ fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
     }
 }
 
-/// Returns one disk as text for one screen.
 fn table(disk: &DiskInfo) -> String {
     let mut parts = vec![heading(disk), forms_table(disk)];
     if let Some(form) = disk.form(disk.model) {
@@ -224,7 +223,6 @@ fn forms_table(disk: &DiskInfo) -> String {
     screen::table(&headers, rows)
 }
 
-/// Returns costs and rates of one form by size.
 fn sizes_table(form: &FormInfo) -> String {
     let us = |ns: f64| significant(ns / 1e3);
     let rows = form.sizes.iter().map(|size| {

@@ -33,12 +33,12 @@ use std::time::Instant;
 
 use clap::Args;
 use plimsoll::core::LatencyGoal;
+use plimsoll_files::disk;
 use plimsoll_files::run_rules::{self, RunRules};
 use plimsoll_files::setup::DiskChoice;
-use plimsoll_files::{disk, io_properties};
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::parse_goal;
+use crate::flags::{parse_goal, read_properties};
 use crate::output::Output;
 use crate::screen;
 use handover::VARIABLE;
@@ -174,14 +174,7 @@ fn set_name(command: &mut Command, name: &str) {
 }
 
 fn choice(arguments: &RunArguments) -> Result<DiskChoice, Failure> {
-    let properties = match &arguments.io_properties {
-        None => None,
-        Some(path) => {
-            let properties = io_properties::parse_from_file(path)?;
-            properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
-            Some(properties)
-        }
-    };
+    let properties = arguments.io_properties.as_deref().map(read_properties).transpose()?;
     let disk = arguments.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
     Ok(DiskChoice { properties, disk, latency_goal: arguments.latency_goal, ..DiskChoice::default() })
 }

@@ -94,13 +94,9 @@ impl Buckets {
     }
 }
 
-/// The latencies of a side.
 pub struct Latencies {
-    /// The latencies of all runs together.
     pub all: Buckets,
-    /// The latencies of each run.
     pub runs: Vec<Buckets>,
-    /// The mean of the latencies.
     pub mean: Estimate,
 }
 
@@ -112,9 +108,7 @@ struct Resampled {
 
 /// A quantile of two sides.
 pub struct QuantileDifference {
-    /// The quantile of the base, in nanoseconds.
     pub base_ns: f64,
-    /// The quantile of the other side, in nanoseconds.
     pub other_ns: f64,
     /// 95 % interval of other over base; `None` if too few requests lie beyond the quantile.
     pub ratio: Option<(f64, f64)>,

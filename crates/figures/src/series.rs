@@ -58,7 +58,6 @@ const DRIFT_STANDARD_ERRORS: f64 = 2.5;
 /// A mean and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Mean of the samples, in their unit.
     pub mean: f64,
     /// Half the width of the 95 % confidence interval, in the unit of the samples.
     pub half_width: f64,
@@ -206,7 +205,6 @@ fn drifts(samples: &[f64]) -> bool {
 /// The best straight line through a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// Mean of the samples, in their unit.
     pub mean: f64,
     /// Rise from each sample to the next.
     pub slope: f64,

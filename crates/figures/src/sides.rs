@@ -19,12 +19,10 @@ use plimsoll_sim::rng::Rng;
 use super::percentiles::{self, Buckets, Latencies};
 use super::stats::{difference, hochberg, of_series, p_of_difference};
 
-/// The times of one side.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// Means of intervals, in ns, in the order of time.
     pub means_ns: &'a [f64],
-    /// All times.
     pub all: &'a Histogram,
 }
 
@@ -33,9 +31,7 @@ pub struct Side<'a> {
 pub struct Figure {
     /// `mean`, `p50` or `p99`.
     pub name: &'static str,
-    /// The base's value in nanoseconds.
     pub base_ns: f64,
-    /// The other side's value in nanoseconds.
     pub other_ns: f64,
     /// Probability that chance makes such a difference; `None` if there are too few requests.
     pub p: Option<f64>,

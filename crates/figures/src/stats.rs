@@ -33,10 +33,8 @@ use crate::series::{mean, mean_interval, student_t};
 /// Accepted chance of a false alarm over all comparisons of a report together.
 pub const ALPHA: f64 = 0.01;
 
-/// A figure and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The figure, in any unit.
     pub value: f64,
     /// Standard error in the same unit; infinite if unknown.
     pub standard_error: f64,

@@ -193,38 +193,32 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
 }
 
 /// Prints bytes in binary units with three significant digits, trailing zeros left out: `512 B`, `64 KiB`, `1.5 MiB`.
-#[must_use]
 pub fn format_bytes_binary(bytes: u64) -> String {
     without_trailing_zeros(scaled_text(bytes as f64, &BINARY_BYTES))
 }
 
 /// Prints bytes in decimal units with three significant digits, trailing zeros left out: `512 B`, `65.5 kB`, `1.5 MB`.
-#[must_use]
 pub fn format_bytes_decimal(bytes: u64) -> String {
     without_trailing_zeros(scaled_text(bytes as f64, &DECIMAL_BYTES))
 }
 
 /// Prints bytes per second in binary units with three significant digits: `1.44 GiB/s`; `n/a` if not finite.
-#[must_use]
 pub fn format_throughput_binary(bytes_per_s: f64) -> String {
     per_second(scaled_text(bytes_per_s, &BINARY_BYTES))
 }
 
 /// Prints bytes per second in decimal units with three significant digits: `1.54 GB/s`; `n/a` if not finite.
-#[must_use]
 pub fn format_throughput_decimal(bytes_per_s: f64) -> String {
     per_second(scaled_text(bytes_per_s, &DECIMAL_BYTES))
 }
 
 /// Prints operations per second with three significant digits and a decimal suffix: `950`, `219k`, `1.86M`; `n/a` if
 /// not finite.
-#[must_use]
 pub fn format_iops_short(iops: f64) -> String {
     scaled_text(iops, &DECIMAL_COUNT).replace(' ', "")
 }
 
 /// Prints a number without a unit with four significant digits and at most nine decimals; `n/a` unless it is finite.
-#[must_use]
 pub fn format_figure(value: f64) -> String {
     if !value.is_finite() {
         return "n/a".to_owned();
@@ -236,7 +230,6 @@ pub fn format_figure(value: f64) -> String {
 }
 
 /// Prints a count with a comma between groups of three digits: `218,786`.
-#[must_use]
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -250,7 +243,6 @@ pub fn format_count(count: u64) -> String {
 }
 
 /// Prints operations per second as a whole number with a comma between groups of three digits; `n/a` if not finite.
-#[must_use]
 pub fn format_iops(iops: f64) -> String {
     if !iops.is_finite() {
         return NOT_A_FIGURE.to_owned();
@@ -260,7 +252,6 @@ pub fn format_iops(iops: f64) -> String {
 }
 
 /// Prints a duration with three significant digits: `85 ns`, `750 us`, `1.35 ms`, `135 s`.
-#[must_use]
 pub fn format_duration_ns(duration_ns: u64) -> String {
     if duration_ns < 1_000 {
         return format!("{duration_ns} ns");
@@ -269,7 +260,6 @@ pub fn format_duration_ns(duration_ns: u64) -> String {
 }
 
 /// Returns a CSV field, quoted where RFC 4180 requires it.
-#[must_use]
 pub fn csv_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -79,7 +79,6 @@ pub struct CurvePoint {
     pub in_device: f64,
 }
 
-/// The shape of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -99,7 +98,6 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the kind in a word or two.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Kind::LimitedAbove => "limited above the disk",
@@ -112,12 +110,9 @@ impl Kind {
     }
 }
 
-/// A verdict with its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The shape of the curve.
     pub kind: Kind,
-    /// The verdict in one sentence.
     pub sentence: String,
     /// The least parallelism from which on throughput grows far less than parallelism; `None` if it does not.
     pub knee: Option<f64>,
@@ -128,7 +123,6 @@ pub struct Verdict {
 /// Judges a curve. `promised` is the throughput that the disk (or its model) promises, in the unit of the points;
 /// `None` if unknown. Points may come in any order; those without positive, finite parallelism and throughput are left
 /// out.
-#[must_use]
 pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let usable = |p: &&CurvePoint| {
         let is_rate = |value: f64| value.is_finite() && value > 0.0;

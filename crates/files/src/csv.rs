@@ -44,7 +44,6 @@ pub fn parse_surface(source_name: &str, text: &str) -> Result<Vec<Cell>, ConfigE
     surface(&Source::new(source_name, text))
 }
 
-/// Reads a measured surface from `path`.
 pub fn surface_from_file(path: &Path) -> Result<Vec<Cell>, ConfigError> {
     surface(&yaml::read_file(path)?)
 }
@@ -83,7 +82,6 @@ pub fn parse_arrivals(source_name: &str, text: &str) -> Result<Vec<Arrival>, Con
     arrivals(&Source::new(source_name, text))
 }
 
-/// Reads recorded arrivals from `path`.
 pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigError> {
     let too_large = |error: ConfigError| match error.code() {
         Code::TooLarge => error.with_help("a recording has at most 64 MiB: cut it into parts"),

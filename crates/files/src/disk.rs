@@ -48,9 +48,7 @@ const BLOCK_BYTES: u32 = 4096;
 
 #[derive(Clone, Debug)]
 pub struct DiskModel {
-    /// The disk's name, if it has one.
     pub name: Option<String>,
-    /// The four figures that the disk carries.
     pub figures: FourFigures,
     /// How the figures make the cost of a request. Not used with tables.
     pub form: CostForm,
@@ -77,7 +75,6 @@ pub struct DiskModel {
 }
 
 impl DiskModel {
-    /// Returns the scheduler's configuration for this disk.
     pub fn config(&self) -> DiskConfig {
         let [read_block, write_block] = self.block_bytes;
         let by_figures = || CostModel::from_figures(&self.figures, self.form, read_block, write_block);
@@ -201,7 +198,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<DiskModel, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads a disk file from `path`.
 pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }

@@ -31,12 +31,10 @@ impl Four<Rate> {
 }
 
 impl<T: Copy> Four<T> {
-    /// Applies `f` to each figure.
     pub fn map<U>(self, f: impl Fn(T) -> U) -> Four<U> {
         self.with(self, |figure, _| f(figure))
     }
 
-    /// Applies `f` to each figure and its counterpart.
     pub fn with<U: Copy, V>(self, other: Four<U>, f: impl Fn(T, U) -> V) -> Four<V> {
         Four {
             read_iops: f(self.read_iops, other.read_iops),

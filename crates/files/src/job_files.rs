@@ -89,7 +89,6 @@ impl Default for FileSet {
 }
 
 impl FileSet {
-    /// Returns the number of files, at least 1.
     pub fn files(&self) -> u64 {
         if self.named.is_empty() { u64::from(self.count.max(1)) } else { self.named.len() as u64 }
     }

@@ -160,7 +160,6 @@ pub struct Shape {
     pub step_bytes: i64,
     /// Requests that follow one another before the next position is drawn or the next step is taken, at least 1.
     pub run_length: u32,
-    /// The positions of random requests.
     pub access: Access,
     pub content: Content,
     /// Whether blocks carry a stamp that is checked at each read, to find torn, stale and misdirected blocks.
@@ -290,7 +289,6 @@ impl JobKind {
         }
     }
 
-    /// Returns whether the requests change data.
     pub fn is_write(self) -> bool {
         match self {
             Self::Overwrite | Self::RandWrite | Self::Append | Self::Discard => true,
@@ -377,7 +375,6 @@ pub enum ShardSet {
 }
 
 impl ShardSet {
-    /// Returns whether the job runs on `shard`.
     pub fn contains(&self, shard: u32) -> bool {
         match self {
             Self::All => true,

@@ -30,7 +30,6 @@ use serde::Serialize;
 /// Most lines of a table that are kept of one run: a day of seconds.
 const SECONDS_MAX: usize = 86_400;
 
-/// One run of `rbd bench`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RbdRun {
     /// `write`, `read` or `rw`; empty if the text does not say.
@@ -65,7 +64,6 @@ pub struct RbdSummary {
     pub bytes_per_s: f64,
 }
 
-/// A text that is no output of `rbd bench`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RbdError {
     #[error("no output of `rbd bench` in it: expected lines such as `elapsed: 10 ops: 1048576 ops/sec: 100360 ...`")]

@@ -45,7 +45,6 @@ pub const MAX_DEPTH: usize = 64;
 /// The classes and groups of a file; empty by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedGroups {
-    /// The entries in the order of the file.
     pub groups: Vec<SchedGroup>,
 }
 
@@ -63,7 +62,6 @@ pub struct SchedGroup {
 }
 
 impl SchedGroups {
-    /// Returns the index of the entry called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.groups.iter().position(|group| group.name == name)
     }
@@ -89,7 +87,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> 
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads a scheduling-groups file from `path`.
 pub fn parse_from_file(path: &Path) -> Result<SchedGroups, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }

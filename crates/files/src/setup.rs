@@ -195,9 +195,6 @@ impl DiskChoice {
     }
 
     /// Returns the properties' entry for the disk that holds `storage`; `None` without properties.
-    ///
-    /// # Errors
-    /// [`NoEntry`] if there are properties, but no entry for this storage.
     pub fn entry(&self, storage: &Path) -> Result<Option<&DiskProperties>, NoEntry> {
         self.properties.as_ref().map(|properties| entry_for(properties, storage)).transpose()
     }
@@ -210,7 +207,6 @@ impl DiskChoice {
         }
     }
 
-    /// Returns whether nothing limits the requests to the disk.
     pub fn is_unlimited(&self) -> bool {
         let is_known = self.properties.is_some() || self.disk.is_some() || self.model == Some(ModelChoice::OldDefaults);
         !is_known && self.mode == DiskMode::Scheduled

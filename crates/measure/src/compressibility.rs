@@ -322,7 +322,6 @@ impl Compressed {
     }
 }
 
-/// Returns the length of a block compressed with lz4, in bytes.
 pub(crate) fn lz4_bytes(block: &[u8]) -> usize {
     lz4_flex::block::compress(block).len()
 }

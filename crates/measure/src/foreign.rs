@@ -80,11 +80,10 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_foreign() -> io::Result<()> {
-        let root = std::env::temp_dir().join(format!("plimsoll-foreign-{}", std::process::id()));
-        fs::create_dir_all(&root)?;
+        let root = tempfile::tempdir()?;
         let set = |read_sectors: u64, write_sectors: u64| {
             let line = format!("259 0 nvme0n1 1 0 {read_sectors} 1 1 0 {write_sectors} 1 0 1 1\n");
-            fs::write(root.join("diskstats"), line)
+            fs::write(root.path().join("diskstats"), line)
         };
         // Sectors read and written, own bytes -> foreign per cent and bytes.
         let cases = [
@@ -99,7 +98,7 @@ mod tests {
             (0, 0, 4096, 0, None),
         ];
         for (read_sectors, write_sectors, own_read, own_written, expect) in cases {
-            let mut meter = ForeignMeter::new(&root, 259, 0);
+            let mut meter = ForeignMeter::new(root.path(), 259, 0);
             set(5000, 7000)?;
             meter.begin();
             set(5000 + read_sectors, 7000 + write_sectors)?;
@@ -108,17 +107,17 @@ mod tests {
             assert_eq!(meter.end(0, Some(0)), None, "an interval ends once");
         }
         // A file system's journal: writes are not judged.
-        let mut meter = ForeignMeter::new(&root, 259, 0);
+        let mut meter = ForeignMeter::new(root.path(), 259, 0);
         meter.begin();
         set(5500, 9000)?;
         assert_eq!(meter.end(256_000, None).map(|share| share.foreign_bytes), Some(0));
-        let mut meter = ForeignMeter::new(&root, 259, 0);
+        let mut meter = ForeignMeter::new(root.path(), 259, 0);
         meter.begin();
         set(0, 0)?;
         assert_eq!(meter.end(0, Some(0)), None, "the device was replaced");
-        let mut other = ForeignMeter::new(&root, 8, 0);
+        let mut other = ForeignMeter::new(root.path(), 8, 0);
         other.begin();
         assert_eq!(other.end(0, Some(0)), None, "not listed");
-        fs::remove_dir_all(&root)
+        Ok(())
     }
 }

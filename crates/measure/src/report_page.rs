@@ -66,23 +66,15 @@ const HEAD_BYTES: u64 = 1 << 16;
 pub enum Kind {
     /// An analysed measurement of `tune`.
     Tune,
-    /// A record of `tune`.
     TuneRecord,
-    /// A result of `test`.
     Test,
-    /// A result of `test --sweep`.
     Sweep,
     /// A result of `test --find-rate`.
     Search,
-    /// A result of `test --matrix`.
     Matrix,
-    /// A result of `compare`.
     Compare,
-    /// A result of `sim run`.
     Sim,
-    /// A result of `sim surface`.
     Surface,
-    /// A card of `instance card`.
     Card,
     Trace,
     /// Activity of disks: a recording of `stat`, samples of `/proc/diskstats`, or output of `iostat`.
@@ -151,9 +143,6 @@ impl Content {
 }
 
 /// Reads the file at `path`, whichever kind of result it is.
-///
-/// # Errors
-/// [`ReadError`] if the file cannot be read, is unknown, or is damaged.
 pub fn read(path: &Path) -> Result<Shown, ReadError> {
     let file = path.display().to_string();
     let failed = |error| ReadError::Io { file: file.clone(), error };
@@ -172,9 +161,6 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
 }
 
 /// Reads a file into memory.
-///
-/// # Errors
-/// [`ReadError`] if the file cannot be read, or has more than [`FILE_BYTES_MAX`].
 pub fn read_whole(path: &Path) -> Result<Vec<u8>, ReadError> {
     rest(open(path)?, Vec::new(), path)
 }

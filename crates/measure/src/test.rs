@@ -110,7 +110,6 @@ pub struct TestOptions {
     pub overwrite: bool,
     /// Whether jobs may overwrite a block device.
     pub destructive: bool,
-    /// Whether to keep the files after the run.
     pub keep_files: bool,
     pub shards: u16,
     /// The disk as it is scheduled.
@@ -242,7 +241,6 @@ pub struct TestResult {
     /// The run; of several stages, all of them one after another.
     pub run: RunResult,
     pub jobs: Vec<TestJob>,
-    /// Whether the test was stopped early.
     pub interrupted: bool,
     /// Bytes written, preparation of the files included.
     pub written_bytes: u64,

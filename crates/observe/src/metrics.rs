@@ -147,7 +147,6 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     }
 }
 
-/// Returns the codes of `remarks`, each once.
 fn codes(remarks: &[Remark]) -> BTreeSet<&'static str> {
     remarks.iter().map(|remark| remark.code).collect()
 }

@@ -51,7 +51,6 @@ impl Mood {
 /// What a command concludes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The weight of the verdict.
     pub mood: Mood,
     /// The verdict, the figure with its interval, and the confidence with what lowers it, without a full stop; an empty
     /// one is left out.
@@ -59,8 +58,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns an answer of these parts.
-    #[must_use]
     pub fn new(
         mood: Mood,
         verdict: impl Into<String>,
@@ -71,7 +68,6 @@ impl Answer {
     }
 
     /// Returns the lines, each at most `width` letters long, unless a word is longer.
-    #[must_use]
     pub fn lines(&self, width: usize) -> Vec<String> {
         let parts = || self.parts.iter().filter(|part| !part.is_empty());
         if parts().all(|part| part.chars().count() <= width) {

@@ -42,31 +42,23 @@ pub use tile::Tile;
 /// One result on a page of several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// The heading of the result, one line.
     pub title: String,
-    /// The sections, from top to bottom.
     pub sections: Vec<Section>,
 }
 
-/// A heading and what stands below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// The heading, one line.
     pub heading: String,
-    /// The blocks, from top to bottom.
     pub blocks: Vec<Block>,
 }
 
-/// One block of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// The verdict, which stands before everything else.
     Answer(Answer),
-    /// A paragraph.
     Text(String),
     /// Warnings that the reader should not overlook, one entry each; an empty list shows nothing.
     Warnings(Vec<String>),
-    /// Rows and columns.
     Table(Table),
     /// Charts one below the other in one picture, their frames aligned.
     Picture(Vec<Chart>),
@@ -75,8 +67,6 @@ pub enum Block {
 }
 
 impl Section {
-    /// Returns a section of a heading and its blocks.
-    #[must_use]
     pub fn new(heading: impl Into<String>, blocks: impl Into<Vec<Block>>) -> Section {
         Section { heading: heading.into(), blocks: blocks.into() }
     }
@@ -101,14 +91,12 @@ const CONTENTS_FROM: usize = 4;
 pub const STYLE: &str = include_str!("page/style.css");
 
 /// Returns a whole, self-contained HTML page. `title` is shown above the sections and in the browser's window.
-#[must_use]
 pub fn html(title: &str, sections: &[Section]) -> String {
     html_of_parts(title, &[Part { title: String::new(), sections: sections.to_vec() }])
 }
 
 /// Returns a page of several results, otherwise as [`html`]. The title of a part stands above its sections, unless
 /// there is only one part.
-#[must_use]
 pub fn html_of_parts(title: &str, parts: &[Part]) -> String {
     let title = escaped(title);
     format!(
@@ -140,7 +128,6 @@ fn contents(parts: &[Part]) -> String {
     format!("<nav aria-label=\"Contents\"><ul>\n{}</ul></nav>\n", links.iter().map(item).collect::<String>())
 }
 
-/// Returns the identifier of a part, counted from 0.
 fn part_id(part: usize) -> String {
     format!("part-{}", part + 1)
 }
@@ -154,7 +141,6 @@ fn id(parts: usize, part: usize, section: usize) -> String {
 }
 
 /// Returns the markup between `<main>` and `</main>`. Identifiers depend only on the positions of sections and blocks.
-#[must_use]
 pub fn body(parts: &[Part]) -> String {
     let mut page = String::new();
     let level = if parts.len() == 1 { 2 } else { 3 };

@@ -38,7 +38,6 @@ pub struct Table {
 
 impl Table {
     /// Returns a table of these rows; an empty caption for none.
-    #[must_use]
     pub fn new<H, R>(caption: impl Into<String>, headers: H, rows: R) -> Table
     where
         H: IntoIterator<Item: Into<String>>,
@@ -52,7 +51,6 @@ impl Table {
     }
 
     /// Renders CSV: the names, then a line for each row.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         std::iter::once(&self.headers)
             .chain(&self.rows)
@@ -65,7 +63,6 @@ impl Table {
 pub type Column<R> = (&'static str, fn(&R) -> String);
 
 /// Renders `rows` as CSV: the names of the columns, then a line for each row.
-#[must_use]
 pub fn csv<'r, R: 'r>(rows: impl IntoIterator<Item = &'r R>, columns: &[Column<R>]) -> String {
     let lines = rows.into_iter().map(|row| line(columns.iter().map(|(_, cell)| csv_field(&cell(row)))));
     std::iter::once(line(columns.iter().map(|(name, _)| (*name).to_owned()))).chain(lines).collect()
@@ -76,13 +73,11 @@ fn line(cells: impl Iterator<Item = String>) -> String {
 }
 
 /// Prints a number with `decimals` decimals; empty for `None`.
-#[must_use]
 pub fn fixed(value: impl Into<Option<f64>>, decimals: usize) -> String {
     value.into().map_or_else(String::new, |value| format!("{value:.decimals$}"))
 }
 
 /// Prints a value; empty for `None`.
-#[must_use]
 pub fn known(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }

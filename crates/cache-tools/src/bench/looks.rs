@@ -18,21 +18,17 @@
 use plimsoll::core::Histogram;
 use serde::Serialize;
 
-/// Windows of a measurement.
 pub(super) const WINDOWS: usize = 60;
 /// Fewest hits that have a p99.
 const HITS_LEAST: u64 = 100;
 /// Distance from the last hit rate within which a rate counts as steady, as a part of it.
 const STEADY: f64 = 0.1;
 
-/// Look-ups of one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LookUpPoint {
     /// Middle of the window, in seconds since the measurement began.
     pub t: f64,
-    /// Look-ups answered.
     pub hits: u64,
-    /// Look-ups without an answer.
     pub misses: u64,
     /// Part of the look-ups that were answered; `None` without look-ups.
     pub hit_rate: Option<f64>,
@@ -40,7 +36,6 @@ pub struct LookUpPoint {
     pub hit_p99_ns: Option<u64>,
 }
 
-/// Look-ups by window.
 #[derive(Debug, Default)]
 pub(super) struct LookUps {
     windows: Vec<(Histogram, u64)>,

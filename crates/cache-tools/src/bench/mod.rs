@@ -121,7 +121,6 @@ impl Default for BenchOptions {
 
 impl BenchOptions {
     /// Returns the options with as many operations in flight as `bytes` holds blocks: at least one, at most 2^20.
-    #[must_use]
     pub fn with_outstanding_bytes(self, bytes: u64) -> BenchOptions {
         let count = (bytes / u64::from(self.block_bytes.max(1))).clamp(1, 1 << 20);
         BenchOptions { concurrency: u32::try_from(count).unwrap_or(1), ..self }
@@ -210,9 +209,6 @@ impl<T: Target> Shared<'_, T> {
 
 /// Loads `target` with `options`, until the time is over or `is_stopped`. Calls `progress` with the part done, 0 to 1,
 /// and whether the cache is still being filled.
-///
-/// # Errors
-/// An invalid theta; an operation that the cache refused.
 pub fn run<T: Target>(
     target: &T,
     options: &BenchOptions,

@@ -47,7 +47,6 @@ impl Pace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the nanoseconds since the beginning.
     pub(super) fn now_ns(&self) -> u64 {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -87,7 +86,6 @@ impl Pace {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends the schedule, and wakes all workers.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.is_over = true;

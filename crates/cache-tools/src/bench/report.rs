@@ -28,22 +28,14 @@ use serde::Serialize;
 
 use super::looks::LookUpPoint;
 
-/// Latencies of one kind of operation, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// Number of operations.
     pub count: u64,
-    /// Mean.
     pub mean_ns: f64,
-    /// Median.
     pub p50_ns: u64,
-    /// 95th percentile.
     pub p95_ns: u64,
-    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// Maximum.
     pub max_ns: u64,
 }
 
@@ -73,39 +65,26 @@ pub struct Rate {
     pub bytes_per_s: f64,
 }
 
-/// The write rate of a device over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceSeries {
-    /// The device's path.
     pub device: String,
-    /// Its points, in order.
     pub points: Vec<Rate>,
 }
 
-/// The results of a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BenchReport {
-    /// Version of the schema: 1.
     pub schema: u32,
     /// Placement of new blocks: seed, discriminant or load.
     pub placement: String,
-    /// Bytes of a block.
     pub block_bytes: u32,
     /// Most operations in flight.
     pub concurrency: u32,
-    /// Seed of keys and values.
     pub seed: u64,
-    /// Length of the measurement, in seconds.
     pub seconds: f64,
-    /// Whether the measurement ended early.
     pub is_interrupted: bool,
-    /// Bytes stored per second.
     pub ingest_bytes_per_s: f64,
-    /// Inserts stored.
     pub inserts: u64,
-    /// Look-ups answered.
     pub hits: u64,
-    /// Bytes returned by hits per second.
     pub hit_bytes_per_s: f64,
     /// Look-ups without an answer, by reason.
     pub misses: BTreeMap<String, u64>,
@@ -113,9 +92,7 @@ pub struct BenchReport {
     pub drops: BTreeMap<String, u64>,
     /// Least effective number of devices over full windows of 2 s; `None` if nothing was written or no window is full.
     pub effective_devices_min: Option<f64>,
-    /// Mean of the effective number of devices.
     pub effective_devices_mean: Option<f64>,
-    /// Effective number of devices in each window.
     pub effective_devices: Vec<f64>,
     /// Bytes written by inserts over time, by device.
     pub series: Vec<DeviceSeries>,
@@ -123,15 +100,11 @@ pub struct BenchReport {
     pub look_ups: Vec<LookUpPoint>,
     /// From when on the hit rate stays within a tenth of its last, in seconds; `None` if it still moves at the end.
     pub steady_from_s: Option<f64>,
-    /// Latencies of hits.
     pub hit_latency: Latency,
-    /// Latencies of stored inserts.
     pub insert_latency: Latency,
-    /// CPU seconds of the process per million operations.
     pub cpu_s_per_million_operations: Option<f64>,
     /// Hits whose bytes were all compared and right.
     pub verified_hits: u64,
-    /// Hits with a wrong byte.
     pub wrong_hits: u64,
     /// Number of checks that the counters of all devices are possible.
     pub invariants_checked: u64,
@@ -139,21 +112,16 @@ pub struct BenchReport {
     pub invariants_violated: Vec<String>,
     /// Blocks evicted during the measurement.
     pub evictions: u64,
-    /// Blocks moved during the measurement.
     pub moves: u64,
-    /// Checkpoints during the measurement.
     pub checkpoints: u64,
 }
 
 impl BenchReport {
     /// Returns whether a byte was wrong, or a counter impossible.
-    #[must_use]
     pub fn is_wrong(&self) -> bool {
         self.wrong_hits > 0 || !self.invariants_violated.is_empty()
     }
 
-    /// Returns the series as CSV, a line for each point.
-    #[must_use]
     pub fn to_csv(&self) -> String {
         let line = |series: &DeviceSeries, point: &Rate| {
             [series.device.clone(), fixed(point.t, 3), fixed(point.bytes_per_s, 0)]
@@ -163,7 +131,6 @@ impl BenchReport {
     }
 
     /// Returns names and values of the figures, for a table.
-    #[must_use]
     pub fn rows(&self) -> Vec<(String, String)> {
         let optional = |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.2}"));
         let mut rows = vec![
@@ -228,7 +195,6 @@ impl BenchReport {
     }
 
     /// Returns charts over time: bytes by device, and with look-ups the hit rate and the hits' p99.
-    #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
         let layer = |series: &DeviceSeries| Layer::Line {
             name: series.device.clone(),
@@ -261,8 +227,6 @@ impl BenchReport {
         charts
     }
 
-    /// Returns the sections of the page.
-    #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let table = Table::new("", ["figure", "value"], self.rows().into_iter().map(<[String; 2]>::from));
         vec![

@@ -15,28 +15,17 @@
 use plimsoll_cache::CacheError;
 use plimsoll_cache::stats::{CacheStats, DropReason, MissReason};
 
-/// The result of a look-up.
 pub enum Looked<B> {
-    /// The block.
     Hit(B),
-    /// No block, for this reason.
     Miss(MissReason),
 }
 
-/// A cache to benchmark.
 pub trait Target: Sync {
     /// Looks up a key.
-    ///
-    /// # Errors
-    /// If the cache no longer takes look-ups.
     fn look_up(&self, key: &[u8]) -> impl Future<Output = Result<Looked<impl AsRef<[u8]>>, CacheError>>;
 
     /// Stores a block. Returns the reason if it was dropped.
-    ///
-    /// # Errors
-    /// If the cache does not take such blocks.
     fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<Option<DropReason>, CacheError>>;
 
-    /// Returns the counters.
     fn stats(&self) -> CacheStats;
 }

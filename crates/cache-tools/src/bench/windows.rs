@@ -28,7 +28,6 @@
 pub const WINDOW_S: f64 = 2.0;
 
 /// Returns the number of devices that effectively did the work; 0 if there was none.
-#[must_use]
 pub fn effective_devices(bytes: &[f64]) -> f64 {
     let sum: f64 = bytes.iter().sum();
     let squares: f64 = bytes.iter().map(|bytes| bytes * bytes).sum();
@@ -52,13 +51,11 @@ impl Series {
     }
 
     /// Returns the number of devices in the last sample.
-    #[must_use]
     pub fn devices(&self) -> usize {
         self.samples.last().map_or(0, |(_, bytes)| bytes.len())
     }
 
     /// Returns the write rate of a device: (time between two samples in seconds, bytes per second).
-    #[must_use]
     pub fn rates(&self, device: usize) -> Vec<(f64, f64)> {
         let of = |bytes: &[u64]| bytes.get(device).copied().unwrap_or(0);
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
@@ -70,7 +67,6 @@ impl Series {
     }
 
     /// Returns the effective number of devices in each full window of `window_s` seconds (above 0).
-    #[must_use]
     pub fn effective(&self, window_s: f64) -> Vec<f64> {
         let (Some((begin_s, _)), Some((end_s, _))) = (self.samples.first(), self.samples.last()) else {
             return Vec::new();

@@ -25,11 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use plimsoll_measure::load::{Access, AccessError, AccessPicker};
 use plimsoll_sim::rng::Rng;
 
-/// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// Returns the key of a number, as passed to the cache.
-#[must_use]
 pub(crate) fn key_bytes(seed: u64, number: u64) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
     let (first, second) = bytes.split_at_mut(8);
@@ -45,13 +42,11 @@ fn generator(seed: u64, number: u64, len: usize) -> Rng {
     Rng::new(seed.rotate_left(32) ^ number ^ (len as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
-/// Writes the value of a key.
 pub fn fill_value(seed: u64, number: u64, value: &mut [u8]) {
     generator(seed, number, value.len()).fill(value);
 }
 
 /// Returns whether `value` is the value of that key.
-#[must_use]
 pub fn is_value(seed: u64, number: u64, value: &[u8]) -> bool {
     let mut rng = generator(seed, number, value.len());
     let mut expected = [0; 512];
@@ -62,7 +57,6 @@ pub fn is_value(seed: u64, number: u64, value: &[u8]) -> bool {
     })
 }
 
-/// The source of keys for all workers of a benchmark.
 #[derive(Debug)]
 pub struct Keys {
     count: Option<u64>,
@@ -73,9 +67,6 @@ pub struct Keys {
 impl Keys {
     /// Returns keys below `count` (if `None`, each key is new), drawn by Zipf's law with `zipf` as theta, or else
     /// uniformly.
-    ///
-    /// # Errors
-    /// An invalid theta.
     pub fn new(count: Option<u64>, zipf: Option<f64>, seed: u64) -> Result<Keys, AccessError> {
         let access = zipf.map_or(Access::Uniform, |theta| Access::Zipf { theta });
         let picker = AccessPicker::new(&access, count.unwrap_or(1), seed)?;
@@ -83,25 +74,21 @@ impl Keys {
     }
 
     /// Returns the number of keys; `None`: unlimited.
-    #[must_use]
     pub fn count(&self) -> Option<u64> {
         self.count
     }
 
-    /// Returns a source for one worker.
     pub(super) fn source(&self) -> KeySource<'_> {
         KeySource { keys: self, picker: self.picker.clone() }
     }
 }
 
-/// The keys of one worker.
 pub(super) struct KeySource<'a> {
     keys: &'a Keys,
     picker: AccessPicker,
 }
 
 impl KeySource<'_> {
-    /// Returns the next number.
     pub(super) fn next(&mut self, rng: &mut Rng) -> u64 {
         match self.keys.count {
             Some(_) => self.picker.next(rng),

@@ -22,12 +22,10 @@ pub(crate) enum TuneBackend {
     Simulated,
 }
 
-/// Returns a parser for the backends of this machine.
 pub(crate) fn backend() -> impl TypedValueParser<Value = BackendKind> {
     PossibleValuesParser::new(BackendKind::ALL.map(BackendKind::name)).try_map(|name| name.parse())
 }
 
-/// Returns a parser for the backends of this machine and `sim`.
 pub(crate) fn tune_backend() -> impl TypedValueParser<Value = TuneBackend> {
     let names = BackendKind::ALL.map(BackendKind::name).into_iter().chain(["sim"]);
     PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
@@ -36,13 +34,11 @@ pub(crate) fn tune_backend() -> impl TypedValueParser<Value = TuneBackend> {
     })
 }
 
-/// Returns a parser for kinds of presets.
 pub(crate) fn preset_kind() -> impl TypedValueParser<Value = PresetKind> {
     PossibleValuesParser::new(PresetKind::ALL.map(PresetKind::name))
         .try_map(|name| PresetKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or("no such kind"))
 }
 
-/// Returns a parser for cost forms.
 pub(crate) fn form() -> impl TypedValueParser<Value = CostForm> {
     PossibleValuesParser::new(CostForm::ALL.map(CostForm::name)).try_map(|name| name.parse())
 }

@@ -11,7 +11,6 @@ use super::handover::{Handover, Kind, Past, RULES_MAX, Seen};
 use super::watch::FromOutside;
 use crate::screen;
 
-/// A run that has ended.
 pub(super) struct Ended<'a> {
     pub(super) rules: &'a RunRules,
     /// The set's name, or its file.
@@ -23,7 +22,6 @@ pub(super) struct Ended<'a> {
     pub(super) explain: bool,
 }
 
-/// Prints the report.
 pub(super) fn print(ended: &Ended<'_>) {
     let mut text = String::new();
     let classes = classes(ended);

@@ -83,7 +83,6 @@ impl Managed {
         self.device
     }
 
-    /// Returns whether `path` is managed.
     pub(super) fn holds(&self, path: &Path) -> bool {
         self.paths.iter().any(|managed| path.starts_with(managed))
     }
@@ -98,7 +97,6 @@ impl Managed {
     }
 }
 
-/// Returns the disk of `choice` that holds `storage`.
 pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm, Failure> {
     let figure = |rate: Rate| rate.get().unwrap_or(0);
     let finite = |p: f64| Some(p).filter(|p| p.is_finite());
@@ -180,7 +178,6 @@ pub(super) fn handover(
     }
 }
 
-/// Returns the number of the class called `name`.
 fn number_of(classes: &[ClassForm], name: &str) -> Option<usize> {
     classes.iter().position(|class| class.name == name)
 }

@@ -83,7 +83,6 @@ impl Connections {
         }
     }
 
-    /// Waits until all connections have ended.
     pub(super) async fn ended(self) {
         for open in self.open {
             // A task that panicked has ended too.

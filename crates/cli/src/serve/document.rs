@@ -34,7 +34,6 @@ pub(super) fn style() -> String {
     format!("{}{}", page::STYLE, include_str!("live.css"))
 }
 
-/// Renders the page.
 pub(super) fn whole(shared: &Shared) -> String {
     let name = escaped(shared.host_name());
     let interval = shared.interval();
@@ -58,7 +57,6 @@ pub(super) fn whole(shared: &Shared) -> String {
     )
 }
 
-/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

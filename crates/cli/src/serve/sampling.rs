@@ -62,7 +62,6 @@ impl Host {
         Ok(Host { name, interval: arguments.interval, sampler, watch, before, programs })
     }
 
-    /// Returns the host's own name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -187,7 +186,6 @@ impl Shared {
         Shared { host_name, interval, state: Mutex::default(), over: Condvar::new() }
     }
 
-    /// Returns the host's own name.
     pub(super) fn host_name(&self) -> &str {
         &self.host_name
     }
@@ -197,7 +195,6 @@ impl Shared {
         self.interval
     }
 
-    /// Returns the content of the page.
     pub(super) fn fragment(&self) -> Arc<str> {
         let look = self.last();
         Arc::clone(look.made.fragment.get_or_init(|| look.fragment().into()))
@@ -209,7 +206,6 @@ impl Shared {
         look.made.statistics.get_or_init(|| look.statistics()).clone()
     }
 
-    /// Returns the metrics for Prometheus.
     pub(super) fn metrics(&self) -> Arc<str> {
         let look = self.last();
         Arc::clone(look.made.metrics.get_or_init(|| look.metrics().into()))
@@ -219,7 +215,6 @@ impl Shared {
         self.state().look.clone()
     }
 
-    /// Ends the sampling.
     pub(super) fn end(&self) {
         self.state().is_over = true;
         self.over.notify_all();

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use plimsoll_figures::units::{format_count, format_figure};
 use plimsoll_measure::sim::parts::{PartForm, Plan};
 use plimsoll_measure::sim::report;
-use plimsoll_measure::sim::result::{Measured, RunResult};
-use plimsoll_measure::sim::run::{Finished, Task};
+use plimsoll_measure::sim::result::{Bounds, Measured, RunResult};
+use plimsoll_measure::sim::run::{Finished, Task, figure_names, words};
 use plimsoll_measure::sim::stats::{Spread, spreads};
 use plimsoll_show::plot;
-use plimsoll_sim::scenario::Target;
 
 use crate::failure::{Failure, as_json};
 use crate::flags::ReportFormat;
@@ -34,13 +33,11 @@ impl Form<'_> {
         self.format == ReportFormat::Table && self.plan.seeds == 1 && self.plan.sweep.is_empty()
     }
 
-    /// Prints the text of a run.
     pub(super) fn print_run(&self, finished: &Finished, is_first: bool) -> Result<(), Failure> {
         let gap = if is_first { "" } else { "\n" };
         Ok(screen::print(&format!("{gap}{}", run_text(finished)))?)
     }
 
-    /// Prints the result of all runs.
     pub(super) fn print(&self, finished: &[Finished], interrupted: bool) -> Result<(), Failure> {
         let spreads = if self.plan.seeds > 1 { spreads(finished) } else { Vec::new() };
         let text = match self.format {
@@ -77,8 +74,8 @@ fn run_text(finished: &Finished) -> String {
     let judged: Vec<&Measured> = result.figures.iter().filter(|figure| figure.target.is_some()).collect();
     if !judged.is_empty() {
         let rows = judged.iter().map(|figure| {
-            let verdict = if figure.passed() == Some(true) { "pass" } else { "FAIL" };
-            vec![figure.name.clone(), format_figure(figure.value), target(figure.target), verdict.to_owned()]
+            let verdict = if figure.passed == Some(true) { "pass" } else { "FAIL" };
+            vec![figure.name.clone(), format_figure(figure.number()), target(figure.target), verdict.to_owned()]
         });
         text.push_str(&format!("\n{}\n", screen::table(&["figure", "value", "target", ""], rows.collect())));
     }
@@ -92,12 +89,13 @@ fn run_text(finished: &Finished) -> String {
     text
 }
 
-fn target(target: Option<Target>) -> String {
-    match target {
-        None => String::new(),
-        Some(Target::AtMost(most)) => format!("<= {}", format_figure(most)),
-        Some(Target::AtLeast(least)) => format!(">= {}", format_figure(least)),
-        Some(Target::Between(least, most)) => format!("{} to {}", format_figure(least), format_figure(most)),
+fn target(target: Option<Bounds>) -> String {
+    let Bounds { at_least, at_most } = target.unwrap_or_default();
+    match (at_least, at_most) {
+        (None, None) => String::new(),
+        (None, Some(most)) => format!("<= {}", format_figure(most)),
+        (Some(least), None) => format!(">= {}", format_figure(least)),
+        (Some(least), Some(most)) => format!("{} to {}", format_figure(least), format_figure(most)),
     }
 }
 
@@ -118,12 +116,9 @@ fn summary_text(finished: &[Finished]) -> String {
 /// Returns mean and interval of each figure over the seeds.
 fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
     let mut text = String::new();
-    let mut at = 0;
-    while let Some(first) = spreads.get(at) {
-        let same = |spread: &&Spread| spread.scenario == first.scenario && spread.changes == first.changes;
-        let group: Vec<&Spread> = spreads[at..].iter().take_while(same).collect();
-        at += group.len();
-
+    let same = |a: &Spread, b: &Spread| a.scenario == b.scenario && a.changes == b.changes;
+    for group in spreads.chunk_by(same) {
+        let Some(first) = group.first() else { continue };
         let rows = group.iter().map(|spread| {
             let half = spread.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure);
             let passed = match spread.target {
@@ -159,31 +154,21 @@ fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
 /// Returns the figures of a sweep, values beside each other.
 fn sweep_text(finished: &[Finished]) -> String {
     let mut text = String::new();
-    let label = |run: &Finished| {
-        let lines: Vec<String> = run.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        lines.join("\n")
-    };
-    let widest = finished.iter().flat_map(|run| &run.changes).map(|(key, value)| key.len() + value.len() + 1).max();
+    let label = |run: &Finished| words(&run.changes).collect::<Vec<_>>().join("\n");
+    let widest = finished.iter().flat_map(|run| words(&run.changes)).map(|change| change.len()).max();
     let width = widest.unwrap_or(0).max(HASH_WIDTH) + 2;
     for part in finished.chunks((SWEEP_WIDTH / width).max(1)) {
         let labels: Vec<String> = part.iter().map(label).collect();
         let headers: Vec<&str> = std::iter::once("figure").chain(labels.iter().map(String::as_str)).collect();
         let results: Vec<&RunResult> = part.iter().filter_map(|run| run.result.as_ref().ok()).collect();
 
-        let mut names: Vec<&str> = Vec::new();
-        for figure in results.iter().flat_map(|result| &result.figures) {
-            if !names.contains(&figure.name.as_str()) {
-                names.push(&figure.name);
-            }
-        }
-
         let value = |result: &&RunResult, name: &str| {
             let figure = result.figures.iter().find(|figure| figure.name == name);
-            figure.map_or_else(String::new, |figure| format_figure(figure.value))
+            figure.map_or_else(String::new, |figure| format_figure(figure.number()))
         };
 
         let mut rows: Vec<Vec<String>> = Vec::new();
-        for name in names {
+        for name in figure_names(results.iter().copied()) {
             let values = results.iter().map(|result| value(result, name));
             rows.push(std::iter::once(name.to_owned()).chain(values).collect());
         }
@@ -263,7 +248,7 @@ impl Pictures {
 
 /// Returns `name-key=value-seed1.svg`, in characters that every file system accepts.
 fn file_name(scenario: &str, changes: &[(String, String)], seed: u64, ending: &str) -> String {
-    let changes: String = changes.iter().map(|(key, value)| format!("-{key}={value}")).collect();
+    let changes: String = words(changes).map(|change| format!("-{change}")).collect();
     let stem = format!("{scenario}{changes}-seed{seed}");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '=' | '.');
     let plain: String = stem.chars().map(|c| if is_plain(c) { c } else { '_' }).take(180).collect();

@@ -19,12 +19,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
     ));
     text.push_str("\n\n");
 
-    let rows = vec![
-        figure("random read", &report.read_iops),
-        figure("random write", &report.write_iops),
-        figure("sequential read", &report.read_bandwidth),
-        figure("sequential write", &report.write_bandwidth),
-    ];
+    let rows = report.figures().map(|(_, name, it)| figure(name, it)).to_vec();
     text.push_str(&screen::table(&["", "figure", "95 % interval", "deviation", "size", "depth", "CPU"], rows));
 
     text.push_str("\n\n");
@@ -138,14 +133,8 @@ fn lines(report: &TuneReport) -> Vec<String> {
 
 /// Returns a line with the figures whose phase ended early.
 fn cut_short(report: &TuneReport) -> Option<String> {
-    let figures = [
-        ("random read", &report.read_iops),
-        ("random write", &report.write_iops),
-        ("sequential read", &report.read_bandwidth),
-        ("sequential write", &report.write_bandwidth),
-    ];
     let is_cut = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| !figure.complete);
-    let cut: Vec<&str> = figures.into_iter().filter(|(_, figure)| is_cut(figure)).map(|(name, _)| name).collect();
+    let cut: Vec<&str> = report.figures().into_iter().filter(|(.., it)| is_cut(it)).map(|(_, name, _)| name).collect();
     (!cut.is_empty()).then(|| format!("measured for less than its time, so less certain: {}", cut.join(", ")))
 }
 

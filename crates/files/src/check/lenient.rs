@@ -37,7 +37,6 @@ pub(crate) struct LenientDisk {
 }
 
 impl LenientDisk {
-    /// Returns the line of `key`.
     pub(crate) fn line(&self, key: &str) -> Option<usize> {
         self.value(key).and_then(|(_, line, _)| *line)
     }

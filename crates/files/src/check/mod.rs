@@ -148,9 +148,6 @@ pub fn check_file(path: &Path, options: &CheckOptions) -> Result<CheckReport, Co
 }
 
 /// Checks a text; `source_name` stands for the file.
-///
-/// # Errors
-/// The text is not YAML, or no disk in it has all four figures.
 pub fn check_text(source_name: &str, text: &str, options: &CheckOptions) -> Result<CheckReport, ConfigError> {
     Ok(check(source_name, lenient::read(source_name, text)?, options))
 }

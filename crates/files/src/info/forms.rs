@@ -45,7 +45,6 @@ pub struct FormInfo {
     pub reachable_4k_read_pct: Option<f64>,
     /// Writes of 4 KiB per second, in per cent of the configured write operations.
     pub reachable_4k_write_pct: Option<f64>,
-    /// The effective latency goal, in milliseconds.
     pub latency_goal_effective_ms: f64,
     /// Why it differs from the goal asked for; `None` if it does not.
     pub latency_goal_reason: Option<String>,
@@ -193,7 +192,6 @@ impl Charge {
     }
 }
 
-/// Explains why the effective goal is not the one asked for.
 fn reason(model: &CostModel, asked_ns: Option<u64>, effective_ns: u64) -> Option<String> {
     let [read, write] = [Op::Read, Op::Write].map(|op| model.cost(op, PIECE_MIN_BYTES));
     let (dearer, cost) = if write > read { ("write", write) } else { ("read", read) };

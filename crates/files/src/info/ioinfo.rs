@@ -31,7 +31,6 @@ pub struct IoInfo {
     pub disk_write_max_length: Option<u64>,
     /// Number of the device that holds the mount point; `None` if the mount point does not exist here.
     pub device: Option<u64>,
-    /// The effective latency goal, in milliseconds.
     pub io_latency_goal_ms: f64,
     pub io_queue: IoQueueInfo,
     /// Costs and the token bucket.

@@ -83,7 +83,6 @@ pub struct DiskInfo {
     pub mountpoints: Vec<String>,
     /// The name of a disk model; `None` for an entry of io-properties.
     pub name: Option<String>,
-    /// The output of Seastar's `ioinfo`.
     #[serde(flatten)]
     pub ioinfo: IoInfo,
     /// The figures of the file with `rate_factor` applied; `None` if there is no limit.

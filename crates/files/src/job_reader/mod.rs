@@ -47,7 +47,6 @@ pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobF
     parse_source(Source::new(source_name, text), groups)
 }
 
-/// Reads a job file from `path`.
 pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
     parse_source(yaml::read_file(path)?, groups)
 }

@@ -104,7 +104,6 @@ pub struct PresetInfo {
 }
 
 impl PresetInfo {
-    /// Returns all that is known of a named device.
     pub fn of(resolved: &Resolved) -> PresetInfo {
         let Resolved { preset, count, row, .. } = resolved;
         let mut info = PresetInfo::of_model(preset);

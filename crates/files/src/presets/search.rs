@@ -85,7 +85,6 @@ impl Minimum {
     }
 }
 
-/// Returns all presets, in the order of the tables.
 pub fn all() -> Vec<PresetInfo> {
     names().filter_map(|name| resolve(name).ok()).map(|resolved| PresetInfo::of(&resolved)).collect()
 }

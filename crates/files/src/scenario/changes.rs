@@ -124,7 +124,6 @@ fn read_kind(entry: &Field<'_>, fields: &Fields<'_>) -> Result<FaultKind, Config
     })
 }
 
-/// Reads `actions`.
 pub(super) fn read_actions(
     list: &Field<'_>,
     world: &mut WorldSpec,

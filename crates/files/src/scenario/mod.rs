@@ -102,7 +102,6 @@ impl ScenarioFile {
         ScenarioFile::of(Source::new(source_name, text), base)
     }
 
-    /// Parses a scenario file from `path`.
     pub fn parse_from_file(path: &Path) -> Result<ScenarioFile, ConfigError> {
         ScenarioFile::of(yaml::read_file(path)?, path.parent().unwrap_or(Path::new(".")))
     }

@@ -14,7 +14,7 @@
 
 use super::input::{Content, Scenario};
 use super::{CompareOptions, Comparison, Group, Verdict, names};
-use crate::sim::report::FigureForm;
+use crate::sim::result::Measured;
 
 /// Compares every figure that two sides have in common.
 pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
@@ -40,13 +40,7 @@ fn find<'a>(group: &'a Group, name: &str) -> Option<&'a Scenario> {
     scenarios.find(|scenario| scenario.name == name)
 }
 
-fn figures(
-    job: &str,
-    side: char,
-    base: &FigureForm,
-    other: &FigureForm,
-    options: &CompareOptions,
-) -> Option<Comparison> {
+fn figures(job: &str, side: char, base: &Measured, other: &Measured, options: &CompareOptions) -> Option<Comparison> {
     let (base_value, other_value) = base.value.zip(other.value)?;
     let change_pct = Some((other_value - base_value) / base_value.abs() * 100.0).filter(|pct| pct.is_finite());
     Some(Comparison {
@@ -67,8 +61,8 @@ fn figures(
 }
 
 fn verdict(
-    base: &FigureForm,
-    other: &FigureForm,
+    base: &Measured,
+    other: &Measured,
     (base_value, other_value): (f64, f64),
     change_pct: Option<f64>,
     threshold_pct: f64,

@@ -25,7 +25,8 @@ use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
 use crate::experiment::{Point, Round};
 use crate::report;
-use crate::sim::report::{self as sim_report, FigureForm, RunForm};
+use crate::sim::report::{self as sim_report, RunForm, sweep_text};
+use crate::sim::result::Measured;
 
 /// Most intervals of a job. More are merged: they would add no information.
 const INTERVALS_MAX: usize = 1000;
@@ -43,7 +44,6 @@ pub(super) type Conditions = BTreeMap<String, String>;
 pub(super) struct Run {
     pub path: String,
     pub version: String,
-    /// Whether the run ended early.
     pub is_interrupted: bool,
     pub conditions: Conditions,
     pub curves: Vec<String>,
@@ -80,7 +80,6 @@ impl Run {
         }
     }
 
-    /// Returns the job `name`.
     pub(super) fn job(&self, name: &str) -> Option<&Job> {
         match &self.content {
             Content::Test(jobs) => jobs.iter().find(|job| job.name == name),
@@ -139,7 +138,7 @@ pub(super) struct Interval {
 pub(super) struct Scenario {
     /// Name, seed and changes.
     pub name: String,
-    pub figures: Vec<FigureForm>,
+    pub figures: Vec<Measured>,
 }
 
 #[derive(Deserialize)]
@@ -164,7 +163,6 @@ struct SimFile {
     runs: Vec<RunForm>,
 }
 
-/// Reads the result `text` of the file `path`.
 pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
     let unreadable = |error: serde_json::Error| CompareError::NotAResult {
         path: path.to_owned(),
@@ -239,14 +237,11 @@ fn conditions_of(value: &Value) -> Conditions {
 }
 
 fn sweep(path: &str, value: &Value, report: SweepReport) -> Result<Run, CompareError> {
-    let words = |settings: &[(String, String)]| {
-        settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
-    };
     let curve = |found: &crate::experiment::sweep::CurveVerdict| {
-        [words(&found.settings), found.verdict.sentence.clone()].into_iter().filter(|part| !part.is_empty())
+        [sweep_text(&found.settings), found.verdict.sentence.clone()].into_iter().filter(|part| !part.is_empty())
     };
     let curves = report.verdicts.iter().map(|found| curve(found).collect::<Vec<_>>().join(": ")).collect();
-    let points = report.points.into_iter().map(|point| (words(&point.settings), point));
+    let points = report.points.into_iter().map(|point| (sweep_text(&point.settings), point));
     let run = experiment(path, value, points)?;
     Ok(Run { curves, ..run })
 }

@@ -134,11 +134,9 @@ pub enum CompareError {
     NothingInCommon {
         /// Kind of the compared things: job or point, or scenario with a seed.
         what: &'static str,
-        /// The base's files.
         base: String,
         /// The other side's files.
         other: String,
-        /// Names in the base.
         base_names: String,
         other_names: String,
     },
@@ -168,7 +166,6 @@ pub struct Comparison {
     /// `throughput_bytes_per_s`, `iops`, `latency_mean_us`, `latency_p50_us`, `latency_p95_us`, `latency_p99_us`,
     /// `latency_p99_9_us`, or the name of a simulation's figure.
     pub metric: String,
-    /// The base's figure.
     pub base: f64,
     /// The other side's figure.
     pub other: f64,
@@ -262,9 +259,6 @@ impl Group {
 }
 
 /// Compares each side (one or several results of the same setup) with the first.
-///
-/// # Errors
-/// [`CompareError`] for a file that is no result, sides of different kinds, or nothing in common.
 pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<CompareReport, CompareError> {
     if !(2..=SIDES_MAX).contains(&sides.len()) {
         return Err(CompareError::Sides { count: sides.len() });

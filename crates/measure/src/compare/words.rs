@@ -24,9 +24,6 @@ pub const CELL_HEADERS: [&str; 9] = ["", "A", "other", "", "change", "95 % inter
 
 impl CompareReport {
     /// Parses a report from its JSON.
-    ///
-    /// # Errors
-    /// A sentence if the text is something else, or of a newer version.
     pub fn from_json(text: &str) -> Result<CompareReport, String> {
         let report: CompareReport =
             serde_json::from_str(text).map_err(|error| format!("this comparison is damaged: {error}"))?;

@@ -1,31 +1,22 @@
 use super::*;
 use crate::load::{Content, ContentMaker};
 
-/// A directory that is removed at the end.
-struct Place(std::path::PathBuf);
+struct Place(tempfile::TempDir);
 
 impl Place {
     fn new(files: &[(&str, &[u8])]) -> Place {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("plimsoll-compressibility-{}-{number}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
         for (name, data) in files {
-            let file = path.join(name);
+            let file = directory.path().join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, data).unwrap();
         }
-        Place(path)
+        Place(directory)
     }
 
     fn examine(&self, name: &str, block_bytes: &[u32], samples: u32) -> Result<Examination, ExamineError> {
         let options = Options { block_bytes: block_bytes.to_vec(), samples, seed: 3 };
-        examine(&self.0.join(name), &options, &Stop::default(), &mut |part| assert!((0.0..=1.0).contains(&part)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
+        examine(&self.0.path().join(name), &options, &Stop::default(), &mut |part| assert!((0.0..=1.0).contains(&part)))
     }
 }
 
@@ -91,8 +82,8 @@ fn all_files_below_a_directory_are_one_sequence_of_blocks() {
     let mut files: Vec<(&str, &[u8])> = vec![("a", &random[..10_000]), ("deep/er/b", &random[12_288..32_768])];
     files.extend([("deep/empty", &[][..]), ("short", b"short"), ("zeros", &[0; 4096])]);
     let place = Place::new(&files);
-    std::os::unix::fs::symlink("zeros", place.0.join("link")).unwrap();
-    std::os::unix::fs::symlink("..", place.0.join("deep/circle")).unwrap();
+    std::os::unix::fs::symlink("zeros", place.0.path().join("link")).unwrap();
+    std::os::unix::fs::symlink("..", place.0.path().join("deep/circle")).unwrap();
     let examination = place.examine("", &[4096, 16 << 10, 32 << 10], 100).unwrap();
     assert_eq!((examination.files, examination.unreadable, examination.interrupted), (4, 0, false));
     assert_eq!(examination.bytes, 10_000 + 20_480 + 5 + 4096);
@@ -105,14 +96,14 @@ fn all_files_below_a_directory_are_one_sequence_of_blocks() {
 #[test]
 fn a_file_that_shrinks_is_told() {
     let place = Place::new(&[("a", &[1; 8192]), ("b", &[2; 8192])]);
-    let mut files = Files::find(&place.0, &Stop::default(), &mut |_| ()).unwrap();
-    std::fs::write(place.0.join("a"), [1; 4096]).unwrap();
+    let mut files = Files::find(place.0.path(), &Stop::default(), &mut |_| ()).unwrap();
+    std::fs::write(place.0.path().join("a"), [1; 4096]).unwrap();
     let mut block = [0; 4096];
     let mut reader = BlockReader::new(&mut files, 4096);
     let read: Vec<bool> = (0..5).map(|number| reader.read(number, &mut block).unwrap()).collect();
     assert_eq!((read, block, files.unreadable()), (vec![true, false, true, true, false], [2; 4096], 1));
-    let mut single = Files::find(&place.0.join("b"), &Stop::default(), &mut |_| ()).unwrap();
-    std::fs::write(place.0.join("b"), "").unwrap();
+    let mut single = Files::find(&place.0.path().join("b"), &Stop::default(), &mut |_| ()).unwrap();
+    std::fs::write(place.0.path().join("b"), "").unwrap();
     assert!(matches!(BlockReader::new(&mut single, 4096).read(0, &mut block), Err(ExamineError::Read { .. })));
 }
 
@@ -122,7 +113,7 @@ fn what_was_read_until_the_end_is_kept() {
     let stop = Stop::default();
     let mut heard = 0;
     let options = Options { block_bytes: vec![4096, 8192], ..Options::default() };
-    let examination = examine(&place.0.join("data"), &options, &stop, &mut |_| {
+    let examination = examine(&place.0.path().join("data"), &options, &stop, &mut |_| {
         heard += 1;
         if heard == 10 {
             stop.ask();
@@ -131,7 +122,7 @@ fn what_was_read_until_the_end_is_kept() {
     let examination = examination.unwrap();
     assert!(examination.interrupted);
     assert_eq!((examination.blocks.len(), examination.blocks[0].samples), (1, 10));
-    let stopped = examine(&place.0, &options, &stop, &mut |_| ());
+    let stopped = examine(place.0.path(), &options, &stop, &mut |_| ());
     assert!(matches!(stopped, Err(ExamineError::Interrupted)));
 }
 
@@ -151,7 +142,7 @@ fn tables_are_complete() {
 #[test]
 fn what_cannot_be_examined_is_said() {
     let place = Place::new(&[("short", b"short"), ("empty", b""), ("none/empty", b"")]);
-    std::os::unix::fs::symlink("short", place.0.join("none/link")).unwrap();
+    std::os::unix::fs::symlink("short", place.0.path().join("none/link")).unwrap();
     let cases = [
         ("short", 4096, 1, "has 5 bytes, less than one block of 4096"),
         ("", 4096, 1, "has 5 bytes, less than one block of 4096"),

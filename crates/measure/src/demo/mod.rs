@@ -73,7 +73,6 @@ pub struct DemoOptions {
     pub seed: u64,
 }
 
-/// Why a demo failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
@@ -151,7 +150,6 @@ pub struct Situation {
     pub throughput_bytes_per_s: f64,
     /// Range of the slices' p99 of the query, in microseconds.
     pub query_p99_us: Option<Range>,
-    /// The slices, in order.
     pub slices: Vec<Slice>,
 }
 
@@ -187,9 +185,7 @@ pub struct DemoReport {
     pub doubts: Vec<String>,
     /// Classes that moved nothing, and why.
     pub silent_classes: Vec<SilentClass>,
-    /// Bytes written, the measurement included.
     pub written_bytes: u64,
-    /// Whether the demo was stopped early.
     pub interrupted: bool,
     pub sentence: Option<String>,
 }

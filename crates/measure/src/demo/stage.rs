@@ -57,8 +57,10 @@ impl Way {
 
 pub(super) enum Ground {
     /// On a disk of this machine; dropping this removes the file.
-    Machine { path: PathBuf, _scratch: Scratch },
-    /// On a simulated disk.
+    Machine {
+        path: PathBuf,
+        _scratch: Scratch,
+    },
     Simulated(SimWorld),
 }
 

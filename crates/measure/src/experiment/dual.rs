@@ -69,7 +69,6 @@ pub struct DualReport {
     pub finding: Option<Finding>,
     /// Whether the experiment ended before its second run was complete.
     pub interrupted: bool,
-    /// Bytes written, files included.
     pub written_bytes: u64,
 }
 
@@ -104,7 +103,6 @@ pub struct DualRun {
     pub times: u8,
     /// Figures of all jobs together.
     pub point: Point,
-    /// Figures of each job.
     pub jobs: Vec<DualJob>,
     /// The kernel's figures, as iostat shows them; the mean of the rounds.
     pub iostat: Option<Iostat>,

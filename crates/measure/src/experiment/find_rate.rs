@@ -79,9 +79,6 @@ pub struct Goal {
 
 impl Goal {
     /// Parses `p99=2ms`, `p99.9=500us` or `lat_mean=1ms`, each also with a job in front: `reads.p99=2ms`.
-    ///
-    /// # Errors
-    /// A message with what was expected.
     pub fn parse(text: &str) -> Result<Goal, String> {
         let help = "write FIGURE=TIME with p50, p95, p99, p99.9 or lat_mean, such as p99=2ms";
         let (name, bound) = text.rsplit_once('=').ok_or_else(|| format!("`{text}`: {help}"))?;
@@ -159,14 +156,10 @@ pub struct Found {
     pub failed_rate: Option<f64>,
     /// Whether the majority of the runs at both ends agree.
     pub confirmed: bool,
-    /// All runs, in order.
     pub trials: Vec<Trial>,
 }
 
 /// Searches the highest rate that passes, from `guess` (requests a second) on, as the module describes.
-///
-/// # Errors
-/// The errors of `measure`, which end the search.
 pub fn highest<E>(
     guess: f64,
     options: &SearchOptions,
@@ -271,7 +264,6 @@ where
 pub struct RateReport {
     #[serde(flatten)]
     pub made: Circumstances,
-    /// Name of the job.
     pub job: String,
     /// The goal as the user wrote it: `p99=2ms`.
     pub goal: String,
@@ -284,7 +276,6 @@ pub struct RateReport {
     pub found: Found,
     /// Whether the search ended early: by the user, or because no more may be written.
     pub interrupted: bool,
-    /// Bytes written, files included.
     pub written_bytes: u64,
 }
 

@@ -63,7 +63,6 @@ pub struct MatrixReport {
     /// Where and how it was made; `None` if no row was run.
     #[serde(flatten)]
     pub made: Option<Circumstances>,
-    /// Rows in the order of the runs.
     pub rows: Vec<MatrixRow>,
     /// Whether the matrix ended before its last row: by the user, or because no more may be written.
     pub interrupted: bool,

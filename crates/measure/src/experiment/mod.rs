@@ -98,9 +98,6 @@ pub type OnStep<'a> = &'a mut dyn FnMut(&str, Option<u64>);
 
 impl Situation {
     /// Returns the disk as it is scheduled.
-    ///
-    /// # Errors
-    /// [`NoEntry`] if there are properties, but none for the storage.
     pub fn disk(&self) -> Result<DiskSetup, NoEntry> {
         self.choice.setup(self.options.storage.path())
     }

@@ -94,7 +94,6 @@ pub struct Wait {
 }
 
 impl Point {
-    /// Computes the point of a run of `situation`.
     pub fn of(situation: &Situation, result: &TestResult, settings: Vec<(String, String)>) -> Point {
         let mut sums = Sums::default();
         sums.add(result, None);

@@ -38,6 +38,7 @@ use super::{ExperimentError, OnStep, Point, Situation, rounds_of};
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::Circumstances;
+use crate::sim::report::sweep_text;
 use crate::tune::VAGUE_PCT;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
@@ -116,7 +117,6 @@ pub struct SweepReport {
     pub verdicts: Vec<CurveVerdict>,
     /// Whether the sweep ended before its last run: by the user, or because no more may be written.
     pub interrupted: bool,
-    /// Bytes written, files included.
     pub written_bytes: u64,
 }
 
@@ -160,9 +160,8 @@ pub fn run(
     let runs = (0..rounds).flat_map(|round| (0..plan.len()).map(move |at| (round, at)));
     for (round, at) in runs {
         let (Some(settings), Some(run)) = (plan.get(at), situations.get(at)) else { break };
-        let words: Vec<String> = settings_of(settings).iter().map(|(key, value)| format!("{key}={value}")).collect();
         let nth = round as usize * plan.len() + at + 1;
-        let head = format!("{nth}/{} {}", rounds as usize * plan.len(), words.join(" "));
+        let head = format!("{nth}/{} {}", rounds as usize * plan.len(), sweep_text(&settings_of(settings)));
         let device = Device::of(run).ok();
         let Some((result, counted)) = run.step(&head, device.as_ref(), sums.is_empty(), control, on_step)? else {
             report.interrupted = true;

@@ -17,6 +17,7 @@ use super::Point;
 use super::find_rate::{RateReport, Trial};
 use super::matrix::{MatrixReport, MatrixRow};
 use super::sweep::SweepReport;
+use crate::sim::report::sweep_text;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
@@ -59,8 +60,8 @@ pub fn of_sweep(report: &SweepReport) -> Said {
     let mut remarks = Vec::new();
     let is_one = report.verdicts.len() == 1;
     for found in &report.verdicts {
-        let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
+        let settings = sweep_text(&found.settings);
+        let of = if settings.is_empty() { settings } else { format!(" ({settings})") };
         if !is_one {
             remarks.push(format!("Verdict{of}: {}.", found.verdict.sentence));
         }
@@ -79,9 +80,8 @@ pub fn of_sweep(report: &SweepReport) -> Said {
 fn answer_of_sweep(report: &SweepReport) -> Answer {
     let best = report.points.iter().max_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
     let best = best.map_or_else(String::new, |point| {
-        let at: Vec<String> = point.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let rate = format_throughput_decimal(point.throughput_bytes_per_s);
-        format!("most: {rate}{}, {} IOPS at {}", point.interval_text(), format_iops(point.iops), at.join(" "))
+        let (rate, at) = (format_throughput_decimal(point.throughput_bytes_per_s), sweep_text(&point.settings));
+        format!("most: {rate}{}, {} IOPS at {at}", point.interval_text(), format_iops(point.iops))
     });
     let is_known = report.points.iter().all(|point| point.half_width_part().is_some());
     let confidence = if is_known { "" } else { "a point is one run: differences below 10 % are noise" };

@@ -179,7 +179,6 @@ impl Card {
         self.facts.insert(name.to_owned(), text.into());
     }
 
-    /// Returns the value of a figure, if the card has it.
     pub fn value(&self, key: &str) -> Option<f64> {
         self.figures.get(key).map(|figure| figure.value)
     }

@@ -177,7 +177,6 @@ pub enum Bound {
     AtLeast,
 }
 
-/// The result of checking a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -205,7 +204,6 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
     pub claim: String,
-    /// The line in the file, from 1.
     pub line: usize,
     pub kind: Kind,
     pub stated: String,
@@ -236,9 +234,6 @@ pub struct ClaimsReport {
 }
 
 /// Returns the ledger that is part of the program: the claims of ScyllaDB's article on i3en.24xlarge.
-///
-/// # Errors
-/// None in a program whose tests have passed.
 pub fn built_in() -> Result<Ledger, ConfigError> {
     parse(published::LEDGER_NAME, published::LEDGER, &find_published)
 }

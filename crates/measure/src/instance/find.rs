@@ -62,9 +62,6 @@ pub struct Candidate {
 }
 
 /// Returns the card called `name`: a file, a published card, or an instance of the table of presets, in any case.
-///
-/// # Errors
-/// The file is no card, or the name is unknown.
 pub fn find(name: &str) -> Result<Card, FindError> {
     let path = Path::new(name);
     if name.ends_with(".json") || path.is_file() {

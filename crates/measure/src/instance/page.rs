@@ -21,7 +21,6 @@ use crate::tune::{TuneReport, pictures};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    pub key: String,
     pub title: String,
     pub value: String,
     /// The ends of the 95 % interval; empty if there is none.
@@ -55,7 +54,7 @@ fn row(key: &str, figure: &Figure) -> Option<Row> {
     let interval = figure
         .interval()
         .map_or_else(String::new, |[low, high]| format!("{} to {}", unit.format(low.max(0.0)), unit.format(high)));
-    Some(Row { key: key.to_owned(), title: figures::title(key), value: unit.format(figure.value), interval })
+    Some(Row { title: figures::title(key), value: unit.format(figure.value), interval })
 }
 
 /// Returns CSV with a line for each figure: `key,value,low,high,samples`; without an interval, its ends are empty.

@@ -99,9 +99,6 @@ struct Zone {
 impl AccessPicker {
     /// Returns a picker of positions below `positions` (0 counts as 1: the only position is 0). `seed` decides which
     /// positions are popular, not the order of the draws.
-    ///
-    /// # Errors
-    /// [`AccessError`] if a parameter of `access` is outside the range that [`Access`] names.
     pub fn new(access: &Access, positions: u64, seed: u64) -> Result<AccessPicker, AccessError> {
         let positions = positions.max(1);
         let scatter = || Scatter::new(positions, seed);

@@ -18,9 +18,6 @@ use super::work::{Sent, Special};
 
 impl Special {
     /// Prepares a request for submission: stamps the data of a write.
-    ///
-    /// # Errors
-    /// [`StampError::Outside`] if the request is not made of whole blocks of the region.
     pub(super) fn begin(&mut self, sent: &mut Sent, data: &mut Data) -> Result<(), StampError> {
         let Some(stamps) = &mut self.stamps else { return Ok(()) };
         let len_bytes = u64::from(sent.len_bytes);

@@ -167,7 +167,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns whether the job has reached a limit.
     pub(super) fn is_used_up(&self, now_ns: u64) -> bool {
         let has_asked = |special: &Special| special.has_asked(self.spec.limit_bytes);
         self.made >= self.made_max
@@ -183,7 +182,6 @@ impl<'a> Job<'a> {
         left.min(left_bytes.div_ceil(u64::from(self.spec.request_bytes.max(1))))
     }
 
-    /// Returns the bytes that the job asked for: read, written.
     pub(super) fn asked_bytes(&self) -> [u64; 2] {
         let bytes = self.made * u64::from(self.spec.request_bytes);
         match &self.work {

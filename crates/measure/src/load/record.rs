@@ -60,9 +60,6 @@ impl std::fmt::Debug for TraceFile {
 
 impl TraceFile {
     /// Creates the file at `path`, or overwrites an existing one.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn create(path: &Path) -> io::Result<TraceFile> {
         let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?));
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -88,7 +85,6 @@ impl TraceFile {
         }
     }
 
-    /// Ends the recording of `topology`.
     pub(super) fn stop(&mut self, topology: &Topology) {
         let Some(summary) = topology.trace().stop() else { return };
         let TraceSummary { events, dropped_events, last_request, error, writer } = summary;

@@ -40,7 +40,7 @@ use plimsoll::core::Histogram;
 use plimsoll::{Class, ShardOptions, SharedFile, Topology, run_shards};
 
 pub use self::places::{Place, Places};
-pub use self::survey::{ClassSurvey, Survey};
+pub use self::survey::{ClassSurvey, Sums, Survey};
 use plimsoll_observe::trace::TraceError;
 use serde::Serialize;
 

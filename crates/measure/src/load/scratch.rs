@@ -104,7 +104,6 @@ impl Scratch {
         self.find(name).is_some_and(|file| has_length(file, len_bytes))
     }
 
-    /// Returns whether the file `name` was made here.
     pub(crate) fn has_made(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
@@ -115,9 +114,6 @@ impl Scratch {
     }
 
     /// Creates an empty file named `name`, which must not exist, unless it was made here: then it is left as it is.
-    ///
-    /// # Errors
-    /// [`ScratchError::Create`], or [`ScratchError::InUse`] if another process has it.
     pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
         let path = self.directory.join(name);
         if self.has_made(name) {
@@ -153,9 +149,6 @@ impl Scratch {
     }
 
     /// Removes the scratch file `name` if a program that has ended left it. A missing file is no error.
-    ///
-    /// # Errors
-    /// [`ScratchError::Create`] if the file is in use, or cannot be removed.
     pub(crate) fn reclaim(directory: &Path, name: &str) -> Result<(), ScratchError> {
         let path = directory.join(name);
         let failed = |error: io::Error| ScratchError::Create { path: path.display().to_string(), error };

@@ -85,7 +85,6 @@ impl Unlinker {
         Ok(Unlinker { to: Some(to), from, thread: Some(thread) })
     }
 
-    /// Queues the removal of `path` for `fiber`.
     pub(super) fn send(&self, fiber: u32, path: PathBuf) {
         if let Some(to) = &self.to {
             // The thread receives as long as this sender exists.

@@ -190,9 +190,6 @@ impl Stamps {
     }
 
     /// Begins a read. Returns its moment, for `Stamps::check_since`. `Stamps::end_read` must follow.
-    ///
-    /// # Errors
-    /// [`StampError::Outside`] if the request is not made of whole blocks of the region.
     pub(super) fn begin_read(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
         let blocks = self.blocks(offset, len_bytes)?;
         self.clock += 1;
@@ -326,13 +323,20 @@ impl Stamps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// A valid stamp that belongs here.
-    Right { generation: u64 },
+    Right {
+        generation: u64,
+    },
     /// A valid stamp that belongs elsewhere.
-    Elsewhere { identity: u64, offset: u64, generation: u64 },
+    Elsewhere {
+        identity: u64,
+        offset: u64,
+        generation: u64,
+    },
     /// A stamp whose checksum does not match the data.
     BadChecksum,
-    /// No stamp.
-    NoStamp { is_zero: bool },
+    NoStamp {
+        is_zero: bool,
+    },
 }
 
 impl Found {

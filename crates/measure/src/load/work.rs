@@ -26,13 +26,19 @@ use super::{Access, BlockFault, JobSpec, Pattern, SizeShare, Target};
 /// The kind of work that a job's fibers do.
 pub(super) enum Work {
     /// Reads or writes of one length.
-    Plain { kind: RequestKind, is_random: bool },
-    /// Any other requests.
+    Plain {
+        kind: RequestKind,
+        is_random: bool,
+    },
     Special(Box<Special>),
-    /// Slices of CPU time.
-    Cpu { execution_ns: u64 },
+    Cpu {
+        execution_ns: u64,
+    },
     /// Removal of files: their number, and the next to remove.
-    Unlink { files: u32, next: u32 },
+    Unlink {
+        files: u32,
+        next: u32,
+    },
 }
 
 /// A request of a [`Special`] job that is under way.
@@ -305,9 +311,6 @@ fn unit_bytes(spec: &JobSpec) -> u64 {
 }
 
 /// Returns the picker of a job's positions, or `None` if they are drawn evenly or not at all.
-///
-/// # Errors
-/// [`AccessError`] if a parameter of the distribution is out of its range.
 pub(super) fn picker(spec: &JobSpec, target: &Target, seed: u64) -> Result<Option<AccessPicker>, AccessError> {
     if !is_random(spec.kind) || spec.access == Access::Uniform {
         return Ok(None);

@@ -46,7 +46,6 @@ impl Buckets {
         self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Buckets) {
         let mut merged = Vec::with_capacity(self.0.len().max(other.0.len()));
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());

@@ -48,15 +48,10 @@ pub const SCHEMA: u64 = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub average_us: f64,
-    /// 50 % were at least as fast.
     pub p50_us: f64,
-    /// 95 % were at least as fast.
     pub p95_us: f64,
-    /// 99 % were at least as fast.
     pub p99_us: f64,
-    /// 99.9 % were at least as fast.
     pub p99_9_us: f64,
-    /// 99.99 % were at least as fast.
     pub p99_99_us: f64,
     pub max_us: f64,
 }
@@ -92,7 +87,6 @@ pub struct Depth {
 /// Figures of a job's class on the I/O queues. Jobs of one class show the same figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
-    /// Pieces dispatched.
     pub dispatched: u64,
     pub split: u64,
     /// Device time by the disk model, in seconds.
@@ -228,7 +222,6 @@ pub struct TestReport {
     pub cpu_s_per_million_requests: Option<f64>,
     /// Results of each job over all shards.
     pub jobs: Vec<JobReport>,
-    /// Results of each job on each shard.
     pub by_shard: Vec<JobReport>,
 }
 

@@ -17,7 +17,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Content, Kind};
-use crate::sim::report::{CellForm, FigureForm, RunForm, TableForm, check_is_whole};
+use crate::sim::report::{CellForm, RunForm, check_is_whole};
+use crate::sim::result::{self, Measured};
 
 /// Newest readable schema of both results.
 const SCHEMA: u64 = 1;
@@ -67,7 +68,8 @@ fn section(run: &RunForm) -> Section {
         blocks.push(Table::new("Figures", ["figure", "value", "target", "verdict"], rows).into());
     }
 
-    let table = |table: &TableForm| Block::Table(Table::new(&table.title, &table.columns, table.rows.iter().cloned()));
+    let table =
+        |table: &result::Table| Block::Table(Table::new(&table.title, &table.columns, table.rows.iter().cloned()));
     blocks.extend(run.tables.iter().flatten().map(table));
     blocks.extend(run.remarks.iter().flatten().cloned().map(Block::Text));
 
@@ -78,7 +80,7 @@ fn section(run: &RunForm) -> Section {
     Section { heading: format!("{}, seed {}{sweep}", run.name, run.seed), blocks }
 }
 
-fn figure_row(figure: &FigureForm) -> Vec<String> {
+fn figure_row(figure: &Measured) -> Vec<String> {
     let bounds = figure.target.as_ref().map(|target| (target.at_least, target.at_most));
     let target = match bounds {
         Some((Some(least), Some(most))) => format!("{} to {}", format_figure(least), format_figure(most)),
@@ -92,7 +94,7 @@ fn figure_row(figure: &FigureForm) -> Vec<String> {
         Some(false) => "FAIL",
         None => "",
     };
-    vec![figure.name.clone(), figure.value.map_or_else(|| "n/a".to_owned(), format_figure), target, verdict.to_owned()]
+    vec![figure.name.clone(), format_figure(figure.number()), target, verdict.to_owned()]
 }
 
 pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {

@@ -43,12 +43,10 @@ pub struct Part {
 }
 
 impl Part {
-    /// Returns the tasks of this part.
     pub fn of_tasks<T>(&self, tasks: Vec<T>) -> Vec<T> {
         tasks.into_iter().skip(self.number - 1).step_by(self.of).collect()
     }
 
-    /// Returns how many of `count` tasks are in this part.
     fn share_of(&self, count: usize) -> usize {
         count.saturating_sub(self.number - 1).div_ceil(self.of)
     }

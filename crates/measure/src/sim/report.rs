@@ -12,14 +12,14 @@
 use std::collections::BTreeMap;
 
 use plimsoll_show::table::{Column, Table, csv, fixed, known};
-use plimsoll_sim::scenario::{self, Scenario, Series};
+use plimsoll_sim::scenario::{Scenario, Series};
 use plimsoll_sim::surface::CellResult;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::parts::PartForm;
-use super::result::{Bounds, Measured, RunResult};
-use super::run::Finished;
+use super::result::{Measured, RunResult, Table as ResultTable};
+use super::run::{Finished, words};
 use super::scenarios::crate_of;
 use super::stats::Spread;
 use super::surface::Surface;
@@ -28,9 +28,6 @@ use super::surface::Surface;
 pub(crate) const SCHEMA: u64 = 1;
 
 /// Refuses the JSON of a part, which is no result.
-///
-/// # Errors
-/// Says how to make one of it.
 pub(crate) fn check_is_whole(value: &Value) -> Result<(), String> {
     match value.get("part") {
         None | Some(Value::Null) => Ok(()),
@@ -62,7 +59,7 @@ pub fn list_csv(scenarios: &[Scenario]) -> String {
 pub(crate) struct RunForm {
     pub(crate) error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) figures: Option<Vec<FigureForm>>,
+    pub(crate) figures: Option<Vec<Measured>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) log_hash: Option<String>,
     pub(crate) name: String,
@@ -76,44 +73,17 @@ pub(crate) struct RunForm {
     #[serde(default)]
     pub(crate) sweep: BTreeMap<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tables: Option<Vec<TableForm>>,
+    pub(crate) tables: Option<Vec<ResultTable>>,
     #[serde(default)]
-    pub(crate) title: String,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct FigureForm {
-    pub(crate) name: String,
-    pub(crate) passed: Option<bool>,
-    pub(crate) target: Option<Bounds>,
-    pub(crate) value: Option<f64>,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct TableForm {
-    pub(crate) columns: Vec<String>,
-    pub(crate) rows: Vec<Vec<String>>,
     pub(crate) title: String,
 }
 
 impl RunForm {
     fn of(finished: &Finished) -> RunForm {
         let result = finished.result.as_ref().ok();
-        let figure = |figure: &Measured| FigureForm {
-            name: figure.name.clone(),
-            passed: figure.passed(),
-            target: figure.target.map(Bounds::of),
-            value: Some(figure.value),
-        };
-        let table = |table: &scenario::Table| TableForm {
-            columns: table.columns.clone(),
-            rows: table.rows.clone(),
-            title: table.title.clone(),
-        };
-
         RunForm {
             error: finished.result.as_ref().err().cloned(),
-            figures: result.map(|result| result.figures.iter().map(figure).collect()),
+            figures: result.map(|result| result.figures.clone()),
             log_hash: result.map(|result| format!("{:016x}", result.log_hash)),
             name: finished.name.clone(),
             passed: finished.passed(),
@@ -121,26 +91,29 @@ impl RunForm {
             requests: result.map(|result| result.requests),
             seed: finished.seed,
             sweep: finished.changes.iter().map(|(key, value)| (key.clone(), json!(value))).collect(),
-            tables: result.map(|result| result.tables.iter().map(table).collect()),
+            tables: result.map(|result| result.tables.clone()),
             title: finished.title.clone(),
         }
     }
 
     /// Returns the run that has this form. `sweep` are the swept keys in their order.
     pub(super) fn finished(self, sweep: &[String]) -> Result<Finished, String> {
-        let damaged = |key: &str| format!("a run of {} has no `{key}`: the file is damaged", self.name);
+        let damaged = {
+            let name = self.name.clone();
+            move |key: &str| format!("a run of {name} has no `{key}`: the file is damaged")
+        };
         let change = |key: &String| Some((key.clone(), self.sweep.get(key)?.as_str()?.to_owned()));
         let changes = sweep.iter().map(change).collect::<Option<_>>().ok_or_else(|| damaged("sweep"))?;
-        let result = match &self.error {
-            Some(error) => Err(error.clone()),
+        let result = match self.error {
+            Some(error) => Err(error),
             None => {
                 let hash = self.log_hash.as_deref().and_then(|digits| u64::from_str_radix(digits, 16).ok());
                 Ok(RunResult {
                     log_hash: hash.ok_or_else(|| damaged("log_hash"))?,
                     requests: self.requests.ok_or_else(|| damaged("requests"))?,
-                    figures: self.figures.iter().flatten().map(FigureForm::measured).collect(),
-                    tables: self.tables.iter().flatten().map(TableForm::table).collect(),
-                    remarks: self.remarks.clone().unwrap_or_default(),
+                    figures: self.figures.unwrap_or_default(),
+                    tables: self.tables.unwrap_or_default(),
+                    remarks: self.remarks.unwrap_or_default(),
                     series: Vec::new(),
                 })
             }
@@ -152,20 +125,6 @@ impl RunForm {
     pub(crate) fn changes(&self) -> impl Iterator<Item = String> {
         let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         self.sweep.iter().map(move |(key, value)| format!("{key}={}", plain(value)))
-    }
-}
-
-impl FigureForm {
-    fn measured(&self) -> Measured {
-        let target = self.target.and_then(Bounds::target);
-        Measured { name: self.name.clone(), value: self.value.unwrap_or(f64::NAN), target }
-    }
-}
-
-impl TableForm {
-    fn table(&self) -> scenario::Table {
-        let TableForm { columns, rows, title } = self.clone();
-        scenario::Table { title, columns, rows }
     }
 }
 
@@ -185,20 +144,19 @@ pub fn runs_json(finished: &[Finished], spreads: &[Spread], interrupted: bool, p
     json
 }
 
-/// Returns a CSV line for each figure of each run.
 pub fn runs_csv(finished: &[Finished]) -> String {
     let rows = finished.iter().filter_map(|run| Some((run, run.result.as_ref().ok()?))).flat_map(|(run, result)| {
         result.figures.iter().map(move |figure| {
-            let bounds = figure.target.map(Bounds::of).unwrap_or_default();
+            let bounds = figure.target.unwrap_or_default();
             [
                 run.name.clone(),
                 sweep_text(&run.changes),
                 run.seed.to_string(),
                 figure.name.clone(),
-                finite(figure.value),
+                known(figure.value),
                 known(bounds.at_least),
                 known(bounds.at_most),
-                known(figure.passed()),
+                known(figure.passed),
                 format!("{:016x}", result.log_hash),
             ]
         })
@@ -210,7 +168,7 @@ pub fn runs_csv(finished: &[Finished]) -> String {
 
 /// Returns the changes of a sweep as text: `parallelism=4 shards=2`.
 pub fn sweep_text(changes: &[(String, String)]) -> String {
-    changes.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    words(changes).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the curves as CSV, a line for each point: `panel,curve,x,y`, under a header.

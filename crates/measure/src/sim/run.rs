@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use plimsoll_files::scenario::Scenario;
 use plimsoll_sim::scenario;
 
-use super::result::{Measured, RunResult};
+use super::result::RunResult;
 use super::user;
 use crate::load::Stop;
 
@@ -62,7 +62,6 @@ pub struct Task {
 /// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Name of the scenario.
     pub name: String,
     /// Title of a named scenario; empty for a scenario from a file.
     pub title: String,
@@ -78,7 +77,7 @@ pub struct Finished {
 impl Finished {
     /// Returns whether the run succeeded and no figure misses its target.
     pub fn passed(&self) -> bool {
-        matches!(&self.result, Ok(result) if result.figures.iter().all(|figure| figure.passed() != Some(false)))
+        matches!(&self.result, Ok(result) if result.figures.iter().all(|figure| figure.passed != Some(false)))
     }
 
     /// Returns whether the scenario is a user's.
@@ -93,9 +92,25 @@ impl Finished {
 
     /// Returns the number of figures that meet their target, and of figures with a target.
     pub fn figures_passed(&self) -> (usize, usize) {
-        let judged = || self.result.iter().flat_map(|result| &result.figures).filter_map(Measured::passed);
+        let judged = || self.result.iter().flat_map(|result| &result.figures).filter_map(|figure| figure.passed);
         (judged().filter(|passed| *passed).count(), judged().count())
     }
+}
+
+/// Returns the changes of a sweep, a `KEY=VALUE` each.
+pub fn words(changes: &[(String, String)]) -> impl Iterator<Item = String> {
+    changes.iter().map(|(key, value)| format!("{key}={value}"))
+}
+
+/// Returns the names of the figures of all `results`, in order of first appearance.
+pub fn figure_names<'a>(results: impl Iterator<Item = &'a RunResult>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for figure in results.flat_map(|result| &result.figures) {
+        if !names.contains(&figure.name.as_str()) {
+            names.push(&figure.name);
+        }
+    }
+    names
 }
 
 /// Runs tasks on `workers` threads and returns the results, without their curves. Calls `on_ready` with each, in the
@@ -167,9 +182,7 @@ fn run_one(task: &Task) -> Finished {
         Subject::Named(scenario) => (scenario.run)(task.seed).map(RunResult::from).map_err(|error| error.to_string()),
         Subject::Own(scenario) => user::run(scenario, task.seed).map_err(|error| error.to_string()),
     };
-    let mut result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));
-    let figures = result.iter_mut().flat_map(|result| &mut result.figures);
-    figures.filter(|figure| !figure.value.is_finite()).for_each(|figure| figure.value = f64::NAN);
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));
     Finished {
         name: task.subject.name().to_owned(),
         title: task.subject.title().to_owned(),

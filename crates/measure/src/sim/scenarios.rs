@@ -22,7 +22,6 @@ pub fn all() -> Vec<Scenario> {
     [plimsoll_sim::scenario::all(), plimsoll_cache::scenario::all()].concat()
 }
 
-/// Returns the scenario `name`.
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }

@@ -17,11 +17,10 @@
 //! ```
 
 use plimsoll_figures::series::student_t;
-use plimsoll_sim::scenario::Target;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::result::{as_bounds, as_map};
-use super::run::Finished;
+use super::result::Bounds;
+use super::run::{Finished, figure_names};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -38,9 +37,12 @@ pub struct Spread {
     pub min: f64,
     pub max: f64,
     /// Bounds that the figure should keep.
-    #[serde(serialize_with = "as_bounds")]
-    pub target: Option<Target>,
+    pub target: Option<Bounds>,
     pub passed: usize,
+}
+
+fn as_map<S: Serializer>(changes: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(changes.iter().map(|(key, value)| (key, value)))
 }
 
 /// Returns the mean and half the width of its 95 % interval (`None` for one value), or `None` without values.
@@ -69,20 +71,11 @@ pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
 }
 
 fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
-    let mut names: Vec<&str> = Vec::new();
-    for figure in runs.iter().flat_map(|run| run.result.iter()).flat_map(|result| &result.figures) {
-        if !names.contains(&figure.name.as_str()) {
-            names.push(&figure.name);
-        }
-    }
-
+    let results = || runs.iter().filter_map(|run| run.result.as_ref().ok());
     let spread = |name: &str| {
-        let figures: Vec<_> = runs
-            .iter()
-            .flat_map(|run| run.result.iter())
-            .filter_map(|result| result.figures.iter().find(|figure| figure.name == name))
-            .collect();
-        let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        let figure = results().filter_map(|result| result.figures.iter().find(|figure| figure.name == name));
+        let figures: Vec<_> = figure.collect();
+        let values: Vec<f64> = figures.iter().map(|figure| figure.number()).collect();
         let (mean, half_width_95) = mean_and_interval(&values)?;
         Some(Spread {
             scenario: first.name.clone(),
@@ -94,11 +87,11 @@ fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             target: figures.first().and_then(|figure| figure.target),
-            passed: figures.iter().filter(|figure| figure.passed() != Some(false)).count(),
+            passed: figures.iter().filter(|figure| figure.passed != Some(false)).count(),
         })
     };
 
-    names.into_iter().filter_map(spread).collect()
+    figure_names(results()).into_iter().filter_map(spread).collect()
 }
 
 #[cfg(test)]

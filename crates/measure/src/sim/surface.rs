@@ -31,7 +31,6 @@ pub const LOAD_MAX: f64 = 0.95;
 #[derive(Clone, Debug)]
 pub struct Surface {
     pub results: Vec<CellResult>,
-    /// Comparison with the measurement, if there is one.
     pub comparison: Option<Comparison>,
 }
 
@@ -56,9 +55,6 @@ pub fn grid(model: &DiskModel) -> Vec<Cell> {
 }
 
 /// Simulates `cells`. If they were measured, compares the results with them.
-///
-/// # Errors
-/// [`SpecError`] if the specification makes no device.
 pub fn run(spec: &DeviceSpec, cells: &[Cell], is_measured: bool, seed: u64) -> Result<Surface, SpecError> {
     let results = simulate(spec, cells, seed, &SurfaceOptions::default())?;
     let comparison = is_measured.then(|| compare(cells, cells, &results));

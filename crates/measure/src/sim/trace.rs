@@ -28,7 +28,6 @@ const BATCH: usize = 16_384;
 /// Linux's error number for a cancelled request.
 const ECANCELED: u32 = 125;
 
-/// Why a scenario was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error(transparent)]

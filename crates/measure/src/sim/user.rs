@@ -3,10 +3,10 @@
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_files::scenario::Scenario;
 use plimsoll_sim::report::{LatencySummary, Sample, WorldReport};
-use plimsoll_sim::scenario::{Series, Table};
+use plimsoll_sim::scenario::Series;
 use plimsoll_sim::world::{WorldError, WorldSpec, run_observed};
 
-use super::result::{Measured, RunResult};
+use super::result::{Measured, RunResult, Table};
 
 const SHARDS_LISTED: usize = 16;
 
@@ -32,10 +32,6 @@ fn disk_name(scenario: &Scenario, disk: usize) -> String {
 /// Returns the name of a class in results: with its disk if there are several.
 fn class_name(scenario: &Scenario, class: &str, disk: usize) -> String {
     if scenario.disk_names.len() > 1 { format!("{class} on disk {disk}") } else { class.to_owned() }
-}
-
-fn words(list: &[&str]) -> Vec<String> {
-    list.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
@@ -86,7 +82,7 @@ fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
 
     let table = |title: &str, columns: &[&str], rows: Vec<Vec<String>>| Table {
         title: title.to_owned(),
-        columns: words(columns),
+        columns: columns.iter().map(|&word| word.to_owned()).collect(),
         rows,
     };
 
@@ -115,7 +111,7 @@ fn tables(scenario: &Scenario, report: &WorldReport) -> Vec<Table> {
 }
 
 fn figures(scenario: &Scenario, report: &WorldReport) -> Vec<Measured> {
-    let figure = |name: String, value: f64| Measured { name, value, target: None };
+    let figure = |name: String, value: f64| Measured::new(name, value, None);
     let mut figures = Vec::new();
     for class in report.classes.iter().filter(|class| class.requests > 0) {
         let name = class_name(scenario, &class.name, class.disk);

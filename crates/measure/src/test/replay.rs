@@ -65,7 +65,6 @@ pub struct ReplayOptions {
     pub duration_ns: Option<u64>,
 }
 
-/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayTestError {
@@ -115,7 +114,6 @@ pub struct ReplayFigures {
     pub needed_bytes: u64,
     /// Delay of sends after their due times; `None` if there were no due times.
     pub lateness: Option<Latency>,
-    /// Figures by class, in the order of the jobs.
     pub classes: Vec<ReplayClassFigures>,
     /// Sentences on what could not be read of the trace.
     pub lost: Vec<String>,
@@ -156,7 +154,7 @@ pub fn run(
     let is_file_written = matches!(test.storage, Storage::File(_)) && !reads_only && !is_in_memory(test.backend);
     let written = is_file_written.then(|| (test.storage.path().to_owned(), false));
     let _locks = FileLocks::take(written.into_iter())?;
-    let needed_bytes = Places::new(&survey.regions, 1, 0).total_bytes();
+    let needed_bytes = Places::new(&survey.sums.regions, 1, 0).total_bytes();
     let target = Target::make(options, &topology, needed_bytes)?;
 
     on_step("preparing files", None);
@@ -204,7 +202,6 @@ pub fn run(
     Ok(ReplayResult { report, figures })
 }
 
-/// Returns the expected length of the replay, if known.
 fn expected_ns(plan: &ReplayPlan) -> Option<u64> {
     let Speed::Times(times) = plan.speed else { return None };
     let whole_ns = (plan.survey.span_ns() as f64 / times) as u64;
@@ -219,7 +216,7 @@ fn reads_only(options: &ReplayOptions, survey: &Survey) -> Result<bool, ReplayTe
         Storage::File(path) => (path, options.test.overwrite, "--overwrite"),
         Storage::Device(path) => (path, options.test.destructive, "--destructive"),
     };
-    if !is_allowed && survey.reads == 0 {
+    if !is_allowed && survey.sums.reads == 0 {
         let (trace, path) = (options.trace.display().to_string(), path.display().to_string());
         return Err(ReplayTestError::NoReads { trace, path, flag });
     }
@@ -234,9 +231,9 @@ fn lanes(
 ) -> Result<(Vec<ReplayClass>, BTreeMap<u16, usize>), ReplayTestError> {
     make_classes(&options.test, classes)?;
     let mut by_name: BTreeMap<String, (u64, u32)> = BTreeMap::new();
-    for (number, class) in &survey.classes {
-        let shares = survey.names.classes.get(number).map_or(0, |named| named.shares);
-        let sums = by_name.entry(survey.class_name(*number)).or_insert((0, shares));
+    for (number, class) in &survey.sums.classes {
+        let shares = survey.trace.names.classes.get(number).map_or(0, |named| named.shares);
+        let sums = by_name.entry(survey.trace.class_name(*number)).or_insert((0, shares));
         sums.0 += class.requests;
     }
 
@@ -256,7 +253,8 @@ fn lanes(
 
     let place_of = |name: &str| names.iter().position(|(known, _)| known == name);
     let rest = place_of(OTHERS).unwrap_or(lanes.len().saturating_sub(1));
-    let places = survey.classes.keys().map(|number| (*number, place_of(&survey.class_name(*number)).unwrap_or(rest)));
+    let places =
+        survey.sums.classes.keys().map(|number| (*number, place_of(&survey.trace.class_name(*number)).unwrap_or(rest)));
     let class_at = places.collect();
     Ok((lanes, class_at))
 }
@@ -361,25 +359,25 @@ fn figures(
     let seen = all.issued + all.not_allowed + all.not_replayable;
     let totals = ReplayTotals {
         // Includes the requests that the reader still held.
-        not_reached: all.not_reached.max(survey.requests.saturating_sub(seen)),
-        unordered: survey.unordered,
+        not_reached: all.not_reached.max(survey.counts.given.saturating_sub(seen)),
+        unordered: survey.counts.unordered,
         ..all.clone()
     };
 
     ReplayFigures {
         trace: options.trace.display().to_string(),
-        origin: if survey.origin == Origin::Own { "own" } else { "kernel" },
+        origin: if survey.trace.origin == Origin::Own { "own" } else { "kernel" },
         speed,
         trace_s: survey.span_ns() as f64 / 1e9,
-        requests: survey.requests,
+        requests: survey.counts.given,
         totals,
-        without_begin: survey.without_begin,
-        cancelled: survey.cancelled,
+        without_begin: survey.counts.without_begin,
+        cancelled: survey.counts.cancelled,
         target_bytes,
         needed_bytes,
         lateness: has_due.then(|| Latency::of(&lateness)),
         classes: replayed.counts.iter().zip(names).map(class).collect(),
-        lost: survey.lost.clone(),
+        lost: survey.trace.lost.clone(),
     }
 }
 
@@ -388,7 +386,7 @@ fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
     let table = classes.list();
     let load = |(at, lane): (usize, &ReplayClass)| {
         let mine = plan.class_at.iter().filter(|(_, place)| **place == at);
-        let longest = mine.filter_map(|(number, _)| Some(survey.classes.get(number)?.longest_bytes)).max();
+        let longest = mine.filter_map(|(number, _)| Some(survey.sums.classes.get(number)?.longest_bytes)).max();
         let info = table.get(lane.class.index());
         let request_bytes = longest.unwrap_or(0).into();
         Load {

@@ -28,10 +28,13 @@ pub(super) const PROBE_MAX_BYTES: u64 = 96 << 20;
 pub(super) enum CostPlace {
     /// No place: the backend is in memory.
     Nowhere,
-    /// Scratch files in a directory.
     Directory(PathBuf),
     /// A part of a device that may be overwritten. The claim is dropped for the probe, which makes its own.
-    Device { path: PathBuf, range_bytes: Range<u64>, claim: Option<File> },
+    Device {
+        path: PathBuf,
+        range_bytes: Range<u64>,
+        claim: Option<File>,
+    },
 }
 
 impl CostPlace {

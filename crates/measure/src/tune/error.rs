@@ -74,6 +74,21 @@ pub enum TuneError {
 }
 
 impl TuneError {
+    /// Returns whether another choice of the user would avoid the error.
+    pub fn is_of_input(&self) -> bool {
+        matches!(
+            self,
+            TuneError::Option { .. }
+                | TuneError::MaxWrite { .. }
+                | TuneError::Place(_)
+                | TuneError::NotDestructive { .. }
+                | TuneError::RecordExists { .. }
+                | TuneError::ReadRecord(_)
+                | TuneError::Resume { .. }
+                | TuneError::Scratch(ScratchError::BadDirectory { .. })
+        )
+    }
+
     pub(super) fn record(path: &Path, error: &io::Error) -> TuneError {
         let path = path.display().to_string();
         match error.kind() {

@@ -58,7 +58,6 @@ pub struct FillReport {
     pub directory: String,
     /// Scratch data at the last level, in bytes.
     pub room_bytes: u64,
-    /// Size of the device, if known.
     pub device_bytes: Option<u64>,
     /// The levels, in rising order.
     pub levels: Vec<FillLevel>,
@@ -86,9 +85,6 @@ pub fn fill_sweep(
 }
 
 /// Measures a simulated disk in virtual time; it is made as small as the data, and begins empty.
-///
-/// # Errors
-/// See [`TuneError`]; [`TuneError::Option`] if the specification makes no disk.
 pub fn fill_sweep_simulated(
     options: &TuneOptions,
     disk: &SimulatedDisk,

@@ -182,9 +182,6 @@ const SIMULATED: &str = "sim";
 const SIMULATED_ALIGN_BYTES: u32 = 512;
 
 /// Measures a simulated disk in virtual time. Ignores `options.directory` and the backend.
-///
-/// # Errors
-/// See [`TuneError`]; [`TuneError::Option`] if the specification makes no disk.
 pub fn measure_simulated(
     options: &TuneOptions,
     disk: &SimulatedDisk,

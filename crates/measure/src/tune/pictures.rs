@@ -89,8 +89,7 @@ pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
 /// Returns whether the figures can be relied on.
 pub fn answer(report: &TuneReport) -> Answer {
     let doubts = report.doubts();
-    let figures = [&report.read_iops, &report.write_iops, &report.read_bandwidth, &report.write_bandwidth];
-    let known: Vec<&Figure> = figures.into_iter().flatten().collect();
+    let known: Vec<&Figure> = report.figures().into_iter().filter_map(|(.., figure)| figure.as_ref()).collect();
     let (mood, verdict) = match (doubts.first(), known.len()) {
         (Some(doubt), _) => {
             let names: Vec<&str> = doubts.iter().map(|doubt| doubt.figure).collect();
@@ -121,12 +120,7 @@ fn summary(report: &TuneReport) -> Section {
         ],
     };
 
-    let rows = vec![
-        row("random read", &report.read_iops),
-        row("random write", &report.write_iops),
-        row("sequential read", &report.read_bandwidth),
-        row("sequential write", &report.write_bandwidth),
-    ];
+    let rows = report.figures().map(|(_, name, figure)| row(name, figure));
 
     let place = report.site.place.as_ref().map(|place| format!("On {}, begun {}. ", place.host, place.date));
     let mut blocks = vec![

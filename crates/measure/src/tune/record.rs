@@ -238,12 +238,10 @@ impl Sample {
         self.reads.or(self.writes).unwrap_or_default()
     }
 
-    /// Returns the requests a second of `moved`.
     pub fn iops(&self, moved: &Moved) -> f64 {
         if self.elapsed_s > 0.0 { moved.requests as f64 / self.elapsed_s } else { 0.0 }
     }
 
-    /// Returns the bytes a second of `moved`.
     pub fn bytes_per_s(&self, moved: &Moved) -> f64 {
         if self.elapsed_s > 0.0 { moved.bytes as f64 / self.elapsed_s } else { 0.0 }
     }
@@ -285,7 +283,6 @@ pub enum Entry {
         /// Bytes written by then, scratch data included.
         written_bytes: u64,
         duration_s: f64,
-        /// Whether it was stopped early.
         interrupted: bool,
     },
 }
@@ -297,7 +294,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns whether `phase` is complete.
     pub fn is_done(&self, phase: Phase) -> bool {
         self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done, .. } if *done == phase))
     }
@@ -407,9 +403,6 @@ impl Record {
 
     /// Parses the text of a record. Drops a last line that is cut, as a crash leaves one. `source_name` is used in
     /// messages only.
-    ///
-    /// # Errors
-    /// [`RecordError`] if the text is no record, is of another version, or has an invalid line.
     pub fn parse(source_name: &str, text: &str) -> Result<Record, RecordError> {
         let error = |line: usize, reason: String| RecordError { source_name: source_name.to_owned(), line, reason };
         let mut lines = text.split_inclusive('\n').enumerate();
@@ -437,9 +430,6 @@ impl Record {
     }
 
     /// Reads a record from a file.
-    ///
-    /// # Errors
-    /// As [`Record::parse`], and if the file cannot be read.
     pub fn read(path: &Path) -> Result<Record, RecordError> {
         let name = path.display().to_string();
         let text = read_text(path, RESULT_MAX_BYTES).map_err(|error| RecordError {

@@ -254,7 +254,7 @@ impl TuneReport {
     /// Returns the figures that the measurement itself contradicts, that other programs disturbed, or that are known to
     /// an interval that says little, each once.
     pub fn doubts(&self) -> Vec<Doubt> {
-        let of_figure = |(name, figure): (&'static str, &Option<Figure>)| {
+        let of_figure = |(name, _, figure): (&'static str, _, &Option<Figure>)| {
             let figure = figure.as_ref()?;
             let foreign_pct = figure.foreign_pct.filter(|percent| *percent > FOREIGN_DOUBT_PCT);
             let foreign = foreign_pct.map(|percent| format!("{percent:.0} % of what the disk moved was not ours"));
@@ -351,9 +351,6 @@ impl TuneReport {
     ///
     /// The model has tables of sizes if both directions were measured and the disk does not limit operations and bytes
     /// apart (two limits explain all sizes then); it has no part for the simulator.
-    ///
-    /// # Errors
-    /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
     pub fn disk_model(&self) -> Result<DiskModel, MissingFigures> {
         let table = |curve: &Option<SizeCurve>| {
             let points = &curve.as_ref()?.points;
@@ -383,7 +380,7 @@ impl TuneReport {
     /// Returns the four figures as CSV, with a header; a missing figure has a line with empty fields.
     pub fn to_csv(&self) -> String {
         let mut out = String::from("figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth\n");
-        for (name, figure) in self.figures() {
+        for (name, _, figure) in self.figures() {
             let line = figure.as_ref().map_or_else(|| ",,,,,".to_owned(), Figure::csv_fields);
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{name},{line}");
@@ -392,21 +389,18 @@ impl TuneReport {
     }
 
     /// Returns the figures in the scheduler's form.
-    ///
-    /// # Errors
-    /// [`MissingFigures`] if the measurement was interrupted, or too little could be written.
     pub fn four_figures(&self) -> Result<FourFigures, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?.map(Rate::per_second);
         Ok(FourFigures { read_iops, write_iops, read_bandwidth, write_bandwidth })
     }
 
-    /// Returns the four figures with their names in io-properties, in the order there.
-    fn figures(&self) -> [(&'static str, &Option<Figure>); 4] {
+    /// Returns the four figures with their names in io-properties and for people, in the order of the former.
+    pub fn figures(&self) -> [(&'static str, &'static str, &Option<Figure>); 4] {
         [
-            ("read_iops", &self.read_iops),
-            ("write_iops", &self.write_iops),
-            ("read_bandwidth", &self.read_bandwidth),
-            ("write_bandwidth", &self.write_bandwidth),
+            ("read_iops", "random read", &self.read_iops),
+            ("write_iops", "random write", &self.write_iops),
+            ("read_bandwidth", "sequential read", &self.read_bandwidth),
+            ("write_bandwidth", "sequential write", &self.write_bandwidth),
         ]
     }
 
@@ -419,14 +413,14 @@ impl TuneReport {
     fn whole_figures(&self) -> Result<[u64; 4], MissingFigures> {
         let figures = self.figures();
         let is_measured = |figure: &Figure| figure.value.is_finite() && figure.value > 0.0;
-        let missing = figures.iter().filter(|(_, figure)| !figure.as_ref().is_some_and(is_measured));
-        let names: Vec<&'static str> = missing.map(|(name, _)| *name).collect();
+        let missing = figures.iter().filter(|(.., figure)| !figure.as_ref().is_some_and(is_measured));
+        let names: Vec<&'static str> = missing.map(|(name, ..)| *name).collect();
         if !names.is_empty() {
             return Err(MissingFigures { names, cause: self.missing_cause() });
         }
         let whole = |figure: &Option<Figure>| {
             figure.as_ref().map_or(1, |figure| (figure.value.round() as u64).clamp(1, MAX_FIGURE))
         };
-        Ok(figures.map(|(_, figure)| whole(figure)))
+        Ok(figures.map(|(.., figure)| whole(figure)))
     }
 }

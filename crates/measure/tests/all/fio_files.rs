@@ -1,7 +1,5 @@
 //! The files of fio's jobs: which are shared, where they come from, who may write to them; and when such jobs end.
 
-use std::path::{Path, PathBuf};
-
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::sim::{SimConfig, SimWorld};
@@ -10,30 +8,33 @@ use plimsoll_files::fio;
 use plimsoll_files::jobs::RateMin;
 use plimsoll_measure::load::{Control, JobSpec, Pattern, Plan, RunResult, Shape, Target, run_simulated};
 use plimsoll_measure::test::{ReusedFiles, Storage, TestError, TestOptions, run};
+use tempfile::TempDir;
 
 use crate::skip;
 
 const MIB: u64 = 1 << 20;
 const S: u64 = 1_000_000_000;
 
-/// A directory on the disk that holds the build, removed at the end.
-struct Ground(PathBuf);
+/// A directory on the disk that holds the build.
+struct Ground(TempDir);
 
 impl Ground {
-    fn new(name: &str) -> Ground {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fio-files-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Ground(path)
+    fn new() -> Ground {
+        Ground(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn with_direct_io() -> Option<Ground> {
+        Some(Ground::new()).filter(|ground| skip::has_direct_io(ground.0.path()))
     }
 
     /// The jobs of a file, in this directory, on real files.
     fn options(&self, text: &str) -> TestOptions {
-        let text = format!("[global]\ndirectory={}\n{text}", self.0.display());
+        let text = format!("[global]\ndirectory={}\n{text}", self.0.path().display());
         let file = fio::parse("t.fio", &text).unwrap_or_else(|error| panic!("{error}"));
         TestOptions {
             backend: Some(BackendKind::Pool),
             duration_ns: file.duration_ns.unwrap_or(u64::MAX / 4),
-            ..TestOptions::new(file.jobs_for(1), Storage::of(&self.0).unwrap())
+            ..TestOptions::new(file.jobs_for(1), Storage::of(self.0.path()).unwrap())
         }
     }
 
@@ -47,22 +48,13 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn done(options: &TestOptions) -> RunResult {
     run(options, &Control::default(), &mut |_, _| {}).unwrap_or_else(|error| panic!("{error}")).run
 }
 
 #[test]
 fn jobs_that_name_one_file_share_it() {
-    let ground = Ground::new("shared");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
+    let Some(ground) = Ground::with_direct_io() else { return };
     let text = "direct=1\nbs=64k\nsize=1m\n[writes]\nrw=write\nfilename=one\nnumjobs=2\noffset_increment=1m\n\
                 [reads]\nstonewall\nrw=randread\nfilename=one\n[own]\nrw=read\n";
     let options = TestOptions { keep_files: true, ..ground.options(text) };
@@ -78,10 +70,7 @@ fn jobs_that_name_one_file_share_it() {
 
 #[test]
 fn files_that_a_run_creates_are_removed() {
-    let ground = Ground::new("removed");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
+    let Some(ground) = Ground::with_direct_io() else { return };
     let text =
         "direct=1\nsize=256k\n[a]\nrw=randwrite\nfilename=x:y\n[b]\nnrfiles=4\n[c]\nfilesize=8k\nnrfiles=2\nsize=0\n";
     let result = done(&ground.options(text));
@@ -95,10 +84,7 @@ fn files_that_a_run_creates_are_removed() {
 
 #[test]
 fn runs_that_follow_one_another_use_the_files_again() {
-    let ground = Ground::new("again");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
+    let Some(ground) = Ground::with_direct_io() else { return };
     let text = "direct=1\nsize=1m\nbs=64k\n[a]\nrw=randread\nfilename=x:y\n[b]\nrw=randwrite\n";
     let options = TestOptions { reused_files: Some(ReusedFiles::default()), ..ground.options(text) };
     let written = |control: &Control| run(&options, control, &mut |_, _| {}).unwrap().written_bytes;
@@ -111,11 +97,8 @@ fn runs_that_follow_one_another_use_the_files_again() {
 
 #[test]
 fn what_was_there_is_written_to_only_if_that_is_allowed() {
-    let ground = Ground::new("kept");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
-    let path = ground.0.join("mine");
+    let Some(ground) = Ground::with_direct_io() else { return };
+    let path = ground.0.path().join("mine");
     std::fs::write(&path, vec![7; 64 << 10]).unwrap();
     let text = "direct=1\nsize=64k\nfilename=mine\n";
     let reads = done(&ground.options(&format!("{text}[r]\nrw=read\n")));
@@ -134,10 +117,7 @@ fn what_was_there_is_written_to_only_if_that_is_allowed() {
 
 #[test]
 fn buffered_requests_have_any_length() {
-    let ground = Ground::new("buffered");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
+    let Some(ground) = Ground::with_direct_io() else { return };
     let result = done(&ground.options("[log]\nrw=write\nioengine=sync\nbs=2300\nfdatasync=1\nsize=1m\n"));
     let log = result.total("log");
     // As many whole requests as fit, as in fio.
@@ -148,11 +128,8 @@ fn buffered_requests_have_any_length() {
 
 #[test]
 fn whole_files_and_parts_of_them() {
-    let ground = Ground::new("parts");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
-    std::fs::write(ground.0.join("data"), vec![1; 256 << 10]).unwrap();
+    let Some(ground) = Ground::with_direct_io() else { return };
+    std::fs::write(ground.0.path().join("data"), vec![1; 256 << 10]).unwrap();
     let text = "direct=1\nfilename=data\n[all]\n[half]\nsize=50%\n[end]\noffset=75%\n[some]\nio_size=25%\n[back]\nrw=read:-8k\n";
     let result = done(&ground.options(text));
     let requests = ["all", "half", "end", "some", "back"].map(|name| result.total(name).requests);
@@ -161,12 +138,12 @@ fn whole_files_and_parts_of_them() {
 
 #[test]
 fn a_file_without_a_length_and_a_device_that_is_not_there_are_refused() {
-    let ground = Ground::new("refused");
+    let ground = Ground::new();
     let refused = |text: &str| run(&ground.options(text), &Control::default(), &mut |_, _| {}).unwrap_err().to_string();
     assert!(refused("direct=1\n[a]\nfilename=none\n").contains("no job says how long it is"));
     let mut options = ground.options("direct=1\nsize=1m\n[a]\n");
     for job in &mut options.jobs.jobs {
-        job.files.as_mut().unwrap().named = vec![PathBuf::from("/dev/plimsoll-no-such-device")];
+        job.files.as_mut().unwrap().named = vec!["/dev/plimsoll-no-such-device".into()];
     }
     let error = run(&options, &Control::default(), &mut |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("/dev/plimsoll-no-such-device: there is no such device"), "{error}");
@@ -176,11 +153,8 @@ fn a_file_without_a_length_and_a_device_that_is_not_there_are_refused() {
 /// As in fio 3.33, a job goes around until it has moved as many bytes as its file has.
 #[test]
 fn strided_zones_are_written_and_what_lies_between_is_left() {
-    let ground = Ground::new("zones");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
-    let path = ground.0.join("mine");
+    let Some(ground) = Ground::with_direct_io() else { return };
+    let path = ground.0.path().join("mine");
     std::fs::write(&path, vec![7; 64 << 10]).unwrap();
     let zones = "zonemode=strided\nzonesize=8k\nzoneskip=24k\n";
     let options = ground.options(&format!("direct=1\nsize=64k\nfilename=mine\n{zones}[w]\nrw=write\n"));
@@ -193,10 +167,7 @@ fn strided_zones_are_written_and_what_lies_between_is_left() {
 
 #[test]
 fn jobs_that_verify_need_a_part_of_the_file_for_themselves() {
-    let ground = Ground::new("verified");
-    if !skip::has_direct_io(&ground.0) {
-        return;
-    }
+    let Some(ground) = Ground::with_direct_io() else { return };
     let text = "direct=1\nfilename=one\nsize=64k\nrw=randwrite\nverify=md5\n[a]\nnumjobs=2\n";
     let result = done(&ground.options(&format!("{text}offset_increment=64k\n")));
     for name in ["a", "a.2"] {

@@ -126,14 +126,13 @@ fn the_keys_are_those_that_fio_prints() {
 fn a_program_that_reads_fio_reads_this() {
     let file = fio::parse("t.fio", TEXT).unwrap();
     let (json, text) = result(&file, true).unwrap();
-    let directory = std::env::temp_dir().join(format!("plimsoll-fio-json-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let (source, stub) = (directory.join("result.json"), directory.join("bins.csv"));
+    let directory = tempfile::tempdir().unwrap();
+    let (source, stub) = (directory.path().join("result.json"), directory.path().join("bins.csv"));
     std::fs::write(&source, text).unwrap();
     let convert = |more: &[&str]| Command::new("fio_jsonplus_clat2csv").args([&source, &stub]).args(more).output();
     match convert(&[]) {
         Ok(output) if output.status.success() => {
-            let table = std::fs::read_to_string(directory.join("bins_job0.csv")).unwrap();
+            let table = std::fs::read_to_string(directory.path().join("bins_job0.csv")).unwrap();
             let counts = |column: &str| {
                 let at = table.lines().next().unwrap().split(", ").position(|name| name == column).unwrap();
                 let cells =
@@ -152,5 +151,4 @@ fn a_program_that_reads_fio_reads_this() {
         }
         Err(error) => skip(format_args!("fio_jsonplus_clat2csv: {error}")),
     }
-    std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -567,8 +567,7 @@ fn stages_follow_one_another() {
 
 #[test]
 fn files_of_all_kinds_are_made_and_removed() {
-    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let text = "
 - {name: gone, type: randread, shards: all, data_size: 3MB, shard_info: {parallelism: 2}}
 - {name: log, type: append, shards: all, data_size: 2MB, shard_info: {parallelism: 1, limit: 9}}
@@ -576,7 +575,7 @@ fn files_of_all_kinds_are_made_and_removed() {
     let mut options = test_options(text, "");
     options.jobs.jobs[0].kind = Pattern::Unlink { files: 3 };
     options.jobs.jobs[1].fallocate = true;
-    options.storage = Storage::of(&directory).unwrap();
+    options.storage = Storage::of(directory.path()).unwrap();
     options.backend = Some(BackendKind::Pool);
     options.shards = 1;
     match plimsoll_measure::test::run(&options, &Control::default(), &mut |_, _| {}) {
@@ -591,5 +590,4 @@ fn files_of_all_kinds_are_made_and_removed() {
     options.jobs.jobs[1].data_size_bytes = Some(1 << 60);
     let refused = plimsoll_measure::test::run(&options, &Control::default(), &mut |_, _| {}).unwrap_err().to_string();
     assert!(refused.contains("free") && refused.contains("1024 PiB"), "{refused}");
-    std::fs::remove_dir(&directory).unwrap();
 }

@@ -174,7 +174,7 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
     let hashes: Vec<u64> = finished.iter().map(|run| run.result.as_ref().unwrap().log_hash).collect();
     assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2], "{hashes:?}");
     let result = finished[0].result.as_ref().unwrap();
-    assert!(result.figures.iter().any(|figure| figure.name == "query: IOPS, 1/s" && figure.value > 1000.0));
+    assert!(result.figures.iter().any(|figure| figure.name == "query: IOPS, 1/s" && figure.number() > 1000.0));
     assert!(result.tables.iter().any(|table| table.title == "Classes"));
 }
 

@@ -1,7 +1,7 @@
 //! `tune` on the backends of this machine: what a report must hold, whatever the speed of the disk.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use plimsoll::backend::choose::BackendKind;
@@ -12,28 +12,12 @@ use plimsoll_measure::tune::{
     Device, Figure, Leaf, MissingCause, Mode, Observer, PhysicalBlock, SCHEMA, TuneError, TuneOptions, TuneReport,
     Unit, Warning, WarningCode, analyse, measure, merge, one_per_file_system, resume,
 };
+use tempfile::{TempDir, tempdir};
 
 use crate::skip::{self, skip};
 
-/// A directory of its own, removed at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Dir {
-        let path = std::env::temp_dir().join(format!("plimsoll-tune-test-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Dir(path)
-    }
-
-    fn names(&self) -> Vec<String> {
-        fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn names(dir: &TempDir) -> Vec<String> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// Small and short: what it measures is worth nothing, how it reports is what counts.
@@ -57,8 +41,8 @@ fn everything(directory: &Path, backend: Option<BackendKind>) -> TuneOptions {
 fn report_of_nothing() -> TuneReport {
     static REPORT: OnceLock<TuneReport> = OnceLock::new();
     let measured = || {
-        let dir = Dir::new("nothing");
-        measure(&options(&dir.0, Some(BackendKind::Null)), &mut (), &Control::default()).unwrap()
+        let dir = tempdir().unwrap();
+        measure(&options(dir.path(), Some(BackendKind::Null)), &mut (), &Control::default()).unwrap()
     };
     REPORT.get_or_init(measured).clone()
 }
@@ -157,43 +141,43 @@ fn check_curves(report: &TuneReport) {
 fn every_backend_gives_a_whole_report_and_leaves_nothing() {
     let backends = [None, Some(BackendKind::Memory), Some(BackendKind::Null)];
     for backend in backends {
-        let dir = Dir::new(&format!("whole-{}", backend.map_or("default", BackendKind::name)));
-        let options = options(&dir.0, backend);
+        let dir = tempdir().unwrap();
+        let options = options(dir.path(), backend);
         let result = measure(&options, &mut (), &Control::default());
-        assert!(dir.names().is_empty(), "{:?}", dir.names());
+        assert!(names(&dir).is_empty(), "{:?}", names(&dir));
         let Some(report) = or_skip(result) else { continue };
         check_complete(&report, &options);
         if let Some(backend) = backend {
             assert_eq!(report.backend.name, backend.name());
         }
-        assert!(dir.0.canonicalize().unwrap().starts_with(&report.site.mountpoint), "{}", report.site.mountpoint);
+        assert!(dir.path().canonicalize().unwrap().starts_with(&report.site.mountpoint), "{}", report.site.mountpoint);
     }
 }
 
 #[test]
 fn curves_come_unless_only_figures_are_wanted() {
     for backend in [None, Some(BackendKind::Null)] {
-        let dir = Dir::new(&format!("curves-{}", backend.map_or("default", BackendKind::name)));
-        let options = everything(&dir.0, backend);
+        let dir = tempdir().unwrap();
+        let options = everything(dir.path(), backend);
         let result = measure(&options, &mut (), &Control::default());
-        assert!(dir.names().is_empty(), "{:?}", dir.names());
+        assert!(names(&dir).is_empty(), "{:?}", names(&dir));
         let Some(report) = or_skip(result) else { continue };
         check_complete(&report, &options);
         check_curves(&report);
         // Single operations need a disk.
         assert!(backend.is_none() || (report.flush.is_none() && report.submissions.is_empty()));
     }
-    let dir = Dir::new("no-curves");
-    let report = measure(&options(&dir.0, Some(BackendKind::Null)), &mut (), &Control::default()).unwrap();
+    let dir = tempdir().unwrap();
+    let report = measure(&options(dir.path(), Some(BackendKind::Null)), &mut (), &Control::default()).unwrap();
     assert!(report.read_sizes.is_none() && report.frontier.is_none() && report.physical_block.is_none());
     assert_eq!(report.disk_model().unwrap().tables, None);
 }
 
 #[test]
 fn a_full_measurement_goes_in_rounds() {
-    let dir = Dir::new("full");
+    let dir = tempdir().unwrap();
     let options =
-        TuneOptions { mode: Mode::Full, rounds_max: 5, round_s: 0.01, ..options(&dir.0, Some(BackendKind::Null)) };
+        TuneOptions { mode: Mode::Full, rounds_max: 5, round_s: 0.01, ..options(dir.path(), Some(BackendKind::Null)) };
     let Some(report) = or_skip(measure(&options, &mut (), &Control::default())) else { return };
     check_complete(&report, &options);
     let state = report.steady_state.as_ref().unwrap();
@@ -205,8 +189,8 @@ fn a_full_measurement_goes_in_rounds() {
 
 #[test]
 fn all_shards_work_where_there_are_several() {
-    let dir = Dir::new("shards");
-    let options = TuneOptions { shards: 2, ..options(&dir.0, Some(BackendKind::Null)) };
+    let dir = tempdir().unwrap();
+    let options = TuneOptions { shards: 2, ..options(dir.path(), Some(BackendKind::Null)) };
     if !has_cpus(2) {
         return;
     }
@@ -246,9 +230,9 @@ impl Observer for Listener {
 
 #[test]
 fn an_observer_hears_phases_progress_and_figures() {
-    let dir = Dir::new("observer");
+    let dir = tempdir().unwrap();
     let mut listener = Listener::default();
-    measure(&options(&dir.0, Some(BackendKind::Null)), &mut listener, &Control::default()).unwrap();
+    measure(&options(dir.path(), Some(BackendKind::Null)), &mut listener, &Control::default()).unwrap();
     let expect = ["scratch data", "sequential write", "sequential read", "random write", "random read"];
     // A phase that others disturbed is made again.
     listener.phases.dedup();
@@ -264,12 +248,12 @@ fn an_observer_hears_phases_progress_and_figures() {
 #[test]
 fn a_stop_keeps_what_was_measured_and_removes_the_files() {
     for backend in [None, Some(BackendKind::Memory)] {
-        let dir = Dir::new(&format!("stop-{}", backend.map_or("default", BackendKind::name)));
+        let dir = tempdir().unwrap();
         let control = Control::default();
         let stop_at = Some(("random write", control.clone()));
         let mut listener = Listener { stop_at, ..Listener::default() };
-        let result = measure(&options(&dir.0, backend), &mut listener, &control);
-        assert!(dir.names().is_empty(), "{:?}", dir.names());
+        let result = measure(&options(dir.path(), backend), &mut listener, &control);
+        assert!(names(&dir).is_empty(), "{:?}", names(&dir));
         let Some(report) = or_skip(result) else { continue };
         assert!(report.interrupted);
         assert!(report.write_bandwidth.is_some() && report.read_bandwidth.is_some());
@@ -285,23 +269,23 @@ fn a_stop_keeps_what_was_measured_and_removes_the_files() {
 
 #[test]
 fn a_stop_before_the_beginning_measures_nothing() {
-    let dir = Dir::new("stop-first");
+    let dir = tempdir().unwrap();
     let control = Control::default();
     control.stop.ask();
-    let Some(report) = or_skip(measure(&options(&dir.0, None), &mut (), &control)) else { return };
+    let Some(report) = or_skip(measure(&options(dir.path(), None), &mut (), &control)) else { return };
     assert!(report.interrupted && figures(&report).iter().all(|(_, figure, ..)| figure.is_none()));
-    assert!(dir.names().is_empty());
+    assert!(names(&dir).is_empty());
 }
 
 #[test]
 fn the_bound_on_writes_holds_and_says_what_it_cost() {
-    let dir = Dir::new("max-write");
+    let dir = tempdir().unwrap();
     let max_write_bytes = (16 << 20) + (256 << 20);
     // So long that any disk reaches the bound, and no phase may wait for it.
     let options = TuneOptions {
         max_write_bytes: Some(max_write_bytes),
         phase_s: Some(0.3),
-        ..options(&dir.0, Some(BackendKind::Null))
+        ..options(dir.path(), Some(BackendKind::Null))
     };
     let control = Control::default();
     let report = measure(&options, &mut (), &control).unwrap();
@@ -320,11 +304,11 @@ const FIRST_BYTES: u64 = 4 << 20;
 fn filling_writes_nothing_twice() {
     let backends = [Some(BackendKind::Null), Some(BackendKind::Memory), Some(BackendKind::Pool)];
     for (backend, shards) in backends.into_iter().flat_map(|backend| [(backend, 1), (backend, 2)]) {
-        let dir = Dir::new("fill");
+        let dir = tempdir().unwrap();
         let control = Control::default();
         // The next phase begins when the files are full.
         let mut listener = Listener { stop_at: Some(("sequential write", control.clone())), ..Listener::default() };
-        let options = TuneOptions { shards, data_bytes: 48 << 20, ..options(&dir.0, backend) };
+        let options = TuneOptions { shards, data_bytes: 48 << 20, ..options(dir.path(), backend) };
         if !has_cpus(shards) {
             continue;
         }
@@ -338,11 +322,11 @@ fn filling_writes_nothing_twice() {
 
 #[test]
 fn block_sizes_are_honoured_and_written_down() {
-    let dir = Dir::new("blocks");
+    let dir = tempdir().unwrap();
     let options = TuneOptions {
         read_block_bytes: Some(512),
         write_block_bytes: Some(16384),
-        ..options(&dir.0, Some(BackendKind::Null))
+        ..options(dir.path(), Some(BackendKind::Null))
     };
     let report = measure(&options, &mut (), &Control::default()).unwrap();
     assert_eq!((report.read_block.how.as_str(), report.read_block.bytes), ("set by --read-block-size", 512));
@@ -446,14 +430,17 @@ fn missing_figures_say_what_kept_them_away() {
 
 #[test]
 fn refusals_say_what_to_do() {
-    let dir = Dir::new("refusals");
-    let file = dir.0.join("file");
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("file");
     fs::write(&file, "x").unwrap();
-    let good = options(&dir.0, Some(BackendKind::Null));
-    let real = options(&dir.0, Some(BackendKind::Pool));
+    let good = options(dir.path(), Some(BackendKind::Null));
+    let real = options(dir.path(), Some(BackendKind::Pool));
     let cases = [
         (TuneOptions { directory: file.clone(), ..good.clone() }, "not a directory"),
-        (TuneOptions { directory: dir.0.join("missing"), ..good.clone() }, "give a directory that can be written to"),
+        (
+            TuneOptions { directory: dir.path().join("missing"), ..good.clone() },
+            "give a directory that can be written to",
+        ),
         (TuneOptions { shards: 0, ..good.clone() }, "--shards: at least one"),
         (TuneOptions { phase_s: Some(f64::NAN), ..good.clone() }, "--phase: NaN s is not"),
         (TuneOptions { round_s: 0.0, ..good.clone() }, "--round: 0 s is not"),
@@ -477,31 +464,18 @@ fn refusals_say_what_to_do() {
             Ok(_) => panic!("not refused: {part}"),
         }
     }
-    assert_eq!(dir.names(), ["file"]);
+    assert_eq!(names(&dir), ["file"]);
 }
 
 #[test]
 fn files_of_another_run_are_left_alone() {
-    let dir = Dir::new("other-run");
-    fs::write(dir.0.join("plimsoll-tune-0"), "precious").unwrap();
-    match measure(&options(&dir.0, Some(BackendKind::Pool)), &mut (), &Control::default()) {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("plimsoll-tune-0"), "precious").unwrap();
+    match measure(&options(dir.path(), Some(BackendKind::Pool)), &mut (), &Control::default()) {
         Err(error) => println!("{error}"),
         Ok(_) => panic!("it must not write over a file that is there"),
     }
-    assert_eq!(fs::read_to_string(dir.0.join("plimsoll-tune-0")).unwrap(), "precious");
-}
-
-#[test]
-fn a_record_says_what_the_measurement_said() {
-    let dir = Dir::new("record");
-    let path = dir.0.join("run.jsonl");
-    let options = TuneOptions { record: Some(path.clone()), ..everything(&dir.0, Some(BackendKind::Null)) };
-    let report = measure(&options, &mut (), &Control::default()).unwrap();
-    assert_eq!(dir.names(), ["run.jsonl"]);
-    let before = fs::read(&path).unwrap();
-    assert_eq!(analyse(&Record::read(&path).unwrap()), report);
-    assert!(measure(&options, &mut (), &Control::default()).is_err(), "a record is never written over");
-    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read_to_string(dir.path().join("plimsoll-tune-0")).unwrap(), "precious");
 }
 
 /// The record's text up to the end of each phase.
@@ -519,9 +493,9 @@ fn cuts(text: &str) -> Vec<(Phase, usize)> {
 
 #[test]
 fn a_record_cut_after_any_phase_is_gone_on_with() {
-    let dir = Dir::new("resume");
-    let path = dir.0.join("run.jsonl");
-    let options = TuneOptions { record: Some(path.clone()), ..options(&dir.0, Some(BackendKind::Pool)) };
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let options = TuneOptions { record: Some(path.clone()), ..options(dir.path(), Some(BackendKind::Pool)) };
     let Some(_) = or_skip(measure(&options, &mut (), &Control::default())) else { return };
     let whole = fs::read_to_string(&path).unwrap();
     let cuts = cuts(&whole);
@@ -545,29 +519,15 @@ fn a_record_cut_after_any_phase_is_gone_on_with() {
         let is_left = !remade.is_empty();
         let expect = is_left.then(|| "scratch data".to_owned()).into_iter().chain(remade).collect::<Vec<String>>();
         assert_eq!(listener.phases, expect, "{phase:?}");
-        assert_eq!(dir.names(), ["run.jsonl"]);
+        assert_eq!(names(&dir), ["run.jsonl"]);
     }
 }
 
 #[test]
-fn a_stopped_measurement_is_gone_on_with() {
-    let dir = Dir::new("stop-resume");
-    let path = dir.0.join("run.jsonl");
-    let options = TuneOptions { record: Some(path.clone()), ..options(&dir.0, Some(BackendKind::Null)) };
-    let control = Control::default();
-    let mut listener = Listener { stop_at: Some(("random write", control.clone())), ..Listener::default() };
-    let stopped = measure(&options, &mut listener, &control).unwrap();
-    assert!(stopped.interrupted && stopped.write_iops.is_none());
-    let Some(report) = or_skip(resume(&path, false, &mut (), &Control::default())) else { return };
-    check_complete(&report, &options);
-    assert_eq!(report.read_bandwidth, stopped.read_bandwidth);
-}
-
-#[test]
 fn records_of_something_else_are_refused() {
-    let dir = Dir::new("other-record");
-    let path = dir.0.join("run.jsonl");
-    let options = TuneOptions { record: Some(path.clone()), ..options(&dir.0, Some(BackendKind::Null)) };
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let options = TuneOptions { record: Some(path.clone()), ..options(dir.path(), Some(BackendKind::Null)) };
     measure(&options, &mut (), &Control::default()).unwrap();
     // As a crash leaves it; a complete record has nothing to go on with.
     let whole: String = fs::read_to_string(&path).unwrap().split_inclusive('\n').take(4).collect();
@@ -631,21 +591,21 @@ fn three_runs_become_one() {
 
 #[test]
 fn directories_on_one_file_system_are_one_place() {
-    let dir = Dir::new("one-place");
-    let inner = dir.0.join("inner");
+    let dir = tempdir().unwrap();
+    let inner = dir.path().join("inner");
     fs::create_dir(&inner).unwrap();
-    let real = dir.0.canonicalize().unwrap();
-    assert_eq!(one_per_file_system(&[dir.0.clone(), inner.clone(), dir.0.clone()]).unwrap(), [real]);
-    assert_eq!(one_per_file_system(&[inner.clone(), dir.0.clone()]).unwrap(), [inner.canonicalize().unwrap()]);
-    assert_eq!(one_per_file_system(&[dir.0.clone(), "/proc".into()]).unwrap().len(), 2);
-    assert!(one_per_file_system(&[dir.0.clone(), dir.0.join("missing")]).is_err());
+    let real = dir.path().canonicalize().unwrap();
+    assert_eq!(one_per_file_system(&[dir.path().to_owned(), inner.clone(), dir.path().to_owned()]).unwrap(), [real]);
+    assert_eq!(one_per_file_system(&[inner.clone(), dir.path().to_owned()]).unwrap(), [inner.canonicalize().unwrap()]);
+    assert_eq!(one_per_file_system(&[dir.path().to_owned(), "/proc".into()]).unwrap().len(), 2);
+    assert!(one_per_file_system(&[dir.path().to_owned(), dir.path().join("missing")]).is_err());
 }
 
 #[test]
 fn samples_are_written_down_as_they_were_asked_for() {
-    let dir = Dir::new("samples");
-    let path = dir.0.join("run.jsonl");
-    let options = TuneOptions { record: Some(path.clone()), ..options(&dir.0, Some(BackendKind::Null)) };
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let options = TuneOptions { record: Some(path.clone()), ..options(dir.path(), Some(BackendKind::Null)) };
     let report = measure(&options, &mut (), &Control::default()).unwrap();
     let record = Record::read(&path).unwrap();
     let figure = report.read_iops.unwrap();

@@ -1,6 +1,6 @@
 //! `tune` on simulated disks of which the truth is known: what it must find, and what it must warn of.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use plimsoll_measure::load::Control;
 use plimsoll_measure::tune::record::{Entry, Phase, Record, Step};
@@ -10,6 +10,7 @@ use plimsoll_measure::tune::{
 };
 use plimsoll_sim::device::{BufferSpec, CapSpec, CapUnit, DeviceSpec, LatencySpec, RaidSpec, RateSpec, presets};
 use plimsoll_sim::rng::Rng;
+use tempfile::tempdir;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -52,36 +53,14 @@ fn measure(options: &TuneOptions, disk: &SimulatedDisk) -> TuneReport {
     measure_simulated(options, disk, &mut (), &Control::default()).unwrap()
 }
 
-/// A file that is removed at the end.
-struct RecordFile(PathBuf);
-
-impl RecordFile {
-    fn new(name: &str) -> RecordFile {
-        let path = std::env::temp_dir().join(format!("plimsoll-tune-sim-{}-{name}.jsonl", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        RecordFile(path)
-    }
-
-    fn options(&self, options: TuneOptions) -> TuneOptions {
-        TuneOptions { record: Some(self.0.clone()), ..options }
-    }
-
-    fn read(&self) -> Record {
-        Record::read(&self.0).unwrap()
-    }
+/// Measures with a record at `path`.
+fn recorded_at(path: &Path, options: TuneOptions, disk: &SimulatedDisk) -> (TuneReport, Record) {
+    let report = measure(&TuneOptions { record: Some(path.to_owned()), ..options }, disk);
+    (report, Record::read(path).unwrap())
 }
 
-impl Drop for RecordFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Measures with a record.
-fn recorded(name: &str, options: TuneOptions, disk: &SimulatedDisk) -> (TuneReport, Record) {
-    let file = RecordFile::new(name);
-    let report = measure(&file.options(options), disk);
-    (report, file.read())
+fn recorded(options: TuneOptions, disk: &SimulatedDisk) -> (TuneReport, Record) {
+    recorded_at(&tempdir().unwrap().path().join("run.jsonl"), options, disk)
 }
 
 #[track_caller]
@@ -197,7 +176,7 @@ fn check_curves(report: &TuneReport, spec: &DeviceSpec) {
 
 #[test]
 fn a_slow_start_does_not_count() {
-    let (_, plain) = recorded("slow-start", options(), &disk(spec()));
+    let (_, plain) = recorded(options(), &disk(spec()));
     // It becomes fast in the third sample of the first figure.
     let fast_at_ns = (sample_at_s(&plain, Phase::WriteBandwidth, 2) * NS_PER_S) as u64;
     let mut spec = spec();
@@ -325,7 +304,7 @@ fn a_neighbour_is_named_and_the_phase_made_again() {
     };
     // 5 % of the bytes of random reads; of sequential ones it is 1 %, which is taken.
     let beside = SimulatedDisk { foreign_bytes_per_s: 4.3e6, ..disk(spec()) };
-    let (report, record) = recorded("neighbour", options(), &beside);
+    let (report, record) = recorded(options(), &beside);
     let measured = record.entries.iter().filter_map(|entry| match entry {
         Entry::Sample { phase: Phase::ReadIops, step: Step::Measure, sample, .. } => sample.foreign_pct,
         _ => None,
@@ -353,7 +332,7 @@ fn a_neighbour_is_named_and_the_phase_made_again() {
         (figure.value, figure.burst) = (figure.value / 4.3, None);
     }
     assert_eq!(contradicted.disk_properties().unwrap().doubtful, ["write_iops"]);
-    let (alone, record) = recorded("alone", options(), &disk(spec()));
+    let (alone, record) = recorded(options(), &disk(spec()));
     assert!(alone.doubts().is_empty(), "{:?}", alone.doubts());
     assert_eq!(warned(&alone, WarningCode::ForeignIo), Vec::<&str>::new());
     assert_eq!(alone.read_iops.unwrap().foreign_pct, Some(0.0));
@@ -451,34 +430,35 @@ fn a_record_says_what_the_measurement_said() {
     for (name, options) in
         [("quick", short()), ("full", TuneOptions { mode: Mode::Full, round_s: 0.1, rounds_max: 6, ..short() })]
     {
-        let (report, record) = recorded(name, options, &disk(spec()));
+        let (report, record) = recorded(options, &disk(spec()));
         assert_eq!(analyse(&record), report, "{name}");
     }
 }
 
 #[test]
 fn a_record_that_a_crash_cut_is_gone_on_with() {
-    let file = RecordFile::new("resume");
-    let report = measure(&file.options(short()), &disk(spec()));
-    let whole = std::fs::read(&file.0).unwrap();
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("run.jsonl");
+    let (report, _) = recorded_at(&path, short(), &disk(spec()));
+    let whole = std::fs::read(&path).unwrap();
     let header_bytes = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let mut rng = Rng::new(5);
     let mut cuts: Vec<usize> =
         (0..38).map(|_| header_bytes + rng.below((whole.len() - header_bytes) as u64) as usize).collect();
     cuts.extend([header_bytes, whole.len()]);
     for cut in cuts {
-        std::fs::write(&file.0, &whole[..cut]).unwrap();
-        let resumed = resume_simulated(&file.0, &disk(spec()), &mut (), &Control::default()).unwrap();
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let resumed = resume_simulated(&path, &disk(spec()), &mut (), &Control::default()).unwrap();
         assert!(!resumed.interrupted, "cut at {cut}");
         for ((name, figure), (_, before)) in figures(&resumed).into_iter().zip(figures(&report)) {
             assert!(figure.complete, "{name}, cut at {cut}: {figure:?}");
             near(&format!("{name}, cut at {cut}"), figure.value, before.value, 0.05);
         }
         assert!(resumed.frontier.is_some() && resumed.flush.is_some() && resumed.read_sizes.is_some(), "cut at {cut}");
-        assert_eq!(analyse(&file.read()), resumed, "cut at {cut}");
+        assert_eq!(analyse(&Record::read(&path).unwrap()), resumed, "cut at {cut}");
     }
-    std::fs::write(&file.0, &whole[..header_bytes / 2]).unwrap();
-    let cut_header = resume_simulated(&file.0, &disk(spec()), &mut (), &Control::default());
+    std::fs::write(&path, &whole[..header_bytes / 2]).unwrap();
+    let cut_header = resume_simulated(&path, &disk(spec()), &mut (), &Control::default());
     assert!(matches!(cut_header, Err(TuneError::ReadRecord(_))), "{cut_header:?}");
 }
 

@@ -158,7 +158,6 @@ impl Side {
         }
     }
 
-    /// Ends the trace.
     pub fn finish(self, trace: &Trace) -> SideDone {
         let times = self.times.into_iter();
         SideDone {
@@ -343,7 +342,6 @@ fn patterns(found: &[Compared], reasons: &[ReasonParts]) -> Vec<String> {
 }
 
 impl DiffReport {
-    /// Returns a CSV line for each figure.
     pub fn to_csv(&self) -> String {
         let columns: &[Column<Compared>] = &[
             ("disk", |it| it.disk.clone()),

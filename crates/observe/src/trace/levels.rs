@@ -106,7 +106,6 @@ impl Join for Sums {
     }
 }
 
-/// A level of depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
     pub depth_min: u64,
@@ -289,7 +288,6 @@ impl Levels {
         }
     }
 
-    /// Returns the begin of each slice, in ns.
     pub(super) fn slice_begins_ns(&self) -> Vec<u64> {
         self.slices.all().iter().map(|(begin_ns, _)| *begin_ns).collect()
     }
@@ -318,7 +316,6 @@ impl Levels {
         self.slices.lengthen(length_ns);
     }
 
-    /// Returns the length of a slice in ns.
     pub(super) fn slice_ns(&self) -> u64 {
         self.slices.length_ns()
     }

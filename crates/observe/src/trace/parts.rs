@@ -74,7 +74,6 @@ impl<T, const MAX: usize> Default for Parts<T, MAX> {
 }
 
 impl<T: Join, const MAX: usize> Parts<T, MAX> {
-    /// Returns the length of a part in ns.
     pub(super) fn length_ns(&self) -> u64 {
         1 << self.shift
     }

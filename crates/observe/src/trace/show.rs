@@ -82,7 +82,6 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Returns whether the filter takes the item.
     pub fn takes(&self, item: &Item, head: &Head) -> bool {
         let zero_ns = head.begin_ns.unwrap_or(0);
         let (class, begin_ns, end_ns) = match item {
@@ -100,7 +99,6 @@ impl Filter {
     }
 }
 
-/// Returns the line of an item, without a line feed.
 pub fn line(item: &Item, head: &Head) -> String {
     let text = match item {
         Item::Span(span) => span_line(span, head),

@@ -21,15 +21,11 @@ use crate::plot::escaped;
 /// One thing and its state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tile {
-    /// The name of the thing.
     pub name: String,
-    /// The state in one or a few words.
     pub state: String,
-    /// The weight of the state.
     pub mood: Mood,
     /// One sentence with the reason; empty for none.
     pub why: String,
-    /// Names and values with their units.
     pub figures: Vec<(String, String)>,
     /// The line: its name, and its values over time as parts of 1, the latest last. Values beyond 0 to 1 are drawn at
     /// the edge, `None` is a gap. With fewer than two values nothing is drawn.

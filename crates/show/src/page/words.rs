@@ -21,7 +21,6 @@ use crate::plot::{Bar, Chart, Layer, Unit};
 /// Most layers of a chart that are described.
 const LAYERS_MAX: usize = 12;
 
-/// Describes charts in words.
 pub(super) fn words(charts: &[Chart]) -> String {
     charts.iter().map(chart_words).collect::<Vec<_>>().join(" ")
 }
@@ -94,7 +93,6 @@ fn named(name: &str) -> &str {
     if name.is_empty() { "values" } else { name }
 }
 
-/// Prints a value with its unit.
 fn value(value: f64, unit: Unit) -> String {
     let whole = |value: f64| value.max(0.0).round() as u64;
     match unit {

@@ -135,16 +135,12 @@ pub(super) fn vertical_span(chart: &Chart) -> Span {
     Span { low, high: ((span.high / step - 1e-9).ceil() * step).max(low + step) }
 }
 
-/// A round value on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Position in pixels.
     pub(super) px: f64,
-    /// The text beside it.
     pub(super) label: String,
 }
 
-/// An axis over pixels.
 pub(super) struct Ruler<'a> {
     axis: &'a Axis,
     span: Span,

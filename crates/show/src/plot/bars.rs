@@ -30,7 +30,6 @@ const BAR_HEIGHT: f64 = 10.0;
 const ROW_LEAST: f64 = 15.0;
 const ROW_GAP: f64 = 7.0;
 
-/// Returns whether a chart has bars.
 pub(super) fn has_bars(chart: &Chart) -> bool {
     chart.layers.iter().any(|layer| matches!(layer, Layer::Bars { .. }))
 }
@@ -49,7 +48,6 @@ pub(super) fn row_names(chart: &Chart) -> Vec<&str> {
     names
 }
 
-/// Returns the width of the widest name.
 pub(super) fn names_width(chart: &Chart) -> f64 {
     let widths = row_names(chart).into_iter().map(|name| text_width_px(name, FONT_SIZE));
     widths.fold(0.0, f64::max).min(NAME_WIDTH_MAX)

@@ -82,7 +82,6 @@ impl Canvas {
     }
 }
 
-/// The rectangle of a plot.
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) right: f64,

@@ -103,19 +103,16 @@ pub struct Axis {
 
 impl Axis {
     /// Returns an axis in even steps.
-    #[must_use]
     pub fn linear(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), scale: Scale::Linear, unit }
     }
 
     /// Returns an axis in powers of two, for sizes and depths.
-    #[must_use]
     pub fn log2(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), scale: Scale::Log2, unit }
     }
 
     /// Returns an axis in powers of ten, for latencies and rates.
-    #[must_use]
     pub fn log10(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), scale: Scale::Log10, unit }
     }
@@ -230,13 +227,11 @@ pub struct Point {
 
 impl Point {
     /// Returns a point without an error bar.
-    #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
         Point { x, y, range: None }
     }
 
     /// Returns a point with an error bar from `low` to `high`.
-    #[must_use]
     pub fn with_range(x: f64, y: f64, low: f64, high: f64) -> Point {
         Point { x, y, range: Some((low, high)) }
     }
@@ -281,7 +276,6 @@ impl Chart {
 ///
 /// Returns a whole SVG file that can also be put into an HTML page: it has no identifiers that could collide with those
 /// of another picture.
-#[must_use]
 pub fn svg(title: &str, charts: &[Chart]) -> String {
     let charts: Vec<&Chart> = charts.iter().filter(|chart| chart.drawable().next().is_some()).collect();
     let margins = margins_of(&charts);

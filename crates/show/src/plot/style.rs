@@ -44,7 +44,6 @@ impl Style {
         SHAPES.get(self.index % SHAPES.len()).copied().unwrap_or(&[])
     }
 
-    /// Returns the attributes of a line.
     pub(super) fn stroke(self, dashed: bool) -> String {
         let dashes = if dashed { DASHES_OF_DASHED } else { DASHES };
         let dashes = match dashes.get(self.index / COLOURS.len() % dashes.len()) {
@@ -55,7 +54,6 @@ impl Style {
     }
 }
 
-/// The styles of a chart, by name of the layer.
 pub(super) struct Styles<'a> {
     pub(super) names: Vec<&'a str>,
 }

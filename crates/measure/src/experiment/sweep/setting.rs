@@ -94,9 +94,6 @@ enum Value {
 
 impl Key {
     /// Finds the job (if given) and the key of `name`: `reqsize`, `reads.reqsize`. Names of jobs may have dots.
-    ///
-    /// # Errors
-    /// A message for an unknown key, or for a job with a key of the run.
     pub fn find(name: &str) -> Result<(Option<String>, Key), String> {
         let (job, word) = match name.rsplit_once('.') {
             Some((job, word)) => (Some(job.to_owned()), word),
@@ -122,9 +119,6 @@ impl Key {
 
 impl Setting {
     /// Parses a value of `key`.
-    ///
-    /// # Errors
-    /// A message with the valid values.
     pub fn parse(job: Option<&str>, key: Key, text: &str) -> Result<Setting, String> {
         let whole = |min: u64, max: u64| match parse_count(text) {
             Ok(value) if (min..=max).contains(&value) => Ok(Value::Whole(value)),
@@ -168,9 +162,6 @@ impl Setting {
     }
 
     /// Applies the setting to `situation`.
-    ///
-    /// # Errors
-    /// A message if there is no such job, or the job has no such setting.
     pub fn apply(&self, situation: &mut Situation) -> Result<(), String> {
         match (self.key, self.value) {
             (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),

@@ -19,7 +19,6 @@ use plimsoll_figures::units::quoted;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     pub text: String,
-    /// The value in base units.
     pub value: f64,
     /// One of its unit, in base units; above 0.
     pub unit_scale: f64,

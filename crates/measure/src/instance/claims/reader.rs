@@ -59,9 +59,6 @@ pub fn parse_from_file(path: &Path) -> Result<Ledger, ConfigError> {
 }
 
 /// Returns the published card called `name`.
-///
-/// # Errors
-/// No card has this name; the message has the closest name or all of them.
 pub fn find_published(name: &str) -> Result<Card, String> {
     published::find(name).ok_or_else(|| {
         let names = published::names();

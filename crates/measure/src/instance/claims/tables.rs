@@ -72,7 +72,6 @@ fn value(machine: &Machine, (.., above, below, scale): &Figure<'_>) -> Option<f6
     Some(product(above)? / product(below)? * scale)
 }
 
-/// Returns the tables of `machines`.
 pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
     let currency = machines.iter().find_map(|machine| Some(machine.price_per_core_year.as_ref()?.unit.as_str()));
     let a_year = format!("{} a year", currency.unwrap_or_default()).trim().to_owned();
@@ -148,7 +147,6 @@ impl Table {
     }
 }
 
-/// Returns CSV with a header and a line for each claim.
 pub fn to_csv(reports: &[ClaimsReport]) -> String {
     let columns: &[Column<(&ClaimsReport, &Checked)>] = &[
         ("file", |(report, _)| report.file.clone()),

@@ -141,9 +141,6 @@ impl Comparison {
 }
 
 /// Compares machines.
-///
-/// # Errors
-/// There are too few or too many machines, or the base is none of them.
 pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result<Comparison, CompareError> {
     if !(2..=MACHINES_MAX).contains(&candidates.len()) {
         return Err(CompareError::Number(candidates.len()));
@@ -169,7 +166,6 @@ pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result
     })
 }
 
-/// Returns the machines with the base first.
 fn base_first(candidates: &[Candidate], base: Option<&str>) -> Result<Vec<Candidate>, CompareError> {
     let mut sorted = candidates.to_vec();
     let Some(base) = base else { return Ok(sorted) };

@@ -59,7 +59,6 @@ pub struct Outlier {
     pub against: String,
     /// The ratio of the reference, in the direction of `ratio`.
     pub against_ratio: f64,
-    /// The known cause, if one fits.
     pub cause: Option<String>,
     /// What is known, or missing, about a cause, if none fits.
     pub remark: Option<String>,

@@ -15,7 +15,7 @@ use plimsoll_files::variant_name;
 
 use super::INTERRUPTED;
 use crate::instance::{Card, Figure};
-use crate::load::{Control, ScratchError};
+use crate::load::Control;
 use crate::tune::{self, Observer, TuneError, TuneOptions, TuneReport};
 
 /// Measures the disk. If it fails meanwhile, its figures are missing with the reason.
@@ -33,24 +33,12 @@ pub(super) fn run(
             add_report(card, &report);
             Ok(Some(report))
         }
-        Err(error) if is_of_input(&error) => Err(error),
+        Err(error) if error.is_of_input() => Err(error),
         Err(error) => {
             card.miss("disk", &error.to_string());
             Ok(None)
         }
     }
-}
-
-fn is_of_input(error: &TuneError) -> bool {
-    matches!(
-        error,
-        TuneError::Option { .. }
-            | TuneError::MaxWrite { .. }
-            | TuneError::Place(_)
-            | TuneError::NotDestructive { .. }
-            | TuneError::RecordExists { .. }
-            | TuneError::Scratch(ScratchError::BadDirectory { .. })
-    )
 }
 
 /// Adds the figures of a report under the keys of a card.

@@ -43,7 +43,6 @@ mod report;
 
 pub use report::{ReadError, Tcp, Udp};
 
-/// The default port of iperf3.
 pub const PORT: u16 = 5201;
 
 /// Payload of a small packet in bytes, as in published measurements of packet rates.
@@ -69,7 +68,6 @@ pub struct Peer {
     pub port: u16,
 }
 
-/// Why a text is no peer.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{text:?} is no peer: expected HOST, HOST:PORT or [ADDRESS]:PORT, such as db-2:{PORT}")]
 pub struct PeerError {

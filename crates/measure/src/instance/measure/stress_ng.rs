@@ -67,7 +67,6 @@ pub struct Report {
     pub stressors: Vec<Stressor>,
 }
 
-/// Why a text is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
     #[error("this is not what stress-ng writes: {0}")]

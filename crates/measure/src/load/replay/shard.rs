@@ -165,7 +165,7 @@ fn open(reactor: &mut Reactor, plan: &ReplayPlan) -> Result<Places, LoadError> {
     let file = plan.files.get(usize::from(reactor.shard()));
     let file = file.ok_or_else(|| LoadError::Unsuitable { job: job(), reason: "no file for a shard".to_owned() })?;
     let info = reactor.open(file).map_err(|error| LoadError::Open { job: job(), error })?;
-    let places = Places::new(&plan.survey.regions, info.offset_align_bytes, plan.target_bytes);
+    let places = Places::new(&plan.survey.sums.regions, info.offset_align_bytes, plan.target_bytes);
     if places.room_bytes() == 0 {
         let reason = format!(
             "{} has {} bytes, and direct I/O takes multiples of {}: name a longer file",
@@ -263,7 +263,7 @@ impl Runner<'_> {
     }
 
     fn due_ns(&self, arrival: &Arrival) -> u64 {
-        let after_ns = arrival.queued_ns.saturating_sub(self.plan.survey.first_ns);
+        let after_ns = arrival.queued_ns.saturating_sub(self.plan.survey.sums.first_ns);
         self.begin_ns.saturating_add(self.plan.speed.stretch(after_ns))
     }
 

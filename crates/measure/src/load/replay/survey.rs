@@ -15,14 +15,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use plimsoll::core::Op;
-use plimsoll::trace::format::Names;
 use plimsoll_figures::units::format_count;
 use plimsoll_observe::trace::TraceError;
 use plimsoll_observe::trace::arrivals::{Arrival, Arrivals};
-use plimsoll_observe::trace::span::{Item, Origin, Trace};
+use plimsoll_observe::trace::span::{Item, Trace};
 
 use super::ReplayError;
 
@@ -35,31 +33,27 @@ pub struct ClassSurvey {
     pub longest_bytes: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Survey {
-    /// The recorder of the trace.
-    pub origin: Origin,
-    /// Names of the trace's numbers.
-    pub names: Names,
-    /// What could not be read, one sentence each.
-    pub lost: Vec<String>,
+    pub trace: Trace,
+    /// The numbers of requests that are replayed, and of those that were left out.
+    pub counts: Arrivals,
+    pub sums: Sums,
+    /// The trace itself, if its path can be read only once.
+    copy: Option<File>,
+}
+
+/// Sums of the requests that are replayed.
+#[derive(Debug, Default)]
+pub struct Sums {
     /// When the first request was queued, in ns on the clock of the trace.
     pub first_ns: u64,
     /// When the last request was queued.
     pub last_ns: u64,
-    pub requests: u64,
     pub reads: u64,
-    /// Requests that the reader gave after one that was queued later.
-    pub unordered: u64,
-    /// Requests left out because only their end is known.
-    pub without_begin: u64,
-    /// Requests left out because they were cancelled.
-    pub cancelled: u64,
     pub classes: BTreeMap<u16, ClassSurvey>,
     /// Bytes used by (disk, file): the first, and the one after the last.
     pub regions: BTreeMap<(u16, u32), (u64, u64)>,
-    /// The trace itself, if its path can be read only once.
-    copy: Option<Arc<File>>,
 }
 
 impl Survey {
@@ -77,40 +71,20 @@ impl Survey {
         let mut arrivals = Arrivals::new();
         let mut visit = |item: Item| arrivals.visit(&item, &mut |arrival| sums.add(&arrival));
         let is_fifo = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
-        let (read, copy) = match is_fifo {
-            false => (plimsoll_observe::trace::read(path, &mut visit), None),
-            true => match read_and_copy(path, &mut visit) {
-                Ok((trace, copy)) => (Ok(trace), Some(Arc::new(copy))),
-                Err(error) => (Err(error), None),
-            },
+        let read = match is_fifo {
+            false => plimsoll_observe::trace::read(path, &mut visit).map(|trace| (trace, None)),
+            true => read_and_copy(path, &mut visit).map(|(trace, copy)| (trace, Some(copy))),
         };
-        let trace = read.map_err(|error| ReplayError::Trace { path: name(), error })?;
+        let (trace, copy) = read.map_err(|error| ReplayError::Trace { path: name(), error })?;
         arrivals.finish(&mut |arrival| sums.add(&arrival));
         if arrivals.given == 0 {
             return Err(ReplayError::Nothing { path: name(), reason: reason(&trace, &arrivals) });
         }
 
-        Ok(Survey {
-            origin: trace.origin,
-            names: trace.names,
-            lost: trace.lost,
-            first_ns: sums.first_ns,
-            last_ns: sums.last_ns,
-            requests: arrivals.given,
-            reads: sums.reads,
-            unordered: arrivals.unordered,
-            without_begin: arrivals.without_begin,
-            cancelled: arrivals.cancelled,
-            classes: sums.classes,
-            regions: sums.regions,
-            copy,
-        })
+        Ok(Survey { trace, counts: arrivals, sums, copy })
     }
 
     /// Reads the trace at `path`, of which this is the survey, once more.
-    ///
-    /// # Errors
-    /// As those of [`plimsoll_observe::trace::read`].
     pub(super) fn read_again(&self, path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
         let Some(copy) = &self.copy else { return plimsoll_observe::trace::read(path, visit) };
         let mut input: &File = copy;
@@ -118,14 +92,9 @@ impl Survey {
         plimsoll_observe::trace::read_from(input, visit)
     }
 
-    /// Returns the name of a class, or `class 3` if class 3 has none.
-    pub fn class_name(&self, number: u16) -> String {
-        self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
-    }
-
     /// Returns the time from the first request to the last, in ns.
     pub(crate) fn span_ns(&self) -> u64 {
-        self.last_ns.saturating_sub(self.first_ns)
+        self.sums.last_ns.saturating_sub(self.sums.first_ns)
     }
 }
 
@@ -169,15 +138,6 @@ fn reason(trace: &Trace, arrivals: &Arrivals) -> String {
         );
     }
     format!("there is no request in its {} events; record while the program works", count(trace.events))
-}
-
-#[derive(Default)]
-struct Sums {
-    first_ns: u64,
-    last_ns: u64,
-    reads: u64,
-    classes: BTreeMap<u16, ClassSurvey>,
-    regions: BTreeMap<(u16, u32), (u64, u64)>,
 }
 
 impl Sums {

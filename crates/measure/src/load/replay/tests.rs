@@ -227,10 +227,14 @@ fn a_kernel_trace_is_replayed_as_well() {
                 8,0 1 5 0.000015 0 C W 4096 + 8 [0]\n8,0 1 6 0.000041 0 C R 2048 + 8 [0]\n";
     file.write_all(text.as_bytes()).unwrap();
     let survey = Survey::read(file.path()).unwrap();
-    assert_eq!((survey.requests, survey.reads, survey.span_ns()), (2, 1, 1_000));
+    assert_eq!((survey.counts.given, survey.sums.reads, survey.span_ns()), (2, 1, 1_000));
     let mut plan = plan(&file, 1, Speed::Times(1.0));
-    plan.class_at =
-        survey.classes.keys().map(|number| (*number, usize::from(survey.class_name(*number) == "log"))).collect();
+    plan.class_at = survey
+        .sums
+        .classes
+        .keys()
+        .map(|number| (*number, usize::from(survey.trace.class_name(*number) == "log")))
+        .collect();
     let replayed = replay(&plan, &Control::default()).unwrap();
     assert_eq!((replayed.run.total("db").requests, replayed.run.total("log").requests), (1, 1));
     assert_eq!(replayed.counts[0].original.max(), 40_000);

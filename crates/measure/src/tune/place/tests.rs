@@ -6,18 +6,19 @@ use std::{fs, io};
 
 use plimsoll::backend::{AlignSource, FileInfo};
 use plimsoll::sys::sysfs::{self, Member, Raid};
+use tempfile::TempDir;
 
 use super::super::report::device::{Device, Leaf, Warning, WarningCode};
 use super::{Place, PlaceError, block_size, one_per_device, physical_block_bytes, warnings};
 use crate::Roots;
 use crate::skip::skip;
 
-/// A directory `data` and the roots `sys` and `proc`, in the temporary directory; removed when dropped.
-struct Machine(PathBuf);
+/// A directory `data` and the roots `sys` and `proc`.
+struct Machine(TempDir);
 
 impl Machine {
-    fn new(name: &str) -> io::Result<Machine> {
-        let machine = Machine(std::env::temp_dir().join(format!("plimsoll-place-{}-{name}", std::process::id())));
+    fn new() -> io::Result<Machine> {
+        let machine = Machine(tempfile::tempdir()?);
         fs::create_dir_all(machine.data())?;
         machine.file("proc/self/mountinfo", "27 1 9:9 / / rw,noatime - xfs /dev/mapper/vg0-data rw,discard\n")?;
         machine.file("proc/sys/kernel/osrelease", "5.15.0-105-generic\n")?;
@@ -25,8 +26,8 @@ impl Machine {
     }
 
     /// Adds vg0-data (dm-0) on the raid0 md0 of a partition on each of four instance stores, as the device of `data`.
-    fn with_raid(name: &str) -> io::Result<Machine> {
-        let machine = Machine::new(name)?;
+    fn with_raid() -> io::Result<Machine> {
+        let machine = Machine::new()?;
         machine.device("dm-0", "252:0", 1 << 40)?;
         machine.device("md0", "9:0", 4 << 40)?;
         for number in 0..4 {
@@ -59,11 +60,11 @@ impl Machine {
     }
 
     fn data(&self) -> PathBuf {
-        self.0.join("data")
+        self.0.path().join("data")
     }
 
     fn roots(&self) -> Roots {
-        Roots { sys: self.0.join("sys"), proc: self.0.join("proc") }
+        Roots { sys: self.0.path().join("sys"), proc: self.0.path().join("proc") }
     }
 
     fn find(&self) -> Place {
@@ -86,26 +87,20 @@ impl Machine {
     fn data_is_on(&self, path: &str) -> io::Result<()> {
         let (major, minor) = sysfs::major_minor(self.data().metadata()?.dev());
         let link = format!("dev/block/{major}:{minor}");
-        let _ = fs::remove_file(self.0.join("sys").join(&link));
+        let _ = fs::remove_file(self.0.path().join("sys").join(&link));
         self.link(&link, &format!("devices/{path}"))
     }
 
     fn file(&self, path: &str, content: &str) -> io::Result<()> {
-        let path = self.0.join(path);
-        fs::create_dir_all(path.parent().unwrap_or(&self.0))?;
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(self.0.path()))?;
         fs::write(path, content)
     }
 
     fn link(&self, from: &str, to: &str) -> io::Result<()> {
-        let from = self.0.join("sys").join(from);
-        fs::create_dir_all(from.parent().unwrap_or(&self.0))?;
-        symlink(self.0.join("sys").join(to), from)
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let from = self.0.path().join("sys").join(from);
+        fs::create_dir_all(from.parent().unwrap_or(self.0.path()))?;
+        symlink(self.0.path().join("sys").join(to), from)
     }
 }
 
@@ -181,7 +176,7 @@ fn raid(level: &str, chunk_bytes: u64) -> Raid {
 
 #[test]
 fn a_stack_is_described_from_the_volume_to_the_disks() -> io::Result<()> {
-    let machine = Machine::with_raid("stack")?;
+    let machine = Machine::with_raid()?;
     let place = machine.find();
     assert_eq!((place.mountpoint.as_str(), place.file_system.as_str()), ("/", "xfs"));
     assert_eq!(place.mount_options, ["rw", "noatime", "discard"]);
@@ -200,7 +195,7 @@ fn a_stack_is_described_from_the_volume_to_the_disks() -> io::Result<()> {
 
 #[test]
 fn equal_disks_share_a_warning() -> io::Result<()> {
-    let machine = Machine::with_raid("warnings")?;
+    let machine = Machine::with_raid()?;
     let place = Place { available_bytes: Some(1 << 40), fs_block_bytes: Some(4096), ..machine.find() };
     let found = warnings(&place, &info(), 4);
     let expect = [
@@ -219,7 +214,7 @@ fn equal_disks_share_a_warning() -> io::Result<()> {
 
 #[test]
 fn a_loop_device_is_known_by_its_file() -> io::Result<()> {
-    let machine = Machine::new("loop")?;
+    let machine = Machine::new()?;
     machine.device("loop0", "7:0", 1 << 30)?;
     machine.file("sys/devices/loop0/loop/backing_file", "/images/disk.img\n")?;
     machine.data_is_on("loop0")?;
@@ -232,7 +227,7 @@ fn a_loop_device_is_known_by_its_file() -> io::Result<()> {
 
 #[test]
 fn missing_and_wrong_files_are_not_guessed_at() -> io::Result<()> {
-    let machine = Machine::new("wrong")?;
+    let machine = Machine::new()?;
     assert!(machine.find().device.is_none(), "an empty /sys");
     machine.device("sda", "8:0", 1 << 30)?;
     machine.data_is_on("sda")?;
@@ -246,7 +241,7 @@ fn missing_and_wrong_files_are_not_guessed_at() -> io::Result<()> {
         let block = block_size("--read-block-size", None, 512, Some(&device)).unwrap();
         assert!(block.bytes == 4096 && block.how.starts_with(how), "{wrong}: {}", block.how);
     }
-    fs::remove_dir_all(machine.0.join("proc"))?;
+    fs::remove_dir_all(machine.0.path().join("proc"))?;
     let place = machine.find();
     assert_eq!(place.mountpoint, place.directory.display().to_string(), "no /proc");
     Ok(())
@@ -254,8 +249,8 @@ fn missing_and_wrong_files_are_not_guessed_at() -> io::Result<()> {
 
 #[test]
 fn directories_on_one_file_system_are_measured_once() -> io::Result<()> {
-    let machine = Machine::with_raid("once")?;
-    let other = machine.0.join("other");
+    let machine = Machine::with_raid()?;
+    let other = machine.0.path().join("other");
     fs::create_dir(&other)?;
     let here = machine.find();
     let also_here = Place::find(&other, &machine.roots()).unwrap();
@@ -270,10 +265,10 @@ fn directories_on_one_file_system_are_measured_once() -> io::Result<()> {
 
 #[test]
 fn files_and_nothing_are_no_places() -> io::Result<()> {
-    let machine = Machine::new("bad")?;
+    let machine = Machine::new()?;
     machine.file("file", "")?;
     for (name, part) in [("file", "it is not a directory, and no block device"), ("missing", "No such file")] {
-        let error = Place::find(&machine.0.join(name), &machine.roots()).unwrap_err();
+        let error = Place::find(&machine.0.path().join(name), &machine.roots()).unwrap_err();
         assert!(matches!(error, PlaceError::BadPath { .. }));
         assert!(error.to_string().contains(part) && error.to_string().contains(name), "{error}");
     }
@@ -288,7 +283,7 @@ fn a_block_device_is_a_place_unless_somebody_uses_it() -> io::Result<()> {
         skip("this machine has no block device in /dev");
         return Ok(());
     };
-    let machine = Machine::new("block")?;
+    let machine = Machine::new()?;
     let unknown = Place::find(&path, &machine.roots()).unwrap_err();
     assert!(matches!(unknown, PlaceError::UsesUnknown { .. }), "{unknown}");
     let (major, minor) = sysfs::major_minor(rdev);

@@ -56,7 +56,6 @@ pub struct Device {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaf {
-    /// Name: `nvme0n1`.
     pub name: String,
     pub model: Option<String>,
     pub serial: Option<String>,

@@ -45,6 +45,5 @@ pub(super) trait Rig {
     /// Returns the bytes written so far, scratch data included.
     fn written_bytes(&self) -> u64;
 
-    /// Returns whether the end was asked for.
     fn is_stopped(&self) -> bool;
 }

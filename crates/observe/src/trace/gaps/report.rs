@@ -128,7 +128,6 @@ pub struct Verdict {
     pub remarks: Vec<String>,
 }
 
-/// A disk.
 #[derive(Clone, Debug, Serialize)]
 pub struct DiskGaps {
     pub disk: String,
@@ -185,7 +184,6 @@ pub struct LongGap {
     pub request: u64,
 }
 
-/// The gaps of a whole trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct GapsReport {
     pub schema: u32,

@@ -99,7 +99,6 @@ impl<'v> Intake<'v> {
         number
     }
 
-    /// Sets the name of a device.
     pub(super) fn disk_is_called(&mut self, major: u32, minor: u32, name: &str) {
         let number = self.disk(major, minor);
         self.names.disks.insert(number, name.to_owned());
@@ -136,7 +135,6 @@ impl<'v> Intake<'v> {
         }
     }
 
-    /// Returns the number of events so far.
     pub(super) fn events(&self) -> u64 {
         self.events
     }

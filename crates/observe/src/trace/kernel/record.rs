@@ -155,7 +155,6 @@ pub fn record(
     Ok(Recorded { disk: disk.name, events, lost_events: lost, is_monotonic })
 }
 
-/// The device to record.
 struct Disk {
     name: String,
     major: u32,

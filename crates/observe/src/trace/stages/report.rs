@@ -35,7 +35,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict in words.
     pub const fn words(self) -> &'static str {
         match self {
             Verdict::Disk => "in the disk",
@@ -72,7 +71,6 @@ pub struct WaitReport {
     pub share: f64,
 }
 
-/// Figures of one group of spans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupReport {
     pub class: Option<String>,
@@ -144,7 +142,6 @@ pub struct DiskReport {
     pub series: Vec<TimePoint>,
 }
 
-/// The stages of a whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StagesReport {
     pub schema: u32,
@@ -346,7 +343,6 @@ fn disk_report(name: String, mut disk: Disk, begin_ns: u64, duration_ns: u64) ->
 }
 
 impl StagesReport {
-    /// Returns a CSV line for each group and stage.
     pub fn to_csv(&self) -> String {
         let columns: &[Column<(&GroupReport, &StageReport)>] = &[
             ("class", |it| if it.0.is_rest { it.0.label() } else { known(it.0.class.as_ref()) }),
@@ -408,12 +404,10 @@ impl StagesReport {
         first.map(|class| Answer::new(Mood::Quiet, class.sentence.clone(), "", ""))
     }
 
-    /// Returns a page with everything.
     pub fn page(&self, title: &str) -> String {
         page::html(title, &self.sections())
     }
 
-    /// Returns the sections of the page.
     pub fn sections(&self) -> Vec<Section> {
         let answer = self.answer().map(Block::Answer);
         let others = self.classes.iter().skip(1).map(|class| Block::Text(class.sentence.clone()));

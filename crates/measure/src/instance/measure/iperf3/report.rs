@@ -24,7 +24,6 @@
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why a report is not read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
     #[error("this is not what `iperf3 -J` prints: {0}")]

@@ -1,31 +1,20 @@
 use std::os::unix::fs::symlink;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::instance::measure::card_of;
 
-/// The kernel trees of a test, removed at its end.
-struct Trees {
-    directory: PathBuf,
-    roots: Roots,
-}
-
-impl Trees {
-    fn new(name: &str, files: &[(&str, &str)]) -> Trees {
-        let directory = std::env::temp_dir().join(format!("plimsoll-machine-{}-{name}", std::process::id()));
-        for (path, text) in files {
-            let path = directory.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let roots = Roots { proc: directory.join("proc"), sys: directory.join("sys") };
-        Trees { directory, roots }
+/// Returns kernel trees of these files, in a directory that is removed when dropped.
+fn trees(files: &[(&str, &str)]) -> (TempDir, Roots) {
+    let directory = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
-}
-
-impl Drop for Trees {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
+    let roots = Roots { proc: directory.path().join("proc"), sys: directory.path().join("sys") };
+    (directory, roots)
 }
 
 fn fact<'a>(card: &'a Card, key: &str) -> Option<&'a str> {
@@ -67,8 +56,8 @@ fn two_sockets() -> Vec<(String, String)> {
 fn sockets_cores_and_caches_are_counted() {
     let files = two_sockets();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    let trees = Trees::new("sockets", &files);
-    let (machine, card) = read(&trees.roots, 8);
+    let (_directory, roots) = trees(&files);
+    let (machine, card) = read(&roots, 8);
     let figures = [
         ("cpu.cores", 4.0),
         ("cpu.threads", 8.0),
@@ -97,14 +86,14 @@ fn sockets_cores_and_caches_are_counted() {
         Machine { l3_one_bytes: Some(16 << 20), threads_per_l3: Some(2), available_bytes: Some(512 << 20), threads: 8 };
     assert_eq!((machine, card.warnings.len()), (expected, 0));
 
-    let (_, card) = read(&trees.roots, 2);
+    let (_, card) = read(&roots, 2);
     assert!(card.warnings.iter().any(|text| text.contains("2 of 8 hardware threads")), "{card:?}");
 }
 
 #[test]
 fn a_machine_that_tells_nothing_has_reasons_for_all_that_is_missing() {
-    let trees = Trees::new("nothing", &[]);
-    let (machine, card) = read(&trees.roots, 1);
+    let (_directory, roots) = trees(&[]);
+    let (machine, card) = read(&roots, 1);
     assert!(machine == Machine::default() && card.figures.is_empty());
     let missing: Vec<&String> = card.missing.keys().collect();
     let expected =
@@ -115,31 +104,28 @@ fn a_machine_that_tells_nothing_has_reasons_for_all_that_is_missing() {
 
 #[test]
 fn disks_cards_and_what_the_machine_is() {
-    let trees = Trees::new(
-        "disks",
-        &[
-            ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
-            ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n"),
-            ("sys/class/dmi/id/product_name", "i4i.2xlarge\n"),
-            ("sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock\n"),
-            ("sys/block/nvme0n1/size", "3662109375\n"),
-            ("sys/block/nvme0n1/device/model", "Instance Storage   \n"),
-            ("sys/block/sda/size", "1953525168\n"),
-            ("sys/block/sda/device/x", ""),
-            ("sys/block/sda/queue/rotational", "1\n"),
-            ("sys/block/loop0/size", "100\n"),
-            ("sys/block/sr0/size", "0\n"),
-            ("sys/class/net/eth0/device/x", ""),
-            ("sys/class/net/eth0/speed", "-1\n"),
-            ("sys/class/net/eth1/device/x", ""),
-            ("sys/class/net/eth1/speed", "25000\n"),
-            ("sys/class/net/lo/speed", "99999\n"),
-            ("sys/drivers/ena/x", ""),
-        ],
-    );
+    let (_directory, roots) = trees(&[
+        ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
+        ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n"),
+        ("sys/class/dmi/id/product_name", "i4i.2xlarge\n"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock\n"),
+        ("sys/block/nvme0n1/size", "3662109375\n"),
+        ("sys/block/nvme0n1/device/model", "Instance Storage   \n"),
+        ("sys/block/sda/size", "1953525168\n"),
+        ("sys/block/sda/device/x", ""),
+        ("sys/block/sda/queue/rotational", "1\n"),
+        ("sys/block/loop0/size", "100\n"),
+        ("sys/block/sr0/size", "0\n"),
+        ("sys/class/net/eth0/device/x", ""),
+        ("sys/class/net/eth0/speed", "-1\n"),
+        ("sys/class/net/eth1/device/x", ""),
+        ("sys/class/net/eth1/speed", "25000\n"),
+        ("sys/class/net/lo/speed", "99999\n"),
+        ("sys/drivers/ena/x", ""),
+    ]);
 
-    symlink(trees.roots.sys.join("drivers/ena"), trees.roots.sys.join("class/net/eth1/device/driver")).unwrap();
-    let (_, card) = read(&trees.roots, 1);
+    symlink(roots.sys.join("drivers/ena"), roots.sys.join("class/net/eth1/device/driver")).unwrap();
+    let (_, card) = read(&roots, 1);
 
     let facts = [
         ("machine.product", Some("i4i.2xlarge")),
@@ -175,10 +161,10 @@ fn a_control_group_bounds_the_memory() {
         ("0::/\nnonsense\n", &[], 921_600_000),
     ];
 
-    for (at, (groups, files, expected)) in cases.into_iter().enumerate() {
+    for (groups, files, expected) in cases {
         let files = [&[meminfo, ("proc/self/cgroup", groups)], files].concat();
-        let trees = Trees::new(&format!("group-{at}"), &files);
-        let (machine, card) = read(&trees.roots, 1);
+        let (_directory, roots) = trees(&files);
+        let (machine, card) = read(&roots, 1);
         assert_eq!(machine.available_bytes, Some(expected), "{groups}");
         assert_eq!(card.warnings.len(), usize::from(expected < 921_600_000), "{groups}");
     }
