@@ -401,7 +401,7 @@ impl TuneReport {
     }
 
     /// Returns the four figures with their names in io-properties, in the order there.
-    fn figures(&self) -> [(&'static str, &Option<Figure>); 4] {
+    pub(crate) fn figures(&self) -> [(&'static str, &Option<Figure>); 4] {
         [
             ("read_iops", &self.read_iops),
             ("write_iops", &self.write_iops),
