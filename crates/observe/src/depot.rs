@@ -63,7 +63,7 @@ pub enum DepotError {
     Host { name: String },
     #[error("this {what} does not say of which host it is: name it with --host NAME")]
     NoHost { what: &'static str },
-    #[error("{what} does not say when it was: give the time with --at TIME")]
+    #[error("this {what} does not say when it was: give the time with --at TIME")]
     NoTime { what: &'static str },
     #[error("an interval has no time of day, and a depot keeps disks by it: record with `plimsoll stat --record`")]
     IntervalWithoutTime,

@@ -24,12 +24,15 @@ database = duckdb.connect()
 os.chdir("depot")
 database.execute(open(f"{sql}/duckdb.sql").read())
 rows = lambda query: database.execute(query).fetchall()
-names = lambda table: [row[0] for row in rows(f"DESCRIBE {table}")]
+def names(table):
+    *own, first, second = [row[0] for row in rows(f"DESCRIBE {table}")]
+    assert {first, second} == {"host", "date"}, "the parts of the path come last"
+    return own
 text = lambda value: "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 # spans: all columns are those of CSV, and the time of day follows from the trace's beginning.
 lines = list(csv.reader(open("../spans.csv")))
-assert names("spans") == ["at_utc", *lines[0], "host", "date"], names("spans")
+assert names("spans") == ["at_utc", *lines[0]], names("spans")
 begin_ns = min(int(line[lines[0].index("queued_ns")]) for line in lines[1:])
 stored = rows("SELECT * EXCLUDE (at_utc, host, date), epoch_us(at_utc) FROM spans")
 assert sorted([text(value) for value in row[:-1]] for row in stored) == sorted(lines[1:])
@@ -40,7 +43,7 @@ assert {row[0] for row in rows("SELECT DISTINCT host FROM spans")} == {"7"}, "a 
 assert len(rows("SELECT DISTINCT date FROM spans")) == 2, "two days"
 
 # hist: percentiles by GROUP BY are those of `trace stages`.
-assert names("hist") == "at_utc disk class op stage bucket_ns pieces host date".split(), names("hist")
+assert names("hist") == "at_utc disk class op stage bucket_ns pieces".split(), names("hist")
 stages = json.load(open("../stages.json"))
 database.execute(open(f"{sql}/latency.sql").read())
 latency = {row[0]: row[1:] for row in rows("SELECT class, pieces, p50_ms, p99_ms, p99_9_ms FROM latency")}
@@ -57,9 +60,9 @@ for group in stages["groups"]:
 lines = list(csv.reader(open("../disks.csv")))
 head = lines[0]
 columns = names("disks")
-assert columns[:3] == ["at_utc", "duration_s", "disk"] and columns[-3:] == ["why", "host", "date"], columns
+assert columns[:3] == ["at_utc", "duration_s", "disk"] and columns[-1] == "why", columns
 ours = head.index("in_flight")
-assert columns[29:38] == head[ours:ours + 9] and len(columns) == 3 + 26 + 10 + 2, columns
+assert columns[29:38] == head[ours:ours + 9] and len(columns) == 3 + 26 + 10, columns
 stored = rows("SELECT strftime(at_utc, '%Y-%m-%dT%H:%M:%S.%gZ'), * EXCLUDE (at_utc, host, date) FROM disks ORDER BY at_utc, disk")
 assert len(stored) == len(lines) - 1 > 0
 for line, row in zip(lines[1:], stored):
@@ -72,7 +75,7 @@ for line, row in zip(lines[1:], stored):
 assert rows("SELECT DISTINCT host FROM disks") == [("cache",)]
 
 # figures: those of the test.
-assert names("figures") == "at_utc command what class metric unit value low high host date".split(), names("figures")
+assert names("figures") == "at_utc command what class metric unit value low high".split(), names("figures")
 report = json.load(open("../test.json"))
 figures = {row[0]: row[1:] for row in rows("SELECT metric, value, low, high, command, what, class, unit, host FROM figures")}
 job, = report["jobs"]
