@@ -95,11 +95,12 @@ def built(command, directory):
             for message in messages if message.get("executable")]
 
 
-def build_plimsoll():
+def build_plimsoll(features=()):
     root = Path(__file__).resolve().parent.parent
     note("building plimsoll (cargo build --release)")
+    command = ["cargo", "build", "--release", "--package", "plimsoll-cli", *(["--features", ",".join(features)] if features else [])]
     try:
-        programs = built(["cargo", "build", "--release", "--package", "plimsoll-cli"], root)
+        programs = built(command, root)
     except Unable as error:
         raise Unable(f"{error}, or name a binary with --plimsoll") from error
     for name, path, _ in programs:

@@ -76,6 +76,14 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
             "own.plt iostat.txt -o both.html --force",
         ],
     ),
+    (
+        "depot",
+        [
+            "depot db1.plt --host db1",
+            "depot db1.stat db2.stat --disk i4i.2xlarge",
+            "depot before.json after.json --format json",
+        ],
+    ),
     ("info", ["io-properties.yaml", "--disk i4i.2xlarge", "io-properties.yaml --check"]),
     ("presets list", ["", "--format json", "--format csv"]),
     ("presets show", ["i4i.2xlarge", "4x983-dct", "gp3:500GiB:16000iops:1000MiB/s"]),

@@ -135,6 +135,13 @@ impl From<ScratchError> for Failure {
     }
 }
 
+/// Returns the refusal of a program that was built without Parquet; `else_do` is what else can be done.
+pub(crate) fn without_parquet(else_do: &str) -> Failure {
+    Failure::Input(format!(
+        "this plimsoll was built without Parquet: build it with `cargo build --release --features parquet`, {else_do}"
+    ))
+}
+
 /// Returns a result as JSON, or why it could not be written.
 pub(crate) fn as_json(result: &impl Serialize) -> Result<String, Failure> {
     told(serde_json::to_string_pretty(result))

@@ -7,6 +7,7 @@ mod attach;
 mod cache;
 mod compare;
 mod demo;
+mod depot;
 mod examples;
 mod failure;
 mod flags;
@@ -61,6 +62,7 @@ enum Command {
     Stat(Box<stat::StatArguments>),
     Serve(Box<serve::ServeArguments>),
     Report(report::ReportArguments),
+    Depot(depot::DepotArguments),
     Info(info::InfoArguments),
     Instance(instance::InstanceArguments),
     Cache(cache::CacheArguments),
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Depot(arguments) => depot::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Instance(arguments) => instance::run(&arguments),
         Command::Cache(arguments) => cache::run(&arguments),

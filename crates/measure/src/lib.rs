@@ -4,7 +4,8 @@
 //!
 //! **How.** [`load`] puts loads on a disk; [`mod@test`], [`experiment`] and [`demo`] choose them, and [`report`]
 //! presents the results. [`tune`] measures what a disk can do, [`instance`] what a machine can do, [`sim`] runs
-//! simulated worlds. [`compare`] sets results against each other, [`report_page`] makes one page of any of them.
+//! simulated worlds. [`compare`] sets results against each other, [`report_page`] makes one page of any of them,
+//! `depot` (feature `parquet`) stores any of them.
 //!
 //! **Limits.** Observation without load is in `plimsoll-observe`, which never depends on this crate.
 //!
@@ -15,6 +16,8 @@
 pub mod compare;
 pub mod compressibility;
 pub mod demo;
+#[cfg(feature = "parquet")]
+pub mod depot;
 pub mod experiment;
 pub mod fio_json;
 mod foreign;

@@ -35,8 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod json;
-mod sim;
+pub(crate) mod json;
+pub(crate) mod sim;
 mod stat;
 
 use std::fs::File;
@@ -48,6 +48,7 @@ use plimsoll_observe::trace::{self, stages};
 use plimsoll_show::page::{self, Block, Part, Section};
 use plimsoll_show::table::Table;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::experiment::pictures::{self, Picture};
 use crate::experiment::sweep::SweepReport;
@@ -145,19 +146,71 @@ impl Content {
 /// Reads the file at `path`, whichever kind of result it is.
 pub fn read(path: &Path) -> Result<Shown, ReadError> {
     let file = path.display().to_string();
-    let failed = |error| ReadError::Io { file: file.clone(), error };
-    let mut input = open(path)?;
-    let mut head = Vec::new();
-    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
-    let found = match &head {
-        head if head.is_empty() => Err(format!("the file is empty: {EXPECTED}")),
-        head if head.contains(&0) => of_trace(path, &file),
-        _ => of_text(path, &file, rest(input, head, path)?),
+    let found = match sort(path)? {
+        Sorted::Trace => of_trace(path, &file),
+        Sorted::Record(text) => of_record(&file, &text),
+        Sorted::Json(text, value) => {
+            json::read(&file, &text, &value).unwrap_or_else(|| stat::read(&file, text.as_bytes()))
+        }
+        Sorted::Other(bytes) => match stat::read(&file, &bytes) {
+            Ok(content) => Ok(content),
+            // A text trace is output of blkparse, which its reader recognises.
+            Err(reason) => of_trace(path, &file).map_err(|_| reason),
+        },
     };
 
     let Content { kind, title, sections, notes, sweep } =
         found.map_err(|reason| ReadError::Content(with_file(&file, reason)))?;
     Ok(Shown { file, kind, part: Part { title, sections }, notes, sweep })
+}
+
+/// A file by its first look.
+pub(crate) enum Sorted {
+    /// Binary, so a trace or nothing that is known.
+    Trace,
+    /// A record of `tune`.
+    Record(String),
+    /// JSON other than iostat's.
+    Json(String, Value),
+    /// Activity of disks, or a trace as text.
+    Other(Vec<u8>),
+}
+
+/// Reads the file at `path`, unless it is a trace, as far as its kind shows.
+pub(crate) fn sort(path: &Path) -> Result<Sorted, ReadError> {
+    let file = path.display().to_string();
+    let mut input = open(path)?;
+    let mut head = Vec::new();
+    input
+        .by_ref()
+        .take(HEAD_BYTES)
+        .read_to_end(&mut head)
+        .map_err(|error| ReadError::Io { file: file.clone(), error })?;
+    if head.is_empty() {
+        return Err(ReadError::Content(format!("{file}: the file is empty: {EXPECTED}")));
+    }
+    if head.contains(&0) {
+        return Ok(Sorted::Trace);
+    }
+
+    let bytes = rest(input, head, path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The JSON may be large, so it is not parsed here.
+    if is_iostat_json(&text) {
+        return Ok(Sorted::Other(bytes));
+    }
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    if let Ok(line) = serde_json::from_str::<Value>(first)
+        && line.get("record").and_then(Value::as_str) == Some("plimsoll tune")
+    {
+        return Ok(Sorted::Record(text.into_owned()));
+    }
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str(&text)
+    {
+        return Ok(Sorted::Json(text.into_owned(), value));
+    }
+    Ok(Sorted::Other(bytes))
 }
 
 /// Reads a file into memory.
@@ -208,33 +261,10 @@ fn of_trace(path: &Path, file: &str) -> Result<Content, String> {
     Ok(Content { notes: trace.lost, ..Content::new(Kind::Trace, format!("Stages of {file}"), report.sections()) })
 }
 
-fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
-    let text = String::from_utf8_lossy(&bytes);
-    // The JSON may be large, so it is not parsed here first.
-    if is_iostat_json(&text) {
-        return stat::read(file, &bytes);
-    }
-
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    if let Ok(line) = serde_json::from_str::<serde_json::Value>(first)
-        && line.get("record").and_then(serde_json::Value::as_str) == Some("plimsoll tune")
-    {
-        let record = Record::parse(file, &text).map_err(|error| error.to_string())?;
-        let (title, sections) = tune::pictures::sections(&tune::analyse(&record));
-        return Ok(Content::new(Kind::TuneRecord, title, sections));
-    }
-
-    if text.trim_start().starts_with(['{', '['])
-        && let Ok(value) = serde_json::from_str::<serde_json::Value>(&text)
-        && let Some(found) = json::read(file, &text, &value)
-    {
-        return found;
-    }
-    match stat::read(file, &bytes) {
-        Ok(content) => Ok(content),
-        // A text trace is output of blkparse, which its reader recognises.
-        Err(reason) => of_trace(path, file).map_err(|_| reason),
-    }
+fn of_record(file: &str, text: &str) -> Result<Content, String> {
+    let record = Record::parse(file, text).map_err(|error| error.to_string())?;
+    let (title, sections) = tune::pictures::sections(&tune::analyse(&record));
+    Ok(Content::new(Kind::TuneRecord, title, sections))
 }
 
 /// Returns whether the text begins like iostat's JSON: with the key `sysstat`, whatever the white space.

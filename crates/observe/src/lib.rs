@@ -6,7 +6,7 @@
 //! # How it works
 //! [`stat`] judges the disks of a host, interval by interval; [`trace`] shows where the time of requests went;
 //! [`metrics`] writes the judgements of [`stat`] as Prometheus text; [`attach`] finds running programs and changes
-//! their limits.
+//! their limits; `depot` (feature `parquet`) keeps all of it as tables of a fleet.
 //!
 //! # Limits
 //! Nothing here puts load on a disk.
@@ -17,6 +17,9 @@
 #![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
 
 pub mod attach;
+mod columns;
+#[cfg(feature = "parquet")]
+pub mod depot;
 pub mod metrics;
 #[cfg(test)]
 #[path = "../../skip.rs"]

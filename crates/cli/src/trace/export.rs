@@ -10,7 +10,7 @@ use plimsoll_figures::units::format_count;
 use plimsoll_observe::trace::export::{Export, Exported, Form, HAS_PARQUET};
 
 use super::show::{FilterFlags, check_class, head, read_again};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, without_parquet};
 use crate::flags::{nanos, time};
 use crate::output::Output;
 use crate::screen;
@@ -77,9 +77,7 @@ impl ExportForm {
 
 pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
     if arguments.to == ExportForm::Parquet && !HAS_PARQUET {
-        let message = "this plimsoll was built without Parquet: build it with `cargo build --release --features parquet`, \
-                       or take --to csv";
-        return Err(Failure::Input(message.to_owned()));
+        return Err(without_parquet("or take --to csv"));
     }
 
     let filter = arguments.filter.filter(arguments.until.map(nanos))?;

@@ -9,6 +9,7 @@ mod attach;
 mod browser;
 mod cache;
 mod compare;
+mod depot;
 mod devtools;
 mod examine;
 mod experiment;

@@ -36,44 +36,67 @@ const ELSEWHERE: [(&[&str], &str); 7] = [
 
 /// Returns the sections of a result; `None` for JSON that may be another program's.
 pub(super) fn read(file: &str, text: &str, value: &Value) -> Option<Result<Content, String>> {
-    if let Value::Array(items) = value {
-        let is_tune = !items.is_empty() && items.iter().all(|item| has(item, &["mountpoint", "read_block"]));
-        return is_tune.then(|| of_tunes(items));
-    }
-    Some(match value {
-        value if has(value, &["sysstat"]) => return None,
-        value if has(value, &["plimsoll_card"]) => of_card(file, text),
-        value if has(value, &["mountpoint", "read_block"]) => of_tunes(std::slice::from_ref(value)),
-        value if has(value, &["jobs", "by_shard"]) => of_test(file, text),
-        value if has(value, &["axes", "points"]) => experiment("sweep", text).map(|report| of_sweep(file, report)),
-        value if has(value, &["closed_loop_iops", "trials"]) => experiment("search", text).map(|report: RateReport| {
+    let found = kind(value).transpose()?.and_then(|kind| match kind {
+        Kind::Card => of_card(file, text),
+        Kind::Tune => tunes(value).map(|reports| of_tunes(&reports)),
+        Kind::Test => of_test(file, text),
+        Kind::Sweep => experiment("sweep", text).map(|report| of_sweep(file, report)),
+        Kind::Search => experiment("search", text).map(|report: RateReport| {
             let sections = of_experiment(Some(&report.made), words::of_search(&report), &pictures::of_search(&report));
             Content::new(Kind::Search, format!("Search {file}"), sections)
         }),
-        value if has(value, &["rows", "written_bytes"]) => experiment("matrix", text).map(|report: MatrixReport| {
+        Kind::Matrix => experiment("matrix", text).map(|report: MatrixReport| {
             let sections = of_experiment(report.made.as_ref(), words::of_matrix(&report), &[]);
             Content::new(Kind::Matrix, format!("Matrix {file}"), sections)
         }),
-        value if has(value, &["sides", "comparisons"]) => CompareReport::from_json(text)
+        Kind::Compare => CompareReport::from_json(text)
             .map(|report| Content::new(Kind::Compare, format!("Comparison {file}"), report.sections())),
-        value if has(value, &["runs", "seeds"]) => sim::of_runs(file, value),
-        value if has(value, &["cells"]) => sim::of_surface(file, value),
-        value => match ELSEWHERE.iter().find(|(keys, _)| has(value, keys)) {
-            Some((_, what)) => Err(format!("this is {what}")),
-            None if value.get("record").is_some() => return None,
-            None => Err(format!("this JSON is no result that is known: {EXPECTED}")),
-        },
-    })
+        Kind::Sim => sim::of_runs(file, value),
+        Kind::Surface => sim::of_surface(file, value),
+        Kind::TuneRecord | Kind::Trace | Kind::Stat => Err(unknown(value)),
+    });
+    Some(found)
+}
+
+/// Returns the kind of a result by keys that only this kind has; `None` for JSON that may be another program's.
+///
+/// # Errors
+/// A sentence on a result that has no page here, with what to do.
+pub(crate) fn kind(value: &Value) -> Result<Option<Kind>, String> {
+    let is_tune = |item: &Value| has(item, &["mountpoint", "read_block"]);
+    Ok(Some(match value {
+        Value::Array(items) if !items.is_empty() && items.iter().all(is_tune) => Kind::Tune,
+        value if value.is_array() || has(value, &["sysstat"]) => return Ok(None),
+        value if has(value, &["plimsoll_card"]) => Kind::Card,
+        value if is_tune(value) => Kind::Tune,
+        value if has(value, &["jobs", "by_shard"]) => Kind::Test,
+        value if has(value, &["axes", "points"]) => Kind::Sweep,
+        value if has(value, &["closed_loop_iops", "trials"]) => Kind::Search,
+        value if has(value, &["rows", "written_bytes"]) => Kind::Matrix,
+        value if has(value, &["sides", "comparisons"]) => Kind::Compare,
+        value if has(value, &["runs", "seeds"]) => Kind::Sim,
+        value if has(value, &["cells"]) => Kind::Surface,
+        value if has(value, &["record"]) => return Ok(None),
+        value => return Err(unknown(value)),
+    }))
+}
+
+/// Returns a sentence on JSON that is no result that is known here.
+fn unknown(value: &Value) -> String {
+    match ELSEWHERE.iter().find(|(keys, _)| has(value, keys)) {
+        Some((_, what)) => format!("this is {what}"),
+        None => format!("this JSON is no result that is known: {EXPECTED}"),
+    }
 }
 
 fn has(value: &Value, keys: &[&str]) -> bool {
     keys.iter().all(|key| value.get(key).is_some())
 }
 
-fn of_tunes(items: &[Value]) -> Result<Content, String> {
-    let mut titles = Vec::new();
-    let mut all: Vec<Section> = Vec::new();
-    for item in items {
+/// Returns the measurements of one disk or several.
+pub(crate) fn tunes(value: &Value) -> Result<Vec<TuneReport>, String> {
+    let items = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
+    let report = |item: &Value| {
         let schema = item.get("schema").and_then(Value::as_u64);
         let known = u64::from(tune::SCHEMA);
         if schema != Some(known) {
@@ -83,12 +106,17 @@ fn of_tunes(items: &[Value]) -> Result<Content, String> {
                  again with `plimsoll tune --from RECORD --format json`"
             ));
         }
+        serde_json::from_value(item.clone()).map_err(|error| format!("this measurement is damaged: {error}"))
+    };
+    items.iter().map(report).collect()
+}
 
-        let report: TuneReport =
-            serde_json::from_value(item.clone()).map_err(|error| format!("this measurement is damaged: {error}"))?;
-
-        let (title, mut sections) = tune::pictures::sections(&report);
-        if items.len() > 1 {
+fn of_tunes(reports: &[TuneReport]) -> Content {
+    let mut titles = Vec::new();
+    let mut all: Vec<Section> = Vec::new();
+    for report in reports {
+        let (title, mut sections) = tune::pictures::sections(report);
+        if reports.len() > 1 {
             sections
                 .iter_mut()
                 .for_each(|section| section.heading = format!("{}: {}", report.site.mountpoint, section.heading));
@@ -97,7 +125,7 @@ fn of_tunes(items: &[Value]) -> Result<Content, String> {
         titles.push(title);
         all.extend(sections);
     }
-    Ok(Content::new(Kind::Tune, titles.join("; "), all))
+    Content::new(Kind::Tune, titles.join("; "), all)
 }
 
 fn of_card(file: &str, text: &str) -> Result<Content, String> {
@@ -106,7 +134,7 @@ fn of_card(file: &str, text: &str) -> Result<Content, String> {
     Ok(Content::new(Kind::Card, title, sections))
 }
 
-fn experiment<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, String> {
+pub(crate) fn experiment<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| format!("this {what} is damaged: {error}"))
 }
 

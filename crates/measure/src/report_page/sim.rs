@@ -45,9 +45,15 @@ fn typed<T: serde::de::DeserializeOwned>(value: &Value, what: &str) -> Result<T,
     }
 }
 
-pub(super) fn of_runs(file: &str, value: &Value) -> Result<Content, String> {
+/// Returns the runs of a simulation, and whether it was interrupted.
+pub(crate) fn runs(value: &Value) -> Result<(Vec<RunForm>, bool), String> {
     check_is_whole(value)?;
     let RunsFile { interrupted, runs } = typed(value, "result of a simulation")?;
+    Ok((runs, interrupted))
+}
+
+pub(super) fn of_runs(file: &str, value: &Value) -> Result<Content, String> {
+    let (runs, interrupted) = runs(value)?;
     let mut content = Content::new(Kind::Sim, format!("Simulation {file}"), runs.iter().map(section).collect());
     if interrupted {
         content.notes.push("The simulation was interrupted: there are results of what was done until then.".to_owned());

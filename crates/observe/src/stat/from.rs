@@ -52,25 +52,43 @@ use std::path::Path;
 
 pub mod bundle;
 
-use super::host::looks_like_partition;
+use super::host::{is_partition, looks_like_partition};
 use super::readers::diskstats_text::Sample;
 use super::readers::iostat_json::JsonError;
 use super::readers::recognise::Kind;
 use super::readers::{
     Notes, ROWS_MAX, ReadOptions, diskstats_text, iostat_json, iostat_text, own_csv, recognise, too_many_rows,
 };
-use super::{DeviceFacts, Facts, Interval, record};
+use super::watch::Watch;
+use super::{DeviceFacts, Facts, Interval, Observed, record};
 
 /// Saved figures of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// The files, their kinds, and the host if known.
     pub origin: String,
+    /// The hosts that the files name, each once.
+    pub hosts: Vec<String>,
     pub intervals: Vec<Interval>,
     /// Facts about the devices, as far as a recording has them; else partitions are known by their names.
     pub facts: Facts,
     /// Parts that could not be read, and assumptions: a sentence each, with the file and, if known, the line.
     pub notes: Vec<String>,
+}
+
+impl Recorded {
+    /// Judges the intervals, one after the other. Leaves out partitions from intervals that have other devices.
+    pub fn observed(&self, watch: &mut Watch) -> impl Iterator<Item = Observed> {
+        self.intervals.iter().map(|interval| {
+            let mut interval = interval.clone();
+            let is_disk = |name: &str| !is_partition(name, &self.facts);
+            // Only partitions: their recording was intended.
+            if interval.devices.iter().any(|device| is_disk(&device.device)) {
+                interval.devices.retain(|device| is_disk(&device.device));
+            }
+            watch.observe(&interval, &self.facts)
+        })
+    }
 }
 
 /// A file to be read.
@@ -139,8 +157,6 @@ struct Collected {
     unpacked_bytes: u64,
     /// Rows of devices in the intervals.
     rows: usize,
-    /// The hosts that the files name, each once.
-    hosts: Vec<String>,
     /// Found files without figures of disks, and why the first of them has none; `None`: no file was found.
     left_out: Option<(Vec<String>, Option<FromError>)>,
 }
@@ -268,8 +284,8 @@ impl Collected {
     fn of_host(&mut self, what: &str, host: Option<String>) -> String {
         let Some(host) = host else { return what.to_owned() };
         let name = host.split(',').next().unwrap_or_default().to_owned();
-        if !self.hosts.contains(&name) {
-            self.hosts.push(name);
+        if !self.recorded.hosts.contains(&name) {
+            self.recorded.hosts.push(name);
         }
         format!("{what} of {host}")
     }
@@ -318,7 +334,7 @@ impl Collected {
         {
             return Err(reason);
         }
-        if let [first, second, ..] = self.hosts.as_slice() {
+        if let [first, second, ..] = self.recorded.hosts.as_slice() {
             return Err(FromError::Other {
                 file: self.origins.join("; "),
                 looks_like: format!("files of several hosts ({first}, {second})"),

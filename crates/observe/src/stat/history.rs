@@ -28,11 +28,10 @@ use plimsoll_show::page::{Block, Section, Tile};
 use plimsoll_show::table::Table;
 
 use crate::stat::from::Recorded;
-use crate::stat::host::is_partition;
 use crate::stat::output::{keyed, says_no, time};
 use crate::stat::pictures::{PICTURES, Series};
 use crate::stat::programs::ClassRow;
-use crate::stat::watch::{Watch, WatchOptions};
+use crate::stat::watch::Watch;
 use crate::stat::{Basis, GroupObserved, Judged, Observed, Part, Verdict};
 
 /// Most intervals in the line of a tile.
@@ -148,19 +147,10 @@ fn raise(highest: &mut Option<f64>, value: Option<f64>) {
 }
 
 impl History {
-    /// Collects all of a recording. Leaves out partitions from intervals that have other devices.
+    /// Collects all of a recording, as [`Recorded::observed`] judges it.
     pub fn of_recorded(recorded: &Recorded) -> History {
-        let mut watch = Watch::new(WatchOptions::default());
         let mut history = History::default();
-        for interval in &recorded.intervals {
-            let mut interval = interval.clone();
-            let is_disk = |name: &str| !is_partition(name, &recorded.facts);
-            // Only partitions: their recording was intended.
-            if interval.devices.iter().any(|device| is_disk(&device.device)) {
-                interval.devices.retain(|device| is_disk(&device.device));
-            }
-            history.push(watch.observe(&interval, &recorded.facts));
-        }
+        recorded.observed(&mut Watch::default()).for_each(|observed| history.push(observed));
         history
     }
 

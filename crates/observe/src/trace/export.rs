@@ -33,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod csv;
+pub(crate) mod csv;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod perfetto;
@@ -93,7 +93,7 @@ impl<'a> Export<'a> {
         Ok(Export(match form {
             Form::Csv => Box::new(csv::Csv::begin(out, head)),
             #[cfg(feature = "parquet")]
-            Form::Parquet => Box::new(parquet::Parquet::begin(out, head)?),
+            Form::Parquet => Box::new(parquet::Spans::begin(out, head)?),
             #[cfg(not(feature = "parquet"))]
             Form::Parquet => return Err(io::Error::new(io::ErrorKind::Unsupported, "built without Parquet")),
             Form::Perfetto => Box::new(perfetto::Perfetto::begin(out, head)),

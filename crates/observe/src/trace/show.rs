@@ -26,6 +26,8 @@
 //! # Ok::<(), plimsoll_observe::trace::TraceError>(())
 //! ```
 
+use std::borrow::Cow;
+
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::trace::format::Names;
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
@@ -47,6 +49,8 @@ pub struct Head {
     pub begin_ns: Option<u64>,
     /// The latest time in the trace, in ns on its clock.
     pub end_ns: Option<u64>,
+    /// Unix time in ns at time stamp 0; `None` if it is not known, or not needed.
+    pub unix_at_zero_ns: Option<i64>,
 }
 
 impl Head {
@@ -60,13 +64,14 @@ impl Head {
     }
 
     /// Returns the name of a class; `class 3` if it has none.
-    pub fn class(&self, number: u16) -> String {
-        self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
+    pub fn class(&self, number: u16) -> Cow<'_, str> {
+        let known = self.names.classes.get(&number);
+        known.map_or_else(|| format!("class {number}").into(), |class| Cow::from(&class.name))
     }
 
     /// Returns the name of a disk; `disk 0` if it has none.
-    pub fn disk(&self, number: u16) -> String {
-        self.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
+    pub fn disk(&self, number: u16) -> Cow<'_, str> {
+        self.names.disks.get(&number).map_or_else(|| format!("disk {number}").into(), Cow::from)
     }
 }
 

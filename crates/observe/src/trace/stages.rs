@@ -120,10 +120,10 @@ impl Key {
 
 /// Stages, in the order of [`STAGE_NAMES`]; `None` if an end of the stage is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Times([Option<u64>; STAGES]);
+pub(crate) struct Times(pub(crate) [Option<u64>; STAGES]);
 
-const STAGES: usize = 6;
-const STAGE_NAMES: [&str; STAGES] = ["Q2D", "D2C", "late", "C2R", "R2U", "Q2C"];
+pub(crate) const STAGES: usize = 6;
+pub(crate) const STAGE_NAMES: [&str; STAGES] = ["Q2D", "D2C", "late", "C2R", "R2U", "Q2C"];
 const Q2D: usize = 0;
 const D2C: usize = 1;
 const LATE: usize = 2;
@@ -132,7 +132,7 @@ const Q2C: usize = 5;
 
 impl Times {
     /// Returns the times of a span, and how many of them run backwards.
-    fn of(span: &Span) -> (Times, u64) {
+    pub(crate) fn of(span: &Span) -> (Times, u64) {
         let mut backwards = 0;
         let mut between = |from_ns: Option<u64>, to_ns: Option<u64>| {
             let (from_ns, to_ns) = (from_ns?, to_ns?);

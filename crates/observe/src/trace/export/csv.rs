@@ -10,6 +10,7 @@
 //!
 //! **Example.** `plimsoll trace export run.plt --to csv -o run.csv`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -18,83 +19,38 @@ use plimsoll_figures::units::csv_field;
 use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::{Exported, Sink, Sticky};
-
-/// Type of a column.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has types"))]
-pub(super) enum Kind {
-    U16,
-    U32,
-    U64,
-    I32,
-    Bool,
-    Text,
-}
-
-/// A value of any type.
-pub(super) enum Value {
-    Number(u64),
-    Signed(i32),
-    Bool(bool),
-    Text(String),
-}
-
-/// A column of the exported table.
-#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has types"))]
-pub(super) struct Column {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    /// Whether a value may be unknown.
-    pub(super) is_optional: bool,
-    pub(super) value: fn(&Span, &Head) -> Option<Value>,
-}
-
-const fn known(name: &'static str, kind: Kind, value: fn(&Span, &Head) -> Option<Value>) -> Column {
-    Column { name, kind, is_optional: false, value }
-}
-
-const fn maybe(name: &'static str, kind: Kind, value: fn(&Span, &Head) -> Option<Value>) -> Column {
-    Column { name, kind, is_optional: true, value }
-}
-
-fn number(value: impl Into<u64>) -> Option<Value> {
-    Some(Value::Number(value.into()))
-}
-
-fn text(value: impl Into<String>) -> Option<Value> {
-    Some(Value::Text(value.into()))
-}
+use crate::columns::{Column, Kind, Value, int, known, maybe, text};
 
 /// The columns in their order.
-pub(super) const COLUMNS: [Column; 22] = [
-    known("shard", Kind::U16, |it, _| number(it.shard)),
+pub(crate) static COLUMNS: [Column<Span, Head>; 22] = [
+    known("shard", Kind::I32, |it, _| int(it.shard)),
     known("disk", Kind::Text, |it, head| text(head.disk(it.disk))),
     known("class", Kind::Text, |it, head| text(head.class(it.class))),
     known("op", Kind::Text, |it, _| text(it.op.name())),
-    known("request", Kind::U64, |it, _| number(it.request)),
-    known("piece", Kind::U16, |it, _| number(it.piece)),
+    known("request", Kind::Varied, |it, _| int(it.request)),
+    known("piece", Kind::I32, |it, _| int(it.piece)),
     known("is_split", Kind::Bool, |it, _| Some(Value::Bool(it.is_split))),
     maybe("file", Kind::Text, |it, head| file_name(it, head).map(Value::Text)),
-    known("offset_bytes", Kind::U64, |it, _| number(it.offset_bytes)),
-    known("len_bytes", Kind::U32, |it, _| number(it.len_bytes)),
-    known("merged", Kind::U16, |it, _| number(it.merged)),
-    maybe("cost_ns", Kind::U32, |it, _| it.cost_ns.and_then(number)),
+    known("offset_bytes", Kind::Varied, |it, _| int(it.offset_bytes)),
+    known("len_bytes", Kind::I64, |it, _| int(it.len_bytes)),
+    known("merged", Kind::I32, |it, _| int(it.merged)),
+    maybe("cost_ns", Kind::I64, |it, _| it.cost_ns.and_then(int)),
     maybe("wait_reason", Kind::Text, |it, _| text(it.reason?.name())),
-    maybe("queued_ns", Kind::U64, |it, _| it.queued_ns.and_then(number)),
-    maybe("dispatched_ns", Kind::U64, |it, _| it.dispatched_ns.and_then(number)),
-    maybe("submitted_ns", Kind::U64, |it, _| it.submitted_ns.and_then(number)),
-    maybe("completed_ns", Kind::U64, |it, _| it.completed_ns.and_then(number)),
-    known("late_max_ns", Kind::U32, |it, _| number(it.late_max_ns)),
-    maybe("reaped_ns", Kind::U64, |it, _| it.reaped_ns.and_then(number)),
-    maybe("callback_ns", Kind::U64, |it, _| it.callback_ns.and_then(number)),
-    maybe("error", Kind::I32, |it, _| it.error.map(Value::Signed)),
+    maybe("queued_ns", Kind::Varied, |it, _| it.queued_ns.and_then(int)),
+    maybe("dispatched_ns", Kind::Varied, |it, _| it.dispatched_ns.and_then(int)),
+    maybe("submitted_ns", Kind::Varied, |it, _| it.submitted_ns.and_then(int)),
+    maybe("completed_ns", Kind::Varied, |it, _| it.completed_ns.and_then(int)),
+    known("late_max_ns", Kind::Varied, |it, _| int(it.late_max_ns)),
+    maybe("reaped_ns", Kind::Varied, |it, _| it.reaped_ns.and_then(int)),
+    maybe("callback_ns", Kind::Varied, |it, _| it.callback_ns.and_then(int)),
+    maybe("error", Kind::I32, |it, _| it.error.and_then(int)),
     known("is_cancelled", Kind::Bool, |it, _| Some(Value::Bool(it.is_cancelled))),
 ];
 
 /// Returns the path of the file; `file 7` if it has no name; `None` in a kernel trace.
-fn file_name(span: &Span, head: &Head) -> Option<String> {
-    let known = head.names.files.get(&span.file).map(|file| file.path.clone());
-    known.or_else(|| (span.file > 0).then(|| format!("file {}", span.file)))
+fn file_name<'a>(span: &Span, head: &'a Head) -> Option<Cow<'a, str>> {
+    let known = head.names.files.get(&span.file).map(|file| Cow::from(&file.path));
+    known.or_else(|| (span.file > 0).then(|| format!("file {}", span.file).into()))
 }
 
 /// See the module's documentation.
@@ -108,7 +64,8 @@ pub(super) struct Csv<W> {
 impl<W: Write> Csv<W> {
     pub(super) fn begin(out: W, head: Head) -> Csv<W> {
         let mut out = Sticky::new(out);
-        out.write(format!("{}\n", COLUMNS.map(|column| column.name).join(",")).as_bytes());
+        let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        out.write(format!("{}\n", names.join(",")).as_bytes());
         Csv { out, head, exported: Exported::default(), line: String::new() }
     }
 }
@@ -121,8 +78,8 @@ impl<W: Write> Sink for Csv<W> {
             self.line.push_str(if at == 0 { "" } else { "," });
             // Writing to a string does not fail.
             let _ = match (column.value)(span, &self.head) {
-                Some(Value::Number(value)) => write!(self.line, "{value}"),
-                Some(Value::Signed(value)) => write!(self.line, "{value}"),
+                Some(Value::Int(value)) => write!(self.line, "{value}"),
+                Some(Value::Float(value)) => write!(self.line, "{value}"),
                 Some(Value::Bool(value)) => write!(self.line, "{value}"),
                 Some(Value::Text(value)) => write!(self.line, "{}", csv_field(&value)),
                 None => Ok(()),

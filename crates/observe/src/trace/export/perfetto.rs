@@ -116,15 +116,15 @@ impl Group {
     fn name(self, head: &Head) -> String {
         match self {
             Group::Shard(number) => format!("shard {number}"),
-            Group::Class(number) => with_kind("class", head.class(number)),
-            Group::Disk(number) => with_kind("disk", head.disk(number)),
+            Group::Class(number) => with_kind("class", &head.class(number)),
+            Group::Disk(number) => with_kind("disk", &head.disk(number)),
         }
     }
 }
 
 /// Returns `class db`, but not `class class 3`.
-fn with_kind(kind: &str, name: String) -> String {
-    if name.starts_with(kind) { name } else { format!("{kind} {name}") }
+fn with_kind(kind: &str, name: &str) -> String {
+    if name.starts_with(kind) { name.to_owned() } else { format!("{kind} {name}") }
 }
 
 /// See the module's documentation.

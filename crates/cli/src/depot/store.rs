@@ -1,0 +1,99 @@
+//! The work of `plimsoll depot`.
+//!
+//! # Why
+//! A fleet's files come in thousands, and one damaged file must not keep the others out.
+//!
+//! # How it works
+//! File after file is stored; the reason why one is not goes to stderr and into the JSON. A single file
+//! that is not stored is an error as of any command.
+//!
+//! # Limits
+//! Files are stored one at a time: run several processes for several CPUs, each with files of its own.
+//!
+//! # Example
+//! `plimsoll depot depot run.plt --host db1` prints a row for `spans` and one for `hist`.
+
+use std::path::Path;
+
+use plimsoll_figures::units::{format_bytes_binary, format_count};
+use plimsoll_measure::depot::{Options, StoreError, parse_time, store};
+use plimsoll_observe::depot::{DepotError, Written};
+use plimsoll_show::table::{Column, csv};
+use serde_json::{Value, json};
+
+use super::DepotArguments;
+use crate::failure::{Failure, Outcome};
+use crate::{screen, stat};
+
+/// A stored file, and the file that it was made of.
+type Row = (String, Written);
+
+pub(crate) fn run(arguments: &DepotArguments) -> Result<Outcome, Failure> {
+    let DepotArguments { depot, files, host, at, no_spans, capacity, format } = arguments;
+    if depot.is_file() {
+        let message = format!("{} is a file: name the directory of the depot before the files", depot.display());
+        return Err(Failure::Input(message));
+    }
+    let at_unix_ns = at.as_deref().map(parse_time).transpose().map_err(Failure::Input)?;
+    let options = Options { host: host.clone(), at_unix_ns, no_spans: *no_spans };
+
+    let mut rows: Vec<Row> = Vec::new();
+    let mut failed = Vec::new();
+    for file in files {
+        // Disks of one recording say nothing about those of another.
+        let mut watch = stat::watch(capacity, &[], None)?;
+        let name = file.display().to_string();
+        match store(depot, file, &options, &mut watch) {
+            Ok(stored) => {
+                stored.notes.iter().for_each(|note| screen::warning(&format!("{name}: {note}")));
+                if stored.files.is_empty() {
+                    screen::warning(&format!("{name}: there is nothing in it that a depot keeps"));
+                }
+                rows.extend(stored.files.into_iter().map(|written| (name.clone(), written)));
+            }
+            Err(error) if files.len() > 1 => {
+                screen::error(&error.to_string());
+                failed.push(error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+
+    format.print(|| table(&rows), &json(depot, &rows, &failed), || csv(&rows, COLUMNS))?;
+    Ok(if failed.is_empty() { Outcome::Done } else { Outcome::Finding })
+}
+
+fn table(rows: &[Row]) -> String {
+    let row = |(file, written): &Row| {
+        let Written { table, path, rows, len_bytes } = written;
+        let (rows, length) = (format_count(*rows), format_bytes_binary(*len_bytes));
+        vec![file.clone(), table.name().to_owned(), rows, length, path.display().to_string()]
+    };
+    screen::table(&["file", "table", "rows", "length", "stored as"], rows.iter().map(row).collect())
+}
+
+const COLUMNS: &[Column<Row>] = &[
+    ("file", |(file, _)| file.clone()),
+    ("table", |(_, it)| it.table.name().to_owned()),
+    ("rows", |(_, it)| it.rows.to_string()),
+    ("len_bytes", |(_, it)| it.len_bytes.to_string()),
+    ("stored_as", |(_, it)| it.path.display().to_string()),
+];
+
+fn json(depot: &Path, rows: &[Row], failed: &[String]) -> Value {
+    let file = |(file, written): &Row| {
+        let Written { table, path, rows, len_bytes } = written;
+        json!({"file": file, "table": table.name(), "rows": rows, "len_bytes": len_bytes, "stored_as": path})
+    };
+    let files: Vec<Value> = rows.iter().map(file).collect();
+    json!({"schema": 1, "depot": depot, "files": files, "failed": failed})
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        match &error {
+            StoreError::Depot { error: DepotError::Io { .. }, .. } => Failure::Machine(error.to_string()),
+            _ => Failure::Input(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Stores any result or recording in a depot.
+//!
+//! **Why.** A fleet's files are of every kind; one command takes them all, as [`crate::report_page`] does.
+//!
+//! **How.** A file is recognised by its content. Traces, recordings of `stat` and results go to the tables of
+//! [`plimsoll_observe::depot`]. Its files there have the name of its content: of the beginning of what may still grow
+//! (traces, recordings), of all of a result.
+//!
+//! **Limits.** What `stat --from` unpacks (tar, gzip) has to be unpacked first. A trace that grew from less than
+//! [`TRACE_NAMED_BY_BYTES`], or a recording from less than [`STAT_NAMED_BY_BYTES`], has another name than before.
+//!
+//! **Example.**
+//! ```no_run
+//! use plimsoll_measure::depot::{Options, store};
+//! use plimsoll_observe::stat::watch::Watch;
+//! let stored = store("depot".as_ref(), "test.json".as_ref(), &Options::default(), &mut Watch::default())?;
+//! println!("{} rows", stored.files.iter().map(|file| file.rows).sum::<u64>());
+//! # Ok::<(), plimsoll_measure::depot::StoreError>(())
+//! ```
+
+mod figures;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use plimsoll_observe::depot::{self, DepotError, Place, Written, disks, trace};
+use plimsoll_observe::stat::ReadOptions;
+use plimsoll_observe::stat::from::{self, FromError};
+use plimsoll_observe::stat::watch::Watch;
+use twox_hash::XxHash3_64;
+
+use crate::report_page::{ReadError, Sorted, sort};
+use crate::tune;
+use crate::tune::record::Record;
+
+/// Bytes of a trace that name it. Two simulated traces of one load may begin alike for long.
+pub const TRACE_NAMED_BY_BYTES: u64 = 1 << 20;
+
+/// Bytes of a recording of disks that name it: its host, its first time, and counters.
+pub const STAT_NAMED_BY_BYTES: u64 = 4096;
+
+/// What the files do not say, and what to store.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The host, whatever the file says; `None`: as it says.
+    pub host: Option<String>,
+    /// The unix time in ns at which traces begin, and of results; `None`: as they say.
+    pub at_unix_ns: Option<i64>,
+    /// Whether to store histograms of traces, and no spans.
+    pub no_spans: bool,
+}
+
+/// What was stored of a file.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub files: Vec<Written>,
+    /// Sentences on what could not be read.
+    pub notes: Vec<String>,
+}
+
+/// Why a file was not stored: a sentence with its name.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("{file}: {reason}")]
+    Content { file: String, reason: String },
+    #[error("{file}: {error}")]
+    Depot { file: String, error: DepotError },
+}
+
+/// Reads a time such as `2026-03-14T12:00:00Z`. Returns its unix time in ns.
+///
+/// # Errors
+/// A sentence that says what was expected.
+pub fn parse_time(text: &str) -> Result<i64, String> {
+    let time = text.parse::<jiff::Timestamp>().ok().and_then(|time| i64::try_from(time.as_nanosecond()).ok());
+    time.ok_or_else(|| format!("--at {text}: expected a time with its zone, such as 2026-03-14T12:00:00Z"))
+}
+
+/// Stores the file at `path` in the depot at `root`. `watch` judges the disks of a recording.
+///
+/// # Errors
+/// [`StoreError`]. What an earlier storing of the file left stays as it was.
+pub fn store(root: &Path, path: &Path, options: &Options, watch: &mut Watch) -> Result<Stored, StoreError> {
+    let file = path.display().to_string();
+    let of = Source { root, path, options };
+    let stored = match sort(path)? {
+        Sorted::Trace => of.trace(),
+        Sorted::Record(text) => Record::parse(&file, &text)
+            .map_err(|error| Why::Content(error.to_string()))
+            .and_then(|record| of.figures(&text, figures::of_tunes(&[tune::analyse(&record)]))),
+        Sorted::Json(text, value) => match figures::read(&file, &text, &value) {
+            Some(found) => found.map_err(Why::Content).and_then(|found| of.figures(&text, found)),
+            None => of.disks(text.as_bytes(), watch),
+        },
+        Sorted::Other(bytes) => match of.disks(&bytes, watch) {
+            // A text trace is output of blkparse, which its reader recognises.
+            Err(Why::Content(reason)) => match of.trace() {
+                Err(Why::Content(_)) => Err(Why::Content(reason)),
+                stored => stored,
+            },
+            stored => stored,
+        },
+    };
+    stored.map_err(|why| match why {
+        // Some readers have already added the file with the line.
+        Why::Content(reason) => {
+            let reason = reason.strip_prefix(&format!("{file}: ")).unwrap_or(&reason).to_owned();
+            StoreError::Content { file, reason }
+        }
+        Why::Depot(error) => StoreError::Depot { file, error },
+    })
+}
+
+enum Why {
+    Content(String),
+    Depot(DepotError),
+}
+
+impl From<DepotError> for Why {
+    fn from(error: DepotError) -> Why {
+        Why::Depot(error)
+    }
+}
+
+impl From<trace::StoreError> for Why {
+    fn from(error: trace::StoreError) -> Why {
+        match error {
+            trace::StoreError::Trace(error) => Why::Content(error.to_string()),
+            trace::StoreError::Depot(error) => Why::Depot(error),
+        }
+    }
+}
+
+/// A file to store.
+struct Source<'a> {
+    root: &'a Path,
+    path: &'a Path,
+    options: &'a Options,
+}
+
+impl Source<'_> {
+    fn trace(&self) -> Result<Stored, Why> {
+        let place = self.place("trace", &self.begin(TRACE_NAMED_BY_BYTES)?, None)?;
+        let options = trace::TraceOptions { at_unix_ns: self.options.at_unix_ns, with_spans: !self.options.no_spans };
+        let (files, notes) = trace::store(&place, self.path, options)?;
+        Ok(Stored { files, notes })
+    }
+
+    fn disks(&self, bytes: &[u8], watch: &mut Watch) -> Result<Stored, Why> {
+        let file = self.path.display().to_string();
+        let recorded = from::read(&file, bytes, &ReadOptions::default())
+            .map_err(|error: FromError| Why::Content(error.to_string()))?;
+        if self.options.at_unix_ns.is_some() {
+            return Err(Why::Content("a recording of disks says itself when it was: leave --at out".to_owned()));
+        }
+        let name = bytes.get(..STAT_NAMED_BY_BYTES as usize).unwrap_or(bytes);
+        let place = self.place("stat", name, recorded.hosts.first().map(String::as_str))?;
+        let observed: Vec<_> = recorded.observed(watch).collect();
+        Ok(Stored { files: disks::store(&place, &observed)?, notes: recorded.notes })
+    }
+
+    fn figures(&self, text: &str, found: figures::Found) -> Result<Stored, Why> {
+        let at_us = self.options.at_unix_ns.map(|ns| ns.div_euclid(1000)).or(found.at_us);
+        let at_us = at_us.ok_or(DepotError::NoTime { what: "result" })?;
+        let place = self.place("result", text.as_bytes(), found.host.as_deref())?;
+        Ok(Stored { files: depot::figures::store(&place, at_us, &found.figures)?, notes: Vec::new() })
+    }
+
+    /// Returns the place of the file, which is named after these bytes of it.
+    fn place(&self, kind: &'static str, named_by: &[u8], said: Option<&str>) -> Result<Place, DepotError> {
+        let what = if kind == "stat" { "recording" } else { kind };
+        let host = self.options.host.as_deref().or(said).ok_or(DepotError::NoHost { what })?;
+        Place::new(self.root, host, format!("{kind}-{:016x}", XxHash3_64::oneshot(named_by)))
+    }
+
+    /// Reads the beginning of the file.
+    fn begin(&self, len_bytes: u64) -> Result<Vec<u8>, Why> {
+        let mut begin = Vec::new();
+        let read = File::open(self.path).and_then(|file| file.take(len_bytes).read_to_end(&mut begin));
+        read.map(|_| begin).map_err(|error: io::Error| Why::Content(format!("cannot read it: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

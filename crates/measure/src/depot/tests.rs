@@ -1,0 +1,81 @@
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use serde_json::json;
+
+use super::figures::{Found, read};
+use super::*;
+use crate::instance::Card;
+
+/// Returns the figures of JSON, each with its interval, and what the result says of host and time.
+fn found(value: serde_json::Value) -> Found {
+    let text = value.to_string();
+    read("a.json", &text, &value).unwrap().unwrap()
+}
+
+fn lines(found: &Found) -> Vec<String> {
+    let line = |it: &plimsoll_observe::depot::figures::Figure| {
+        let interval = it.interval.map_or_else(String::new, |[low, high]| format!(" {low} to {high}"));
+        format!("{}: {}: {} {} {}{interval}", it.command, it.what, it.metric, it.value, it.unit)
+    };
+    found.figures.iter().map(line).collect()
+}
+
+#[test]
+fn each_result_has_its_figures() {
+    let comparison = |change: Option<f64>| {
+        json!({
+            "job": "reads", "side": "B", "metric": "iops", "base": 1000.0, "other": 900.0, "change_pct": change,
+            "change_low_pct": -11.0, "change_high_pct": -9.0, "p": null, "p_together": null,
+            "base_effective_count": null, "other_effective_count": null, "verdict": "worse",
+        })
+    };
+    let side = |side: &str, file: &str| json!({"side": side, "files": [file], "versions": []});
+    let compared = found(json!({
+        "schema": 1, "plimsoll": "1", "alpha": 0.05, "threshold_pct": 1.0, "seed": 1, "warnings": [], "jobs": [],
+        "regression": true,
+        "sides": [side("A", "a.json"), side("B", "b.json")], "comparisons": [comparison(Some(-10.0)), comparison(None)],
+    }));
+    assert_eq!(lines(&compared), ["compare: reads, b.json against a.json: iops_change_pct -10 % -11 to -9"]);
+    assert_eq!((compared.host, compared.at_us), (None, None));
+
+    let figure = |name: &str, value: Option<f64>| json!({"name": name, "passed": null, "target": null, "value": value});
+    let figures = [figure("p99_ms", Some(2.5)), figure("none", None)];
+    let run = json!({"error": null, "name": "shares", "seed": 7, "sweep": {"shards": 2}, "figures": figures});
+    let simulated = found(json!({"schema": 1, "runs": [run], "seeds": []}));
+    assert_eq!(lines(&simulated), ["sim run: shares, seed 7, shards=2: p99_ms 2.5 "]);
+}
+
+#[test]
+fn a_card_dates_from_the_first_day_that_its_date_can_be() {
+    for (date, day) in [("2019", "2019-01-01"), ("2019-05", "2019-05-01"), ("2019-05-08", "2019-05-08")] {
+        let mut card = Card::new("db-1", crate::instance::Origin::measured(date));
+        card.set(
+            "disk.read_iops",
+            crate::instance::Figure { interval: Some([9.0, 11.0]), ..crate::instance::Figure::exact(10.0) },
+        );
+        let card = found(serde_json::from_str(&card.to_json()).unwrap());
+        assert_eq!(lines(&card), ["instance card: db-1: disk.read_iops 10 1/s 9 to 11"]);
+        assert_eq!(card.host.as_deref(), Some("db-1"));
+        assert_eq!(card.at_us, Some(parse_time(&format!("{day}T00:00:00Z")).unwrap() / 1000));
+    }
+}
+
+#[test]
+fn a_recording_that_grew_has_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, depot) = (directory.path().join("samples.txt"), directory.path().join("depot"));
+    let sample = |second: u64| {
+        let unused = " ".repeat(2000);
+        format!("2026-03-14T12:00:{second:02}Z{unused}\n   8 0 sda {} 0 8000 100 0 0 0 0 0 90 100\n", 1000 * second)
+    };
+    let options = Options { host: Some("db1".to_owned()), ..Options::default() };
+    let store_seconds = |seconds: u64| {
+        std::fs::write(&path, (0..seconds).map(sample).collect::<String>()).unwrap();
+        let stored = store(&depot, &path, &options, &mut Watch::default()).unwrap();
+        let [file] = stored.files.as_slice() else { panic!("{stored:?}") };
+        (file.path.clone(), file.rows)
+    };
+    let (before, rows) = store_seconds(4);
+    assert_eq!(rows, 3);
+    assert_eq!(store_seconds(9), (before, 8));
+}

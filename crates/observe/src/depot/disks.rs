@@ -1,0 +1,75 @@
+//! Recordings of `stat` in a depot: a row for each disk and interval.
+//!
+//! **Why.** Which disk of which host is full, and which is bought and not used, is a question over all of them.
+//!
+//! **How.** The columns of iostat under names with units, then U, S and the verdict as `stat` draws them. A disk
+//! without figures in an interval (it came, went or was reset) has a row with its `gap`.
+//!
+//! **Limits.** Means since boot are left out: they would count days as an interval.
+//!
+//! **Example.** `plimsoll depot DEPOT db1.stat`.
+
+use super::{DepotError, Files, Place, Table, Written};
+use crate::columns::{Column, Kind, Value, int, known, maybe, text};
+use crate::stat::{Columns, Gap, Judged, Observed};
+
+macro_rules! figures {
+    ($($field:ident)+) => {
+        [$(maybe(stringify!($field), Kind::F64, |it: &Judged, _| float(columns(it).$field))),+]
+    };
+}
+
+/// Returns the columns of iostat; without a mean time of all requests, the one that follows from the others.
+fn columns(judged: &Judged) -> Columns {
+    let columns = judged.interval.columns;
+    Columns { await_ms: columns.mean_await_ms(), ..columns }
+}
+
+fn float<'a>(value: Option<f64>) -> Option<Value<'a>> {
+    value.filter(|value| value.is_finite()).map(Value::Float)
+}
+
+fn at_us(observed: &Observed) -> Option<i64> {
+    i64::try_from(observed.end_unix_ms?).ok()?.checked_mul(1000)
+}
+
+static WHEN: [Column<Judged, Observed>; 3] = [
+    known("at_utc", Kind::Micros, |_, observed| at_us(observed).map(Value::Int)),
+    maybe("duration_s", Kind::F64, |_, observed| float(observed.duration_s)),
+    known("disk", Kind::Text, |it, _| text(&it.interval.device)),
+];
+
+static FIGURES: [Column<Judged, Observed>; 26] = figures! {
+    reads_per_s writes_per_s discards_per_s flushes_per_s read_kib_per_s write_kib_per_s discard_kib_per_s
+    read_merges_per_s write_merges_per_s discard_merges_per_s read_merged_percent write_merged_percent
+    discard_merged_percent read_await_ms write_await_ms discard_await_ms flush_await_ms read_size_kib write_size_kib
+    discard_size_kib queue util_percent transfers_per_s all_kib_per_s await_ms size_kib
+};
+
+static JUDGED: [Column<Judged, Observed>; 10] = [
+    maybe("in_flight", Kind::I64, |it, _| it.interval.in_flight.and_then(int)),
+    maybe("gap", Kind::Text, |it, _| it.interval.gap.map(Gap::name).and_then(text)),
+    maybe("capacity_use", Kind::F64, |it, _| float(it.capacity_use)),
+    known("capacity_basis", Kind::Text, |it, _| text(it.capacity_basis.name())),
+    maybe("capacity_model", Kind::Text, |it, _| it.capacity_basis.model().and_then(text)),
+    maybe("saturation", Kind::F64, |it, _| float(it.saturation)),
+    maybe("read_saturation", Kind::F64, |it, _| float(it.read_saturation)),
+    maybe("write_saturation", Kind::F64, |it, _| float(it.write_saturation)),
+    known("verdict", Kind::Text, |it, _| text(it.verdict.name())),
+    known("why", Kind::Text, |it, _| text(&it.why)),
+];
+
+/// Stores what was observed, in its order.
+///
+/// # Errors
+/// [`DepotError`], also if an interval has no time. Nothing is stored then.
+pub fn store(place: &Place, observed: &[Observed]) -> Result<Vec<Written>, DepotError> {
+    let mut files = Files::new(place, Table::Disks, WHEN.iter().chain(&FIGURES).chain(&JUDGED));
+    for observed in observed.iter().filter(|observed| !observed.is_since_boot) {
+        let at_us = at_us(observed).ok_or(DepotError::IntervalWithoutTime)?;
+        for judged in &observed.devices {
+            files.push(at_us, judged, observed)?;
+        }
+    }
+    files.finish()
+}

@@ -1,0 +1,57 @@
+//! Results in a depot: a row for each figure.
+//!
+//! **Why.** The figures of test, tune, sim, compare and cards have different shapes; what is asked over a fleet is one
+//! figure of many hosts or days.
+//!
+//! **How.** The long form: each [`Figure`] says what it is of, and in which unit.
+//!
+//! **Limits.** Histograms, curves and tables of results are not figures: they stay in their files.
+//!
+//! **Example.** `plimsoll depot DEPOT test.json`.
+
+use super::{DepotError, Files, Place, Table, Written};
+use crate::columns::{Column, Kind, Value, known, maybe, text};
+
+/// A figure of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// The command that measured it: `test`, `tune`.
+    pub command: &'static str,
+    /// What it is of: a job, a mount point, a scenario with its seed.
+    pub what: String,
+    pub class: Option<String>,
+    /// Its name, which ends with the unit where the result has it so: `latency_p99_us`.
+    pub metric: String,
+    /// The unit: `us`, `1/s`, `bytes/s`; empty if the result does not say.
+    pub unit: &'static str,
+    pub value: f64,
+    /// The 95 % interval.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// The time of a result in microseconds since 1970.
+struct At(i64);
+
+static COLUMNS: [Column<Figure, At>; 9] = [
+    known("at_utc", Kind::Micros, |_, At(at_us)| Some(Value::Int(*at_us))),
+    known("command", Kind::Text, |it, _| text(it.command)),
+    known("what", Kind::Text, |it, _| text(&it.what)),
+    maybe("class", Kind::Text, |it, _| it.class.as_deref().and_then(text)),
+    known("metric", Kind::Text, |it, _| text(&it.metric)),
+    known("unit", Kind::Text, |it, _| text(it.unit)),
+    known("value", Kind::F64, |it, _| Some(Value::Float(it.value))),
+    maybe("low", Kind::F64, |it, _| it.interval.map(|[low, _]| Value::Float(low))),
+    maybe("high", Kind::F64, |it, _| it.interval.map(|[_, high]| Value::Float(high))),
+];
+
+/// Stores figures of this time, in microseconds since 1970. Leaves out those that are not finite.
+///
+/// # Errors
+/// [`DepotError`]. Nothing is stored then.
+pub fn store(place: &Place, at_us: i64, figures: &[Figure]) -> Result<Vec<Written>, DepotError> {
+    let mut files = Files::new(place, Table::Figures, &COLUMNS);
+    for figure in figures.iter().filter(|figure| figure.value.is_finite()) {
+        files.push(at_us, figure, &At(at_us))?;
+    }
+    files.finish()
+}

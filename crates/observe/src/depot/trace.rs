@@ -1,0 +1,191 @@
+//! Traces in a depot: their spans, and histograms of their stages.
+//!
+//! **Why.** Spans answer every question and take some 30 bytes each; histograms take a thousandth, and keep
+//! percentiles.
+//!
+//! **How.** `spans` has the columns of `trace export` behind the time of day at which a piece begins. `hist` has a row
+//! for each second, disk, class, operation, stage and bucket that is not empty: the buckets of [`Histogram`], by their
+//! middle. Counts of equal buckets add up, so percentiles over any rows are those of one histogram, within 0.78 %.
+//!
+//! **Limits.** The trace is read twice: the first time for its names. A bucket may have several rows of one second,
+//! where pieces end long after others that began with them. A stage that ends before it begins is in `spans` only.
+//!
+//! **Example.** `plimsoll depot DEPOT run.plt --host db1`.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use plimsoll::core::{Histogram, Op};
+
+use super::{DepotError, Files, Place, Table, Written};
+use crate::columns::{Column, Kind, Value, int, known, text};
+use crate::trace::export::csv::COLUMNS;
+use crate::trace::show::Head;
+use crate::trace::span::{Item, Span};
+use crate::trace::stages::{STAGE_NAMES, STAGES, Times};
+use crate::trace::{self, TraceError};
+
+const US_PER_S: i64 = 1_000_000;
+
+/// Most groups of histograms in memory, some 10 KB each; then all are written.
+const GROUPS_MAX: usize = 4096;
+
+/// What is asked of the storing of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceOptions {
+    /// Unix time in ns at which the trace begins; `None`: as it says itself.
+    pub at_unix_ns: Option<i64>,
+    /// Whether to store spans, and not only histograms.
+    pub with_spans: bool,
+}
+
+/// Why a trace was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Depot(#[from] DepotError),
+}
+
+/// The time of day before the columns of a span.
+static AT: [Column<Span, Head>; 1] = [known("at_utc", Kind::Micros, |it, head| at_us(it, head).map(Value::Int))];
+
+/// Returns the time of day at which a span begins, in microseconds since 1970.
+fn at_us(span: &Span, head: &Head) -> Option<i64> {
+    let begin_ns = i64::try_from(span.begin_ns()?).ok()?;
+    Some(head.unix_at_zero_ns?.checked_add(begin_ns)?.div_euclid(1000))
+}
+
+/// A bucket of a histogram.
+struct Bucket {
+    at_us: i64,
+    key: Key,
+    stage: &'static str,
+    bucket_ns: u64,
+    pieces: u32,
+}
+
+static HIST: [Column<Bucket, Head>; 7] = [
+    known("at_utc", Kind::Micros, |it, _| int(it.at_us)),
+    known("disk", Kind::Text, |it, head| text(head.disk(it.key.disk))),
+    known("class", Kind::Text, |it, head| text(head.class(it.key.class))),
+    known("op", Kind::Text, |it, _| text(it.key.op.name())),
+    known("stage", Kind::Text, |it, _| text(it.stage)),
+    known("bucket_ns", Kind::I64, |it, _| int(it.bucket_ns)),
+    known("pieces", Kind::I64, |it, _| int(it.pieces)),
+];
+
+/// What the pieces of a group have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    /// Seconds since 1970.
+    second: i64,
+    disk: u16,
+    class: u16,
+    op: Op,
+}
+
+/// Stores the trace at `path`. Returns its files, and a sentence for each thing that was lost.
+///
+/// # Errors
+/// [`StoreError`]; the files of an earlier storing then stay as they were.
+pub fn store(place: &Place, path: &Path, options: TraceOptions) -> Result<(Vec<Written>, Vec<String>), StoreError> {
+    let mut head = Head::default();
+    let trace = trace::read(path, &mut |item| head.visit(&item))?;
+    head.names = trace.names;
+    head.unix_at_zero_ns = Some(unix_at_zero_ns(&head, trace.unix_at_zero_ns, options)?);
+
+    let spans = options.with_spans.then(|| Files::new(place, Table::Spans, AT.iter().chain(&COLUMNS)));
+    let hist = Hist { files: Files::new(place, Table::Hist, &HIST), groups: HashMap::new() };
+    let mut sink = Sink { head, spans, hist, without_time: 0 };
+    let mut stored = Ok(());
+    trace::read(path, &mut |item| {
+        if let (Item::Span(span), Ok(())) = (item, &stored) {
+            stored = sink.take(&span);
+        }
+    })?;
+    stored?;
+
+    let mut notes = trace.lost;
+    if sink.without_time > 0 {
+        notes.push(format!("{} pieces have no time and are left out", sink.without_time));
+    }
+    Ok((sink.finish()?, notes))
+}
+
+/// Returns the unix time in ns at time stamp 0 of the trace.
+fn unix_at_zero_ns(head: &Head, said_ns: Option<u64>, options: TraceOptions) -> Result<i64, DepotError> {
+    let no_time = DepotError::NoTime { what: "trace" };
+    match options.at_unix_ns {
+        Some(at_ns) => Ok(at_ns.saturating_sub_unsigned(head.begin_ns.unwrap_or(0))),
+        None => said_ns.and_then(|ns| i64::try_from(ns).ok()).ok_or(no_time),
+    }
+}
+
+struct Sink {
+    head: Head,
+    spans: Option<Files<Span, Head>>,
+    hist: Hist,
+    without_time: u64,
+}
+
+impl Sink {
+    fn take(&mut self, span: &Span) -> Result<(), DepotError> {
+        let Some(at_us) = at_us(span, &self.head) else {
+            self.without_time += 1;
+            return Ok(());
+        };
+        if let Some(spans) = &mut self.spans {
+            spans.push(at_us, span, &self.head)?;
+        }
+        self.hist.record(at_us, span, &self.head)
+    }
+
+    /// Spans come into their places first: whoever sees histograms finds the spans, too.
+    fn finish(mut self) -> Result<Vec<Written>, DepotError> {
+        self.hist.write(&self.head)?;
+        let mut written = self.spans.map_or(Ok(Vec::new()), Files::finish)?;
+        written.extend(self.hist.files.finish()?);
+        Ok(written)
+    }
+}
+
+/// The histograms of the seconds that are not written yet.
+struct Hist {
+    files: Files<Bucket, Head>,
+    groups: HashMap<Key, Box<[Histogram; STAGES]>>,
+}
+
+impl Hist {
+    fn record(&mut self, at_us: i64, span: &Span, head: &Head) -> Result<(), DepotError> {
+        let key = Key { second: at_us.div_euclid(US_PER_S), disk: span.disk, class: span.class, op: span.op };
+        if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&key) {
+            self.write(head)?;
+        }
+        let stages = self.groups.entry(key).or_default();
+        let (Times(times), _) = Times::of(span);
+        for (histogram, ns) in stages.iter_mut().zip(times) {
+            ns.into_iter().for_each(|ns| histogram.record(ns));
+        }
+        Ok(())
+    }
+
+    /// Writes all groups in the order of time, and forgets them.
+    fn write(&mut self, head: &Head) -> Result<(), DepotError> {
+        let mut groups: Vec<_> = self.groups.drain().collect();
+        groups.sort_by_key(|(Key { second, disk, class, op }, _)| (*second, *disk, *class, op.name()));
+        for (key, stages) in groups {
+            let at_us = key.second * US_PER_S;
+            for (stage, histogram) in STAGE_NAMES.into_iter().zip(stages.iter()) {
+                for (longest_ns, pieces) in histogram.iter() {
+                    // The duration that `Histogram::percentile` returns for this bucket.
+                    let width_ns = Histogram::bucket_width_ns(longest_ns);
+                    let bucket_ns = longest_ns + 1 - width_ns + width_ns / 2;
+                    self.files.push(at_us, &Bucket { at_us, key, stage, bucket_ns, pieces }, head)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+-- What did a change do to the p99 of each class? Each host is compared with itself, so that hosts need not be alike: the
+-- mean of the ratios' logarithms over the hosts, with its 95 % interval (Student's t by Fisher's expansion; from 5 hosts on).
+-- First say when it was changed:  CREATE VIEW changed AS SELECT TIMESTAMP '2026-03-14 12:00:00' AS at_utc;
+CREATE OR REPLACE VIEW before_after AS
+WITH buckets AS (
+    SELECT hist.host, hist.class, CASE WHEN hist.at_utc < changed.at_utc THEN 0 ELSE 1 END AS is_after, bucket_ns, sum(pieces) AS pieces
+    FROM hist CROSS JOIN changed WHERE stage = 'Q2C'
+    GROUP BY hist.host, hist.class, CASE WHEN hist.at_utc < changed.at_utc THEN 0 ELSE 1 END, bucket_ns
+), summed AS (
+    SELECT host, class, is_after, bucket_ns,
+        sum(pieces) OVER (PARTITION BY host, class, is_after ORDER BY bucket_ns ROWS UNBOUNDED PRECEDING) AS upto,
+        sum(pieces) OVER (PARTITION BY host, class, is_after) AS pieces
+    FROM buckets
+), p99 AS (
+    SELECT host, class, is_after, min(CASE WHEN 100 * upto >= 99 * pieces THEN bucket_ns END) AS p99_ns
+    FROM summed GROUP BY host, class, is_after
+), paired AS (
+    SELECT a.class, a.p99_ns AS before_ns, b.p99_ns AS after_ns, ln(b.p99_ns * 1e0 / a.p99_ns) AS log_ratio
+    FROM p99 a JOIN p99 b ON a.host = b.host AND a.class = b.class AND a.is_after = 0 AND b.is_after = 1
+), means AS (
+    SELECT class, count(*) AS hosts, avg(before_ns) / 1e6 AS before_ms, avg(after_ns) / 1e6 AS after_ms, avg(log_ratio) AS mean,
+        CASE WHEN count(*) >= 5 THEN stddev_samp(log_ratio) / sqrt(count(*))
+            * (1.96 + 2.372 / (count(*) - 1) + 2.823 / ((count(*) - 1) * (count(*) - 1))) END AS half_width
+    FROM paired GROUP BY class
+)
+SELECT class, hosts, before_ms, after_ms, 100 * (exp(mean) - 1) AS change_pct,
+    100 * (exp(mean - half_width) - 1) AS low_pct, 100 * (exp(mean + half_width) - 1) AS high_pct
+FROM means;

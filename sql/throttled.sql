@@ -1,0 +1,12 @@
+-- Who is throttled by what? The time from submission to dispatch, by what the class waited for most: fairness (others had
+-- their turn), tokens (the disk's capacity), limit (the class's own), depth (enough in the device), backend.
+CREATE OR REPLACE VIEW throttled AS
+WITH waits AS (
+    SELECT host, class, coalesce(wait_reason, 'none') AS waited_for, count(*) AS pieces,
+        sum(coalesce(dispatched_ns, submitted_ns) - queued_ns) / 1e9 AS waited_s,
+        sum(completed_ns - queued_ns) / 1e9 AS taken_s
+    FROM spans WHERE completed_ns IS NOT NULL AND queued_ns IS NOT NULL GROUP BY host, class, coalesce(wait_reason, 'none')
+)
+SELECT host, class, waited_for, pieces, waited_s, 1e3 * waited_s / pieces AS mean_ms,
+    100 * waited_s / sum(taken_s) OVER (PARTITION BY host, class) AS part_of_latency_pct
+FROM waits;
