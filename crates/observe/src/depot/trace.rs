@@ -1,7 +1,6 @@
 //! Traces in a depot: their spans, and histograms of their stages.
 //!
-//! **Why.** Spans answer every question and take some 30 bytes each; histograms take a thousandth, and keep
-//! percentiles.
+//! **Why.** Spans answer every question and take some 24 bytes each; histograms take a thirtieth, and keep percentiles.
 //!
 //! **How.** `spans` has the columns of `trace export` behind the time of day at which a piece begins. `hist` has a row
 //! for each second, disk, class, operation, stage and bucket that is not empty: the buckets of [`Histogram`], by their
