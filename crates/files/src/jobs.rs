@@ -327,6 +327,8 @@ pub enum Access {
     /// All positions are equally frequent.
     #[default]
     Uniform,
+    /// All positions come once, in a drawn order, before any comes again: fio's map.
+    Once,
     /// The n-th most popular position comes 1 / n^theta times as often as the first; popular positions are spread over
     /// the file.
     Zipf {

@@ -4,9 +4,10 @@
 //!
 //! **How.** `random_distribution` names the shape and its parameter, which is used as given; zones are pairs of shares.
 //!
-//! **Limits.** Zones in bytes, a centre of the shape, and zones that differ between reads and writes are refused. fio
-//! visits every position once before it repeats one, unless `norandommap` is set; here no such map exists, and a remark
-//! says so.
+//! Evenly drawn positions come once each before one is repeated, unless `norandommap` is set.
+//!
+//! **Limits.** Zones in bytes, a centre of the shape, and zones that differ between reads and writes are refused. As in
+//! fio only even positions are in a map.
 //!
 //! **Example.** `zoned:60/10:40/` sends 60 % of the requests to the first tenth of the data, the others to the rest.
 
@@ -17,17 +18,12 @@ use super::values::{self, directions};
 use crate::error::{Code, ConfigError};
 use crate::jobs::{Access, JobKind};
 
-pub(super) fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Access, ConfigError> {
+pub(super) fn read(reader: &Reader<'_>, kind: JobKind) -> Result<Access, ConfigError> {
     let name = "random_distribution";
     if !matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. }) {
         return Ok(Access::Uniform);
     }
-    if !reader.flag("norandommap")? {
-        let message = "random positions may come more than once before all have come";
-        reader.note("rw", message, "add `norandommap`: no map of positions is kept here");
-    }
-
-    let Some(text) = reader.text(name)? else { return Ok(Access::Uniform) };
+    let text = reader.text(name)?.unwrap_or("random");
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
 
     let figure = |default: f64, low: f64, high: f64| match rest {
@@ -40,7 +36,8 @@ pub(super) fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Access, Con
 
     // fio's defaults: 1.1 and 0.2.
     match word {
-        "random" => Ok(Access::Uniform),
+        "random" if reader.flag("norandommap")? => Ok(Access::Uniform),
+        "random" => Ok(Access::Once),
         "zipf" => Ok(Access::Zipf { theta: figure(1.1, 1e-6, 10.0)? }),
         "pareto" => Ok(Access::Pareto { h: figure(0.2, 1e-6, 1.0 - 1e-6)? }),
         "normal" => {

@@ -22,8 +22,8 @@ use crate::error::{Code, ConfigError, Span};
 use crate::fields::did_you_mean;
 use crate::job_files::Length;
 use crate::jobs::{
-    Content, Job, JobKind, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S, PauseDistribution, RateMin, Shape,
-    SizeShare,
+    Access, Content, Job, JobKind, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S, PauseDistribution, RateMin,
+    Shape, SizeShare,
 };
 
 /// Request size if none is given, as in fio.
@@ -82,11 +82,23 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
         _ => None,
     };
 
+    let access = match access::read(reader, kind)? {
+        // As in fio: positions in units of their own are in no map.
+        Access::Once if sizes.align_bytes.is_some() => Access::Uniform,
+        Access::Once if files.files() > 1 || every.run_length > 1 => {
+            let message = "random positions may come more than once before all have come";
+            let help = "add `norandommap`: a map is kept of the positions of one file, if each is drawn";
+            reader.note("rw", message, help);
+            Access::Uniform
+        }
+        access => access,
+    };
+
     let shape = Shape {
         limit_requests,
         think_time_ns,
         think_after_ns,
-        access: access::read(reader, kind)?,
+        access,
         content: Content { compressible_pct: compressible_pct(reader)? },
         verify,
         flush_every,

@@ -23,7 +23,7 @@ const MAX_PARTS: usize = 64;
 const SUM_TOLERANCE_PCT: f64 = 0.01;
 
 const SIZES_HELP: &str = "write lengths and per cents that make 100, such as 4k/60:64k/40 or [[4k, 60], [64k, 40]]";
-const ACCESS_HELP: &str = "write uniform, zipf:1.1, pareto:0.2, normal:10, hot:10/90 or zoned:60/10:40/90";
+const ACCESS_HELP: &str = "write uniform, once, zipf:1.1, pareto:0.2, normal:10, hot:10/90 or zoned:60/10:40/90";
 
 pub(super) fn read_sizes(field: &Field<'_>) -> Result<Vec<SizeShare>, ConfigError> {
     let sizes = if field.is_list() {
@@ -75,6 +75,7 @@ pub(super) fn read_access(field: &Field<'_>) -> Result<Access, ConfigError> {
 
     match (word, rest) {
         ("uniform", None) => Ok(Access::Uniform),
+        ("once", None) => Ok(Access::Once),
         ("zipf", _) => {
             let theta = one(|theta| theta > 0.0 && theta <= 10.0, "write an exponent above 0, up to 10: zipf:1.1")?;
             Ok(Access::Zipf { theta })

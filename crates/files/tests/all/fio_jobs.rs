@@ -257,6 +257,12 @@ fn positions_content_and_flushes() {
         ("random_distribution=pareto:0.3", Access::Pareto { h: 0.3 }),
         ("random_distribution=normal:20", Access::Normal { deviation_pct: 20.0 }),
         ("random_distribution=zoned:60/10:40/", Access::Zoned(vec![(60.0, 10.0), (40.0, 90.0)])),
+        ("norandommap=0", Access::Once),
+        ("norandommap=0\nbssplit=512/50:4k/50", Access::Once),
+        ("norandommap=0\nrandom_distribution=zipf:1.2", Access::Zipf { theta: 1.2 }),
+        ("norandommap=0\nblockalign=8k", Access::Uniform),
+        ("norandommap=0\nnrfiles=2", Access::Uniform),
+        ("norandommap=0\nrw=randread:4", Access::Uniform),
     ] {
         assert_eq!(job(&format!("rw=randread\n{lines}")).access, expect, "{lines}");
     }

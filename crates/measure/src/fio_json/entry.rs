@@ -42,6 +42,9 @@ struct Entry {
     shards: Vec<u16>,
     parts: [DirectionResult; 3],
     sync: DirectionResult,
+    /// What was read again after the window, as fio's reads of a job that verifies, and how long that took.
+    read_back: DirectionResult,
+    read_back_ns: u64,
     queue: Histogram,
     device: Histogram,
     depth: Histogram,
@@ -157,6 +160,8 @@ impl Entry {
             shards,
             parts,
             sync,
+            read_back: job.read_back,
+            read_back_ns: job.read_back_ns,
             queue,
             device,
             depth: *job.device_depth,
@@ -171,6 +176,8 @@ impl Entry {
         self.shards.extend(other.shards.iter().filter(|shard| !self.shards.contains(shard)).collect::<Vec<_>>());
         self.parts.iter_mut().zip(&other.parts).for_each(|(mine, theirs)| mine.merge(theirs));
         self.sync.merge(&other.sync);
+        self.read_back.merge(&other.read_back);
+        self.read_back_ns = self.read_back_ns.max(other.read_back_ns);
 
         // Jobs of one class show the same figures.
         if other.classes.keys().all(|class| !self.classes.contains_key(class)) {
@@ -196,9 +203,13 @@ impl Entry {
 
         let side = |direction: usize, part: &DirectionResult| {
             let agg = totals.get(&(self.group, direction)).copied().unwrap_or(0.0);
-            self.side(part, busy == 1, is_sole && is_whole, agg, options.bins)
+            self.side(part, self.elapsed_ns, busy == 1, is_sole && is_whole, agg, options.bins)
         };
         let [reads, writes, trims] = &self.parts;
+        let read = match self.read_back.requests {
+            0 => side(READ, reads),
+            _ => self.side_with_read_back(options.bins),
+        };
 
         let mut latency = reads.latency.clone();
         latency.merge(&writes.latency);
@@ -211,7 +222,7 @@ impl Entry {
             eta: 0,
             elapsed: self.elapsed_ns.div_ceil(1_000_000_000),
             options: Pairs(self.options.clone()),
-            read: side(READ, reads),
+            read,
             write: side(WRITE, writes),
             trim: side(TRIM, trims),
             sync: Sync { total_ios: self.sync.requests, lat_ns: Times::of(&self.sync.latency, options.bins) },
@@ -237,12 +248,13 @@ impl Entry {
     fn side(
         &self,
         part: &DirectionResult,
+        elapsed_ns: u64,
         has_intervals: bool,
         has_classes: bool,
         agg_bytes_per_s: f64,
         bins: bool,
     ) -> Side {
-        let bytes_per_s = per_second(part.bytes, self.elapsed_ns);
+        let bytes_per_s = per_second(part.bytes, elapsed_ns);
         let is_busy = part.requests > 0;
         let empty = Histogram::new();
         let (queue, device) = match (is_busy, has_classes) {
@@ -261,8 +273,8 @@ impl Entry {
             io_kbytes: part.bytes / 1024,
             bw_bytes: bytes_per_s as u64,
             bw: (bytes_per_s / 1024.0) as u64,
-            iops: per_second(part.requests, self.elapsed_ns),
-            runtime: if is_busy { self.elapsed_ns / 1_000_000 } else { 0 },
+            iops: per_second(part.requests, elapsed_ns),
+            runtime: if is_busy { elapsed_ns / 1_000_000 } else { 0 },
             total_ios: part.requests,
             // Errors include short transfers, which are not counted separately.
             short_ios: 0,
@@ -282,6 +294,15 @@ impl Entry {
             iops_stddev: iops.stddev,
             iops_samples: iops.count,
         }
+    }
+
+    /// Returns the reads of the window and those after it.
+    fn side_with_read_back(&self, bins: bool) -> Side {
+        let mut all = self.read_back.clone();
+        all.merge(&self.parts[READ]);
+        let window_ns = if self.parts[READ].requests > 0 { self.elapsed_ns } else { 0 };
+        let elapsed_ns = self.read_back_ns + window_ns;
+        self.side(&all, elapsed_ns, false, false, 0.0, bins)
     }
 
     fn cpu_percent(&self, result: &TestResult) -> f64 {

@@ -10,6 +10,8 @@
 //! * *Pareto* as fio defines it: rank = positions * u^(ln h / ln(1 - h)), so a part h of the data gets 1 - h of the
 //!   requests.
 //! * *Hot set*: two uniform distributions. *Normal*: Marsaglia's polar method, drawn again outside the data.
+//! * *Once*: a uniform draw, and from there the next position that has not come yet: a bit for each position. A request
+//!   of several positions ends before the first that has come, as in fio.
 //! * *Zoned*: a zone by its part of the requests, then uniform in it. A zone too small for one position still gets one.
 //!
 //! Ranks of Zipf, Pareto and the hot set are scattered over the data by a seeded permutation, so popular positions
@@ -17,9 +19,9 @@
 //! has, repeated while the result lies outside (less than twice on average). Pickers of the same seed have the same
 //! popular positions, whatever random numbers they draw with. Normal and zoned positions stay next to each other.
 //!
-//! **Limits.** Logarithm and exponential are the platform's and may differ in the last bit: the same seed gives the
-//! same positions on the same kind of machine. Draws other than uniform have 53 bits: of more than 2^53 positions, some
-//! unpopular ones are never drawn.
+//! **Limits.** *Once* takes a bit for each position: 32 MiB for 1 TiB in 4 KiB. Logarithm and exponential are the
+//! platform's and may differ in the last bit: the same seed gives the same positions on the same kind of machine. Draws
+//! other than uniform have 53 bits: of more than 2^53 positions, some unpopular ones are never drawn.
 //!
 //! **Example.**
 //!
@@ -49,12 +51,19 @@ const SERIES_BELOW: f64 = 1e-3;
 /// most 3 of their 16 digits.
 const NEAR_ONE: f64 = 1e-3;
 
+/// Most positions of a [`Map`]: it has 1 GiB.
+const MAP_POSITIONS_MAX: u64 = 1 << 33;
+
 /// A distribution that cannot be drawn from.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
     #[error("{parameter} is {value}, but must be {valid}")]
     OutOfRange { parameter: &'static str, value: f64, valid: &'static str },
+    #[error(
+        "a map of {positions} positions takes more than 1 GiB: let them come more than once, or write longer requests"
+    )]
+    TooMany { positions: u64 },
     #[error("the zones' parts of the {whole} make {sum_pct} %, but must make 100 %")]
     Sum {
         /// The whole: requests or data.
@@ -73,6 +82,7 @@ pub struct AccessPicker {
 #[derive(Clone, Debug)]
 enum Shape {
     Uniform,
+    Once(Map),
     Zipf(Zipf, Scatter),
     /// The exponent applied to the uniform variate.
     Pareto(f64, Scatter),
@@ -105,6 +115,8 @@ impl AccessPicker {
 
         let shape = match access {
             Access::Uniform => Shape::Uniform,
+            Access::Once if positions > MAP_POSITIONS_MAX => return Err(AccessError::TooMany { positions }),
+            Access::Once => Shape::Once(Map::new(positions)),
             Access::Zipf { theta } => {
                 check("theta", *theta, *theta > 0.0 && *theta <= 10.0, "above 0 and at most 10")?;
                 Shape::Zipf(Zipf::new(positions, *theta), scatter())
@@ -135,11 +147,21 @@ impl AccessPicker {
         Ok(AccessPicker { positions, shape })
     }
 
+    /// Draws a position for a request of `most` positions (at least 1). Returns it, and how many of them the request
+    /// may have.
+    pub(super) fn take(&mut self, rng: &mut Rng, most: u64) -> (u64, u64) {
+        if let Shape::Once(map) = &mut self.shape {
+            return map.take(rng.below(self.positions), most);
+        }
+        (self.next(rng), most)
+    }
+
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> u64 {
         let last = self.positions - 1;
-        match &self.shape {
+        match &mut self.shape {
             Shape::Uniform => rng.below(self.positions),
+            Shape::Once(map) => map.take(rng.below(self.positions), 1).0,
             Shape::Zipf(zipf, scatter) => scatter.place(zipf.rank(rng)),
             Shape::Pareto(exponent, scatter) => {
                 let rank = self.positions as f64 * uniform(rng).powf(*exponent);
@@ -147,7 +169,7 @@ impl AccessPicker {
             }
             Shape::HotSet { hot, share, scatter } => {
                 let is_hot = uniform(rng) < *share || *hot == self.positions;
-                let rank = if is_hot { rng.below(*hot) } else { hot + rng.below(self.positions - hot) };
+                let rank = if is_hot { rng.below(*hot) } else { *hot + rng.below(self.positions - *hot) };
                 scatter.place(rank)
             }
             Shape::Normal(deviation) => ((normal_share(rng, *deviation) * self.positions as f64) as u64).min(last),
@@ -205,6 +227,59 @@ fn normal_share(rng: &mut Rng, deviation: f64) -> f64 {
         if (0.0..1.0).contains(&share) {
             return share;
         }
+    }
+}
+
+/// The positions that have come.
+#[derive(Clone, Debug)]
+struct Map {
+    positions: u64,
+    /// A bit for each position. Bits past the last position are set.
+    words: Vec<u64>,
+    left: u64,
+}
+
+impl Map {
+    fn new(positions: u64) -> Map {
+        let mut map = Map { positions, words: vec![0; positions.div_ceil(64) as usize], left: 0 };
+        map.clear();
+        map
+    }
+
+    fn clear(&mut self) {
+        self.words.fill(0);
+        self.left = self.positions;
+        let beyond = self.positions % 64;
+        if let (Some(last), 1..) = (self.words.last_mut(), beyond) {
+            *last = u64::MAX << beyond;
+        }
+    }
+
+    /// Takes at most `most` positions from the first at or after `from` on that has not come, around the end. Returns
+    /// the first, and their number. Once all have come, none has.
+    fn take(&mut self, from: u64, most: u64) -> (u64, u64) {
+        if self.left == 0 {
+            self.clear();
+        }
+        let first = self.next_free(from).or_else(|| self.next_free(0)).unwrap_or(from);
+
+        let mut count = 0;
+        while count < most
+            && let Some(word) = self.words.get_mut(((first + count) / 64) as usize)
+            && *word & (1 << ((first + count) % 64)) == 0
+        {
+            *word |= 1 << ((first + count) % 64);
+            count += 1;
+        }
+        self.left -= count;
+        (first, count)
+    }
+
+    fn next_free(&self, from: u64) -> Option<u64> {
+        let (first, begin) = ((from / 64) as usize, u64::MAX << (from % 64));
+        let words = self.words.get(first..)?.iter().zip(first as u64..);
+        let mut free = words.map(|(word, at)| (if at == first as u64 { !word & begin } else { !word }, at));
+        free.find(|(free, _)| *free != 0).map(|(free, at)| at * 64 + u64::from(free.trailing_zeros()))
     }
 }
 
@@ -400,6 +475,41 @@ mod tests {
     }
 
     #[test]
+    fn once_brings_every_position_before_any_again() {
+        for positions in [1, 2, 63, 64, 65, 1000] {
+            let mut picker = AccessPicker::new(&Access::Once, positions, 0).unwrap();
+            let mut rng = Rng::new(positions);
+            let mut round = || {
+                let mut drawn: Vec<u64> = (0..positions).map(|_| picker.next(&mut rng)).collect();
+                let is_sorted = drawn.is_sorted();
+                drawn.sort_unstable();
+                (drawn, is_sorted)
+            };
+            let all: Vec<u64> = (0..positions).collect();
+            for nth in 0..3 {
+                let (drawn, is_sorted) = round();
+                assert_eq!(drawn, all, "round {nth} of {positions}");
+                assert!(positions < 60 || !is_sorted, "in a drawn order");
+            }
+        }
+    }
+
+    #[test]
+    fn long_requests_end_where_a_position_has_come() {
+        let mut picker = AccessPicker::new(&Access::Once, 100, 0).unwrap();
+        let (mut rng, mut hits) = (Rng::new(7), vec![0; 100]);
+        let mut lengths = Vec::new();
+        while hits.contains(&0) {
+            let (first, count) = picker.take(&mut rng, 16);
+            assert!((1..=16).contains(&count), "{first} {count}");
+            (first..first + count).for_each(|at| hits[at as usize] += 1);
+            lengths.push(count);
+        }
+        assert!(hits.iter().all(|hits| *hits == 1), "{hits:?}");
+        assert!(lengths.contains(&16) && lengths.iter().any(|count| *count < 16), "{lengths:?}");
+    }
+
+    #[test]
     fn pareto_gives_a_fifth_of_the_data_four_fifths_of_the_requests() {
         let hits = hits_by_rank(&Access::Pareto { h: 0.2 }, 10_000, 100_000);
         let part = hits[..2000].iter().sum::<f64>() / 1e5;
@@ -460,6 +570,8 @@ mod tests {
             let error = AccessPicker::new(&access, 10, 0).unwrap_err().to_string();
             assert!(error.contains(message), "{access:?}: {error}");
         }
+        let error = AccessPicker::new(&Access::Once, u64::MAX, 0).unwrap_err().to_string();
+        assert!(error.contains("takes more than 1 GiB"), "{error}");
     }
 
     fn any_access() -> impl Strategy<Value = Access> {

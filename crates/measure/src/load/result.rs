@@ -38,6 +38,10 @@ pub struct JobResult {
     pub directions: Option<Box<Directions>>,
     /// The flushes after writes (not the requests of a job of type `flush`).
     pub flushes: DirectionResult,
+    /// The reads after the window that check what was written, and the nanoseconds that they took. No other figure
+    /// counts them.
+    pub read_back: DirectionResult,
+    pub read_back_ns: u64,
     /// For an open loop: requests that were due in the measured window and had not completed at its end, sent or not.
     /// A few are normal, many are a stall that no latency shows. 0 for closed loops. Unsent requests of a Poisson
     /// schedule are estimated by its mean gap.
@@ -221,6 +225,8 @@ impl JobResult {
         }
 
         self.flushes.merge(&other.flushes);
+        self.read_back.merge(&other.read_back);
+        self.read_back_ns = self.read_back_ns.max(other.read_back_ns);
         self.overdue = self.overdue.saturating_add(other.overdue);
         self.overdue_oldest_ns = self.overdue_oldest_ns.max(other.overdue_oldest_ns);
     }

@@ -144,7 +144,8 @@ impl Special {
         self.turn = (region + 1) % (1 + more.len());
         let target = region.checked_sub(1).and_then(|at| more.get(at)).unwrap_or(target);
         let len_bytes = self.length(spec.request_bytes, is_write, rng);
-        let offset = target.offset + self.place(spec, target.len_bytes, u64::from(len_bytes), region, rng);
+        let (place, len_bytes) = self.place(spec, target.len_bytes, len_bytes, region, rng);
+        let offset = target.offset + place;
 
         let kind = match (&self.verb, is_write) {
             (Verb::Discard, _) => RequestKind::Discard { len_bytes: u64::from(len_bytes) },
@@ -164,8 +165,10 @@ impl Special {
         sizes.get(at).map_or(*last_bytes, |(_, bytes)| *bytes)
     }
 
-    /// Returns the offset in region `at` of `region_bytes` for a request of `len_bytes` (that fits in it).
-    fn place(&mut self, spec: &JobSpec, region_bytes: u64, len_bytes: u64, at: usize, rng: &mut Rng) -> u64 {
+    /// Returns the offset in region `at` of `region_bytes` for a request of `len_bytes` (that fits in it), and its
+    /// length: less where a map has positions that other requests took.
+    fn place(&mut self, spec: &JobSpec, region_bytes: u64, len_bytes: u32, at: usize, rng: &mut Rng) -> (u64, u32) {
+        let mut len_bytes = u64::from(len_bytes);
         let end = self.ends.get(at).copied().unwrap_or(0);
         let is_first = self.run_left <= 1;
         self.run_left = if is_first { spec.run_length.max(1) } else { self.run_left - 1 };
@@ -176,8 +179,14 @@ impl Special {
         let offset = match &mut self.places {
             Places::Uniform if is_drawn => rng.below(positions) * align_bytes,
             Places::Picked(picker) if is_drawn => {
-                let offset = picker.next(rng).saturating_mul(self.unit_bytes);
-                (offset / align_bytes).min(positions - 1) * align_bytes
+                let (position, count) = picker.take(rng, len_bytes.div_ceil(self.unit_bytes));
+                let offset = position.saturating_mul(self.unit_bytes);
+                if spec.access == Access::Once {
+                    len_bytes = len_bytes.min(count * self.unit_bytes);
+                    offset
+                } else {
+                    (offset / align_bytes).min(positions - 1) * align_bytes
+                }
             }
             _ => next_in_line(end, if is_first { spec.step_bytes } else { 0 }, region_bytes, len_bytes),
         };
@@ -185,8 +194,10 @@ impl Special {
         if let Some(end) = self.ends.get_mut(at) {
             *end = offset + len_bytes;
         }
-        offset
+        // At most the length that was asked for.
+        (offset, len_bytes as u32)
     }
+
     /// Records that a request of `kind` was submitted.
     pub(super) fn is_sent(&mut self, kind: RequestKind, sent: &Sent) {
         let len_bytes = u64::from(sent.len_bytes);

@@ -139,6 +139,7 @@ impl JobOptions {
 fn access_text(access: &Access) -> String {
     match access {
         Access::Uniform => "uniform".to_owned(),
+        Access::Once => "once".to_owned(),
         Access::Zipf { theta } => format!("zipf:{theta}"),
         Access::Pareto { h } => format!("pareto:{h}"),
         Access::Normal { deviation_pct } => format!("normal:{deviation_pct}"),

@@ -69,6 +69,18 @@ fn jobs_that_name_one_file_share_it() {
 }
 
 #[test]
+fn random_requests_of_any_lengths_come_to_every_place_once() {
+    let ground = Ground::new("once");
+    let path = ground.0.join("mine");
+    std::fs::write(&path, vec![7; 256 << 10]).unwrap();
+    let text = "direct=0\nfilename=mine\nsize=256k\n[w]\nrw=randwrite\nbssplit=512/20:1k/20:4k/40:16k/20\niodepth=4\n";
+    let total = done(&TestOptions { overwrite: true, ..ground.options(text) }).total("w");
+    assert_eq!((total.bytes, total.errors), (256 << 10, 0));
+    let left = std::fs::read(&path).unwrap().chunks(512).filter(|sector| sector.iter().all(|byte| *byte == 7)).count();
+    assert_eq!(left, 0, "as many bytes as the file has, and none of them twice");
+}
+
+#[test]
 fn files_that_a_run_creates_are_removed() {
     let Some(ground) = Ground::with_direct_io() else { return };
     let text =

@@ -80,6 +80,24 @@ fn entries_are_jobs_or_groups() {
     assert!(mix["sync"]["total_ios"].as_u64() > Some(0), "{}", mix["sync"]);
 }
 
+#[test]
+fn a_job_that_verifies_shows_what_it_read_back_as_reads() {
+    let text = "[v]\nioengine=io_uring\ndirect=1\nrw=randwrite\nverify=md5\nsize=64k\niodepth=4\n";
+    let file = fio::parse("t.fio", text).unwrap();
+    let options = TestOptions {
+        backend: Some(BackendKind::Memory),
+        duration_ns: u64::MAX / 4,
+        ..TestOptions::new(file.jobs_for(1), Storage::of(Path::new(".")).unwrap())
+    };
+    let result = run(&options, &Control::default(), &mut |_, _| {}).unwrap();
+    let text = to_json(&result, &FioJson { file: Some(&file), bins: false, unix_ms: 0 });
+    let json: Value = serde_json::from_str(&text).unwrap();
+    for side in ["read", "write"].map(|side| &json["jobs"][0][side]) {
+        assert_eq!((&side["total_ios"], &side["io_bytes"]), (&16.into(), &65_536.into()), "each block once: {side}");
+        assert!(side["iops"].as_f64() > Some(0.0) && side["lat_ns"]["N"] == 16, "{side}");
+    }
+}
+
 /// All keys, those of lists and of nested objects included; objects whose keys are figures count as one.
 fn keys(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {

@@ -187,10 +187,7 @@ impl Client<'_> {
 
     /// Notes what the cards do for the kernel, which small packets may owe their rate to.
     fn note_offload(&self, card: &mut Card, has_small_packets: bool) {
-        if self.is_loopback() {
-            return;
-        }
-        let Some(cards) = offload::of_cards(self.stop) else {
+        let Some(cards) = offload::of_cards(self.is_loopback(), self.stop) else {
             card.fact("network.offload", "not known: ethtool shows no card".to_owned());
             return;
         };

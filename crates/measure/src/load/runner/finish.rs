@@ -7,7 +7,7 @@
 //! read the part of the file that they wrote, with all their fibers, and check every block. The shard serves others
 //! until all rest.
 //!
-//! **Limits.** Reading back is not measured, takes as long as it takes, and is left out if the run was stopped. A read
+//! **Limits.** Reading back is counted apart, takes as long as it takes, and is left out if the run was stopped. A read
 //! that fails there counts as an error of the job.
 //!
 //! **Example.** See [`super::super::run`].
@@ -55,6 +55,8 @@ impl Runner<'_> {
             // Draining and reading back may have added errors.
             result.errors += job.result.errors;
             result.first_error = result.first_error.or(job.result.first_error);
+            (result.read_back, result.read_back_ns) =
+                (std::mem::take(&mut job.result.read_back), job.result.read_back_ns);
             if let Work::Special(special) = &mut job.work {
                 (result.faults, result.fault_count) = (std::mem::take(&mut special.faults), special.fault_count);
             }
@@ -145,6 +147,7 @@ impl Runner<'_> {
 
             let mut free: Vec<usize> = (0..self.fibers.len()).filter(|at| self.fibers[*at].job == number).collect();
             let (mut next, mut under_way) = (from, 0);
+            let begin_ns = self.reactor.now_ns();
             loop {
                 while let (true, Some(at)) = (next < to && !self.control.stop.is_asked(), free.last().copied()) {
                     if !self.send_read_back(at, &mut next, to) {
@@ -159,12 +162,14 @@ impl Runner<'_> {
                 }
 
                 self.turn(done)?;
+                let now_ns = self.reactor.now_ns();
                 for end in done.drain(..) {
                     under_way -= 1;
                     free.push((end.tag >> 32) as usize);
-                    self.has_read_back(end);
+                    self.has_read_back(end, now_ns);
                 }
             }
+            self.jobs[number].result.read_back_ns = self.reactor.now_ns().saturating_sub(begin_ns);
         }
         Ok(())
     }
@@ -173,6 +178,7 @@ impl Runner<'_> {
     /// there is no room for it now, or nothing left.
     fn send_read_back(&mut self, at: usize, next: &mut u64, to: u64) -> bool {
         let fiber = &mut self.fibers[at];
+        fiber.due_ns = self.reactor.now_ns();
         let job = &mut self.jobs[fiber.job];
         let Work::Special(special) = &mut job.work else { return false };
         let Some(len_bytes) = special.skip_unwritten(next, to, job.spec.request_bytes) else { return false };
@@ -200,7 +206,7 @@ impl Runner<'_> {
         true
     }
 
-    fn has_read_back(&mut self, end: Done) {
+    fn has_read_back(&mut self, end: Done, now_ns: u64) {
         let fiber = &mut self.fibers[(end.tag >> 32) as usize];
         let job = &mut self.jobs[fiber.job];
         let sent = fiber.sent.first().copied().unwrap_or_default();
@@ -208,10 +214,12 @@ impl Runner<'_> {
             special.verify(&sent, &end);
         }
 
-        match end.result {
+        let moved_bytes = end.result.map_err(|error| error.errno());
+        job.result.read_back.count(moved_bytes, sent.len_bytes, now_ns.saturating_sub(fiber.due_ns));
+        match moved_bytes {
             Ok(bytes) if bytes == sent.len_bytes => {}
             Ok(_) => job.result.fail(0),
-            Err(error) => job.result.fail(error.errno()),
+            Err(errno) => job.result.fail(errno),
         }
         if let Some(buffer) = fiber.buffers.first_mut() {
             *buffer = end.data;

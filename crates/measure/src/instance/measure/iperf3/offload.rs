@@ -3,7 +3,7 @@
 //! **Why.** With offloading, what a program sends as a small packet may travel in a large one. Published packet rates are
 //! of cards with it switched off, and say so.
 //!
-//! **How.** `ethtool -k CARD` for each card that is up and has a device.
+//! **How.** `ethtool -k CARD` for each card that is up and has a device, or for `lo` if the peer is this machine.
 //!
 //! **Limits.** Which card leads to the peer is not known. Without ethtool nothing is known.
 //!
@@ -26,7 +26,7 @@ const FEATURES: [(&str, &str); 4] = [
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns the features that are on, by card; `None` if no card's are known.
-pub(super) fn of_cards(stop: &Stop) -> Option<Vec<(String, Vec<&'static str>)>> {
+pub(super) fn of_cards(is_loopback: bool, stop: &Stop) -> Option<Vec<(String, Vec<&'static str>)>> {
     let net = Path::new("/sys/class/net");
     let mut names: Vec<String> =
         std::fs::read_dir(net).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
@@ -35,11 +35,12 @@ pub(super) fn of_cards(stop: &Stop) -> Option<Vec<(String, Vec<&'static str>)>> 
         let state = std::fs::read_to_string(net.join(name).join("operstate")).unwrap_or_default();
         state.trim() == "up" && net.join(name).join("device").exists()
     };
+    let is_used = |name: &String| if is_loopback { name == "lo" } else { is_up(name) };
     let features = |name: String| {
         let ended = child::run(Command::new("ethtool").args(["-k", &name]), PATIENCE, stop).ok()?;
         Some((name, switched_on(&ended.stdout)))
     };
-    let cards: Vec<_> = names.into_iter().filter(is_up).filter_map(features).collect();
+    let cards: Vec<_> = names.into_iter().filter(is_used).filter_map(features).collect();
     (!cards.is_empty()).then_some(cards)
 }
 

@@ -77,6 +77,8 @@ fn what_is_received_counts() {
     }
     assert_eq!(text(&card.facts, "iperf3.version"), "3.12");
     assert!(text(&card.facts, "network.path").starts_with("loopback"));
+    let offload = text(&card.facts, "network.offload");
+    assert!(offload.starts_with("lo: ") || offload.starts_with("not known: "), "{offload}");
     assert_eq!(text(&card.facts, "network.method_tcp"), "TCP, 1 stream, 3 runs of 1 s");
     assert!(text(&card.missing, "network.loopback_round_trip_ns").contains("no round trips"));
     for expected in ["22 % of the small packets were lost", "TCP: iperf3 kept a processor 99 % busy"] {
