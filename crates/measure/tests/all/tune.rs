@@ -524,6 +524,20 @@ fn a_record_cut_after_any_phase_is_gone_on_with() {
 }
 
 #[test]
+fn a_stopped_measurement_is_gone_on_with() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let options = TuneOptions { record: Some(path.clone()), ..options(dir.path(), Some(BackendKind::Null)) };
+    let control = Control::default();
+    let mut listener = Listener { stop_at: Some(("random write", control.clone())), ..Listener::default() };
+    let stopped = measure(&options, &mut listener, &control).unwrap();
+    assert!(stopped.interrupted && stopped.write_iops.is_none());
+    let Some(report) = or_skip(resume(&path, false, &mut (), &Control::default())) else { return };
+    check_complete(&report, &options);
+    assert_eq!(report.read_bandwidth, stopped.read_bandwidth);
+}
+
+#[test]
 fn records_of_something_else_are_refused() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("run.jsonl");
