@@ -70,8 +70,8 @@ fn jobs_that_name_one_file_share_it() {
 
 #[test]
 fn random_requests_of_any_lengths_come_to_every_place_once() {
-    let ground = Ground::new("once");
-    let path = ground.0.join("mine");
+    let ground = Ground::new();
+    let path = ground.0.path().join("mine");
     std::fs::write(&path, vec![7; 256 << 10]).unwrap();
     let text = "direct=0\nfilename=mine\nsize=256k\n[w]\nrw=randwrite\nbssplit=512/20:1k/20:4k/40:16k/20\niodepth=4\n";
     let total = done(&TestOptions { overwrite: true, ..ground.options(text) }).total("w");
