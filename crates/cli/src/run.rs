@@ -31,14 +31,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use plimsoll::core::LatencyGoal;
 use plimsoll_files::disk;
 use plimsoll_files::run_rules::{self, RunRules};
 use plimsoll_files::setup::DiskChoice;
 
-use crate::failure::{Failure, Outcome};
-use crate::flags::{parse_goal, read_properties};
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::{BriefFormat, parse_goal, read_properties};
 use crate::output::Output;
 use crate::screen;
 use handover::VARIABLE;
@@ -51,8 +51,9 @@ const LIBRARY: &str = "libplimsoll_preload.so";
 /// Run a program with the scheduler between it and its disk, without root and without a rebuild
 ///
 /// Reads, writes and syncs of files under --dir wait for their turn by the rules. `plimsoll attach PID` looks at the program
-/// and changes shares while it runs. The report at the end goes to stderr; the exit code is the program's.
+/// and changes shares while it runs. The report at the end goes to stderr or into a file; the exit code is the program's.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("files").multiple(true))]
 pub(crate) struct RunArguments {
     /// Rules that give calls their classes: a file, or default, rocksdb, mysql, postgres
     #[arg(long, value_name = "FILE|NAME", default_value = "default")]
@@ -75,11 +76,19 @@ pub(crate) struct RunArguments {
     latency_goal: Option<LatencyGoal>,
 
     /// Record what happens to every call here (for `plimsoll trace`); the next process that has the gate writes FILE.PID
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "files")]
     trace: Option<PathBuf>,
 
-    /// Write over the file of --trace
-    #[arg(long, requires = "trace")]
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = BriefFormat::Table)]
+    format: BriefFormat,
+
+    /// Write the report here; without, it goes to stderr
+    #[arg(short, long, value_name = "FILE", group = "files")]
+    output: Option<PathBuf>,
+
+    /// Write over the files of --trace and -o
+    #[arg(long, requires = "files")]
     force: bool,
 
     /// Show on stderr what the classes do and wait for while the program runs, as `plimsoll attach` does: each second, on
@@ -111,6 +120,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.trace {
         Output::check(path, arguments.force, "--trace")?;
     }
+    let output = arguments.output.as_deref().map(|path| Output::check(path, arguments.force, "-o")).transpose()?;
     let trace = arguments.trace.as_deref().map(absolute).transpose()?;
     let _lock = DiskLock::take(managed.device(), &arguments.command.join(" "))?;
 
@@ -149,7 +159,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let (status, seen) = over.map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
     let counters = shared.counters().map_err(|error| Failure::Machine(format!("cannot read the counters: {error}")))?;
 
-    report::print(&report::Ended {
+    let exit_code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let ended = report::Ended {
+        command: &arguments.command,
+        exit_code,
         rules: &rules,
         rules_name: &arguments.rules,
         handover: shared.handover(),
@@ -157,14 +170,21 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         seen: &seen,
         seconds: began.elapsed().as_secs_f64(),
         explain: arguments.explain,
-    });
+    };
+    let text = match arguments.format {
+        BriefFormat::Table => report::text(&ended),
+        BriefFormat::Json => as_json(&report::json(&ended))? + "\n",
+    };
+    match &output {
+        Some(output) => output.write(&text)?,
+        None => eprint!("\n{text}"),
+    }
 
     if let Some(path) = &arguments.trace {
         screen::note(&format!("{}: what happened to every call, for `plimsoll trace`", path.display()));
     }
 
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(Outcome::OfProgram(u8::try_from(code).unwrap_or(u8::MAX)))
+    Ok(Outcome::OfProgram(u8::try_from(exit_code).unwrap_or(u8::MAX)))
 }
 
 /// Passes the name as it was typed, because some programs read it.

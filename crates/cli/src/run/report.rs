@@ -1,17 +1,23 @@
 //! The report of a run: a table by class, the reasons for waiting, and the part of the I/O that passed the gate. It
-//! goes to stderr, because stdout is the program's.
+//! goes to stderr or a file, because stdout is the program's.
 
 use std::fmt::Write;
 
 use plimsoll::core::WaitReason;
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
 use plimsoll_files::run_rules::RunRules;
+use serde_json::{Map, Value, json};
 
 use super::handover::{Handover, Kind, Past, RULES_MAX, Seen};
 use super::watch::FromOutside;
 use crate::screen;
 
+/// Version of the JSON.
+const SCHEMA: u32 = 1;
+
 pub(super) struct Ended<'a> {
+    pub(super) command: &'a [String],
+    pub(super) exit_code: i32,
     pub(super) rules: &'a RunRules,
     /// The set's name, or its file.
     pub(super) rules_name: &'a str,
@@ -22,7 +28,8 @@ pub(super) struct Ended<'a> {
     pub(super) explain: bool,
 }
 
-pub(super) fn print(ended: &Ended<'_>) {
+/// Returns the report for people.
+pub(super) fn text(ended: &Ended<'_>) -> String {
     let mut text = String::new();
     let classes = classes(ended);
     if !classes.is_empty() {
@@ -36,7 +43,85 @@ pub(super) fn print(ended: &Ended<'_>) {
     for line in coverage(ended) {
         let _ = writeln!(text, "{line}");
     }
-    eprint!("\n{text}");
+    text
+}
+
+/// Returns the report for programs; docs/formats.md has the schema.
+pub(super) fn json(ended: &Ended<'_>) -> Value {
+    let Ended { counters, seen, .. } = ended;
+    let rule = |rule: Option<String>, at: usize| {
+        let [reads, writes, syncs, allocations] = Kind::ALL.map(|kind| counters.matched(at, kind));
+        json!({"rule": rule, "reads": reads, "writes": writes, "syncs": syncs, "allocations": allocations})
+    };
+    let named = ended.rules.rules.iter().map(|rule| Some(rule.to_string())).enumerate();
+    let rules: Vec<Value> = named.chain([(RULES_MAX, None)]).map(|(at, name)| rule(name, at)).collect();
+
+    let (read_bytes, written_bytes) = through_gate(ended);
+    let past: Map<String, Value> =
+        PAST.iter().map(|(why, key, _)| ((*key).to_owned(), counters.past_bytes(*why).into())).collect();
+    json!({
+        "schema": SCHEMA,
+        "command": ended.command,
+        "exit_code": ended.exit_code,
+        "duration_s": ended.seconds,
+        "classes": (0..ended.handover.classes.len()).map(|at| class_json(ended, at)).collect::<Vec<_>>(),
+        "rules_from": ended.rules_name,
+        "rules": rules,
+        "coverage": {
+            "intercepted_bytes": read_bytes + written_bytes,
+            "process_bytes": seen.disk_bytes.map(|(read, written)| read + written),
+            "intercepted_read_bytes": read_bytes,
+            "intercepted_written_bytes": written_bytes,
+            "process_read_bytes": seen.disk_bytes.map(|(read, _)| read),
+            "process_written_bytes": seen.disk_bytes.map(|(_, written)| written),
+            "page_cache_bytes": counters.cached_bytes(),
+            "past_gate_bytes": past,
+            "mapped_file": seen.mapped,
+            "has_io_uring": seen.has_io_uring,
+        },
+    })
+}
+
+fn class_json(ended: &Ended<'_>, at: usize) -> Value {
+    let counters = ended.counters;
+    let [(reads, read_bytes), (writes, written_bytes)] = [false, true].map(|writes| counters.class(at, writes));
+    let reasons = WaitReason::ALL.into_iter().enumerate();
+    let waited_ns: Map<String, Value> =
+        reasons.map(|(n, reason)| (reason.name().to_owned(), counters.waited_ns(at, n).into())).collect();
+    json!({
+        "name": ended.handover.classes[at].name,
+        "reads": reads,
+        "writes": writes,
+        "read_bytes": read_bytes,
+        "written_bytes": written_bytes,
+        "waited_p50_ns": counters.percentile(at, false, 0.5),
+        "waited_p99_ns": counters.percentile(at, false, 0.99),
+        "latency_p50_ns": counters.percentile(at, true, 0.5),
+        "latency_p99_ns": counters.percentile(at, true, 0.99),
+        "waited_ns": waited_ns,
+    })
+}
+
+/// Why bytes went past the gate: in JSON, and for people.
+const PAST: [(Past, &str, &str); 4] = [
+    (
+        Past::OtherProcess,
+        "gate_elsewhere",
+        "while the process that has the gate did not answer, or served as many threads as it can",
+    ),
+    (Past::Nested, "nested", "of signal handlers, or while the gate was made"),
+    (Past::Refused, "refused", "that the gate refused: no room, or a class that is overloaded"),
+    (
+        Past::Namespace,
+        "pid_namespace",
+        "of processes in PID namespaces of their own, where they cannot tell which others live",
+    ),
+];
+
+/// Returns the bytes that were read and written through the gate.
+fn through_gate(ended: &Ended<'_>) -> (u64, u64) {
+    let sum = |writes| (0..ended.handover.classes.len()).map(|class| ended.counters.class(class, writes).1).sum();
+    (sum(false), sum(true))
 }
 
 fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
@@ -96,8 +181,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
     let counters = ended.counters;
     let mut lines = Vec::new();
 
-    let sum = |writes| (0..ended.handover.classes.len()).map(|class| counters.class(class, writes).1).sum::<u64>();
-    let (read_bytes, written_bytes) = (sum(false), sum(true));
+    let (read_bytes, written_bytes) = through_gate(ended);
     let bytes = format_bytes_binary;
 
     if counters.processes() == 0 {
@@ -134,15 +218,8 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
         lines.push(format!("from the page cache, past the gate: {}", bytes(counters.cached_bytes())));
     }
 
-    let past = |why| counters.past_bytes(why);
-    let others = [
-        (Past::OtherProcess, "while the process that has the gate did not answer, or served as many threads as it can"),
-        (Past::Nested, "of signal handlers, or while the gate was made"),
-        (Past::Refused, "that the gate refused: no room, or a class that is overloaded"),
-        (Past::Namespace, "of processes in PID namespaces of their own, where they cannot tell which others live"),
-    ];
-    for (why, words) in others.into_iter().filter(|(why, _)| past(*why) > 0) {
-        lines.push(format!("past the gate: {} {words}", bytes(past(why))));
+    for (why, _, words) in PAST.iter().filter(|(why, ..)| counters.past_bytes(*why) > 0) {
+        lines.push(format!("past the gate: {} {words}", bytes(counters.past_bytes(*why))));
     }
 
     if let Some(path) = &ended.seen.mapped {

@@ -147,6 +147,42 @@ fn direct_calls_pass_the_gate_and_are_counted_by_their_rules() {
 }
 
 #[test]
+fn the_report_is_kept_as_json() {
+    let world = World::new();
+    if !has_direct_io(world.path()) || !has("dd") {
+        return;
+    }
+    let disk = world.file("disk.yaml", DISK);
+    let flags = ["--disk", &disk, "--format", "json", "-o", "../report.json"];
+    let script = "dd if=/dev/zero of=a bs=256k count=40 oflag=direct; exit 3";
+    let output = world.run(&flags, &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    assert!(!err(&output).contains("through the gate"), "{}", err(&output));
+
+    let text = std::fs::read_to_string(world.path().join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&report["schema"], &report["exit_code"]), (&1.into(), &3.into()));
+    assert_eq!(report["command"], serde_json::json!(["sh", "-c", script]));
+    let moved: u64 = 40 * (256 << 10);
+    let class = &report["classes"][0];
+    assert_eq!((&class["name"], &class["written_bytes"]), (&"default".into(), &moved.into()));
+    assert!(class["writes"].as_u64() > Some(40), "calls go in pieces: {class:#}");
+    // 10 MiB at 150 MB/s.
+    assert!(class["waited_ns"]["tokens"].as_u64() > Some(10_000_000), "{class:#}");
+    assert!(class["latency_p99_ns"].as_u64() >= class["waited_p99_ns"].as_u64(), "{class:#}");
+    let by_none = report["rules"].as_array().and_then(|rules| rules.last()).unwrap();
+    assert_eq!((&by_none["rule"], &by_none["writes"]), (&serde_json::Value::Null, &40.into()), "{by_none:#}");
+    let coverage = &report["coverage"];
+    assert_eq!(coverage["intercepted_written_bytes"], moved);
+    assert!(coverage["process_bytes"].as_u64().is_none_or(|bytes| bytes >= moved), "{coverage:#}");
+
+    let again = world.run(&flags, &["touch", "x"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(err(&again).contains("report.json exists: pass --force"), "{}", err(&again));
+    assert!(!world.data().join("x").exists(), "it is refused before the program starts");
+}
+
+#[test]
 fn rules_that_match_no_call_are_named() {
     let world = World::new();
     if !has_direct_io(world.path()) || !has("dd") {
