@@ -253,7 +253,6 @@ impl Gaps {
         match item {
             Item::Span(span) => self.visit_span(span),
             Item::Event(shard, event) => {
-                self.levels.visit_event(*shard, event);
                 if let (EventKind::Blocked, Some(reason)) = (event.kind, event.reason) {
                     let wait_ns = Some(u64::from(event.detail)).filter(|wait_ns| *wait_ns > 0);
                     let until_ns = wait_ns.map(|wait_ns| event.time_ns.saturating_add(wait_ns));

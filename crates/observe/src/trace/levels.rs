@@ -11,19 +11,15 @@
 //! [`plimsoll_figures::verdict`] judges; `doubt.rs` tries that on parts of the time, whose rates also give each
 //! level's its interval. A level whose interval is too wide, or not known, is left out of the curve, and named.
 //!
-//! A shard that is blocked says when it means to look again. If it has no CPU then, it looks later, and the tokens of
-//! the time between are lost once their bucket is full: neither the disk nor the scheduler made that time. It counts at
-//! no level, but for the cost of further pieces that go out before the shard is blocked again: their tokens were kept.
-//!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
-//! not judged. Time without a CPU is known of disks with one queue, and only while it is blocked.
+//! not judged.
 //!
 //! **Example.** One piece of 4 KiB alone, 100 us in the device: 10,000 per second.
 //! ```
 //! use plimsoll_observe::trace::levels::{Levels, Move};
 //! let mut levels = Levels::default();
 //! levels.take(0, Move::Queued);
-//! levels.take(0, Move::Out { latency_ns: 100_000, was_queued: true, cost_ns: 0 });
+//! levels.take(0, Move::Out { latency_ns: 100_000, was_queued: true });
 //! levels.take(100_000, Move::Back { len_bytes: 4096 });
 //! let offered = &levels.offered()[0];
 //! assert_eq!((offered.depth_max, offered.ends, offered.latency_mean_ns), (1, 1, 100_000.0));
@@ -32,8 +28,6 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::core::WaitReason;
-use plimsoll::core::trace::{Event, EventKind};
 use plimsoll_figures::series::student_t;
 use plimsoll_figures::verdict::{CurvePoint, Kind, Verdict, verdict};
 use serde::Serialize;
@@ -51,9 +45,6 @@ pub const ENDS_MIN: u64 = 20;
 
 /// Least part of the time of a level that is judged.
 const TIME_PART_MIN: f64 = 0.02;
-
-/// Part of the time that counts at no level from which on it is told.
-const LATE_PART_TOLD: f64 = 0.02;
 
 /// Time within which pieces that come back have come back together: a shard notes each of a batch after the other.
 const TOGETHER_NS: u64 = 2_000;
@@ -79,12 +70,6 @@ pub enum Move {
         latency_ns: u64,
         /// Whether its entering the queue is in the trace.
         was_queued: bool,
-        /// Cost in the disk model, in ns of device time; 0 if not known.
-        cost_ns: u32,
-    },
-    /// The disk's only queue may send nothing, and means to look again then.
-    Blocked {
-        until_ns: Option<u64>,
     },
     /// The piece leaves the queue, and its further course is not in the trace.
     Lost,
@@ -146,56 +131,36 @@ pub struct Level {
 pub(super) struct DisksLevels {
     ordered: Ordered<(u16, Move)>,
     disks: BTreeMap<u16, Box<Levels>>,
-    /// The shard of each disk's only queue; `None`: the disk has several.
-    only_shards: BTreeMap<u16, Option<u16>>,
 }
 
 impl DisksLevels {
-    /// Takes an event of a queue: that it is blocked, if no other queue of the disk has been seen.
-    pub(super) fn visit_event(&mut self, shard: u16, event: &Event) {
-        if event.kind == EventKind::Blocked && self.is_only(event.disk, shard) {
-            // Room in the device may come earlier.
-            let is_timed = matches!(event.reason, Some(WaitReason::Tokens | WaitReason::Limit)) && event.detail > 0;
-            let until_ns = is_timed.then(|| event.time_ns.saturating_add(event.detail.into()));
-            self.push(event.disk, Some(event.time_ns), 3, Move::Blocked { until_ns });
-        }
-    }
-
-    /// Records that the disk has a queue on `shard`. Returns whether it has no other.
-    fn is_only(&mut self, disk: u16, shard: u16) -> bool {
-        let only = self.only_shards.entry(disk).or_insert(Some(shard));
-        *only = only.filter(|only| *only == shard);
-        only.is_some()
-    }
-
     /// Takes a piece. It is in the device from D to C, as in [`super::stages`].
     pub(super) fn visit(&mut self, span: &Span) {
-        self.is_only(span.disk, span.shard);
         let (out_ns, gone_ns) = (span.out_ns(), span.completed_ns.or(span.reaped_ns).or(span.callback_ns));
         let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
         let latency_ns = span.completed_ns.or(span.reaped_ns).zip(out_ns);
         let latency_ns = latency_ns.and_then(|(back_ns, out_ns)| back_ns.checked_sub(out_ns));
         match (out_ns, latency_ns) {
             (Some(out_ns), Some(latency_ns)) => {
-                self.push(span.disk, queued_ns, 1, Move::Queued);
-                let (was_queued, cost_ns) = (queued_ns.is_some(), span.cost_ns.unwrap_or(0));
-                self.push(span.disk, Some(out_ns), 2, Move::Out { latency_ns, was_queued, cost_ns });
+                self.push(span, queued_ns, 1, Move::Queued);
+                self.push(span, Some(out_ns), 2, Move::Out { latency_ns, was_queued: queued_ns.is_some() });
                 // Order of events at the same time: back, queued, out, and back after no time in the device.
                 let rank = if latency_ns == 0 { 3 } else { 0 };
-                self.push(span.disk, Some(out_ns + latency_ns), rank, Move::Back { len_bytes: span.len_bytes });
+                self.push(span, Some(out_ns + latency_ns), rank, Move::Back { len_bytes: span.len_bytes });
             }
             (None, _) if gone_ns.is_some() && queued_ns.is_some() => {
-                self.push(span.disk, queued_ns, 1, Move::Queued);
-                self.push(span.disk, gone_ns.max(queued_ns), 2, Move::Lost);
+                self.push(span, queued_ns, 1, Move::Queued);
+                self.push(span, gone_ns.max(queued_ns), 2, Move::Lost);
             }
             _ => {}
         }
     }
 
-    fn push(&mut self, disk: u16, time_ns: Option<u64>, rank: u8, what: Move) {
+    fn push(&mut self, span: &Span, time_ns: Option<u64>, rank: u8, what: Move) {
         if let Some(time_ns) = time_ns {
-            let DisksLevels { ordered, disks, .. } = self;
-            ordered.push(time_ns, rank, (disk, what), &mut |time_ns, (disk, what)| take(disks, disk, time_ns, what));
+            let DisksLevels { ordered, disks } = self;
+            ordered
+                .push(time_ns, rank, (span.disk, what), &mut |time_ns, (disk, what)| take(disks, disk, time_ns, what));
         }
     }
 
@@ -227,11 +192,6 @@ pub struct Levels {
     queued: u64,
     in_device: u64,
     last_ns: Option<u64>,
-    /// When the only queue meant to look again, if it is blocked.
-    look_ns: Option<u64>,
-    /// Time after that, which counts at no level: since the queue was last blocked, and in all.
-    late_ns: u64,
-    late_sum_ns: u64,
     /// Offered depth and depth in the device before the events that came together, and the time of the first of these.
     before: [u64; 2],
     together_since_ns: u64,
@@ -254,20 +214,20 @@ fn level_of(depth: u64) -> usize {
 impl Levels {
     /// Counts an event at `time_ns`, which is no earlier than the last.
     pub fn take(&mut self, time_ns: u64, what: Move) {
-        if let Move::Blocked { until_ns } = what {
-            (self.look_ns, self.late_ns) = (until_ns, 0);
-            return;
-        }
         let last_ns = self.last_ns.replace(time_ns).unwrap_or(time_ns);
         let (offered, in_device) = (self.queued + self.in_device, self.in_device);
         if time_ns.saturating_sub(self.together_since_ns) >= TOGETHER_NS {
             (self.before, self.together_since_ns) = ([offered, in_device], time_ns);
         }
 
-        let awake_ns = self.look_ns.map_or(time_ns, |look_ns| look_ns.max(last_ns).min(time_ns));
-        self.late_ns += time_ns - awake_ns;
-        self.late_sum_ns += time_ns - awake_ns;
-        self.stay(last_ns, awake_ns);
+        self.slices.spread(last_ns, time_ns, |slice, within_ns| {
+            let add = |sums: &mut Sums, depth: u64| {
+                sums.time_ns += within_ns;
+                sums.depth_ns += within_ns * depth as f64;
+                sums.device_ns += within_ns * in_device as f64;
+            };
+            both(slice, [offered, in_device], add);
+        });
         let pause_ns = time_ns.saturating_sub(last_ns);
         if let (0, Some(sum_ns)) = (offered, self.pauses_ns.get_mut(pause_ns.max(1).ilog2().min(31) as usize)) {
             *sum_ns += pause_ns as f64;
@@ -282,14 +242,7 @@ impl Levels {
 
         match what {
             Move::Queued => self.queued += 1,
-            Move::Out { latency_ns, was_queued, cost_ns } => {
-                // The piece that the queue waited for had its tokens when the queue meant to look.
-                if self.look_ns.take().is_none() {
-                    let kept_ns = self.late_ns.min(cost_ns.into());
-                    self.late_ns -= kept_ns;
-                    self.late_sum_ns -= kept_ns;
-                    self.stay(time_ns.saturating_sub(kept_ns), time_ns);
-                }
+            Move::Out { latency_ns, was_queued } => {
                 self.queued = self.queued.saturating_sub(u64::from(was_queued));
                 self.in_device += 1;
                 let depths = [self.queued + self.in_device, self.in_device];
@@ -299,23 +252,9 @@ impl Levels {
                 };
                 self.add(time_ns, depths, add);
             }
-            Move::Blocked { .. } => {}
             Move::Lost => self.queued = self.queued.saturating_sub(1),
             Move::Back { .. } => self.in_device = self.in_device.saturating_sub(1),
         }
-    }
-
-    /// Counts the time from `from_ns` to `to_ns` at the present depths.
-    fn stay(&mut self, from_ns: u64, to_ns: u64) {
-        let (offered, in_device) = (self.queued + self.in_device, self.in_device);
-        self.slices.spread(from_ns, to_ns, |slice, within_ns| {
-            let add = |sums: &mut Sums, depth: u64| {
-                sums.time_ns += within_ns;
-                sums.depth_ns += within_ns * depth as f64;
-                sums.device_ns += within_ns * in_device as f64;
-            };
-            both(slice, [offered, in_device], add);
-        });
     }
 
     fn add(&mut self, time_ns: u64, depths: [u64; 2], add: impl FnMut(&mut Sums, u64)) {
@@ -335,8 +274,7 @@ impl Levels {
     /// Judges by the offered levels what holds throughput back. Vague levels are left out, and named. If some of the
     /// time shows something else than all of it, the verdict is unclear.
     pub fn verdict(&self) -> Verdict {
-        let mut found = self.verdict_of_all();
-        found.evidence.extend(self.late_remark());
+        let found = self.verdict_of_all();
         if found.kind == Kind::Unclear {
             return found;
         }
@@ -348,16 +286,6 @@ impl Levels {
             }
             None => found,
         }
-    }
-
-    /// Returns a remark if much of the time counts at no level.
-    fn late_remark(&self) -> Option<String> {
-        let counted_ns: f64 = self.slices.joined()[0].iter().map(|sums| sums.time_ns).sum();
-        let late_part = self.late_sum_ns as f64 / (counted_ns + self.late_sum_ns as f64);
-        (late_part >= LATE_PART_TOLD).then(|| {
-            let pct = 100.0 * late_part;
-            format!("left out: {pct:.0} % of the time, in which the shard was late to send what it might (no free CPU)")
-        })
     }
 
     pub(super) fn slice_begins_ns(&self) -> Vec<u64> {
@@ -531,7 +459,7 @@ mod tests {
     #[test]
     fn pieces_that_come_back_together_count_where_they_were() {
         let mut levels = Levels::default();
-        let out = Move::Out { latency_ns: 800_000, was_queued: true, cost_ns: 0 };
+        let out = Move::Out { latency_ns: 800_000, was_queued: true };
         let begin = |levels: &mut Levels, at_ns| {
             levels.take(at_ns, Move::Queued);
             levels.take(at_ns, out);
@@ -563,7 +491,7 @@ mod tests {
         let mut now_ns = 0;
         for (offered, length_ns) in phases {
             let (in_device, begin_ns) = (held.min(*offered), now_ns);
-            let out = |step_ns: u64| Move::Out { latency_ns: step_ns * in_device, was_queued: true, cost_ns: 0 };
+            let out = |step_ns: u64| Move::Out { latency_ns: step_ns * in_device, was_queued: true };
             (0..*offered).for_each(|_| levels.take(now_ns, Move::Queued));
             (0..in_device).for_each(|_| levels.take(now_ns, out(step_ns(in_device, 0))));
             while now_ns < begin_ns + length_ns {
@@ -596,29 +524,6 @@ mod tests {
         assert_eq!(walk(&phases, 64, |in_device| 490_000 / in_device).verdict().kind, Kind::ScalesLow);
     }
 
-    /// Tokens for 10,000 pieces a second, in a bucket of eight. Of every ten looks one is late by 9.9 ms.
-    #[test]
-    fn time_without_a_cpu_counts_at_no_level_but_for_the_tokens_that_were_kept() {
-        for (cost_ns, expected_per_s) in [(100_000, 10_000.0), (0, 17_000.0)] {
-            let (mut levels, mut now_ns) = (Levels::default(), 0);
-            (0..8).for_each(|_| levels.take(now_ns, Move::Queued));
-            for look in 1..=1000 {
-                levels.take(now_ns, Move::Blocked { until_ns: Some(now_ns + 100_000) });
-                let (wait_ns, pieces) = if look % 10 == 0 { (10_000_000, 8) } else { (100_000, 1) };
-                now_ns += wait_ns;
-                for _ in 0..pieces {
-                    levels.take(now_ns, Move::Out { latency_ns: 0, was_queued: true, cost_ns });
-                    levels.take(now_ns, Move::Back { len_bytes: 4096 });
-                    levels.take(now_ns, Move::Queued);
-                }
-            }
-            let level = levels.offered().into_iter().find(|level| level.is_judged).unwrap();
-            assert!((level.ends_per_s / expected_per_s - 1.0).abs() < 0.001, "{level:?}");
-            let evidence = levels.verdict().evidence.join("; ");
-            assert!(evidence.contains("% of the time, in which the shard was late"), "{evidence}");
-        }
-    }
-
     #[test]
     fn one_level_says_that_it_is_not_enough() {
         let found = walk(&[16], 4, |_| 122_000).verdict();
@@ -633,7 +538,7 @@ mod tests {
         assert_eq!(bounds, [0, 1, 2, 3, 3, 4, 4, 5, 21, 21]);
         let mut levels = Levels::default();
         levels.take(9, Move::Back { len_bytes: 1 });
-        levels.take(5, Move::Out { latency_ns: 0, was_queued: true, cost_ns: 0 });
+        levels.take(5, Move::Out { latency_ns: 0, was_queued: true });
         assert!(levels.offered().iter().all(|level| !level.is_judged), "events out of order do no harm");
     }
 

@@ -163,10 +163,7 @@ pub struct Little {
 
 impl Little {
     pub fn visit(&mut self, item: &Item) {
-        let span = match item {
-            Item::Span(span) => span,
-            Item::Event(shard, event) => return self.levels.visit_event(*shard, event),
-        };
+        let Item::Span(span) = item else { return };
         let out_ns = span.out_ns();
         if span.is_cancelled && out_ns.is_none() {
             // The trace does not say when the piece was cancelled.
