@@ -120,6 +120,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.trace {
         Output::check(path, arguments.force, "--trace")?;
     }
+    if arguments.output.is_some() && arguments.output == arguments.trace {
+        return Err(Failure::Input("--trace and -o name the same file: give each its own".to_owned()));
+    }
     let output = arguments.output.as_deref().map(|path| Output::check(path, arguments.force, "-o")).transpose()?;
     let trace = arguments.trace.as_deref().map(absolute).transpose()?;
     let _lock = DiskLock::take(managed.device(), &arguments.command.join(" "))?;
@@ -175,8 +178,13 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         BriefFormat::Table => report::text(&ended),
         BriefFormat::Json => as_json(&report::json(&ended))? + "\n",
     };
-    match &output {
-        Some(output) => output.write(&text)?,
+    match output.as_ref().map(|output| output.write(&text)) {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            // The program has run: its exit code and what was counted are not lost.
+            screen::error(&error.to_string());
+            eprint!("\n{text}");
+        }
         None => eprint!("\n{text}"),
     }
 

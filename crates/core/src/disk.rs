@@ -280,14 +280,15 @@ impl Disk {
         self.pieces.effective_goal_ns
     }
 
-    /// Returns the device time in the device from which on nothing is added, in nanoseconds.
+    /// Returns the device time in the device from which on nothing is added, in nanoseconds. On a duplex disk a direction
+    /// has room for half of it in any case.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.window_ticks() / TICKS_PER_NS
     }
 
-    /// Returns the most device time that the device holds, in nanoseconds (more with one request alone, or with the
-    /// overdraft of a class that lags). It rises if the shortest latencies show that the disk needs more to be busy.
+    /// Returns the most device time that the device holds, in nanoseconds (more with one request alone, with the overdraft
+    /// of a class that lags, or by up to half a window on a duplex disk). It rises if the shortest latencies show that the disk needs more to be busy.
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
         self.bound_ticks() / TICKS_PER_NS

@@ -9,7 +9,8 @@
 //! missing instead, the scale rises by steps that double, up to `scale_max`.
 //!
 //! # Limits
-//! What limited a period is told by the blocks that the queues counted: a period in which neither was short changes nothing.
+//! What limited a period is told by the blocks that the queues counted: a period in which neither was short changes
+//! nothing, nor does one in which a direction completed nothing.
 //!
 //! # Example
 //! At a full window the disk completes 0.6 device-seconds a second: the scale becomes 0.6 with its headroom.
@@ -41,14 +42,15 @@ impl Controller {
         // While completions went unseen the disk may have been idle, or was, so it carries at least this.
         let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
         for lane in 0..2 {
-            if held[lane] {
+            // A direction that stands still tells no rate; the other may go on meanwhile.
+            if held[lane] && rates[lane] > 0.0 {
                 // The usual rate is that of the busier direction.
                 let is_busier = rates[lane] >= rate;
                 let usual = self.usual_rate.filter(|_| is_busier).unwrap_or(0.0);
                 let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
                 self.scale_growth[lane] = SCALE_GROWTH;
                 self.set_scale(now_ns, lane, usual.max(rates[lane] / present) * headroom, reason);
-            } else if tokens_missing[lane] {
+            } else if !held[lane] && tokens_missing[lane] {
                 let scale = self.scale[lane] * (1.0 + self.scale_growth[lane]);
                 self.set_scale(now_ns, lane, scale, EventReason::TokensMissing);
                 self.scale_growth[lane] = (2.0 * self.scale_growth[lane]).min(SCALE_GROWTH_MAX);

@@ -10,12 +10,12 @@
 //! say until when they sleep, so that nobody takes them to be absent, and when their turn comes, so that whoever leaves
 //! room can name the first of them.
 //!
-//! The directions of a duplex disk share the window, and each has half of it that the other cannot take: what waits in
-//! the device for one of its limits does not keep the other direction out.
+//! The directions of a duplex disk share the window, but each has room in any case for half of it: what waits in the
+//! device for the limit of one direction does not keep the other out. So up to half a window more may be in such a device.
 //!
 //! # Limits
 //! Each queue looks, adds and takes back without a lock: of two that ask at once, one sees the other. In different
-//! directions of a duplex disk neither may, and a piece more is in the device.
+//! directions of a duplex disk neither may, and a piece more is in the device, or both, and both look again.
 //!
 //! # Example
 //! A window of 600 us with 590 us in the device takes a piece of 130 us, if the bound is 750 us; the next one waits.
@@ -29,7 +29,7 @@ const OVERDRAFT_PART: u64 = 4;
 /// The part (1/8) of the bound by which a queue that lags behind the other queues of its class may exceed the window.
 const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 
-/// The part (1/2) of the window that each direction of a duplex disk has to itself.
+/// The part (1/2) of the window for which each direction of a duplex disk has room in any case.
 const OWN_PART: u64 = 2;
 
 /// The reason why nothing can be dispatched.
@@ -99,7 +99,7 @@ impl Disk {
     pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
         let is_full = self.in_flight_ticks() >= self.window_ticks();
         (0..self.waiters.len())
-            .filter(|lane| !is_full || self.is_own_room(self.flow.in_flight(*lane), 0))
+            .filter(|lane| !is_full || self.is_own_room(self.flow.in_flight(*lane), 0, 0))
             .find_map(|lane| self.waiters[lane].take_first(but, before[lane]))
     }
 
@@ -115,17 +115,17 @@ impl Disk {
     ) -> Result<(), NoRoom> {
         let in_flight_ticks = self.in_flight_ticks();
         let is_beyond = in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks();
-        if is_beyond && !self.is_own_room(self.flow.in_flight(lane), ticks) {
+        if is_beyond && !self.is_own_room(self.flow.in_flight(lane), ticks, 0) {
             return Err(NoRoom::Device);
         }
         self.tokens_available(now_ns, lane, group, ticks, late_ns).map_err(NoRoom::Tokens)
     }
 
-    /// Returns whether work of `ticks` would be in the half of the window that a direction of a duplex disk has to itself,
-    /// with `in_flight_ticks` of that direction in the device.
-    fn is_own_room(&self, in_flight_ticks: u64, ticks: u64) -> bool {
-        self.config.duplex
-            && (in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < self.window_ticks() / OWN_PART)
+    /// Returns whether work of `ticks` would be within the half of the window for which a direction of a duplex disk has
+    /// room in any case, with `in_flight_ticks` of that direction in the device.
+    fn is_own_room(&self, in_flight_ticks: u64, ticks: u64, overdraft_ticks: u64) -> bool {
+        let most_ticks = (self.window_ticks() / OWN_PART).saturating_add(overdraft_ticks);
+        self.config.duplex && (in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < most_ticks)
     }
 
     /// Returns the longest recent piece, in ticks.
@@ -171,17 +171,14 @@ impl Disk {
         looks_first: bool,
         overdraft_ticks: impl Fn() -> u64,
     ) -> bool {
-        let has_room_with = |in_flight: u64, overdraft_ticks: u64| {
+        let has_room_with = |of_lane: u64, overdraft_ticks: u64| {
+            let in_flight = of_lane.saturating_add(self.flow.in_flight(1 - lane));
             in_flight == 0
                 || (in_flight < self.window_ticks().saturating_add(overdraft_ticks)
                     && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
+                || self.is_own_room(of_lane, ticks, overdraft_ticks)
         };
-        let has_room = |of_lane: u64| {
-            let in_flight = of_lane.saturating_add(self.flow.in_flight(1 - lane));
-            has_room_with(in_flight, 0)
-                || self.is_own_room(of_lane, ticks)
-                || has_room_with(in_flight, overdraft_ticks())
-        };
+        let has_room = |of_lane: u64| has_room_with(of_lane, 0) || has_room_with(of_lane, overdraft_ticks());
         if looks_first && !has_room(self.flow.in_flight(lane)) {
             return false;
         }

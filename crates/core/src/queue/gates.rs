@@ -154,7 +154,7 @@ impl IoQueue {
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
         if !self.disk.try_enter(lane, ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
             self.note_full_window(lane);
-            let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
+            let retry_ns = self.retry_full_ns(lane).map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
                 let soon_ns = now_ns.saturating_add(self.look_again_ns(LOOKS));
                 self.disk.claim(lane, retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
@@ -242,12 +242,13 @@ impl IoQueue {
         }
     }
 
-    /// Returns the wait before this queue, at its turn, retries a full device; `None` if a completion of its own will
-    /// poll it. Completions of other queues do not.
-    pub(super) fn retry_full_ns(&self) -> Option<u64> {
+    /// Returns the wait before this queue, at its turn in `lane`, retries a full device; `None` if a completion of its own
+    /// will poll it. Completions of other queues do not, and pieces of the other direction may stand still.
+    pub(super) fn retry_full_ns(&self, lane: usize) -> Option<u64> {
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
+        let has_none_there = self.in_flight == 0 || self.lanes[lane].in_flight_ticks == 0;
         match (self.in_flight, others_ticks) {
-            (0, _) => Some(FULL_DEVICE_TURN_NS),
+            _ if has_none_there => Some(FULL_DEVICE_TURN_NS),
             (_, 0) => None,
             (1, _) => Some(self.look_again_ns(self.looks())),
             // By then a piece of its own is back, which polls the queue and brings room with it.

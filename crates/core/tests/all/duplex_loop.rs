@@ -67,7 +67,7 @@ impl Duplex {
                 if let Progress::Finished(_) = self.queue.complete(self.now_ns, piece, Outcome::Moved(bytes)) {
                     let snapshot = self.queue.snapshot(self.now_ns);
                     let class = snapshot.classes[direction as usize].class;
-                    self.queue.enqueue(self.now_ns, class, op, 16 * KIB, direction).unwrap();
+                    self.queue.enqueue(self.now_ns, class, op, bytes, direction).unwrap();
                 }
             }
         }
@@ -151,6 +151,25 @@ fn a_direction_that_stands_still_does_not_hold_the_other() {
         world.queue.enqueue(world.now_ns, reads, Op::Read, 16 * KIB, 0).unwrap();
     }
     let [reads, writes] = world.parts();
-    // Half of a window that writes alone had needed: 0.22 without it.
+    // Reads have half of the window that was enough for writes alone. Without it: 0.22.
     assert!(reads >= 0.4 && writes < 0.01, "{reads:.2} of the reads, {writes:.2} of the writes");
+}
+
+/// A period in which a direction completes nothing says nothing about its rate: it has its tokens when it goes on.
+#[test]
+fn a_direction_that_stood_still_keeps_its_scale() {
+    let mut world = Duplex::new([0, 0]);
+    let classes = [0, 1].map(|at| world.queue.snapshot(world.now_ns).classes[at].class);
+    for _ in 0..16 {
+        world.queue.enqueue(world.now_ns, classes[1], Op::Write, 64 * KIB, 1).unwrap();
+    }
+    world.run_for(500 * MS);
+    world.slowness[1] = 1e4;
+    world.run_for(5 * MS);
+    for _ in 0..64 {
+        world.queue.enqueue(world.now_ns, classes[0], Op::Read, 4 * KIB, 0).unwrap();
+    }
+    world.run_for(40 * MS);
+    let scale = world.queue.disk().capacity_scale();
+    assert!(scale > 0.5, "scale {scale}");
 }
