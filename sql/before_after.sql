@@ -1,6 +1,6 @@
 -- What did a change do to the p99 of each class? Each host is compared with itself, so that hosts need not be alike: the
 -- mean of the ratios' logarithms over the hosts, with its 95 % interval (Student's t by Fisher's expansion; from 5 hosts on).
--- First say when it was changed:  CREATE VIEW changed AS SELECT TIMESTAMP '2026-03-14 12:00:00' AS at_utc;
+-- First say when it was changed:  CREATE OR REPLACE VIEW changed AS SELECT TIMESTAMP '2026-03-14 12:00:00' AS at_utc;
 CREATE OR REPLACE VIEW before_after AS
 WITH buckets AS (
     SELECT hist.host, hist.class, CASE WHEN hist.at_utc < changed.at_utc THEN 0 ELSE 1 END AS is_after, bucket_ns, sum(pieces) AS pieces
@@ -17,6 +17,7 @@ WITH buckets AS (
 ), paired AS (
     SELECT a.class, a.p99_ns AS before_ns, b.p99_ns AS after_ns, ln(b.p99_ns * 1e0 / a.p99_ns) AS log_ratio
     FROM p99 a JOIN p99 b ON a.host = b.host AND a.class = b.class AND a.is_after = 0 AND b.is_after = 1
+    WHERE a.p99_ns > 0 AND b.p99_ns > 0
 ), means AS (
     SELECT class, count(*) AS hosts, avg(before_ns) / 1e6 AS before_ms, avg(after_ns) / 1e6 AS after_ms, avg(log_ratio) AS mean,
         CASE WHEN count(*) >= 5 THEN stddev_samp(log_ratio) / sqrt(count(*))

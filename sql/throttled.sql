@@ -1,9 +1,9 @@
--- Who is throttled by what? The time from submission to dispatch, by what the class waited for most: fairness (others had
+-- Who is throttled by what? The time in the queue, by what the class waited for most: fairness (others had
 -- their turn), tokens (the disk's capacity), limit (the class's own), depth (enough in the device), backend.
 CREATE OR REPLACE VIEW throttled AS
 WITH waits AS (
     SELECT host, class, coalesce(wait_reason, 'none') AS waited_for, count(*) AS pieces,
-        sum(coalesce(dispatched_ns, submitted_ns) - queued_ns) / 1e9 AS waited_s,
+        sum(coalesce(submitted_ns, dispatched_ns) - queued_ns) / 1e9 AS waited_s,
         sum(completed_ns - queued_ns) / 1e9 AS taken_s
     FROM spans WHERE completed_ns IS NOT NULL AND queued_ns IS NOT NULL GROUP BY host, class, coalesce(wait_reason, 'none')
 )

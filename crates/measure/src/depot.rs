@@ -4,7 +4,7 @@
 //!
 //! **How.** A file is recognised by its content. Traces, recordings of `stat` and results go to the tables of
 //! [`plimsoll_observe::depot`]. Its files there have the name of its content: of the beginning of what may still grow
-//! (traces, recordings), of all of a result.
+//! (traces, with the files of all CPUs; recordings, with their first time), of all of a result.
 //!
 //! **Limits.** What `stat --from` unpacks (tar, gzip) has to be unpacked first. A trace that grew from less than
 //! [`TRACE_NAMED_BY_BYTES`], or a recording from less than [`STAT_NAMED_BY_BYTES`], has another name than before.
@@ -24,10 +24,11 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use plimsoll_observe::depot::{self, DepotError, Place, Written, disks, trace};
+use plimsoll_observe::depot::{self, DepotError, Place, Written, disks, trace as traces};
 use plimsoll_observe::stat::ReadOptions;
 use plimsoll_observe::stat::from::{self, FromError};
 use plimsoll_observe::stat::watch::Watch;
+use plimsoll_observe::trace;
 use twox_hash::XxHash3_64;
 
 use crate::report_page::{ReadError, Sorted, sort};
@@ -37,7 +38,7 @@ use crate::tune::record::Record;
 /// Bytes of a trace that name it. Two simulated traces of one load may begin alike for long.
 pub const TRACE_NAMED_BY_BYTES: u64 = 1 << 20;
 
-/// Bytes of a recording of disks that name it: its host, its first time, and counters.
+/// Bytes of a recording of disks that name it, with its first time, which may come later.
 pub const STAT_NAMED_BY_BYTES: u64 = 4096;
 
 /// What the files do not say, and what to store.
@@ -125,11 +126,11 @@ impl From<DepotError> for Why {
     }
 }
 
-impl From<trace::StoreError> for Why {
-    fn from(error: trace::StoreError) -> Why {
+impl From<traces::StoreError> for Why {
+    fn from(error: traces::StoreError) -> Why {
         match error {
-            trace::StoreError::Trace(error) => Why::Content(error.to_string()),
-            trace::StoreError::Depot(error) => Why::Depot(error),
+            traces::StoreError::Trace(error) => Why::Content(error.to_string()),
+            traces::StoreError::Depot(error) => Why::Depot(error),
         }
     }
 }
@@ -143,9 +144,13 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn trace(&self) -> Result<Stored, Why> {
-        let place = self.place("trace", &self.begin(TRACE_NAMED_BY_BYTES)?, None)?;
-        let options = trace::TraceOptions { at_unix_ns: self.options.at_unix_ns, with_spans: !self.options.no_spans };
-        let (files, notes) = trace::store(&place, self.path, options)?;
+        let mut begins = Vec::new();
+        for file in trace::files_of(self.path) {
+            begins.extend(begin(&file, TRACE_NAMED_BY_BYTES)?);
+        }
+        let place = self.place("trace", &begins, None)?;
+        let options = traces::TraceOptions { at_unix_ns: self.options.at_unix_ns, with_spans: !self.options.no_spans };
+        let (files, notes) = traces::store(&place, self.path, options)?;
         Ok(Stored { files, notes })
     }
 
@@ -156,10 +161,13 @@ impl Source<'_> {
         if self.options.at_unix_ns.is_some() {
             return Err(Why::Content("a recording of disks says itself when it was: leave --at out".to_owned()));
         }
-        let name = bytes.get(..STAT_NAMED_BY_BYTES as usize).unwrap_or(bytes);
-        let place = self.place("stat", name, recorded.hosts.first().map(String::as_str))?;
+        // A recording begins with what the host is, in many bytes where it has many disks.
+        let first_ms = recorded.intervals.iter().find_map(|interval| interval.end_unix_ms).unwrap_or(0);
+        let begin = bytes.get(..STAT_NAMED_BY_BYTES as usize).unwrap_or(bytes);
+        let place =
+            self.place("stat", &[begin, &first_ms.to_le_bytes()].concat(), recorded.hosts.first().map(String::as_str))?;
         let observed: Vec<_> = recorded.observed(watch).collect();
-        Ok(Stored { files: disks::store(&place, &observed)?, notes: recorded.notes })
+        Ok(Stored { files: disks::store(&place, &observed, &recorded.facts)?, notes: recorded.notes })
     }
 
     fn figures(&self, text: &str, found: figures::Found) -> Result<Stored, Why> {
@@ -175,13 +183,13 @@ impl Source<'_> {
         let host = self.options.host.as_deref().or(said).ok_or(DepotError::NoHost { what })?;
         Place::new(self.root, host, format!("{kind}-{:016x}", XxHash3_64::oneshot(named_by)))
     }
+}
 
-    /// Reads the beginning of the file.
-    fn begin(&self, len_bytes: u64) -> Result<Vec<u8>, Why> {
-        let mut begin = Vec::new();
-        let read = File::open(self.path).and_then(|file| file.take(len_bytes).read_to_end(&mut begin));
-        read.map(|_| begin).map_err(|error: io::Error| Why::Content(format!("cannot read it: {error}")))
-    }
+/// Reads the beginning of the file at `path`.
+fn begin(path: &Path, len_bytes: u64) -> Result<Vec<u8>, Why> {
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(len_bytes).read_to_end(&mut begin));
+    read.map(|_| begin).map_err(|error: io::Error| Why::Content(format!("cannot read it: {error}")))
 }
 
 #[cfg(test)]

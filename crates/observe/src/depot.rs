@@ -180,7 +180,11 @@ impl<R, C> Files<R, C> {
 
     fn open(&self, day: i64, at_us: i64) -> Result<Open<R, C>, DepotError> {
         let date = jiff::Timestamp::from_microsecond(at_us).ok().filter(|_| DAYS.contains(&day));
-        let date = date.ok_or(DepotError::Clock { at_us, remedy: "set it right with --at TIME" })?;
+        let remedy = match self.table {
+            Table::Disks => "cut what was recorded before the clock was set out of the recording",
+            _ => "set it right with --at TIME",
+        };
+        let date = date.ok_or(DepotError::Clock { at_us, remedy })?;
         if self.days.len() >= DAYS_MAX {
             return Err(DepotError::Days);
         }
@@ -217,9 +221,7 @@ impl<R, C> Files<R, C> {
                 .map_err(DepotError::at(&file.path))?;
             written.push(file);
         }
-        if !written.is_empty() {
-            remove_others(&self.directory, &format!("{}.parquet", self.recording), &written)?;
-        }
+        remove_others(&self.directory, &format!("{}.parquet", self.recording), &written)?;
         Ok(written)
     }
 }
@@ -231,7 +233,11 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 
 /// Removes the files of this name in other days than those of `written`.
 fn remove_others(directory: &Path, name: &str, written: &[Written]) -> Result<(), DepotError> {
-    for entry in fs::read_dir(directory).map_err(DepotError::at(directory))? {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(DepotError::at(directory))?,
+    };
+    for entry in entries {
         let path = entry.map_err(DepotError::at(directory))?.path().join(name);
         if path.is_file() && !written.iter().any(|file| file.path == path) {
             fs::remove_file(&path).map_err(DepotError::at(&path))?;

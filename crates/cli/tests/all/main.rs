@@ -9,6 +9,7 @@ mod attach;
 mod browser;
 mod cache;
 mod compare;
+#[cfg(feature = "parquet")]
 mod depot;
 mod devtools;
 mod examine;

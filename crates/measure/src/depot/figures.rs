@@ -135,7 +135,9 @@ fn of_point(what: &str, point: &Point) -> Vec<Figure> {
         Figure { interval, ..figure("test", what, "throughput_bytes_per_s", "bytes/s", value) },
         figure("test", what, "errors", "count", point.errors as f64),
     ];
-    figures.extend(of_latency(what, &point.latency));
+    if point.iops > 0.0 {
+        figures.extend(of_latency(what, &point.latency));
+    }
     figures
 }
 

@@ -79,3 +79,22 @@ fn a_recording_that_grew_has_its_name() {
     assert_eq!(rows, 3);
     assert_eq!(store_seconds(9), (before, 8));
 }
+
+/// A recording of a host with many disks says in its first bytes what they are, each day the same.
+#[test]
+fn recordings_that_begin_alike_have_names_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, depot) = (directory.path().join("samples.txt"), directory.path().join("depot"));
+    let options = Options { host: Some("db1".to_owned()), ..Options::default() };
+    let store_day = |day: u64| {
+        let sample = |second: u64| {
+            format!("2026-03-{day}T12:00:{second:02}Z\n   8 0 sda {} 0 8000 100 0 0 0 0 0 90 100\n", 1000 * second)
+        };
+        let text: String = (0..4).map(sample).collect();
+        std::fs::write(&path, "\n".repeat(STAT_NAMED_BY_BYTES as usize) + &text).unwrap();
+        store(&depot, &path, &options, &mut Watch::default()).unwrap().files.remove(0).path
+    };
+    let (one, other) = (store_day(14), store_day(15));
+    assert_ne!(one.file_name(), other.file_name());
+    assert!(one.is_file() && other.is_file());
+}

@@ -4,14 +4,21 @@
 //!
 //! **How.** The columns of iostat under names with units, then U, S and the verdict as `stat` draws them. A disk
 //! without figures in an interval (it came, went or was reset) has a row with its `gap`.
+//! Arrays (md, LVM) are left out beside their members, because sums over a host would count their work twice, and so are
+//! devices that are no disks (loop, ram) unless something used them.
 //!
 //! **Limits.** Means since boot are left out: they would count days as an interval.
 //!
 //! **Example.** `plimsoll depot DEPOT db1.stat`.
 
+use std::collections::HashSet;
+
 use super::{DepotError, Files, Place, Table, Written};
 use crate::columns::{Column, Kind, Value, int, known, maybe, text};
-use crate::stat::{Columns, Gap, Judged, Observed};
+use crate::stat::{Columns, Facts, Gap, Judged, Observed};
+
+/// Beginnings of the names of devices that are often there and never used.
+const NO_DISKS: [&str; 6] = ["loop", "ram", "zram", "sr", "fd", "nbd"];
 
 macro_rules! figures {
     ($($field:ident)+) => {
@@ -59,15 +66,25 @@ static JUDGED: [Column<Judged, Observed>; 10] = [
     known("why", Kind::Text, |it, _| text(&it.why)),
 ];
 
-/// Stores what was observed, in its order.
+/// Stores what was observed of disks, in its order. `facts` say what is an array.
 ///
 /// # Errors
 /// [`DepotError`], also if an interval has no time. Nothing is stored then.
-pub fn store(place: &Place, observed: &[Observed]) -> Result<Vec<Written>, DepotError> {
+pub fn store(place: &Place, observed: &[Observed], facts: &Facts) -> Result<Vec<Written>, DepotError> {
+    let all = || observed.iter().flat_map(|observed| &observed.devices);
+    let there: HashSet<&str> = all().map(|it| it.interval.device.as_str()).collect();
+    let is_used = |it: &&Judged| it.interval.columns.requests_per_s().is_some_and(|rate| rate > 0.0);
+    let used: HashSet<&str> = all().filter(is_used).map(|it| it.interval.device.as_str()).collect();
+    let is_disk = |name: &str| {
+        let members = facts.get(name).map_or(&[][..], |facts| &facts.members);
+        let is_array = members.iter().any(|member| there.contains(member.as_str()));
+        !is_array && (used.contains(name) || !NO_DISKS.iter().any(|begin| name.starts_with(begin)))
+    };
+
     let mut files = Files::new(place, Table::Disks, WHEN.iter().chain(&FIGURES).chain(&JUDGED));
     for observed in observed.iter().filter(|observed| !observed.is_since_boot) {
         let at_us = at_us(observed).ok_or(DepotError::IntervalWithoutTime)?;
-        for judged in &observed.devices {
+        for judged in observed.devices.iter().filter(|it| is_disk(&it.interval.device)) {
             files.push(at_us, judged, observed)?;
         }
     }

@@ -40,9 +40,13 @@ static COLUMNS: [Column<Figure, At>; 9] = [
     known("metric", Kind::Text, |it, _| text(&it.metric)),
     known("unit", Kind::Text, |it, _| text(it.unit)),
     known("value", Kind::F64, |it, _| Some(Value::Float(it.value))),
-    maybe("low", Kind::F64, |it, _| it.interval.map(|[low, _]| Value::Float(low))),
-    maybe("high", Kind::F64, |it, _| it.interval.map(|[_, high]| Value::Float(high))),
+    maybe("low", Kind::F64, |it, _| bound(it, 0)),
+    maybe("high", Kind::F64, |it, _| bound(it, 1)),
 ];
+
+fn bound<'a>(figure: &Figure, at: usize) -> Option<Value<'a>> {
+    figure.interval.map(|interval| interval[at]).filter(|bound| bound.is_finite()).map(Value::Float)
+}
 
 /// Stores figures of this time, in microseconds since 1970. Leaves out those that are not finite.
 ///

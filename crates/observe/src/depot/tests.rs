@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::depot::figures::Figure;
 use crate::depot::trace::{StoreError, TraceOptions};
-use crate::stat::{DeviceInterval, Gap, Interval, Observed};
+use crate::stat::{DeviceFacts, DeviceInterval, Gap, Interval, Observed};
 use crate::trace::export::{Export, Form};
 use crate::trace::show::Head;
 
@@ -266,16 +266,22 @@ fn disks_and_figures_come_back() {
     let interval = Interval {
         end_unix_ms: Some(BEFORE_MIDNIGHT_NS / 1_000_000),
         duration_s: Some(0.5),
-        devices: vec![device("sda", Some(12.5), None), device("sdb", None, Some(Gap::Appeared))],
+        devices: vec![
+            device("loop0", Some(0.0), None),
+            device("md0", Some(12.5), None),
+            device("sda", Some(12.5), None),
+            device("sdb", None, Some(Gap::Appeared)),
+        ],
         ..Interval::default()
     };
     let since_boot = Interval { is_since_boot: true, ..interval.clone() };
     let mut watch = crate::stat::watch::Watch::default();
     let observed: Vec<Observed> =
         [since_boot, interval].iter().map(|interval| watch.observe(interval, &Default::default())).collect();
-    disks::store(&place(&depot), &observed).unwrap();
+    let array = DeviceFacts { members: vec!["sda".to_owned()], ..DeviceFacts::default() };
+    disks::store(&place(&depot), &observed, &[("md0".to_owned(), array)].into()).unwrap();
     let found = rows(&depot, Table::Disks);
-    assert_eq!(found.len(), 2, "the mean since boot is left out");
+    assert_eq!(found.len(), 2, "the mean since boot, the array beside its member and the idle loop are left out");
     let names: Vec<String> = found[0].get_column_iter().map(|(name, _)| name.clone()).collect();
     let of =
         |row: usize| -> BTreeMap<&str, String> { names.iter().map(String::as_str).zip(texts(&found[row])).collect() };
@@ -284,7 +290,7 @@ fn disks_and_figures_come_back() {
     assert_eq!((sda["queue"].as_str(), sda["in_flight"].as_str(), sda["gap"].as_str()), ("", "3", ""));
     assert_eq!(
         (sda["verdict"].as_str(), sda["why"].as_str()),
-        (observed[1].devices[0].verdict.name(), observed[1].devices[0].why.as_str())
+        (observed[1].devices[2].verdict.name(), observed[1].devices[2].why.as_str())
     );
     assert_eq!((sdb["gap"].as_str(), sdb["reads_per_s"].as_str()), ("appeared", ""));
 
@@ -306,6 +312,11 @@ fn disks_and_figures_come_back() {
 #[test]
 fn a_file_says_the_version_of_its_schema() {
     let (_directory, path, depot) = world(BEFORE_MIDNIGHT_NS);
+    trace::store(&place(&depot), &path, AS_IT_SAYS).unwrap();
+    let is_of_spans = |name: &String| name.starts_with("spans/");
+    assert!(files(&depot).keys().any(is_of_spans));
+    trace::store(&place(&depot), &path, TraceOptions { with_spans: false, ..AS_IT_SAYS }).unwrap();
+    assert!(!files(&depot).keys().any(is_of_spans), "those of the earlier storing are gone");
     trace::store(&place(&depot), &path, AS_IT_SAYS).unwrap();
     for name in files(&depot).into_keys() {
         let reader = reader(&depot.join(&name));

@@ -95,9 +95,9 @@ pub fn store(place: &Place, path: &Path, options: TraceOptions) -> Result<(Vec<W
     head.names = trace.names;
     head.unix_at_zero_ns = Some(unix_at_zero_ns(&head, trace.unix_at_zero_ns, options)?);
 
-    let spans = options.with_spans.then(|| Files::new(place, Table::Spans, AT.iter().chain(&COLUMNS)));
+    let spans = Files::new(place, Table::Spans, AT.iter().chain(&COLUMNS));
     let hist = Hist { files: Files::new(place, Table::Hist, &HIST), groups: HashMap::new() };
-    let mut sink = Sink { head, spans, hist, without_time: 0 };
+    let mut sink = Sink { head, spans, hist, with_spans: options.with_spans, without_time: 0 };
     let mut stored = Ok(());
     trace::read(path, &mut |item| {
         if let (Item::Span(span), Ok(())) = (item, &stored) {
@@ -124,8 +124,9 @@ fn unix_at_zero_ns(head: &Head, said_ns: Option<u64>, options: TraceOptions) -> 
 
 struct Sink {
     head: Head,
-    spans: Option<Files<Span, Head>>,
+    spans: Files<Span, Head>,
     hist: Hist,
+    with_spans: bool,
     without_time: u64,
 }
 
@@ -135,16 +136,17 @@ impl Sink {
             self.without_time += 1;
             return Ok(());
         };
-        if let Some(spans) = &mut self.spans {
-            spans.push(at_us, span, &self.head)?;
+        if self.with_spans {
+            self.spans.push(at_us, span, &self.head)?;
         }
         self.hist.record(at_us, span, &self.head)
     }
 
-    /// Spans come into their places first: whoever sees histograms finds the spans, too.
+    /// Spans come into their places first: whoever sees histograms finds the spans, too. Without spans, those of an
+    /// earlier storing go.
     fn finish(mut self) -> Result<Vec<Written>, DepotError> {
         self.hist.write(&self.head)?;
-        let mut written = self.spans.map_or(Ok(Vec::new()), Files::finish)?;
+        let mut written = self.spans.finish()?;
         written.extend(self.hist.files.finish()?);
         Ok(written)
     }

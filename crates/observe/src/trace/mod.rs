@@ -54,7 +54,7 @@ mod story;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll::trace::format::OpenError;
 
@@ -98,11 +98,16 @@ pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceErro
     if path == Path::new("-") {
         return read_from(io::stdin().lock(), visit);
     }
-    let files = kernel::cpu_files(path);
+    let files = files_of(path);
     match files.as_slice() {
         [file] => read_from(File::open(file).map_err(TraceError::Open)?, visit),
         files => kernel::read_blktrace_files(files, visit),
     }
+}
+
+/// Returns the files of the trace at `path`: blktrace writes one for each CPU, and any of them stands for all.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    kernel::cpu_files(path)
 }
 
 /// Does as [`read`] does, with an open file, a pipe or memory.
