@@ -60,9 +60,7 @@ const MAP_POSITIONS_MAX: u64 = 1 << 33;
 pub enum AccessError {
     #[error("{parameter} is {value}, but must be {valid}")]
     OutOfRange { parameter: &'static str, value: f64, valid: &'static str },
-    #[error(
-        "a map of {positions} positions takes more than 1 GiB: let them come more than once, or write longer requests"
-    )]
+    #[error("a map of {positions} positions takes more than 1 GiB: let them come more than once (fio: `norandommap`)")]
     TooMany { positions: u64 },
     #[error("the zones' parts of the {whole} make {sum_pct} %, but must make 100 %")]
     Sum {
