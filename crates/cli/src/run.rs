@@ -178,14 +178,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         BriefFormat::Table => report::text(&ended),
         BriefFormat::Json => as_json(&report::json(&ended))? + "\n",
     };
-    match output.as_ref().map(|output| output.write(&text)) {
-        Some(Ok(())) => {}
-        Some(Err(error)) => {
-            // The program has run: its exit code and what was counted are not lost.
-            screen::error(&error.to_string());
-            eprint!("\n{text}");
-        }
-        None => eprint!("\n{text}"),
+    // The program has run: where the file cannot be written, its exit code and what was counted are not lost.
+    let write = |output: &Output| output.write(&text).inspect_err(|error| screen::error(&error.to_string()));
+    if output.as_ref().is_none_or(|output| write(output).is_err()) {
+        eprint!("\n{text}");
     }
 
     if let Some(path) = &arguments.trace {

@@ -245,10 +245,11 @@ impl IoQueue {
     /// Returns the wait before this queue, at its turn in `lane`, retries a full device; `None` if a completion of its own
     /// will poll it. Completions of other queues do not, and pieces of the other direction may stand still.
     pub(super) fn retry_full_ns(&self, lane: usize) -> Option<u64> {
+        if self.lanes[lane].in_flight_ticks == 0 {
+            return Some(FULL_DEVICE_TURN_NS);
+        }
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
-        let has_none_there = self.in_flight == 0 || self.lanes[lane].in_flight_ticks == 0;
         match (self.in_flight, others_ticks) {
-            _ if has_none_there => Some(FULL_DEVICE_TURN_NS),
             (_, 0) => None,
             (1, _) => Some(self.look_again_ns(self.looks())),
             // By then a piece of its own is back, which polls the queue and brings room with it.

@@ -24,7 +24,7 @@ use crate::instance::{self, Card};
 use crate::report::{Circumstances, IntervalReport, JobReport, Latency, Place, TestReport};
 use crate::report_page::json::{experiment, kind, tunes};
 use crate::report_page::{Kind, sim};
-use crate::sim::report::RunForm;
+use crate::sim::report::{RunForm, sweep_text};
 use crate::tune::{TuneReport, Unit};
 
 /// The figures of a result, and what it says of its origin.
@@ -48,7 +48,7 @@ pub(super) fn read(file: &str, text: &str, value: &Value) -> Option<Result<Found
     let found = kind(value).transpose()?.and_then(|kind| match kind {
         Kind::Test => TestReport::from_json(text).map(of_test).map_err(|error| error.to_string()),
         Kind::Sweep => experiment("sweep", text).map(|report: SweepReport| {
-            let figures = report.points.iter().flat_map(|point| of_point(&settings(&point.settings), point));
+            let figures = report.points.iter().flat_map(|point| of_point(&sweep_text(&point.settings), point));
             Found::of(place(report.made.as_ref()), figures.collect())
         }),
         Kind::Matrix => experiment("matrix", text).map(|report: MatrixReport| {
@@ -121,10 +121,6 @@ fn of_job(job: &JobReport) -> Vec<Figure> {
     }
     figures.iter_mut().for_each(|figure| figure.class = Some(job.class.clone()));
     figures
-}
-
-fn settings(settings: &[(String, String)]) -> String {
-    settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 fn of_point(what: &str, point: &Point) -> Vec<Figure> {

@@ -20,7 +20,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -176,31 +176,27 @@ impl<R, C> Held<R, C> {
         let levels = self.column.is_optional.then_some(self.levels.as_slice());
 
         match &mut self.values {
-            Values::Int(values) => {
-                writer.typed::<Int32Type>().write_batch(values, levels, None)?;
-                values.clear();
-            }
-            Values::Long(values) => {
-                writer.typed::<Int64Type>().write_batch(values, levels, None)?;
-                values.clear();
-            }
-            Values::Float(values) => {
-                writer.typed::<DoubleType>().write_batch(values, levels, None)?;
-                values.clear();
-            }
-            Values::Bool(values) => {
-                writer.typed::<BoolType>().write_batch(values, levels, None)?;
-                values.clear();
-            }
-            Values::Text(values, _) => {
-                writer.typed::<ByteArrayType>().write_batch(values, levels, None)?;
-                values.clear();
-            }
+            Values::Int(values) => write_values::<Int32Type>(writer, values, levels)?,
+            Values::Long(values) => write_values::<Int64Type>(writer, values, levels)?,
+            Values::Float(values) => write_values::<DoubleType>(writer, values, levels)?,
+            Values::Bool(values) => write_values::<BoolType>(writer, values, levels)?,
+            Values::Text(values, _) => write_values::<ByteArrayType>(writer, values, levels)?,
         }
 
         self.levels.clear();
         Ok(())
     }
+}
+
+/// Writes the values of a group, and forgets them.
+fn write_values<T: DataType>(
+    writer: &mut SerializedColumnWriter<'_>,
+    values: &mut Vec<T::T>,
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    writer.typed::<T>().write_batch(values, levels, None)?;
+    values.clear();
+    Ok(())
 }
 
 /// The first texts of a column: most rows share theirs with others, and its bytes with them.
