@@ -107,6 +107,14 @@ impl TokenBucket {
         self.tat_ticks.fetch_max(ticks, Ordering::Relaxed);
     }
 
+    /// Discards `ticks` of the tokens that the bucket of depth `depth_ns` holds, or all if it holds less.
+    pub(crate) fn discard(&self, now_ns: u64, ticks: u64, depth_ns: u64) {
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        let empty = now.saturating_add(depth_ns.saturating_mul(TICKS_PER_NS));
+        let next = |tat: u64| Some(tat.max(now).saturating_add(ticks).min(empty).max(tat));
+        let _ = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
     /// Returns a bucket in the same state.
     pub(crate) fn copy(&self) -> TokenBucket {
         TokenBucket { tat_ticks: AtomicU64::new(self.tat_ticks()) }
@@ -178,6 +186,12 @@ impl Buckets {
         }
     }
 
+    /// Discards tokens of `ticks` from both buckets, as far as they hold them.
+    pub(crate) fn discard(&self, now_ns: u64, ticks: u64, depth_ns: u64) {
+        self.first.discard(now_ns, ticks, depth_ns);
+        self.bytes.discard(now_ns, ticks, depth_ns);
+    }
+
     /// Gives back the tokens of a request that never reached the device.
     pub(crate) fn refund(&self, tokens: Tokens) {
         self.first.refund(tokens.ticks);
@@ -233,6 +247,22 @@ mod tests {
         let cost = 10_000 * US * TICKS_PER_NS;
         assert_eq!(bucket.try_take(US, cost, 750 * US), Ok(()));
         assert_eq!(bucket.try_take(US, TICKS_PER_NS, 750 * US), Err(US + 9_250 * US + 1));
+    }
+
+    #[test]
+    fn discarded_tokens_leave_the_bucket_empty_at_most() {
+        let (bucket, start, depth) = (TokenBucket::default(), 1_000_000_000, 750 * US);
+        let left =
+            |bucket: &TokenBucket| (start + depth).saturating_sub(bucket.tat_ticks().div_ceil(TICKS_PER_NS).max(start));
+        bucket.discard(start, 250 * US * TICKS_PER_NS, depth);
+        assert_eq!(left(&bucket), 500 * US);
+        bucket.discard(start, 1_000 * US * TICKS_PER_NS, depth);
+        assert_eq!(left(&bucket), 0);
+        // One that owes tokens owes as many afterwards.
+        bucket.take_anyway(start, 100 * US * TICKS_PER_NS);
+        let owing = bucket.tat_ticks();
+        bucket.discard(start, 100 * US * TICKS_PER_NS, depth);
+        assert_eq!(bucket.tat_ticks(), owing);
     }
 
     #[test]

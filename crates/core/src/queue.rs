@@ -256,6 +256,8 @@ struct Lane {
     /// queue's last turn.
     overtime_ns: u64,
     overtime_mean: u64,
+    /// When the last piece that the device had kept for too long came back.
+    stalled_until_ns: u64,
 }
 
 impl Lane {
@@ -294,6 +296,7 @@ impl IoQueue {
             standstill: None,
             overtime_ns: 0,
             overtime_mean: 0,
+            stalled_until_ns: 0,
         };
 
         let mut queue = IoQueue {

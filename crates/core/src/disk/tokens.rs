@@ -8,7 +8,8 @@
 //! The model's cost of a piece is divided by the capacity of the present mix and by the capacity scale of the closed
 //! loop. It is taken from the bucket of the queue's disk group, or of another that is more than half full. A bucket
 //! that overflows while its only queue is late loses tokens, and gives them back ([`Disk::lost_tokens_ns`]). A bucket
-//! is as deep as the latency goal, or 50 ms where operations and bytes are limited apart.
+//! is as deep as the latency goal, or 50 ms where operations and bytes are limited apart. Whoever limits them there may take
+//! shorter bursts and then let nothing pass; the tokens of that time are void ([`Disk::discard_tokens`]).
 //!
 //! # Limits
 //! Concurrent updates of the mix may lose one another: it is an estimate.
@@ -29,6 +30,10 @@ const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 /// not used in full; what it leaves is used when the load changes, within tens of milliseconds. The window bounds what
 /// waits in the device meanwhile.
 const LIMITS_APART_BUCKET_NS: u64 = 50_000_000;
+
+/// Bounds of the device (2) within which a piece may take its time there. On a duplex disk the work in the device may exceed
+/// the bound by half.
+const STALL_BOUNDS: u64 = 2;
 
 /// Returns when a queue that is in time gets the tokens that one which is given `lost_ns` of lost tokens gets at `retry_ns`.
 fn retry_in_time_ns(now_ns: u64, lost_ns: u64, retry_ns: u64) -> u64 {
@@ -74,6 +79,18 @@ impl Disk {
     pub fn bucket_ns(&self) -> u64 {
         let goal_ns = self.effective_goal_ns();
         if self.config.model.has_limits_apart() { goal_ns.max(LIMITS_APART_BUCKET_NS) } else { goal_ns }
+    }
+
+    /// Discards the tokens of the time for which the device kept a piece with tokens from the buckets `at` longer than the
+    /// work in it takes: for `device_ns` at least. A disk that limits operations and bytes apart let nothing pass in that time.
+    /// With those tokens the next burst would exceed its limit again, and so on. Returns whether there was such a time.
+    pub(crate) fn discard_tokens(&self, now_ns: u64, at: usize, device_ns: u64) -> bool {
+        if !self.config.model.has_limits_apart() {
+            return false;
+        }
+        let stood_ns = device_ns.saturating_sub(STALL_BOUNDS * self.bound_ns());
+        self.buckets(at).discard(now_ns, stood_ns.saturating_mul(TICKS_PER_NS), self.bucket_ns());
+        stood_ns > 0
     }
 
     pub(crate) fn buckets(&self, at: usize) -> &Buckets {

@@ -52,6 +52,13 @@ impl IoQueue {
         if piece.ticks > 0 {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
             self.tell_controller(now_ns, &piece, seen_ns, late_ns);
+            let lane = &mut self.lanes[usize::from(piece.lane)];
+            // Pieces that were in the device at one stall all saw the same.
+            if piece.dispatched_ns >= lane.stalled_until_ns
+                && self.disk.discard_tokens(now_ns, usize::from(piece.buckets), seen_ns - late_ns)
+            {
+                lane.stalled_until_ns = now_ns;
+            }
         }
 
         let progress = match outcome {

@@ -171,6 +171,77 @@ fn what_one_limit_leaves_is_used_when_the_load_changes() {
     assert!(operations < 1.03 && bytes < 1.03, "{operations} {bytes}");
 }
 
+/// A device that counts over slices of 100 ms, as the kernel's throttle does: it does what comes, 100 us a piece, until the
+/// slice has had its bytes, and the rest in the next.
+#[derive(Default)]
+struct Slices {
+    slice: u64,
+    bytes: u64,
+}
+
+impl Slices {
+    const SLICE_NS: u64 = 100 * MS;
+
+    /// Returns when a piece that comes at `now_ns` is done.
+    fn done_ns(&mut self, now_ns: u64, len_bytes: u32) -> u64 {
+        let slice = now_ns / Slices::SLICE_NS;
+        if slice > self.slice {
+            (self.slice, self.bytes) = (slice, 0);
+        }
+        self.bytes += u64::from(len_bytes);
+        if self.bytes > BYTES_PER_S / 10 {
+            (self.slice, self.bytes) = (self.slice + 1, u64::from(len_bytes));
+        }
+        now_ns.max(self.slice * Slices::SLICE_NS) + 100 * US
+    }
+}
+
+/// A burst exceeds what the device lets pass in a slice. The tokens of the time until the next slice must not become the
+/// next burst.
+#[test]
+fn a_limit_that_a_burst_exceeded_once_is_not_exceeded_in_each_slice() {
+    let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
+    let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
+    let (mut device, mut in_device) = (Slices::default(), VecDeque::new());
+    let (mut now_ns, mut bytes, mut stalls) = (S, 0, 0);
+    for _ in 0..8 {
+        queue.enqueue(now_ns, class, Op::Read, 128 * KIB, 0).unwrap();
+    }
+
+    while now_ns < 6 * S {
+        while let Some(piece) = queue.poll_dispatch(now_ns) {
+            in_device.push_back((device.done_ns(now_ns, piece.len_bytes()), piece));
+        }
+        let done_ns = in_device.front().map(|(done_ns, _)| *done_ns);
+        now_ns = [done_ns, queue.next_wakeup()].into_iter().flatten().min().unwrap().max(now_ns + 1);
+        while in_device.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns)
+            && let Some((_, piece)) = in_device.pop_front()
+        {
+            let len_bytes = piece.len_bytes();
+            bytes += u64::from(len_bytes);
+            stalls += u64::from(now_ns - piece.dispatched_ns() > 10 * MS);
+            let _ = queue.complete(now_ns, piece, Outcome::Moved(len_bytes));
+            queue.enqueue(now_ns, class, Op::Read, 128 * KIB, 0).unwrap();
+        }
+    }
+    let used = bytes as f64 / (5 * BYTES_PER_S) as f64;
+    assert!(stalls <= 2 && used > 0.97, "{stalls} stalls, {used:.3} of the limit");
+}
+
+#[test]
+fn a_caller_that_was_away_does_not_lose_tokens() {
+    let left_ns = |late_ns| {
+        let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
+        let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
+        queue.enqueue(S, class, Op::Read, 128 * KIB, 0).unwrap();
+        let piece = queue.poll_dispatch(S).unwrap();
+        let _ = queue.complete_late(S + 20 * MS, late_ns, piece, Outcome::Moved(128 * KIB));
+        queue.disk().tokens_ns(S + 20 * MS).unwrap()
+    };
+    assert!(left_ns(0) < (FULL_NS - 15 * MS) as i64, "the device kept it for 20 ms");
+    assert_eq!(left_ns(20 * MS), FULL_NS as i64);
+}
+
 #[test]
 fn the_bucket_shows_the_emptier_of_two_limits() {
     let mut queue = queue_of(volume(CostForm::Max), QueueConfig::default());
