@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use plimsoll::{Class, ShardOptions, SharedFile, Topology};
 use plimsoll_files::jobs::PauseDistribution;
+use plimsoll_sim::rng::Rng;
 
 use super::Rig;
 use crate::foreign::ForeignMeter;
@@ -37,8 +38,11 @@ const FILL_RUN_S: f64 = 0.5;
 const DISCARD_MAX_S: f64 = 3600.0;
 /// Fewest bytes that every span gets, however slow the disk is.
 pub(in crate::tune) const SPAN_MIN_BYTES: u64 = 4 << 20;
-/// Longest warm-up inside a run, in seconds.
+/// Longest warm-up inside a run, in seconds, and its part of a shorter run. Counting begins at a random moment between once
+/// and twice the warm-up. What limits a disk may count over slices of 100 ms, as a control group does: counted from 100 ms
+/// after the first request on, a sample of half a second always got six slices instead of five.
 const RUN_WARMUP_MAX_S: f64 = 0.1;
+const RUN_WARMUP_PART: f64 = 0.25;
 /// Most repetitions of a run whose threads began late.
 const LATE_RUNS_MAX: u32 = 5;
 
@@ -217,7 +221,8 @@ impl DiskRig<'_> {
             meter.begin();
         }
 
-        let warmup_s = (load.seconds / 4.0).min(RUN_WARMUP_MAX_S);
+        let warmup_s = (load.seconds * RUN_WARMUP_PART).min(RUN_WARMUP_MAX_S);
+        let warmup_s = warmup_s * (1.0 + Rng::new(self.seed).below(1_000) as f64 / 1e3);
         let result = self.play(jobs, warmup_s, load.seconds, "a sample")?;
 
         let own_read = self.control.traffic.read_bytes().saturating_sub(moved_before[0]);
