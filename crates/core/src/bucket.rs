@@ -107,12 +107,12 @@ impl TokenBucket {
         self.tat_ticks.fetch_max(ticks, Ordering::Relaxed);
     }
 
-    /// Discards `ticks` of the tokens that the bucket of depth `depth_ns` holds, or all if it holds less.
+    /// Discards `ticks` of the tokens that the bucket of depth `depth_ns` holds, or all if it holds less. What others take
+    /// meanwhile may count as discarded.
     pub(crate) fn discard(&self, now_ns: u64, ticks: u64, depth_ns: u64) {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let empty = now.saturating_add(depth_ns.saturating_mul(TICKS_PER_NS));
-        let next = |tat: u64| Some(tat.max(now).saturating_add(ticks).min(empty).max(tat));
-        let _ = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        self.not_before(self.tat_ticks().max(now).saturating_add(ticks).min(empty));
     }
 
     /// Returns a bucket in the same state.

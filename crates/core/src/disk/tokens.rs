@@ -85,12 +85,12 @@ impl Disk {
     /// work in it takes: for `device_ns` at least. A disk that limits operations and bytes apart let nothing pass in that time.
     /// With those tokens the next burst would exceed its limit again, and so on. Returns whether there was such a time.
     pub(crate) fn discard_tokens(&self, now_ns: u64, at: usize, device_ns: u64) -> bool {
-        if !self.config.model.has_limits_apart() {
+        let stood_ns = device_ns.saturating_sub(STALL_BOUNDS * self.bound_ns());
+        if stood_ns == 0 || !self.config.model.has_limits_apart() {
             return false;
         }
-        let stood_ns = device_ns.saturating_sub(STALL_BOUNDS * self.bound_ns());
         self.buckets(at).discard(now_ns, stood_ns.saturating_mul(TICKS_PER_NS), self.bucket_ns());
-        stood_ns > 0
+        true
     }
 
     pub(crate) fn buckets(&self, at: usize) -> &Buckets {
