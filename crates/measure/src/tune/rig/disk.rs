@@ -23,7 +23,7 @@ use plimsoll::{Class, ShardOptions, SharedFile, Topology};
 use plimsoll_files::jobs::PauseDistribution;
 use plimsoll_sim::rng::Rng;
 
-use super::Rig;
+use super::{Rig, draw_warmup_ns};
 use crate::foreign::ForeignMeter;
 use crate::load::{Control, JobSpec, Pattern, Plan, RunResult, Target, run};
 use crate::tune::record::{Entry, Load, Moved, Order, Sample, Stream};
@@ -38,11 +38,6 @@ const FILL_RUN_S: f64 = 0.5;
 const DISCARD_MAX_S: f64 = 3600.0;
 /// Fewest bytes that every span gets, however slow the disk is.
 pub(in crate::tune) const SPAN_MIN_BYTES: u64 = 4 << 20;
-/// Longest warm-up inside a run, in seconds, and its part of a shorter run. Counting begins at a random moment between once
-/// and twice the warm-up. What limits a disk may count over slices of 100 ms, as a control group does: counted from 100 ms
-/// after the first request on, a sample of half a second always got six slices instead of five.
-const RUN_WARMUP_MAX_S: f64 = 0.1;
-const RUN_WARMUP_PART: f64 = 0.25;
 /// Most repetitions of a run whose threads began late.
 const LATE_RUNS_MAX: u32 = 5;
 
@@ -127,7 +122,7 @@ impl Rig for DiskRig<'_> {
                 jobs.push(job.on_shard(shard as u16, target));
             }
         }
-        self.play(jobs, 0.0, DISCARD_MAX_S, "a discard").map(|_| ())
+        self.play(jobs, 0, DISCARD_MAX_S, "a discard").map(|_| ())
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
@@ -187,7 +182,7 @@ impl DiskRig<'_> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let result = self.play(jobs, 0.0, seconds, "scratch data")?;
+        let result = self.play(jobs, 0, seconds, "scratch data")?;
         for (shard, span) in result.shards.iter().zip(&mut self.spans) {
             span.filled_bytes += shard.jobs.iter().map(|job| job.bytes).sum::<u64>();
         }
@@ -221,9 +216,8 @@ impl DiskRig<'_> {
             meter.begin();
         }
 
-        let warmup_s = (load.seconds * RUN_WARMUP_PART).min(RUN_WARMUP_MAX_S);
-        let warmup_s = warmup_s * (1.0 + Rng::new(self.seed).below(1_000) as f64 / 1e3);
-        let result = self.play(jobs, warmup_s, load.seconds, "a sample")?;
+        let warmup_ns = draw_warmup_ns(load, &mut Rng::new(self.seed));
+        let result = self.play(jobs, warmup_ns, load.seconds, "a sample")?;
 
         let own_read = self.control.traffic.read_bytes().saturating_sub(moved_before[0]);
         let own_written = self.control.traffic.written_bytes().saturating_sub(moved_before[1]);
@@ -304,7 +298,7 @@ impl DiskRig<'_> {
     fn play(
         &mut self,
         jobs: Vec<JobSpec>,
-        warmup_s: f64,
+        warmup_ns: u64,
         seconds: f64,
         what: &'static str,
     ) -> Result<RunResult, TuneError> {
@@ -313,7 +307,7 @@ impl DiskRig<'_> {
             topology: self.topology.clone(),
             options: self.shard_options.clone(),
             jobs,
-            warmup_ns: (warmup_s * 1e9) as u64,
+            warmup_ns,
             duration_ns: ((seconds * 1e9) as u64).max(1),
             seed: self.seed,
         };

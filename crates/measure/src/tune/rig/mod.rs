@@ -18,12 +18,28 @@
 mod disk;
 mod sim;
 
+use plimsoll_sim::rng::Rng;
+
 use super::TuneError;
 use super::record::{Entry, Load, Sample};
 
 pub(super) use disk::{DiskRig, SPAN_MIN_BYTES, Span};
 pub(super) use sim::SimRig;
 pub use sim::SimulatedDisk;
+
+/// Longest warm-up inside a load, in seconds, and its part of a shorter load.
+const WARMUP_MAX_S: f64 = 0.1;
+const WARMUP_PART: f64 = 0.25;
+
+/// Draws the time from the first request of `load` to the moment from which on requests count: once to twice the warm-up.
+///
+/// At a fixed moment, each sample on a regular disk would round to whole requests in the same way. And what limits a disk may
+/// count over slices of 100 ms, as a control group does: from 100 ms on, half a second always had six of them instead of five.
+/// No number of samples would show either.
+fn draw_warmup_ns(load: &Load, rng: &mut Rng) -> u64 {
+    let warmup_ns = ((load.seconds * WARMUP_PART).min(WARMUP_MAX_S) * 1e9) as u64;
+    warmup_ns + rng.below(warmup_ns)
+}
 
 pub(super) trait Rig {
     /// Writes scratch data until there is `wanted_bytes` of it, or as much as time allows, and returns how much there is.

@@ -25,8 +25,8 @@ use plimsoll::core::{Histogram, Op};
 use plimsoll_sim::device::{Device, DeviceCompletion, DeviceRequest, DeviceSpec};
 use plimsoll_sim::rng::Rng;
 
-use super::Rig;
 use super::disk::SPAN_MIN_BYTES;
+use super::{Rig, draw_warmup_ns};
 use crate::load::{Stop, Traffic};
 use crate::tune::record::{Entry, Load, Order, Sample, Stream};
 use crate::tune::report::OperationCost;
@@ -35,10 +35,6 @@ use play::Play;
 
 const NS_PER_S: f64 = 1e9;
 const IDLE_NS: u64 = 10_000_000;
-/// Longest warm-up inside a load, in seconds, and its part of a shorter load. Counting begins at a random moment
-/// between once and twice the warm-up.
-const WARMUP_MAX_S: f64 = 0.1;
-const WARMUP_PART: f64 = 0.25;
 /// Requests under way while filling.
 const FILL_DEPTH: u32 = 16;
 /// Length in seconds of a piece of filling below which the next piece is twice as long.
@@ -309,11 +305,7 @@ impl Rig for SimRig {
 
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
         let at_s = self.now_s();
-        let warmup_ns = ((load.seconds * WARMUP_PART).min(WARMUP_MAX_S) * NS_PER_S) as u64;
-        // No machine starts its threads to the nanosecond. Without this, each sample on a regular disk would round to
-        // whole requests in the same way, and no number of samples would show it.
-        let late_ns = self.rng.below(warmup_ns);
-        let from_ns = self.now_ns.saturating_add(warmup_ns).saturating_add(late_ns);
+        let from_ns = self.now_ns.saturating_add(draw_warmup_ns(load, &mut self.rng));
         let until_ns = from_ns.saturating_add(((load.seconds * NS_PER_S) as u64).max(1));
 
         let mut play = Play::new(self, (from_ns, until_ns));
