@@ -8,7 +8,7 @@
 //!
 //! **Limits.** The lengths are those of samples; starting threads and opening files adds some milliseconds each.
 //!
-//! **Example.** Quick: a figure takes 2 to 4 s in samples of 0.25 s, and ends as soon as its 95 % interval is within 2
+//! **Example.** Quick: a figure takes 2 to 4 s in samples of 0.3 s, and ends as soon as its 95 % interval is within 2
 //! %.
 
 use super::Mode;
@@ -18,7 +18,8 @@ use super::Mode;
 pub(super) struct Timing {
     /// Longest time to fill scratch data. Filling ends then, even with less data than wanted.
     pub(super) fill_max_s: f64,
-    /// Length of one depth of a search.
+    /// Length of one depth of a search. Like that of a sample, a multiple of 100 ms: what limits a disk may count over slices
+    /// of that length, as a control group does, and a part of a slice would add all or nothing of what it allows.
     pub(super) search_s: f64,
     /// Length of one sample of a figure.
     pub(super) sample_s: f64,
@@ -54,8 +55,8 @@ impl Timing {
         let usual = match mode {
             Mode::Quick => Timing {
                 fill_max_s: 4.0,
-                search_s: 0.25,
-                sample_s: 0.25,
+                search_s: 0.3,
+                sample_s: 0.3,
                 figure_min_s: 2.0,
                 figure_max_s: 4.0,
                 enough_pct: 2.0,
@@ -137,6 +138,16 @@ mod tests {
         let standard_s = longest_s(&Timing::of(Mode::Standard, None));
         assert!(quick_s <= 60.0, "{quick_s}");
         assert!(standard_s <= 300.0, "{standard_s}");
+    }
+
+    #[test]
+    fn samples_last_for_whole_slices_of_what_may_limit_the_disk() {
+        for mode in [Mode::Quick, Mode::Standard, Mode::Full] {
+            let Timing { search_s, sample_s, .. } = Timing::of(mode, None);
+            for slices in [search_s * 10.0, sample_s * 10.0] {
+                assert!((slices - slices.round()).abs() < 1e-9, "{mode:?}: {slices} slices");
+            }
+        }
     }
 
     #[test]
