@@ -47,7 +47,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll::{Classes, Runtime, Shard};
+use plimsoll::{Classes, Runtime, Shard, StartError};
 
 use crate::config::{CacheConfig, CreateOptions, DiskSource};
 use crate::engine::Engine;
@@ -57,6 +57,7 @@ use crate::host::{Host, HostOptions};
 use crate::insert::{InsertOptions, Inserted};
 use crate::lookup::{GetOptions, Lookup};
 use crate::open;
+use crate::race::DEADLINE;
 use crate::stats::{CacheStats, DiskHealth, DiskStats, DropReason, IoCounters, IoKind, MissReason, by_name};
 use crate::sync::{lock, read};
 
@@ -303,16 +304,17 @@ impl BlockCache {
         lock(&self.engine.findings).clone()
     }
 
-    /// Makes a last checkpoint and stops the cache.
+    /// Makes a last checkpoint and stops the cache. For a disk that hangs it waits 10 s: the checkpoint is made without it.
     ///
     /// # Errors
-    /// When no disk can be written.
+    /// When no disk can be written; [`CacheError::Hangs`] where the kernel still has operations of a disk after that time,
+    /// and the cache has shards of its own.
     pub async fn close(mut self) -> Result<(), CacheError> {
         let last = self.engine.bell.ring_for_checkpoint();
         self.engine.bell.ring_to_stop();
         let end = last.await.map_err(|_| CacheError::Stopped("the cache has been closed".to_owned()))?;
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown().await.map_err(|error| CacheError::Stopped(error.to_string()))?;
+            runtime.shutdown_within(DEADLINE).await.map_err(|error| self.has_not_stopped(&error))?;
         }
         end.map(|_| ()).map_err(|_| CacheError::AllFailed)
     }
@@ -322,16 +324,25 @@ impl BlockCache {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
+
+    fn has_not_stopped(&self, error: &StartError) -> CacheError {
+        if !matches!(error, StartError::StillRunning) {
+            return CacheError::Stopped(error.to_string());
+        }
+        let disks = self.engine.all_disks().into_iter();
+        let hangs = disks.filter(|disk| disk.hangs() || disk.progress().1 > 0);
+        CacheError::Hangs { paths: hangs.map(|disk| disk.identity.path.clone()).collect() }
+    }
 }
 
 impl Drop for BlockCache {
     /// Stops the cache, because shards of a program would keep it alive otherwise. When this returns, shards of its
-    /// own have stopped, so the disks can be opened again. [`BlockCache::close`] waits for them without blocking the
-    /// thread.
+    /// own have stopped, so the disks can be opened again, or a disk hangs for 10 s. [`BlockCache::close`] waits for them
+    /// without blocking the thread, and makes a checkpoint.
     fn drop(&mut self) {
         self.engine.bell.ring_to_stop();
         if let Some(runtime) = self.runtime.take() {
-            let _ = runtime.stop();
+            let _ = runtime.stop_within(DEADLINE);
         }
     }
 }

@@ -138,6 +138,12 @@ pub enum CacheError {
     AllFailed,
     /// The shards could not be started, or have stopped.
     Stopped(String),
+    /// The cache is closed, but operations on these disks have not come back from the kernel. The disks stay locked until
+    /// they have.
+    Hangs {
+        /// The disks.
+        paths: Vec<PathBuf>,
+    },
 }
 
 impl std::fmt::Display for CacheError {
@@ -221,6 +227,15 @@ impl std::fmt::Display for CacheError {
             CacheError::Full => write!(f, "the other disks have no room for its blocks"),
             CacheError::AllFailed => write!(f, "no disk of the cache works any more"),
             CacheError::Stopped(why) => write!(f, "{why}"),
+            CacheError::Hangs { paths } => {
+                let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+                write!(
+                    f,
+                    "{}: operations have not come back from the kernel; the cache is closed, and its disks stay locked until \
+                     they have",
+                    if names.is_empty() { "its disks".to_owned() } else { names.join(", ") }
+                )
+            }
         }
     }
 }

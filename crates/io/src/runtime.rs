@@ -13,7 +13,8 @@
 //!
 //! # Limits
 //! At most as many pinned shards as CPUs that the process may use. [`Runtime::stop`] blocks the calling thread until
-//! the shards have stopped; from async code use [`Runtime::shutdown`]. Dropping a runtime waits for nothing.
+//! the shards have stopped; from async code use [`Runtime::shutdown`]. A disk that hangs keeps its shard for as long as it
+//! hangs: [`Runtime::stop_within`] and [`Runtime::shutdown_within`] wait no longer than told. Dropping a runtime waits for nothing.
 //!
 //! # Example
 //! ```
@@ -46,6 +47,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use futures_channel::oneshot;
 
@@ -99,6 +101,8 @@ pub enum StartError {
         /// The shard.
         shard: u16,
     },
+    /// The shards have not stopped within the time: an operation of theirs has not come back from the kernel.
+    StillRunning,
 }
 
 impl std::fmt::Display for StartError {
@@ -113,6 +117,11 @@ impl std::fmt::Display for StartError {
             StartError::System(error) => write!(f, "cannot start a shard: {error}"),
             StartError::Shard(error) => error.fmt(f),
             StartError::Panicked { shard } => write!(f, "the code running on shard {shard} panicked"),
+            StartError::StillRunning => write!(
+                f,
+                "the shards are still running: an operation of theirs has not come back from the kernel, or code on them \
+                 does not end"
+            ),
         }
     }
 }
@@ -343,6 +352,33 @@ impl Runtime {
         self.join()
     }
 
+    /// Stops the shards as [`Runtime::stop`], but waits at most `limit` for them. Shards that have not stopped by then
+    /// do so when the kernel gives back the last of their operations: until then their buffers and files stay.
+    ///
+    /// # Errors
+    /// As [`Runtime::stop`]; [`StartError::StillRunning`] if the time is over.
+    pub fn stop_within(self, limit: Duration) -> Result<(), StartError> {
+        let (end, ended) = mpsc::channel();
+        in_background(move || {
+            // The caller may have given up.
+            let _ = end.send(self.stop());
+        })?;
+        ended.recv_timeout(limit).unwrap_or(Err(StartError::StillRunning))
+    }
+
+    /// Stops the shards as [`Runtime::stop_within`], for async code: blocks no thread of the caller's.
+    ///
+    /// # Errors
+    /// As [`Runtime::stop_within`].
+    pub async fn shutdown_within(self, limit: Duration) -> Result<(), StartError> {
+        let (end, ended) = oneshot::channel();
+        in_background(move || {
+            // The caller may have dropped its future.
+            let _ = end.send(self.stop_within(limit));
+        })?;
+        ended.await.unwrap_or(Err(StartError::StillRunning))
+    }
+
     fn join(&mut self) -> Result<(), StartError> {
         let ends = join(std::mem::take(&mut self.threads))?;
         ends.into_iter().collect::<io::Result<()>>().map_err(StartError::System)
@@ -353,6 +389,12 @@ impl Runtime {
             self.topology.mailboxes().send(shard, Shard::job(Shard::stop));
         }
     }
+}
+
+/// Runs `wait` on a thread of its own.
+fn in_background(wait: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let thread = std::thread::Builder::new().name("plimsoll-stop".to_owned());
+    thread.spawn(wait).map(drop).map_err(StartError::System)
 }
 
 impl Drop for Runtime {

@@ -274,6 +274,25 @@ fn a_panic_is_the_end_of_its_task_alone() {
     });
 }
 
+/// As a disk that hangs keeps its shard.
+#[test]
+fn a_shard_that_does_not_end_holds_nobody_up() {
+    within_reason(|| {
+        for is_async in [false, true] {
+            let (runtime, _, _topology) = start(1, DiskSetup::unlimited());
+            let (release, held) = mpsc::channel::<()>();
+            runtime.handle(0).spawn(move |_| async move { drop(held.recv()) }).unwrap();
+            let limit = Duration::from_millis(10);
+            let end = if is_async { block_on(runtime.shutdown_within(limit)) } else { runtime.stop_within(limit) };
+            assert!(matches!(end, Err(StartError::StillRunning)), "{end:?}");
+            drop(release);
+        }
+
+        let (runtime, ..) = start(1, DiskSetup::unlimited());
+        runtime.stop_within(Duration::MAX).unwrap();
+    });
+}
+
 /// Nothing runs on a simulated shard before it is told to: what is sent waits.
 #[test]
 fn jobs_wait_up_to_a_bound_and_no_further() {
