@@ -3,8 +3,8 @@
 //! **Why.** Where tables are and how they are cut into parts is no part of a question.
 //!
 //! **How.** A table is all `*.parquet` below its directory, with `host` and `date` of the path as columns, by day or
-//! by hour. Columns that only some files have are null in others, as after a change of the schema. The footers of the
-//! files are looked at first: one that ends in the middle is named.
+//! by hour. Columns that only some files have are null in others, as after a change of the schema. Files
+//! that end in the middle are named and left out ([`crate::whole`]).
 //!
 //! **Limits.** A table without files is not there, and neither are the views that need it.
 //!
@@ -20,24 +20,21 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures_util::TryStreamExt as _;
+use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::prefix::PrefixStore;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use url::Url;
 
 use crate::failure::Failure;
+use crate::whole::{self, Without};
 
 /// The tables of a depot.
 const TABLES: [&str; 4] = ["spans", "hist", "disks", "figures"];
 
 /// The depot in the session: the characters of its own name mean nothing there.
 const ROOT: &str = "depot://depot";
-
-/// The last bytes of every Parquet file that is whole.
-const MAGIC: &[u8] = b"PAR1";
 
 /// A question of `sql/`.
 pub(crate) struct Question {
@@ -71,6 +68,8 @@ pub(crate) struct Depot {
     tables: Vec<(&'static str, usize)>,
     /// Views that could not be made yet, and why.
     missing: Vec<(&'static Question, String)>,
+    /// Files that are not whole.
+    pub(crate) left_out: Vec<Key>,
 }
 
 impl Depot {
@@ -83,11 +82,18 @@ impl Depot {
         config.options_mut().execution.time_zone = Some("UTC".to_owned());
         let session = SessionContext::new_with_config_rt(config, runtime);
         let (store, url) = (reach(place)?, Url::parse(ROOT).map_err(|error| DataFusionError::External(error.into()))?);
-        session.register_object_store(&url, Arc::clone(&store));
-
-        let mut depot = Depot { session, place: place.to_owned(), tables: Vec::new(), missing: Vec::new() };
+        let mut depot =
+            Depot { session, place: place.to_owned(), tables: Vec::new(), missing: Vec::new(), left_out: Vec::new() };
         for table in TABLES {
-            depot.add_table(table, &url, &store).await?;
+            let sorted = whole::sort(&store, &Key::from(table)).await;
+            let (files, left_out) = sorted.map_err(|error| unreachable(place, &error))?;
+            depot.tables.extend(Some((table, files.len())).filter(|_| !files.is_empty()));
+            depot.left_out.extend(left_out);
+        }
+        let left_out = depot.left_out.iter().cloned().collect();
+        depot.session.register_object_store(&url, Arc::new(Without { inner: store, left_out }));
+        for (table, _) in &depot.tables {
+            depot.add_table(table, &url).await?;
         }
         if depot.tables.is_empty() {
             let expected = TABLES.join(", ");
@@ -100,18 +106,7 @@ impl Depot {
         Ok(depot)
     }
 
-    async fn add_table(&mut self, table: &'static str, url: &Url, store: &Arc<dyn ObjectStore>) -> Result<(), Failure> {
-        let listed = store.list(Some(&Key::from(table))).try_collect::<Vec<_>>().await;
-        let listed = listed.map_err(|error| unreachable(&self.place, &error))?;
-        let files: Vec<ObjectMeta> =
-            listed.into_iter().filter(|file| file.location.as_ref().ends_with(".parquet")).collect();
-        if files.is_empty() {
-            return Ok(());
-        }
-        for file in &files {
-            check_end(store, file, &self.place).await?;
-        }
-
+    async fn add_table(&self, table: &str, url: &Url) -> Result<(), Failure> {
         let partitions = vec![("host".to_owned(), DataType::Utf8), ("date".to_owned(), DataType::Date32)];
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")
@@ -126,7 +121,6 @@ impl Depot {
             Arc::new(Schema::new(fields.collect::<Vec<_>>()))
         });
         self.session.register_table(table, Arc::new(ListingTable::try_new(config)?))?;
-        self.tables.push((table, files.len()));
         Ok(())
     }
 
@@ -205,23 +199,4 @@ fn reach(place: &str) -> Result<Arc<dyn ObjectStore>, Failure> {
 fn unreachable(place: &str, error: &object_store::Error) -> Failure {
     let remedy = if Path::new(place).exists() { "" } else { "; AWS_... variables say how the bucket is reached" };
     Failure::Machine(format!("{place}: cannot list the files: {error}{remedy}"))
-}
-
-/// Refuses a file that ends in the middle, such as one that is still being copied: the engine would not name it.
-async fn check_end(store: &Arc<dyn ObjectStore>, file: &ObjectMeta, place: &str) -> Result<(), Failure> {
-    let options = GetOptions { range: Some(GetRange::Suffix(MAGIC.len() as u64)), ..GetOptions::default() };
-    let end = match file.size {
-        0..12 => None,
-        _ => match store.get_opts(&file.location, options).await {
-            Ok(got) => Some(got.bytes().await.map_err(|error| unreachable(place, &error))?),
-            Err(error) => return Err(unreachable(place, &error)),
-        },
-    };
-    if end.as_deref() == Some(MAGIC) {
-        return Ok(());
-    }
-    Err(Failure::Input(format!(
-        "{place}/{}: no whole Parquet file: wait until it is copied, remove it, or store its recording again",
-        file.location
-    )))
 }

@@ -19,6 +19,7 @@ mod ask;
 mod depot;
 mod failure;
 mod output;
+mod whole;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ use output::Format;
 #[command(
     after_help = "Examples:\n  plimsoll query latency\n  plimsoll query --depot s3://fleet/depot \"SELECT host, count(*) FROM spans \
                   GROUP BY host\"\n  plimsoll query question.sql --format parquet -o answer.parquet\n\n\
-                  Exit codes: 0 done; 2 bad input or usage; 3 this machine, or the server, cannot do it."
+                  Exit codes: 0 done; 1 answered without files that are not whole; 2 bad input or usage; 3 this machine, or the server, cannot do it."
 )]
 struct Arguments {
     /// A file of SQL statements, a statement, or the name of a view or table, worst first
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
         .map_err(|error| Failure::Machine(format!("cannot start threads: {error}")))
         .and_then(|runtime| runtime.block_on(run(&arguments)));
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // A reader closes the pipe when it has read enough: no error.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
@@ -87,16 +88,24 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<(), Failure> {
+async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.format == Format::Parquet && arguments.output.is_none() {
         return Err(Failure::Input("Parquet is written to a file: name it with -o FILE".to_owned()));
     }
     let mut depot = depot::Depot::open(&arguments.depot, arguments.memory).await?;
+    for file in &depot.left_out {
+        let place = arguments.depot.trim_end_matches('/');
+        eprintln!(
+            "error: {place}/{file}: no whole Parquet file: it is left out; remove it, or store its recording again"
+        );
+    }
+    let code = if depot.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     let Some(question) = &arguments.question else {
         print!("{}", depot.contents());
-        return Ok(());
+        return Ok(code);
     };
     let sql = ask::sql_of(question, &depot)?;
     let answers = ask::run(&mut depot, &sql).await?;
-    output::write(answers, arguments.format, arguments.output.as_deref()).await
+    output::write(answers, arguments.format, arguments.output.as_deref()).await?;
+    Ok(code)
 }

@@ -183,11 +183,19 @@ fn bad_input_is_named() {
     }
 
     // A file that is still being copied.
+    let without = world.ask(&["latency", "--format", "csv"]).done();
     let day = world.depot().join("hist/host=7/date=2026-03-14");
     let whole = std::fs::read(day.join("trace-1.parquet")).unwrap();
     for length in [0, 4, whole.len() / 2, whole.len() - 1] {
         std::fs::write(day.join("trace-2.parquet"), &whole[..length]).unwrap();
-        world.ask(&["latency"]).refused(2, "host=7/date=2026-03-14/trace-2.parquet: no whole Parquet file");
+        let ended = world.ask(&["latency", "--format", "csv"]);
+        assert_eq!((ended.code, ended.out), (Some(1), without.clone()), "the rest is answered");
+        assert!(
+            ended.err.starts_with("error: depot/hist/host=7/date=2026-03-14/trace-2.parquet: no whole"),
+            "{}",
+            ended.err
+        );
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
     // The name under which `depot` writes.
     std::fs::rename(day.join("trace-2.parquet"), day.join(".trace-2-1-0.tmp")).unwrap();
