@@ -182,6 +182,13 @@ expected = [(disk, first, end, hot_s, 100 * sum(parts) / len(parts)) for (disk, 
 form = "'%Y-%m-%dT%H:%M:%S.%gZ'"
 same("hot_disk", ask("hot_disk", f"disk, strftime(first_utc, {form}), strftime(last_utc, {form}), hot_s, part_pct", "first_utc"), expected, 1e-3)
 assert set(questions) == {"latency", "before_after", "throttled", "slowest", "waste", "hot_disk"}, "a question without a test"
+
+# By hour the rows are the same.
+by_day = ask("latency", "*", "class"), ask("throttled", "*", "class, waited_for")
+os.chdir("../hourly")
+database.execute(open(f"{sql}/duckdb.sql").read())
+assert (ask("latency", "*", "class"), ask("throttled", "*", "class, waited_for")) == by_day
+assert rows("SELECT DISTINCT date::VARCHAR, hour FROM spans ORDER BY ALL") == [("2026-03-14", "23"), ("2026-03-15", "00")]
 "#;
 
 fn done(ended: Ended) -> String {
@@ -224,6 +231,13 @@ fn duckdb_reads_what_the_sources_say() {
     ])))
     .expect("it is JSON");
     assert_eq!((stored["schema"].as_u64(), stored["failed"].as_array().map(Vec::len)), (Some(1), Some(0)), "{stored}");
+    for file in ["run.plt", "before.rec", "test.json"] {
+        let mut hourly = vec!["depot", "hourly", file, "--by-hour"];
+        if file == "run.plt" {
+            hourly.extend(["--host", "7", "--at", AT]);
+        }
+        done(world.run(&hourly));
+    }
     let again = world.run(&["depot", "depot", "run.plt", "--host", "7", "--at", AT, "--format", "csv"]);
     assert!(done(again).starts_with("file,table,rows,len_bytes,stored_as\nrun.plt,spans,"));
 
