@@ -22,7 +22,10 @@ use crate::stat::CapacityFlags;
 #[derive(Args, Debug)]
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "without Parquet the command only refuses"))]
 pub(crate) struct DepotArguments {
-    /// The directory of the depot; made if there is none
+    /// The directory of the depot, made if there is none, or s3://BUCKET/PREFIX
+    ///
+    /// For a bucket, the program is built with the feature s3. The environment says how it is reached:
+    /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for servers other than Amazon's.
     #[arg(value_name = "DEPOT")]
     depot: PathBuf,
 
@@ -41,6 +44,10 @@ pub(crate) struct DepotArguments {
     /// Of traces, only histograms
     #[arg(long)]
     no_spans: bool,
+
+    /// A directory for each hour, below that of the day: for all files of a depot, or for none
+    #[arg(long)]
+    by_hour: bool,
 
     #[command(flatten)]
     capacity: CapacityFlags,

@@ -9,6 +9,7 @@ mod compare;
 mod demo;
 mod depot;
 mod examples;
+mod extension;
 mod failure;
 mod flags;
 mod info;
@@ -86,7 +87,10 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let matches = examples::with_examples(Arguments::command()).get_matches();
+    let matches = match examples::with_examples(Arguments::command()).try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return extension::run_or_exit(&error),
+    };
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
 
     if arguments.command.judges() && !arguments.verbose {

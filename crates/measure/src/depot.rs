@@ -12,19 +12,21 @@
 //! **Example.**
 //! ```no_run
 //! use plimsoll_measure::depot::{Options, store};
+//! use plimsoll_observe::depot::Root;
 //! use plimsoll_observe::stat::watch::Watch;
-//! let stored = store("depot".as_ref(), "test.json".as_ref(), &Options::default(), &mut Watch::default())?;
+//! let root = Root::parse("depot".as_ref())?;
+//! let stored = store(&root, "test.json".as_ref(), &Options::default(), &mut Watch::default())?;
 //! println!("{} rows", stored.files.iter().map(|file| file.rows).sum::<u64>());
-//! # Ok::<(), plimsoll_measure::depot::StoreError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod figures;
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use plimsoll_observe::depot::{self, DepotError, Place, Written, disks, trace as traces};
+use plimsoll_observe::depot::{self, DepotError, Place, Root, Written, disks, trace as traces};
 use plimsoll_observe::stat::ReadOptions;
 use plimsoll_observe::stat::from::{self, FromError};
 use plimsoll_observe::stat::watch::Watch;
@@ -50,6 +52,8 @@ pub struct Options {
     pub at_unix_ns: Option<i64>,
     /// Whether to store histograms of traces, and no spans.
     pub no_spans: bool,
+    /// Whether the depot has a directory for each hour.
+    pub by_hour: bool,
 }
 
 /// What was stored of a file.
@@ -84,10 +88,12 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
 ///
 /// # Errors
 /// [`StoreError`]. What an earlier storing of the file left stays as it was.
-pub fn store(root: &Path, path: &Path, options: &Options, watch: &mut Watch) -> Result<Stored, StoreError> {
+pub fn store(root: &Root, path: &Path, options: &Options, watch: &mut Watch) -> Result<Stored, StoreError> {
     let file = path.display().to_string();
     let of = Source { root, path, options };
-    let stored = match sort(path)? {
+    // blktrace's NAME stands for the files NAME.blktrace.0, .1...
+    let files = trace::files_of(path);
+    let stored = match sort(files.first().map_or(path, PathBuf::as_path))? {
         Sorted::Trace => of.trace(),
         Sorted::Record(text) => Record::parse(&file, &text)
             .map_err(|error| Why::Content(error.to_string()))
@@ -137,7 +143,7 @@ impl From<traces::StoreError> for Why {
 
 /// A file to store.
 struct Source<'a> {
-    root: &'a Path,
+    root: &'a Root,
     path: &'a Path,
     options: &'a Options,
 }
@@ -181,7 +187,9 @@ impl Source<'_> {
     fn place(&self, kind: &'static str, named_by: &[u8], said: Option<&str>) -> Result<Place, DepotError> {
         let what = if kind == "stat" { "recording" } else { kind };
         let host = self.options.host.as_deref().or(said).ok_or(DepotError::NoHost { what })?;
-        Place::new(self.root, host, format!("{kind}-{:016x}", XxHash3_64::oneshot(named_by)))
+        let mut place = Place::new(self.root, host, format!("{kind}-{:016x}", XxHash3_64::oneshot(named_by)))?;
+        place.is_by_hour = self.options.by_hour;
+        Ok(place)
     }
 }
 

@@ -9,24 +9,28 @@
 //! DEPOT/spans/host=db1/date=2026-03-14/trace-0123456789abcdef.parquet
 //!       hist/...  disks/...  figures/...
 //! ```
-//! Four tables, each in parts by host and day (UTC). A file is named after the content of its recording, so storing a
-//! recording again replaces its files; files of the same name under other days are removed, so no row is there twice. A
-//! file is written beside its place under a name that no reader takes, synced, and renamed: it is whole or absent. Each
-//! says the version of the schema ([`SCHEMA`]) under the key [`SCHEMA_KEY`]. docs/depot.md has all columns.
+//! Four tables, each in parts by host and day (UTC), or also by hour. A file is named after the content of its
+//! recording, so storing a recording again replaces its files; files of the same name in other parts are removed, so no
+//! row is there twice. A file is written beside its place under a name that no reader takes, synced, and renamed: it is
+//! whole or absent. For a bucket it is written to a temporary directory and sent; an object is whole or absent, too.
+//! Each says the version of the schema ([`SCHEMA`]) under the key [`SCHEMA_KEY`]. docs/depot.md has all columns.
 //!
 //! # Limits
-//! Local directories only. A process that is killed leaves a hidden temporary file. A host is a name: two machines of
-//! one name are one host.
+//! A process that is killed leaves a hidden temporary file. A host is a name: two machines of one name are one host.
+//! Buckets need the feature `s3`.
 //!
 //! # Example
 //! ```
-//! use plimsoll_observe::depot::{DepotError, Place};
-//! let place = Place::new("depot".as_ref(), "../db1", "trace-1".to_owned());
+//! use plimsoll_observe::depot::{DepotError, Place, Root};
+//! let place = Place::new(&Root::parse("depot".as_ref())?, "../db1", "trace-1".to_owned());
 //! assert!(matches!(place, Err(DepotError::Host { .. })));
+//! # Ok::<(), DepotError>(())
 //! ```
 
 pub mod disks;
 pub mod figures;
+#[cfg(feature = "s3")]
+mod s3;
 pub mod trace;
 
 use std::collections::BTreeMap;
@@ -46,10 +50,11 @@ pub const SCHEMA_KEY: &str = "plimsoll.depot.schema";
 /// Longest name of a host, in bytes: the `host=` part of a path has to be a file name.
 const HOST_MAX_BYTES: usize = 200;
 
-/// Most days that one recording may touch: each is a file that is open.
-const DAYS_MAX: usize = 400;
+/// Most parts (days or hours) that one recording may touch: each is a file that is open.
+const PARTS_MAX: usize = 400;
 
-const US_PER_DAY: i64 = 86_400_000_000;
+const US_PER_HOUR: i64 = 3_600_000_000;
+const US_PER_DAY: i64 = 24 * US_PER_HOUR;
 
 /// Days since 1970 of 2000-01-01 and 2200-01-01. A time outside is that of a clock that was never set.
 const DAYS: std::ops::Range<i64> = 10_957..84_006;
@@ -69,8 +74,16 @@ pub enum DepotError {
     IntervalWithoutTime,
     #[error("its clock says {at_us} us since 1970, which is not between the years 2000 and 2200: {remedy}")]
     Clock { at_us: i64, remedy: &'static str },
-    #[error("it touches more than {DAYS_MAX} days: cut it into parts")]
-    Days,
+    #[error("it touches more than {PARTS_MAX} {unit}: cut it into parts")]
+    Parts { unit: &'static str },
+    #[error("a depot cannot be at `{url}`: expected a directory, or s3://BUCKET/PREFIX")]
+    Url { url: String },
+    #[error("{url}: this plimsoll was built without S3: build it with `cargo build --release --features s3`")]
+    NoS3 { url: String },
+    #[error(
+        "{url}: {reason}: the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL say how to reach it"
+    )]
+    Bucket { url: String, reason: String },
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -104,12 +117,41 @@ impl Table {
     }
 }
 
+/// Where a depot is.
+#[derive(Clone, Debug)]
+pub enum Root {
+    Directory(PathBuf),
+    #[cfg(feature = "s3")]
+    Bucket(s3::Bucket),
+}
+
+impl Root {
+    /// Reads the path of a directory, or `s3://BUCKET/PREFIX`. How a bucket is reached, the environment says (AWS_...).
+    ///
+    /// # Errors
+    /// [`DepotError`] for any other URL, or if the environment does not say enough.
+    pub fn parse(place: &Path) -> Result<Root, DepotError> {
+        let Some((url, (scheme, rest))) = place.to_str().and_then(|url| Some((url, url.split_once("://")?))) else {
+            return Ok(Root::Directory(place.to_owned()));
+        };
+        if scheme != "s3" || rest.split('/').next().is_none_or(str::is_empty) {
+            return Err(DepotError::Url { url: url.to_owned() });
+        }
+        #[cfg(feature = "s3")]
+        return s3::Bucket::open(url, rest).map(Root::Bucket);
+        #[cfg(not(feature = "s3"))]
+        return Err(DepotError::NoS3 { url: url.to_owned() });
+    }
+}
+
 /// Where the rows of a recording go.
 #[derive(Clone, Debug)]
 pub struct Place {
-    root: PathBuf,
+    root: Root,
     host: String,
     recording: String,
+    /// Whether there is a directory for each hour, and not only for each day.
+    pub is_by_hour: bool,
 }
 
 impl Place {
@@ -117,14 +159,14 @@ impl Place {
     ///
     /// # Errors
     /// [`DepotError::Host`] if the host's name would not be one directory.
-    pub fn new(root: &Path, host: &str, recording: String) -> Result<Place, DepotError> {
+    pub fn new(root: &Root, host: &str, recording: String) -> Result<Place, DepotError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let begins = host.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
         if !begins || host.len() > HOST_MAX_BYTES || !host.bytes().all(is_plain) {
             return Err(DepotError::Host { name: host.to_owned() });
         }
         debug_assert!(recording.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
-        Ok(Place { root: root.to_owned(), host: host.to_owned(), recording })
+        Ok(Place { root: root.clone(), host: host.to_owned(), recording, is_by_hour: false })
     }
 }
 
@@ -132,78 +174,107 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub table: Table,
+    /// Its path, or its URL in a bucket.
     pub path: PathBuf,
     pub rows: u64,
     pub len_bytes: u64,
 }
 
-/// The files of one recording in one table, a file for each day. What is dropped before [`Files::finish`] leaves none.
+/// The files of one recording in one table, a file for each part. What is dropped before [`Files::finish`] leaves none.
 struct Files<R: 'static, C: 'static> {
+    place: Place,
     table: Table,
-    /// The directory of the host in the table.
-    directory: PathBuf,
-    recording: String,
     columns: Vec<&'static Column<R, C>>,
-    days: BTreeMap<i64, Open<R, C>>,
+    /// By the number of the part since 1970.
+    parts: BTreeMap<i64, Open<R, C>>,
+    /// Where files wait that go to a bucket; made with the first.
+    #[cfg(feature = "s3")]
+    waiting: Option<tempfile::TempDir>,
 }
 
 struct Open<R: 'static, C: 'static> {
     file: Parquet<R, C, BufWriter<File>>,
     temporary: Temporary,
-    path: PathBuf,
+    /// The directories below that of the host: `date=2026-03-14`.
+    part: String,
 }
 
 impl<R, C> Files<R, C> {
     fn new(place: &Place, table: Table, columns: impl IntoIterator<Item = &'static Column<R, C>>) -> Files<R, C> {
         Files {
+            place: place.clone(),
             table,
-            directory: place.root.join(table.name()).join(format!("host={}", place.host)),
-            recording: place.recording.clone(),
             columns: columns.into_iter().collect(),
-            days: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            #[cfg(feature = "s3")]
+            waiting: None,
         }
     }
 
     /// Adds a row of this time, in microseconds since 1970.
     fn push(&mut self, at_us: i64, row: &R, shared: &C) -> Result<(), DepotError> {
-        let day = at_us.div_euclid(US_PER_DAY);
-        if let Some(open) = self.days.get_mut(&day) {
+        let part = at_us.div_euclid(if self.place.is_by_hour { US_PER_HOUR } else { US_PER_DAY });
+        if let Some(open) = self.parts.get_mut(&part) {
             open.file.push(row, shared);
             return Ok(());
         }
 
-        let mut open = self.open(day, at_us)?;
+        let mut open = self.open(at_us)?;
         open.file.push(row, shared);
-        self.days.insert(day, open);
+        self.parts.insert(part, open);
         Ok(())
     }
 
-    fn open(&self, day: i64, at_us: i64) -> Result<Open<R, C>, DepotError> {
-        let date = jiff::Timestamp::from_microsecond(at_us).ok().filter(|_| DAYS.contains(&day));
+    fn open(&mut self, at_us: i64) -> Result<Open<R, C>, DepotError> {
+        let day = at_us.div_euclid(US_PER_DAY);
+        let time = jiff::Timestamp::from_microsecond(at_us).ok().filter(|_| DAYS.contains(&day));
         let remedy = match self.table {
             Table::Disks => "cut what was recorded before the clock was set out of the recording",
             _ => "set it right with --at TIME",
         };
-        let date = date.ok_or(DepotError::Clock { at_us, remedy })?;
-        if self.days.len() >= DAYS_MAX {
-            return Err(DepotError::Days);
+        let time = time.ok_or(DepotError::Clock { at_us, remedy })?;
+        let (form, unit) = if self.place.is_by_hour { ("date=%F/hour=%H", "hours") } else { ("date=%F", "days") };
+        if self.parts.len() >= PARTS_MAX {
+            return Err(DepotError::Parts { unit });
         }
 
-        let directory = self.directory.join(format!("date={}", date.strftime("%F")));
-        fs::create_dir_all(&directory).map_err(DepotError::at(&directory))?;
-        let temporary = Temporary(directory.join(format!(".{}-{}.tmp", self.recording, std::process::id())));
-        let begun = File::create(&temporary.0).and_then(|file| {
-            let metadata = [(SCHEMA_KEY, SCHEMA.to_string()), ("plimsoll.table", self.table.name().to_owned())];
-            Parquet::begin(BufWriter::new(file), self.columns.iter().copied(), &metadata)
-        });
-        let file = begun.map_err(DepotError::at(&temporary.0))?;
-        Ok(Open { file, temporary, path: directory.join(format!("{}.parquet", self.recording)) })
+        let part = time.strftime(form).to_string();
+        let directory = self.directory(&part)?;
+        let (temporary, file) = Temporary::create(&directory, &self.place.recording)?;
+        let metadata = [(SCHEMA_KEY, SCHEMA.to_string()), ("plimsoll.table", self.table.name().to_owned())];
+        let file = Parquet::begin(BufWriter::new(file), self.columns.iter().copied(), &metadata)
+            .map_err(DepotError::at(&temporary.0))?;
+        Ok(Open { file, temporary, part })
     }
 
-    /// Puts the files into their places, and removes what the recording had under other days.
-    fn finish(self) -> Result<Vec<Written>, DepotError> {
+    /// Returns the directory in which the file of a part is written, which is there then.
+    fn directory(&mut self, part: &str) -> Result<PathBuf, DepotError> {
+        match &self.place.root {
+            Root::Directory(root) => {
+                let directory = root.join(self.of_host()).join(part);
+                make_directories(&directory).map_err(DepotError::at(&directory))?;
+                Ok(directory)
+            }
+            #[cfg(feature = "s3")]
+            Root::Bucket(_) => {
+                let waiting = match self.waiting.take() {
+                    Some(waiting) => waiting,
+                    None => tempfile::tempdir().map_err(DepotError::at(&std::env::temp_dir()))?,
+                };
+                Ok(self.waiting.insert(waiting).path().to_owned())
+            }
+        }
+    }
+
+    /// Returns the directory of the host, below the root.
+    fn of_host(&self) -> String {
+        format!("{}/host={}", self.table.name(), self.place.host)
+    }
+
+    /// Puts the files into their places, and removes what the recording had in other parts.
+    fn finish(mut self) -> Result<Vec<Written>, DepotError> {
         let mut whole = Vec::new();
-        for Open { file, temporary, path } in self.days.into_values() {
+        for Open { file, temporary, part } in std::mem::take(&mut self.parts).into_values() {
             let rows = file.rows;
             let synced = file.finish().and_then(|out| {
                 let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -211,43 +282,87 @@ impl<R, C> Files<R, C> {
                 Ok(file.metadata()?.len())
             });
             let len_bytes = synced.map_err(DepotError::at(&temporary.0))?;
-            whole.push((temporary, Written { table: self.table, path, rows, len_bytes }));
+            whole.push((temporary, part, rows, len_bytes));
         }
 
+        let (table, of_host, name) = (self.table, self.of_host(), format!("{}.parquet", self.place.recording));
         let mut written = Vec::new();
-        for (temporary, file) in whole {
-            fs::rename(&temporary.0, &file.path)
-                .and_then(|()| sync_parent(&file.path))
-                .map_err(DepotError::at(&file.path))?;
-            written.push(file);
+        for (temporary, part, rows, len_bytes) in whole {
+            let within = format!("{of_host}/{part}/{name}");
+            let path = match &self.place.root {
+                Root::Directory(root) => {
+                    let path = root.join(within);
+                    fs::rename(&temporary.0, &path).and_then(|()| sync_parent(&path)).map_err(DepotError::at(&path))?;
+                    path
+                }
+                #[cfg(feature = "s3")]
+                Root::Bucket(bucket) => bucket.put(&within, &temporary.0, len_bytes)?,
+            };
+            written.push(Written { table, path, rows, len_bytes });
         }
-        remove_others(&self.directory, &format!("{}.parquet", self.recording), &written)?;
+        match &self.place.root {
+            Root::Directory(root) => remove_others(&root.join(of_host), &name, &written)?,
+            #[cfg(feature = "s3")]
+            Root::Bucket(bucket) => bucket.remove_others(&of_host, &name, &written)?,
+        }
         Ok(written)
     }
 }
 
 /// Makes a new name in a directory durable.
 fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    // A relative path of one name is in the working directory.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
 }
 
-/// Removes the files of this name in other days than those of `written`.
+/// Makes a directory and those above it. A new one is durable before something is in it.
+fn make_directories(directory: &Path) -> io::Result<()> {
+    let new: Vec<&Path> = directory.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.is_dir()).collect();
+    fs::create_dir_all(directory)?;
+    new.into_iter().rev().try_for_each(sync_parent)
+}
+
+/// Removes the files of this name in other parts than those of `written`.
 fn remove_others(directory: &Path, name: &str, written: &[Written]) -> Result<(), DepotError> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(DepotError::at(directory))?,
-    };
-    for entry in entries {
-        let path = entry.map_err(DepotError::at(directory))?.path().join(name);
-        if path.is_file() && !written.iter().any(|file| file.path == path) {
-            fs::remove_file(&path).map_err(DepotError::at(&path))?;
+    for day in directories(directory)? {
+        for part in directories(&day)?.into_iter().chain([day]) {
+            let path = part.join(name);
+            if path.is_file() && !written.iter().any(|file| file.path == path) {
+                fs::remove_file(&path).map_err(DepotError::at(&path))?;
+            }
         }
     }
     Ok(())
 }
 
+/// Returns the directories in a directory; none if it is not there.
+fn directories(directory: &Path) -> Result<Vec<PathBuf>, DepotError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(DepotError::at(directory))?,
+    };
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
+    Ok(paths.map_err(DepotError::at(directory))?.into_iter().filter(|path| path.is_dir()).collect())
+}
+
 /// A temporary file, which is removed unless it was renamed.
 struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Creates a file in `directory` that is no one else's: processes of two containers may have one number.
+    fn create(directory: &Path, recording: &str) -> Result<(Temporary, File), DepotError> {
+        let mut attempt = 0_u32;
+        loop {
+            let path = directory.join(format!(".{recording}-{}-{attempt}.tmp", std::process::id()));
+            match File::create_new(&path) {
+                Ok(file) => return Ok((Temporary(path), file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => attempt += 1,
+                Err(error) => return Err(DepotError::Io { path, error }),
+            }
+        }
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {

@@ -16,4 +16,7 @@ mod seeds;
 #[path = "../../../skip.rs"]
 mod skip;
 mod stories;
+#[cfg(feature = "object_store")]
+#[path = "../../../versitygw.rs"]
+mod versitygw;
 mod world;

@@ -62,7 +62,7 @@ fn random_reads_equal_those_of_a_store_in_memory() {
 
 #[test]
 fn random_reads_equal_those_of_an_s3_server() {
-    let Some(server) = s3::Server::start() else { return };
+    let Some(server) = crate::versitygw::Server::start() else { return };
     block_on(random::compare(server.store(), 1, 300));
 }
 

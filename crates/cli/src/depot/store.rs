@@ -17,7 +17,7 @@ use std::path::Path;
 
 use plimsoll_figures::units::{format_bytes_binary, format_count};
 use plimsoll_measure::depot::{Options, StoreError, parse_time, store};
-use plimsoll_observe::depot::{DepotError, Written};
+use plimsoll_observe::depot::{DepotError, Root, Written};
 use plimsoll_show::table::{Column, csv};
 use serde_json::{Value, json};
 
@@ -29,21 +29,24 @@ use crate::{screen, stat};
 type Row = (String, Written);
 
 pub(crate) fn run(arguments: &DepotArguments) -> Result<Outcome, Failure> {
-    let DepotArguments { depot, files, host, at, no_spans, capacity, format } = arguments;
+    let DepotArguments { depot, files, host, at, no_spans, by_hour, capacity, format } = arguments;
     if depot.is_file() {
         let message = format!("{} is a file: name the directory of the depot before the files", depot.display());
         return Err(Failure::Input(message));
     }
     let at_unix_ns = at.as_deref().map(parse_time).transpose().map_err(Failure::Input)?;
-    let options = Options { host: host.clone(), at_unix_ns, no_spans: *no_spans };
+    let options = Options { host: host.clone(), at_unix_ns, no_spans: *no_spans, by_hour: *by_hour };
+    let root = Root::parse(depot).map_err(|error| Failure::Input(error.to_string()))?;
+    // Read once, and its warnings said once.
+    let unused = stat::watch(capacity, &[], None)?;
 
     let mut rows: Vec<Row> = Vec::new();
     let mut failed = Vec::new();
     for file in files {
         // Disks of one recording say nothing about those of another.
-        let mut watch = stat::watch(capacity, &[], None)?;
+        let mut watch = unused.clone();
         let name = file.display().to_string();
-        match store(depot, file, &options, &mut watch) {
+        match store(&root, file, &options, &mut watch) {
             Ok(stored) => {
                 stored.notes.iter().for_each(|note| screen::warning(&format!("{name}: {note}")));
                 if stored.files.is_empty() {
@@ -92,7 +95,9 @@ fn json(depot: &Path, rows: &[Row], failed: &[String]) -> Value {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         match &error {
-            StoreError::Depot { error: DepotError::Io { .. }, .. } => Failure::Machine(error.to_string()),
+            StoreError::Depot { error: DepotError::Io { .. } | DepotError::Bucket { .. }, .. } => {
+                Failure::Machine(error.to_string())
+            }
             _ => Failure::Input(error.to_string()),
         }
     }

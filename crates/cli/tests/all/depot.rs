@@ -14,6 +14,8 @@ jobs:
   - {name: queries, class: query, open: {rate: 800, spacing: poisson}, op: read, pattern: random, size: 4k, region: {length: 1G}}
   - {name: batches, class: batch, open: {rate: 2800, spacing: poisson}, op: write, pattern: random, size: 16k, region: {length: 1G}}
 ";
+/// The volumes of the recording.
+const DISK: &str = "gp3:50GB:250MB/s";
 const AT: &str = "2026-03-14T23:59:58Z";
 
 /// Compares every column of every table with its source. Says nothing if all agree.
@@ -63,6 +65,7 @@ columns = names("disks")
 assert columns[:3] == ["at_utc", "duration_s", "disk"] and columns[-1] == "why", columns
 ours = head.index("in_flight")
 assert columns[29:38] == head[ours:ours + 9] and len(columns) == 3 + 26 + 10, columns
+lines_of_disks = lines[1:]
 stored = rows("SELECT strftime(at_utc, '%Y-%m-%dT%H:%M:%S.%gZ'), * EXCLUDE (at_utc, host, date) FROM disks ORDER BY at_utc, disk")
 assert len(stored) == len(lines) - 1 > 0
 for line, row in zip(lines[1:], stored):
@@ -87,12 +90,105 @@ assert figures["iops"][1] <= figures["iops"][0] <= figures["iops"][2], figures["
 when, = rows("SELECT DISTINCT strftime(at_utc, '%Y-%m-%d %H:%M:%S UTC') FROM figures")
 assert when == (report["place"]["date"],), when
 
-# Every question has an answer.
+# Every question has the answer of a slow reading of the sources.
 database.execute("CREATE VIEW changed AS SELECT TIMESTAMP '2026-03-14 23:59:59' AS at_utc")
-for name in sorted(os.listdir(sql)):
-    if name not in ("duckdb.sql", "datafusion.sql"):
-        database.execute(open(f"{sql}/{name}").read())
-        assert rows(f"SELECT * FROM {name.removesuffix('.sql')}"), f"{name} has no rows"
+questions = sorted(name.removesuffix(".sql") for name in os.listdir(sql) if name not in ("duckdb.sql", "datafusion.sql"))
+for name in questions:
+    database.execute(open(f"{sql}/{name}.sql").read())
+near = lambda a, b, relative=1e-9: a == b or abs(a - b) <= relative * max(abs(a), abs(b))
+def ask(name, columns, order):
+    found = rows(f"SELECT {columns} FROM {name} ORDER BY {order}")
+    assert found, f"{name} has no rows"
+    return found
+def same(name, found, expected, relative=1e-9):
+    agree = lambda a, b: near(a, b, relative) if isinstance(a, float) and isinstance(b, (int, float)) else a == b
+    assert len(found) == len(expected), (name, found, expected)
+    for a, b in zip(found, expected):
+        assert len(a) == len(b) and all(map(agree, a, b)), (name, a, b)
+
+number = lambda value: int(value) if value else None
+spans = [dict(zip(csv_head, line)) for csv_lines in [list(csv.reader(open("../spans.csv")))] for csv_head in csv_lines[:1] for line in csv_lines[1:]]
+for span in spans:
+    span.update({name: number(span[name]) for name in span if name.endswith("_ns") or name in ("request", "shard", "len_bytes")})
+spans = [span for span in spans if span["completed_ns"] is not None]
+assert len(spans) > 5000 and all(span["is_split"] == "false" for span in spans)
+rank = lambda values, per_mille: sorted(values)[-(-per_mille * len(values) // 1000) - 1]
+classes = sorted({span["class"] for span in spans})
+took = lambda of: [span["completed_ns"] - span["queued_ns"] for span in spans if of(span)]
+
+expected = []
+for name in classes:
+    all_ns = took(lambda span: span["class"] == name)
+    expected.append(("7", name, len(all_ns), *(rank(all_ns, part) / 1e6 for part in (500, 900, 990, 999))))
+same("latency", ask("latency", "host, class, pieces, p50_ms, p90_ms, p99_ms, p99_9_ms", "class"), expected, 0.0079)
+
+# A second after the beginning, which is at 23:59:58; histograms are by seconds.
+expected = []
+for name in classes:
+    before, after = [rank(took(lambda span: span["class"] == name and (span["queued_ns"] - begin_ns >= 10**9) == is_after), 990)
+                     for is_after in (False, True)]
+    expected.append((name, 1, before / 1e6, after / 1e6, None, None))
+same("before_after", ask("before_after", "class, hosts, before_ms, after_ms, low_pct, high_pct", "class"), expected, 0.0079)
+for before, after, change in ask("before_after", "before_ms, after_ms, change_pct", "class"):
+    assert near(1 + change / 100, after / before), (before, after, change)
+
+expected = []
+for name in classes:
+    taken = sum(took(lambda span: span["class"] == name)) / 1e9
+    for reason in sorted({span["wait_reason"] or "none" for span in spans if span["class"] == name}):
+        waits = [(span["submitted_ns"] or span["dispatched_ns"]) - span["queued_ns"] for span in spans
+                 if span["class"] == name and (span["wait_reason"] or "none") == reason]
+        waited = sum(waits) / 1e9
+        expected.append(("7", name, reason, len(waits), waited, 1e3 * waited / len(waits), 100 * waited / taken))
+assert any(line[2] != "none" and line[4] > 0 for line in expected), expected
+same("throttled", ask("throttled", "host, class, waited_for, pieces, waited_s, mean_ms, part_of_latency_pct", "class, waited_for"), expected)
+
+slowest = sorted(spans, key=lambda span: (span["queued_ns"] - span["completed_ns"], span["queued_ns"]))[:20]
+expected = []
+for span in slowest:
+    out, back, queued = span["submitted_ns"] or span["dispatched_ns"], span["completed_ns"], span["queued_ns"]
+    expected.append((at_us + (queued - begin_ns) // 1000, span["class"], span["op"], span["len_bytes"], 1, (back - queued) / 1e6,
+                     (out - queued) / 1e6, (back - out) / 1e6, (span["reaped_ns"] - back) / 1e6, span["wait_reason"] or None))
+same("slowest", ask("slowest", "epoch_us(at_utc), class, op, len_bytes, pieces, total_ms, queue_ms, device_ms, unseen_ms, waited_for",
+                    "total_ms DESC, at_utc"), expected)
+
+# disks.csv has two decimals of rates, and four of what is judged.
+of = {name: number for number, name in enumerate(head)}
+work = [line for line in lines_of_disks if not line[of["gap"]]]
+seconds = [float(line[1]) for line in work]
+uses = [float(line[of["capacity_use"]]) if line[of["capacity_use"]] else None for line in work]
+known = [(use, second) for use, second in zip(uses, seconds) if use is not None]
+in_verdict = lambda verdict: 100 * sum(s for s, line in zip(seconds, work) if line[of["verdict"]] == verdict) / sum(seconds)
+expected = [("cache", len({line[3] for line in work}), sum(seconds) / 3600, 100 * sum(u * s for u, s in known) / sum(s for _, s in known),
+             100 * max(u for u, _ in known), in_verdict("saturated"), in_verdict("degraded"))]
+same("waste", ask("waste", "host, disks, disk_hours, used_pct, most_used_pct, saturated_pct, degraded_pct", "host"), expected, 1e-3)
+
+turns = []
+last = None
+for when in sorted({line[0] for line in work}):
+    kib = {line[3]: float(line[8] or 0) + float(line[9] or 0) for line in work if line[0] == when}
+    if len(kib) < 2 or sum(kib.values()) == 0:
+        continue
+    disk = min(kib, key=lambda name: (-kib[name], name))
+    part = kib[disk] / sum(kib.values())
+    hot = disk if part * len(kib) >= 1.5 else None
+    second = next(float(line[1]) for line in work if line[0] == when)
+    if hot and hot == last:
+        turns[-1][1:] = [when, turns[-1][2] + second, turns[-1][3] + [part]]
+    elif hot:
+        turns.append([(hot, when), when, second, [part]])
+    last = hot
+expected = [(disk, first, end, hot_s, 100 * sum(parts) / len(parts)) for (disk, first), end, hot_s, parts in turns]
+form = "'%Y-%m-%dT%H:%M:%S.%gZ'"
+same("hot_disk", ask("hot_disk", f"disk, strftime(first_utc, {form}), strftime(last_utc, {form}), hot_s, part_pct", "first_utc"), expected, 1e-3)
+assert set(questions) == {"latency", "before_after", "throttled", "slowest", "waste", "hot_disk"}, "a question without a test"
+
+# By hour the rows are the same.
+by_day = ask("latency", "*", "class"), ask("throttled", "*", "class, waited_for")
+os.chdir("../hourly")
+database.execute(open(f"{sql}/duckdb.sql").read())
+assert (ask("latency", "*", "class"), ask("throttled", "*", "class, waited_for")) == by_day
+assert rows("SELECT DISTINCT date::VARCHAR, hour FROM spans ORDER BY ALL") == [("2026-03-14", "23"), ("2026-03-15", "00")]
 "#;
 
 fn done(ended: Ended) -> String {
@@ -116,17 +212,32 @@ fn duckdb_reads_what_the_sources_say() {
     done(world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]));
     write("spans.csv", done(world.run(&["trace", "export", "run.plt", "--to", "csv"])));
     write("stages.json", done(world.run(&["trace", "stages", "run.plt", "--by", "class", "--format", "json"])));
-    let disks = world.run(&["stat", "--from", "before.rec", "--format", "csv"]);
+    let disks = world.run(&["stat", "--from", "before.rec", "--disk", DISK, "--format", "csv"]);
     assert!(matches!(disks.code, Some(0 | 1)), "{disks:#?}");
     write("disks.csv", disks.out);
     let test = ["test", "jobs.yaml", "--backend", "memory", "--duration", "1", "--format", "json"];
     write("test.json", done(world.run(&test)));
 
     done(world.run(&["depot", "depot", "run.plt", "--host", "7", "--at", AT]));
-    let stored: serde_json::Value =
-        serde_json::from_str(&done(world.run(&["depot", "depot", "before.rec", "test.json", "--format", "json"])))
-            .expect("it is JSON");
+    let stored: serde_json::Value = serde_json::from_str(&done(world.run(&[
+        "depot",
+        "depot",
+        "before.rec",
+        "test.json",
+        "--disk",
+        DISK,
+        "--format",
+        "json",
+    ])))
+    .expect("it is JSON");
     assert_eq!((stored["schema"].as_u64(), stored["failed"].as_array().map(Vec::len)), (Some(1), Some(0)), "{stored}");
+    for file in ["run.plt", "before.rec", "test.json"] {
+        let mut hourly = vec!["depot", "hourly", file, "--by-hour"];
+        if file == "run.plt" {
+            hourly.extend(["--host", "7", "--at", AT]);
+        }
+        done(world.run(&hourly));
+    }
     let again = world.run(&["depot", "depot", "run.plt", "--host", "7", "--at", AT, "--format", "csv"]);
     assert!(done(again).starts_with("file,table,rows,len_bytes,stored_as\nrun.plt,spans,"));
 
@@ -134,6 +245,68 @@ fn duckdb_reads_what_the_sources_say() {
     let mut command = Command::new("python3");
     let compared = command.args(["compare.py", sql]).current_dir(world.path()).output().expect("python3 starts");
     assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn a_bucket_holds_what_a_directory_holds() {
+    let Some(server) = crate::versitygw::Server::start() else { return };
+    let world = World::new(&[("mine.yaml", SCENARIO)]);
+    done(world.run(&["sim", "run", "mine.yaml", "--trace", "run.plt"]));
+    let store = |depot: &str, secret: &str, more: &[&str]| {
+        let words = ["depot", depot, "run.plt", "--host", "db1", "--at", AT, "--format", "json"];
+        let mut command = world.command(&[&words, more].concat());
+        command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", secret).env("AWS_REGION", "us-east-1");
+        command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", server.port));
+        Ended::of(command.output().expect("the binary starts"))
+    };
+    let found = |root: &std::path::Path| {
+        let mut found = Vec::new();
+        let mut left = vec![root.to_owned()];
+        while let Some(path) = left.pop() {
+            match std::fs::read_dir(&path) {
+                Ok(entries) => left.extend(entries.map(|entry| entry.expect("an entry").path())),
+                Err(_) => found.push((path.strip_prefix(root).expect("below").to_owned(), std::fs::read(&path).ok())),
+            }
+        }
+        found.sort();
+        found
+    };
+    let bucket = server.dirs[0].path().join("bucket/fleet/depot");
+
+    // Twice, and by hour between: every time what a directory holds, and nothing twice.
+    for more in [&[][..], &[], &["--by-hour"], &[]] {
+        let ended = store("s3://bucket/fleet/depot", "testtest", more);
+        assert!(done(ended).contains("s3://bucket/fleet/depot/spans/host=db1/date=2026-03-14/"));
+        let directory = format!("beside{}", more.len());
+        done(store(&directory, "testtest", more));
+        let expected = found(&world.path().join(directory));
+        assert_eq!(expected.len(), 4, "two tables, two days");
+        assert!(found(&bucket) == expected, "{more:?}");
+    }
+
+    // No rights, no bucket: named, and nothing is changed.
+    let before = found(&bucket);
+    store("s3://bucket/fleet/depot", "wrong", &[])
+        .assert_refused(3, &["s3://bucket/fleet/depot/", "AWS_SECRET_ACCESS_KEY"]);
+    store("s3://none/depot", "testtest", &[]).assert_refused(3, &["s3://none/depot/", "AWS_ENDPOINT_URL"]);
+    store("gs://bucket/depot", "testtest", &[]).assert_refused(2, &["expected a directory, or s3://BUCKET/PREFIX"]);
+    assert!(found(&bucket) == before);
+}
+
+#[test]
+fn warnings_on_io_properties_are_said_once() {
+    let properties = "disks:\n  - {mountpoint: /dev/sda, read_iops: 1000, read_bandwidth: 100M, write_iops: 1000, \
+                      write_bandwidth: 100M, doubtful: [read_iops]}\n";
+    let sample = |second: u64| {
+        format!("2026-03-14T12:00:{second:02}Z\n   8 0 sda {} 0 8000 100 0 0 0 0 0 90 100\n", 1000 * second)
+    };
+    let text: String = (0..3).map(sample).collect();
+    let world = World::new(&[("io.yaml", properties), ("a.txt", &text), ("b.txt", &text)]);
+    let words = ["depot", "depot", "a.txt", "b.txt", "--host", "db1", "--io-properties", "io.yaml"];
+    let ended = world.run(&words);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(ended.err.matches("the measurement itself doubts read_iops").count(), 1, "{ended:#?}");
 }
 
 #[test]

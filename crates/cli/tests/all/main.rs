@@ -14,6 +14,7 @@ mod depot;
 mod devtools;
 mod examine;
 mod experiment;
+mod extension;
 mod fio_files;
 mod info;
 mod instance_card;
@@ -38,4 +39,7 @@ mod terminal;
 mod trace_limiter;
 mod trace_replay;
 mod tune;
+#[cfg(feature = "s3")]
+#[path = "../../../versitygw.rs"]
+mod versitygw;
 mod world;

@@ -71,7 +71,7 @@ fn a_recording_that_grew_has_its_name() {
     let options = Options { host: Some("db1".to_owned()), ..Options::default() };
     let store_seconds = |seconds: u64| {
         std::fs::write(&path, (0..seconds).map(sample).collect::<String>()).unwrap();
-        let stored = store(&depot, &path, &options, &mut Watch::default()).unwrap();
+        let stored = store(&Root::Directory(depot.clone()), &path, &options, &mut Watch::default()).unwrap();
         let [file] = stored.files.as_slice() else { panic!("{stored:?}") };
         (file.path.clone(), file.rows)
     };
@@ -92,9 +92,40 @@ fn recordings_that_begin_alike_have_names_of_their_own() {
         };
         let text: String = (0..4).map(sample).collect();
         std::fs::write(&path, "\n".repeat(STAT_NAMED_BY_BYTES as usize) + &text).unwrap();
-        store(&depot, &path, &options, &mut Watch::default()).unwrap().files.remove(0).path
+        store(&Root::Directory(depot.clone()), &path, &options, &mut Watch::default()).unwrap().files.remove(0).path
     };
     let (one, other) = (store_day(14), store_day(15));
     assert_ne!(one.file_name(), other.file_name());
     assert!(one.is_file() && other.is_file());
+}
+
+/// `blktrace -o sda` writes a file for each CPU; `sda` stands for them, as for `trace`.
+#[test]
+fn the_base_name_of_blktrace_stands_for_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (base, depot) = (directory.path().join("sda"), directory.path().join("depot"));
+    // A read that is queued (1) and issued (7) on one CPU, and completes (8) on the other.
+    let event = |sequence: u32, time_ns: u64, action: u32, cpu: u32| {
+        let mut bytes = Vec::new();
+        bytes.extend([0x6561_7407, sequence].map(u32::to_le_bytes).concat());
+        bytes.extend([time_ns, 2048].map(u64::to_le_bytes).concat());
+        let category = 1 | if action == 1 { 1 << 4 } else { 1 << (action - 1) };
+        bytes.extend([4096, category << 16 | action, 7, 8 << 20, cpu, 0].map(u32::to_le_bytes).concat());
+        bytes
+    };
+    let of_cpu = |cpu: u32| directory.path().join(format!("sda.blktrace.{cpu}"));
+    std::fs::write(of_cpu(0), [event(1, 1000, 1, 0), event(2, 2000, 7, 0)].concat()).unwrap();
+    std::fs::write(of_cpu(1), event(1, 90_000, 8, 1)).unwrap();
+
+    let at_unix_ns = Some(parse_time("2026-03-14T12:00:00Z").unwrap());
+    let options = Options { host: Some("db1".to_owned()), at_unix_ns, ..Options::default() };
+    let store = |path: &Path| {
+        let stored = store(&Root::Directory(depot.clone()), path, &options, &mut Watch::default()).unwrap();
+        stored.files.into_iter().map(|file| (file.path, file.rows)).collect::<Vec<_>>()
+    };
+    let by_base = store(&base);
+    assert_eq!(by_base[0].1, 1, "one span: {by_base:?}");
+    assert_eq!(store(&of_cpu(1)), by_base);
+    let missing = super::store(&Root::Directory(depot.clone()), &of_cpu(9), &options, &mut Watch::default());
+    assert!(missing.is_ok(), "any of them stands for all: {missing:?}");
 }

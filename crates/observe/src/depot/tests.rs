@@ -70,7 +70,7 @@ fn world(unix_at_zero_ns: u64) -> (TempDir, PathBuf, PathBuf) {
 }
 
 fn place(depot: &Path) -> Place {
-    Place::new(depot, "db1", "trace-1".to_owned()).unwrap()
+    Place::new(&Root::Directory(depot.to_owned()), "db1", "trace-1".to_owned()).unwrap()
 }
 
 /// Returns all files below a directory, by their paths in it.
@@ -199,7 +199,7 @@ fn a_recording_that_is_stored_again_is_there_once() {
     assert!(files(&depot).keys().all(|name| name.contains("date=2026-06-2")), "{:?}", files(&depot).keys());
 
     // Another recording of the host stays beside it.
-    let other = Place::new(&depot, "db1", "trace-2".to_owned()).unwrap();
+    let other = Place::new(&Root::Directory(depot.to_owned()), "db1", "trace-2".to_owned()).unwrap();
     trace::store(&other, &path, AS_IT_SAYS).unwrap();
     assert_eq!(rows(&depot, Table::Spans).len(), 6000);
 }
@@ -225,6 +225,53 @@ fn what_was_not_finished_is_not_there() {
     assert_eq!(files(&depot), before);
 }
 
+/// Two containers on one mount have processes of one number.
+#[test]
+fn a_temporary_file_of_another_process_stays_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, mut theirs) = Temporary::create(directory.path(), "trace-1").unwrap();
+    std::io::Write::write_all(&mut theirs, b"theirs").unwrap();
+    let (second, _) = Temporary::create(directory.path(), "trace-1").unwrap();
+    assert_ne!(first.0, second.0);
+    drop(second);
+    assert_eq!(std::fs::read(&first.0).unwrap(), b"theirs");
+}
+
+#[test]
+fn by_hour_and_by_day_replace_each_other() {
+    let (_directory, path, depot) = world(BEFORE_MIDNIGHT_NS);
+    let by_hour = Place { is_by_hour: true, ..place(&depot) };
+    for _ in 0..2 {
+        trace::store(&place(&depot), &path, AS_IT_SAYS).unwrap();
+        assert_eq!(rows(&depot, Table::Spans).len(), 3000);
+        trace::store(&by_hour, &path, AS_IT_SAYS).unwrap();
+        assert_eq!(rows(&depot, Table::Spans).len(), 3000);
+    }
+    let expected = [
+        "hist/host=db1/date=2026-03-14/hour=23/trace-1.parquet",
+        "hist/host=db1/date=2026-03-15/hour=00/trace-1.parquet",
+        "spans/host=db1/date=2026-03-14/hour=23/trace-1.parquet",
+        "spans/host=db1/date=2026-03-15/hour=00/trace-1.parquet",
+    ];
+    assert_eq!(files(&depot).into_keys().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_url_is_a_bucket_or_refused() {
+    for url in ["gs://fleet/depot", "file:///depot", "s3://", "s3:///depot", "http://a/b"] {
+        let root = Root::parse(url.as_ref());
+        assert!(matches!(root, Err(DepotError::Url { .. })), "{url}: {root:?}");
+    }
+    for path in ["depot", "/depot", "s3:/depot", "a b/c"] {
+        assert!(matches!(Root::parse(path.as_ref()), Ok(Root::Directory(it)) if it == Path::new(path)), "{path}");
+    }
+    let bucket = Root::parse("s3://fleet/depot".as_ref());
+    #[cfg(feature = "s3")]
+    assert!(matches!(bucket, Ok(Root::Bucket(_))), "{bucket:?}");
+    #[cfg(not(feature = "s3"))]
+    assert!(matches!(bucket, Err(DepotError::NoS3 { .. })), "{bucket:?}");
+}
+
 static NUMBER: Column<i64, ()> =
     crate::columns::known("number", crate::columns::Kind::I64, |it, ()| crate::columns::int(*it));
 
@@ -235,11 +282,11 @@ fn hosts_and_clocks_that_make_no_directory_are_refused() {
     for name in
         ["", ".", "..", "../db1", "a/b", "/etc", "-rf", "_x", "a b", "a\0b", "dätabase", "a=b", "a%2f", long.as_str()]
     {
-        let place = Place::new(&depot, name, "trace-1".to_owned());
+        let place = Place::new(&Root::Directory(depot.to_owned()), name, "trace-1".to_owned());
         assert!(matches!(place, Err(DepotError::Host { .. })), "{name}");
     }
     for name in ["db1", "1", "DB-1.example_x", "10.0.0.1"] {
-        assert!(Place::new(&depot, name, "trace-1".to_owned()).is_ok(), "{name}");
+        assert!(Place::new(&Root::Directory(depot.to_owned()), name, "trace-1".to_owned()).is_ok(), "{name}");
     }
 
     let stored = |at_unix_ns| trace::store(&place(&depot), &path, TraceOptions { at_unix_ns, ..AS_IT_SAYS });

@@ -80,7 +80,7 @@ const STRAGGLER_Z: f64 = 3.0;
 const STRAGGLER_SHARE: f64 = 1.05;
 
 /// The groups of a host, and their history.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Groups {
     named: Vec<(String, Vec<String>)>,
     states: BTreeMap<String, State>,
@@ -146,7 +146,7 @@ impl Groups {
 const DISK_NAMES: [&str; 4] = ["nvme", "sd", "vd", "xvd"];
 
 /// Watches devices that are alike though nobody named them as a group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LikeDevices(Groups);
 
 impl LikeDevices {
@@ -326,7 +326,7 @@ fn busiest(loads: &[f64]) -> usize {
 }
 
 /// A past interval in which bytes were moved.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Past {
     duration_s: Option<f64>,
     /// Work of each member over the interval: KiB, or seconds of capacity.
@@ -358,7 +358,7 @@ struct Straggler {
 }
 
 /// The history of a group: intervals in which bytes were moved, the latest last.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     members: Vec<String>,
     measure: Measure,

@@ -56,7 +56,7 @@ pub struct WatchOptions {
 }
 
 /// Judges the devices of a host, interval after interval, and remembers what later judgements need.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watch {
     capacities: BTreeMap<String, Capacity>,
     groups: Groups,

@@ -177,8 +177,8 @@ fn values_of(key: &str, within: &serde_json::Value, found: &mut Vec<String>) {
     }
 }
 
-fn dashboard() -> (Vec<String>, Vec<String>) {
-    let dashboard: serde_json::Value = serde_json::from_str(&read("grafana-dashboard.json")).unwrap();
+fn dashboard(file: &str) -> (Vec<String>, Vec<String>) {
+    let dashboard: serde_json::Value = serde_json::from_str(&read(file)).unwrap();
     let (mut expressions, mut variables) = (Vec::new(), Vec::new());
     values_of("expr", &dashboard, &mut expressions);
     values_of("query", &dashboard, &mut variables);
@@ -267,8 +267,36 @@ fn promtool_checks_the_page() {
 
 #[test]
 fn promtool_checks_and_tests_the_rules() {
-    for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
+    let all = [
+        ["check", "rules", "alerts.yaml"],
+        ["test", "rules", "alerts_test.yaml"],
+        ["test", "rules", "rules_test.yaml"],
+        // With the rules and targets that it names.
+        ["check", "config", "prometheus.yaml"],
+    ];
+    for arguments in all {
         promtool(&arguments, "", &monitoring()).iter().for_each(assert_success);
+    }
+}
+
+/// A dashboard that asks for a series that no rule records is empty, and nobody is told why.
+#[test]
+fn every_recorded_series_is_tested_told_of_and_drawn() {
+    let rules = read("rules.yaml");
+    let recorded: BTreeSet<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).collect();
+    assert_eq!(recorded.len(), 7);
+    let (expressions, variables) = dashboard("grafana-fleet.json");
+    for name in &recorded {
+        assert!(read("rules_test.yaml").contains(&format!("- expr: {name}\n")), "{name} is not tested");
+        assert!(read("README.md").contains(&format!("`{name}`")), "README.md does not tell of {name}");
+        let drawn = expressions.iter().any(|expression| expression.contains(&format!("{name}{{")));
+        let feeds = rules.contains(&format!(", {name})"));
+        assert!(drawn || feeds, "{name} is drawn nowhere");
+    }
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+    let all = [expressions, variables].concat().join("\n");
+    for word in all.split(|letter: char| !is_part(letter)).filter(|word| word.contains(":plimsoll_")) {
+        assert!(recorded.contains(word), "no rule records {word}");
     }
 }
 
@@ -295,9 +323,13 @@ fn every_name_that_is_used_is_exported_and_every_name_exported_is_told_of() {
     let page = page();
     let families: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let (expressions, variables) = dashboard();
+    let (mut expressions, mut variables) = dashboard("grafana-dashboard.json");
     assert!(expressions.len() > 20 && variables.len() > 5, "{expressions:?} {variables:?}");
-    let used = [read("alerts.yaml"), read("alerts_test.yaml"), expressions.join("\n"), variables.join("\n")];
+    let fleet = dashboard("grafana-fleet.json");
+    expressions.extend(fleet.0);
+    variables.extend(fleet.1);
+    let files = ["alerts.yaml", "alerts_test.yaml", "rules.yaml", "rules_test.yaml"].map(read).join("\n");
+    let used = [files, expressions.join("\n"), variables.join("\n")];
     for name in used.iter().flat_map(|text| names(text)) {
         let family = name.strip_suffix("_bucket").unwrap_or(name);
         assert!(families.contains(family), "nothing exports {name}");
@@ -313,11 +345,11 @@ fn every_name_that_is_used_is_exported_and_every_name_exported_is_told_of() {
     families.iter().for_each(|family| assert!(is_told(family), "README.md does not tell of {family}"));
 }
 
-/// Every query of the dashboard is one that Prometheus can run: each becomes a rule that is checked.
+/// Every query of the dashboards is one that Prometheus can run: each becomes a rule that is checked.
 #[test]
-fn promtool_checks_the_queries_of_the_dashboard() {
+fn promtool_checks_the_queries_of_the_dashboards() {
     let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
-    let (expressions, _) = dashboard();
+    let expressions = ["grafana-dashboard.json", "grafana-fleet.json"].map(|file| dashboard(file).0).concat();
     for (number, expression) in expressions.iter().enumerate() {
         let expression = expression.replace("$__rate_interval", "5m");
         // What is left are variables inside of strings, which a matcher takes as they are.

@@ -1,0 +1,59 @@
+//! Runs statements, and says which question a word means.
+//!
+//! **Why.** A question may be a file, a statement or the name of a view.
+//!
+//! **How.** Statements run in their order; what defines something runs at once, what gives rows is an answer.
+//!
+//! **Limits.** Statements that would write into the depot are refused, and `COPY` with them: `-o` writes answers.
+//!
+//! **Example.** `SET ...; CREATE VIEW changed AS ...; SELECT * FROM before_after`
+
+use std::path::Path;
+
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::DFParser;
+
+use crate::depot::{Depot, QUESTIONS};
+use crate::failure::Failure;
+
+/// Returns the statements that a question means.
+pub(crate) fn sql_of(question: &str, depot: &Depot) -> Result<String, Failure> {
+    let path = Path::new(question);
+    let is_word = question.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if question.ends_with(".sql") || (!is_word && path.is_file()) {
+        return std::fs::read_to_string(path).map_err(|error| Failure::Input(format!("{question}: {error}")));
+    }
+    if !is_word {
+        return Ok(question.to_owned());
+    }
+    if let Some(found) = QUESTIONS.iter().find(|it| it.name == question) {
+        return Ok(format!("SELECT * FROM {question} ORDER BY {}", found.order));
+    }
+    match depot.session.table_exist(question) {
+        Ok(true) => Ok(format!("SELECT * FROM {question}")),
+        _ => Err(Failure::Input(format!(
+            "{question}: expected a statement, a FILE.sql, or one of these names:\n{}",
+            depot.contents().trim_end()
+        ))),
+    }
+}
+
+/// Runs statements. Returns the answers, which are computed as they are read.
+pub(crate) async fn run(depot: &mut Depot, sql: &str) -> Result<Vec<DataFrame>, Failure> {
+    let allowed = SQLOptions::new().with_allow_dml(false);
+    let mut answers = Vec::new();
+    for statement in DFParser::parse_sql(sql)? {
+        depot.add_views().await;
+        let state = depot.session.state();
+        let plan = state.statement_to_plan(statement).await.map_err(|error| depot.explain(error))?;
+        allowed.verify_plan(&plan)?;
+        let defines = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
+        let frame = depot.session.execute_logical_plan(plan).await.map_err(|error| depot.explain(error))?;
+        if !defines {
+            answers.push(frame);
+        }
+    }
+    Ok(answers)
+}

@@ -1,0 +1,202 @@
+//! A session that knows the tables of a depot, and the questions to them.
+//!
+//! **Why.** Where tables are and how they are cut into parts is no part of a question.
+//!
+//! **How.** A table is all `*.parquet` below its directory, with `host` and `date` of the path as columns, by day or
+//! by hour. Columns that only some files have are null in others, as after a change of the schema. Files
+//! that end in the middle are named and left out ([`crate::whole`]).
+//!
+//! **Limits.** A table without files is not there, and neither are the views that need it.
+//!
+//! **Example.** `Depot::open("s3://fleet/depot", 1 << 30)`
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStore;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::prefix::PrefixStore;
+use url::Url;
+
+use crate::failure::Failure;
+use crate::whole::{self, Without};
+
+/// The tables of a depot.
+const TABLES: [&str; 4] = ["spans", "hist", "disks", "figures"];
+
+/// The depot in the session: the characters of its own name mean nothing there.
+const ROOT: &str = "depot://depot";
+
+/// A question of `sql/`.
+pub(crate) struct Question {
+    pub(crate) name: &'static str,
+    sql: &'static str,
+    /// The order in which the rows are shown: worst first.
+    pub(crate) order: &'static str,
+}
+
+macro_rules! question {
+    ($name:literal, $order:literal) => {
+        Question { name: $name, sql: include_str!(concat!("../../../sql/", $name, ".sql")), order: $order }
+    };
+}
+
+/// All questions.
+pub(crate) const QUESTIONS: [Question; 6] = [
+    question!("latency", "p99_ms DESC, host, class"),
+    question!("waste", "used_pct, host"),
+    question!("hot_disk", "host, first_utc"),
+    question!("before_after", "class"),
+    question!("throttled", "part_of_latency_pct DESC, host, class, waited_for"),
+    question!("slowest", "total_ms DESC, host, at_utc"),
+];
+
+/// A depot that can be asked.
+pub(crate) struct Depot {
+    pub(crate) session: SessionContext,
+    place: String,
+    /// Tables with files, and how many.
+    tables: Vec<(&'static str, usize)>,
+    /// Views that could not be made yet, and why.
+    missing: Vec<(&'static Question, String)>,
+    /// Files that are not whole.
+    pub(crate) left_out: Vec<Key>,
+}
+
+impl Depot {
+    /// Opens the depot at a directory or URL, for questions that take at most this memory.
+    pub(crate) async fn open(place: &str, memory_bytes: usize) -> Result<Depot, Failure> {
+        let runtime =
+            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes))).build_arc()?;
+        let mut config = SessionConfig::new();
+        // Times of day are those of the depot, in UTC.
+        config.options_mut().execution.time_zone = Some("UTC".to_owned());
+        let session = SessionContext::new_with_config_rt(config, runtime);
+        let (store, url) = (reach(place)?, Url::parse(ROOT).map_err(|error| DataFusionError::External(error.into()))?);
+        let mut depot =
+            Depot { session, place: place.to_owned(), tables: Vec::new(), missing: Vec::new(), left_out: Vec::new() };
+        for table in TABLES {
+            let sorted = whole::sort(&store, &Key::from(table)).await;
+            let (files, left_out) = sorted.map_err(|error| unreachable(place, &error))?;
+            depot.tables.extend(Some((table, files.len())).filter(|_| !files.is_empty()));
+            depot.left_out.extend(left_out);
+        }
+        let left_out = depot.left_out.iter().cloned().collect();
+        depot.session.register_object_store(&url, Arc::new(Without { inner: store, left_out }));
+        for (table, _) in &depot.tables {
+            depot.add_table(table, &url).await?;
+        }
+        if depot.tables.is_empty() {
+            let expected = TABLES.join(", ");
+            return Err(Failure::Input(format!(
+                "{place}: there is no depot: expected Parquet files in {expected}; `plimsoll depot` makes them"
+            )));
+        }
+        depot.missing = QUESTIONS.iter().map(|question| (question, String::new())).collect();
+        depot.add_views().await;
+        Ok(depot)
+    }
+
+    async fn add_table(&self, table: &str, url: &Url) -> Result<(), Failure> {
+        let partitions = vec![("host".to_owned(), DataType::Utf8), ("date".to_owned(), DataType::Date32)];
+        let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+            .with_file_extension(".parquet")
+            .with_table_partition_cols(partitions);
+        let mut url = url.clone();
+        url.set_path(&format!("/{table}/"));
+        let config = ListingTableConfig::new(ListingTableUrl::try_new(url, None)?).with_listing_options(options);
+        let mut config = config.infer_schema(&self.session.state()).await?;
+        // A column that is always known in a file is missing in those of an earlier schema.
+        config.file_schema = config.file_schema.map(|schema| {
+            let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        });
+        self.session.register_table(table, Arc::new(ListingTable::try_new(config)?))?;
+        Ok(())
+    }
+
+    /// Makes the views that are not there yet and now can be: `before_after` waits for a view `changed`.
+    pub(crate) async fn add_views(&mut self) {
+        let mut missing = Vec::new();
+        for (question, _) in std::mem::take(&mut self.missing) {
+            let made = async { self.session.sql(question.sql).await?.collect().await };
+            if let Err(error) = made.await {
+                missing.push((question, error.strip_backtrace()));
+            }
+        }
+        self.missing = missing;
+    }
+
+    /// Explains an error of a question in which a name is not known.
+    pub(crate) fn explain(&self, error: DataFusionError) -> Failure {
+        let message = error.strip_backtrace();
+        let names = |name: &str| {
+            let mut words = message.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            message.contains("not found") && words.any(|word| word == name)
+        };
+        if names("changed") {
+            return Failure::Input(format!("{message}. {CHANGED}"));
+        }
+        let has = |table: &str| self.tables.iter().any(|(name, _)| *name == table);
+        if let Some(table) = TABLES.into_iter().find(|table| !has(table) && names(table)) {
+            return Failure::Input(format!("{}: there are no files of the table {table}", self.place));
+        }
+        match self.missing.iter().find(|(question, _)| names(question.name)) {
+            Some((Question { name: "before_after", .. }, why)) if why.contains("changed") => {
+                Failure::Input(format!("before_after: {CHANGED}"))
+            }
+            Some((question, why)) => Failure::Input(format!("{}: {}: {why}", self.place, question.name)),
+            None => error.into(),
+        }
+    }
+
+    /// Returns the tables and questions, a line for each.
+    pub(crate) fn contents(&self) -> String {
+        let tables = self.tables.iter().map(|(name, files)| format!("{name:<13} table of {files} files\n"));
+        let questions = QUESTIONS.iter().map(|question| {
+            // The first sentence of the file's comment.
+            let about = question.sql.trim_start_matches("-- ").split_inclusive('?').next().unwrap_or_default();
+            let lacks = self.missing.iter().any(|(missing, _)| missing.name == question.name);
+            format!("{:<13} {about}{}\n", question.name, if lacks { " (not yet: ask it to see why)" } else { "" })
+        });
+        tables.chain(questions).collect()
+    }
+}
+
+const CHANGED: &str = "First say when it was changed: \"CREATE VIEW changed AS SELECT TIMESTAMP '2026-03-14 12:00:00' AS \
+                       at_utc; SELECT * FROM before_after\"";
+
+/// Returns the store whose root is the depot.
+fn reach(place: &str) -> Result<Arc<dyn ObjectStore>, Failure> {
+    let bad = |reason: String| Failure::Input(format!("{place}: {reason}"));
+    let Some((scheme, rest)) = place.split_once("://") else {
+        let directory = std::fs::canonicalize(place).map_err(|error| bad(format!("cannot open the depot: {error}")))?;
+        let store = LocalFileSystem::new_with_prefix(directory).map_err(|error| bad(error.to_string()))?;
+        return Ok(Arc::new(store));
+    };
+
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if scheme != "s3" || bucket.is_empty() {
+        return Err(bad("expected a directory, or s3://BUCKET/PREFIX".to_owned()));
+    }
+    let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+    // Who names an endpoint without encryption means it.
+    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
+    let store = builder.with_allow_http(endpoint.starts_with("http://")).build();
+    let store = store.map_err(|error| bad(error.to_string()))?;
+    Ok(Arc::new(PrefixStore::new(store, prefix)))
+}
+
+fn unreachable(place: &str, error: &object_store::Error) -> Failure {
+    let remedy = if Path::new(place).exists() { "" } else { "; AWS_... variables say how the bucket is reached" };
+    Failure::Machine(format!("{place}: cannot list the files: {error}{remedy}"))
+}

@@ -1,0 +1,111 @@
+//! The program `plimsoll-query`: SQL over a depot of `plimsoll depot`, in one process.
+//!
+//! # Why
+//! The questions of `sql/` want an engine. This is one that needs no installation, no server, and no statement that
+//! says where the tables are.
+//!
+//! # How it works
+//! [`depot`] makes a session that knows the tables and the questions as views, [`ask`] runs statements in it, and
+//! [`output`] writes rows as they come. `plimsoll query` runs this program.
+//!
+//! # Limits
+//! Memory is bounded ([`Arguments::memory`]) where DataFusion accounts for it: sorts and groups go to temporary files,
+//! joins fail with an error. Pages that are being read come on top.
+//!
+//! # Example
+//! `plimsoll-query --depot s3://fleet/depot latency`
+
+mod ask;
+mod depot;
+mod failure;
+mod output;
+mod whole;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use plimsoll_figures::units::parse_size_bytes;
+
+use failure::Failure;
+use output::Format;
+
+/// Ask a depot: SQL over what `plimsoll depot` stored, with the questions of sql/ as views
+///
+/// The tables are spans, hist, disks and figures; docs/depot.md has their columns. Without a question it lists what
+/// there is. The depot is only read: statements that write are refused.
+#[derive(Parser, Debug)]
+#[command(version, max_term_width = 100)]
+#[command(
+    after_help = "Examples:\n  plimsoll query latency\n  plimsoll query --depot s3://fleet/depot \"SELECT host, count(*) FROM spans \
+                  GROUP BY host\"\n  plimsoll query question.sql --format parquet -o answer.parquet\n\n\
+                  Exit codes: 0 done; 1 answered without files that are not whole; 2 bad input or usage; 3 this machine, or the server, cannot do it."
+)]
+struct Arguments {
+    /// A file of SQL statements, a statement, or the name of a view or table, worst first
+    #[arg(value_name = "FILE.sql|SELECT ...|NAME")]
+    question: Option<String>,
+
+    /// The directory of the depot, or s3://BUCKET/PREFIX
+    ///
+    /// The environment says how a bucket is reached: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and
+    /// AWS_ENDPOINT_URL for servers other than Amazon's.
+    #[arg(long, value_name = "URL", default_value = ".")]
+    depot: String,
+
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// Write the answer to this file, whole or not at all [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Most memory for sorting, grouping and joining; what takes more goes to temporary files
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    memory: usize,
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let bytes = parse_size_bytes(text).map_err(|error| error.to_string())?;
+    usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = runtime
+        .map_err(|error| Failure::Machine(format!("cannot start threads: {error}")))
+        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    match ended {
+        Ok(code) => code,
+        // A reader closes the pipe when it has read enough: no error.
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.format == Format::Parquet && arguments.output.is_none() {
+        return Err(Failure::Input("Parquet is written to a file: name it with -o FILE".to_owned()));
+    }
+    let mut depot = depot::Depot::open(&arguments.depot, arguments.memory).await?;
+    for file in &depot.left_out {
+        let place = arguments.depot.trim_end_matches('/');
+        eprintln!(
+            "error: {place}/{file}: no whole Parquet file: it is left out; remove it, or store its recording again"
+        );
+    }
+    let code = if depot.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    let Some(question) = &arguments.question else {
+        print!("{}", depot.contents());
+        return Ok(code);
+    };
+    let sql = ask::sql_of(question, &depot)?;
+    let answers = ask::run(&mut depot, &sql).await?;
+    output::write(answers, arguments.format, arguments.output.as_deref()).await?;
+    Ok(code)
+}

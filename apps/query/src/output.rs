@@ -1,0 +1,171 @@
+//! Answers as a table for people, CSV, JSON or Parquet.
+//!
+//! **Why.** An answer goes to a terminal, a spreadsheet, a program, or another engine.
+//!
+//! **How.** Rows are written as they come, so an answer may be larger than memory; a table is collected for its widths.
+//! A file is written beside its place and renamed when it is whole.
+//!
+//! **Limits.** A table has at most [`TABLE_ROWS_MAX`] rows, and says so. Floats have three decimals there.
+//!
+//! **Example.** `plimsoll-query latency --format csv`
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use clap::ValueEnum;
+use datafusion::arrow::array::{Array as _, Float64Array, RecordBatch};
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::json;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::Compression;
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::properties::WriterProperties;
+use futures_util::TryStreamExt as _;
+use tempfile::NamedTempFile;
+
+use crate::failure::Failure;
+
+/// Most rows of a table: nobody reads more, and they are in memory.
+const TABLE_ROWS_MAX: usize = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// With a header; nothing where a value is not known
+    Csv,
+    /// An array of objects
+    Json,
+    /// For other engines; needs -o
+    Parquet,
+}
+
+/// Writes the answers to the file at `path`, or to standard output.
+pub(crate) async fn write(answers: Vec<DataFrame>, format: Format, path: Option<&Path>) -> Result<(), Failure> {
+    if answers.len() > 1 && format != Format::Table {
+        let count = answers.len();
+        return Err(Failure::Input(format!("{count} statements give rows: only a table has more than one answer")));
+    }
+    let Some(path) = path else {
+        return write_to(answers, format, &mut BufWriter::new(io::stdout())).await;
+    };
+
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let named = |error: io::Error| Failure::Machine(format!("{}: {error}", path.display()));
+    let mut file: NamedTempFile<File> = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(directory)
+        .map_err(named)?;
+    write_to(answers, format, &mut BufWriter::new(file.as_file_mut())).await?;
+    file.as_file().sync_all().map_err(named)?;
+    file.persist(path).map(drop).map_err(|error| named(error.error))
+}
+
+async fn write_to(answers: Vec<DataFrame>, format: Format, out: &mut (impl Write + Send)) -> Result<(), Failure> {
+    for (number, answer) in answers.into_iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        match format {
+            Format::Table => table(answer, out).await?,
+            Format::Csv => {
+                let schema = std::sync::Arc::clone(answer.schema().inner());
+                let mut writer = csv::WriterBuilder::new().with_header(true).build(&mut *out);
+                stream(answer, |batch| writer.write(batch).map_err(arrow)).await?;
+                // The header also where no row came.
+                writer.write(&RecordBatch::new_empty(schema)).map_err(arrow)?;
+            }
+            Format::Json => {
+                let builder = json::WriterBuilder::new().with_explicit_nulls(true);
+                let mut writer = builder.build::<_, json::writer::JsonArray>(&mut *out);
+                stream(answer, |batch| writer.write(batch).map_err(arrow)).await?;
+                writer.finish().map_err(arrow)?;
+                writeln!(out)?;
+            }
+            Format::Parquet => {
+                let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+                let schema: SchemaRef = std::sync::Arc::clone(answer.schema().inner());
+                let mut writer = ArrowWriter::try_new(&mut *out, schema, Some(properties)).map_err(parquet)?;
+                stream(answer, |batch| writer.write(batch).map_err(parquet)).await?;
+                writer.close().map_err(parquet)?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Hands the rows of an answer to `take`, batch after batch.
+async fn stream(answer: DataFrame, mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut batches = answer.execute_stream().await?;
+    while let Some(batch) = batches.try_next().await? {
+        take(&batch)?;
+    }
+    Ok(())
+}
+
+async fn table(answer: DataFrame, out: &mut impl Write) -> Result<(), Failure> {
+    let fields = answer.schema().inner().fields().clone();
+    let is_number: Vec<bool> = fields.iter().map(|field| field.data_type().is_numeric()).collect();
+    let mut rows = vec![fields.iter().map(|field| field.name().clone()).collect::<Vec<String>>()];
+    let mut batches = answer.limit(0, Some(TABLE_ROWS_MAX + 1))?.execute_stream().await?;
+    while let Some(batch) = batches.try_next().await? {
+        rows.extend(cells(&batch)?);
+    }
+
+    let has_more = rows.len() > TABLE_ROWS_MAX + 1;
+    rows.truncate(TABLE_ROWS_MAX + 1);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..fields.len()).map(width).collect();
+    for row in &rows {
+        let line = row.iter().zip(&widths).zip(&is_number).map(|((cell, &width), &is_number)| match is_number {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        writeln!(out, "{}", line.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    if has_more {
+        eprintln!("note: the first {TABLE_ROWS_MAX} rows; --format csv has all");
+    }
+    Ok(())
+}
+
+/// Returns the rows of a batch as text.
+fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, Failure> {
+    let options = FormatOptions::default().with_null("-");
+    let mut columns = Vec::new();
+    for column in batch.columns() {
+        if *column.data_type() == DataType::Float64
+            && let Some(floats) = column.as_any().downcast_ref::<Float64Array>()
+        {
+            columns
+                .push(floats.iter().map(|it| it.map_or("-".to_owned(), |it| format!("{it:.3}"))).collect::<Vec<_>>());
+            continue;
+        }
+        let formatter = ArrayFormatter::try_new(column.as_ref(), &options).map_err(arrow)?;
+        columns.push((0..batch.num_rows()).map(|row| formatter.value(row).to_string()).collect());
+    }
+    Ok((0..batch.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect())
+}
+
+fn arrow(error: ArrowError) -> Failure {
+    match error {
+        ArrowError::IoError(_, error) => Failure::Output(error),
+        ArrowError::ExternalError(error) => match error.downcast::<io::Error>() {
+            Ok(error) => Failure::Output(*error),
+            Err(error) => Failure::Machine(error.to_string()),
+        },
+        // The CSV writer makes text of the error below it.
+        ArrowError::CsvError(text) if text.contains("Broken pipe") => Failure::Output(io::ErrorKind::BrokenPipe.into()),
+        error => DataFusionError::from(error).into(),
+    }
+}
+
+fn parquet(error: ParquetError) -> Failure {
+    Failure::Output(io::Error::other(error))
+}

@@ -1,0 +1,43 @@
+//! Programs that are commands of `plimsoll` though they are built apart: `plimsoll NAME` runs `plimsoll-NAME`.
+//!
+//! **Why.** `plimsoll query` has an SQL engine in it, which the plain program must not carry.
+//!
+//! **How.** A first word that is no command is looked for as `plimsoll-NAME` beside this program, then on PATH.
+//!
+//! **Limits.** `plimsoll --help` does not list them. The name comes first, before any flag.
+//!
+//! **Example.** `plimsoll query latency` runs `plimsoll-query latency`.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::screen;
+
+/// Runs the program that the arguments name, in place of this one, or ends with clap's own error.
+pub(crate) fn run_or_exit(error: &clap::Error) -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let (Some(path), Some(first)) = (find(error), words.next()) else { error.exit() };
+    debug_assert!(path.to_string_lossy().ends_with(&*first.to_string_lossy()));
+
+    let failed = Command::new(&path).args(words).exec();
+    screen::error(&format!("{}: cannot run it: {failed}", path.display()));
+    ExitCode::from(3)
+}
+
+/// Returns the program for the first word, if that is what clap did not know.
+fn find(error: &clap::Error) -> Option<PathBuf> {
+    let unknown = error.get(ContextKind::InvalidSubcommand).filter(|_| error.kind() == ErrorKind::InvalidSubcommand);
+    let Some(ContextValue::String(name)) = unknown else { return None };
+    if std::env::args_os().nth(1)?.to_str() != Some(name) || name.contains('/') {
+        return None;
+    }
+
+    let file = format!("plimsoll-{name}");
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = beside.into_iter().chain(std::env::split_paths(&path));
+    directories.map(|directory| directory.join(&file)).find(|path| path.is_file())
+}
