@@ -281,7 +281,13 @@ fn a_shard_that_does_not_end_holds_nobody_up() {
         for is_async in [false, true] {
             let (runtime, _, _topology) = start(1, DiskSetup::unlimited());
             let (release, held) = mpsc::channel::<()>();
-            runtime.handle(0).spawn(move |_| async move { _ = held.recv() }).unwrap();
+            let (begin, begun) = mpsc::channel();
+            let hold = move |_| async move {
+                begin.send(()).unwrap();
+                _ = held.recv();
+            };
+            runtime.handle(0).spawn(hold).unwrap();
+            begun.recv().unwrap();
             let limit = Duration::from_millis(10);
             let end = if is_async { block_on(runtime.shutdown_within(limit)) } else { runtime.stop_within(limit) };
             assert!(matches!(end, Err(StartError::StillRunning)), "{end:?}");
