@@ -304,7 +304,8 @@ impl BlockCache {
         lock(&self.engine.findings).clone()
     }
 
-    /// Makes a last checkpoint and stops the cache. For a disk that hangs it waits 10 s: the checkpoint is made without it.
+    /// Makes a last checkpoint and stops the cache. The checkpoint waits 10 s for a disk that hangs, and
+    /// is made without it; then the shards of the cache have 10 s to stop.
     ///
     /// # Errors
     /// When no disk can be written; [`CacheError::Hangs`] where the kernel still has operations of a disk after that time,
