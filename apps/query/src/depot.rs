@@ -12,6 +12,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
@@ -20,15 +21,18 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, RetryConfig};
 use url::Url;
 
 use crate::failure::Failure;
 use crate::whole::{self, Without};
+
+/// How long a request to a bucket is tried again, as by `plimsoll depot`: a server that restarts is back by then.
+const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The tables of a depot.
 const TABLES: [&str; 4] = ["spans", "hist", "disks", "figures"];
@@ -191,7 +195,8 @@ fn reach(place: &str) -> Result<Arc<dyn ObjectStore>, Failure> {
     let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
     // Who names an endpoint without encryption means it.
     let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
-    let store = builder.with_allow_http(endpoint.starts_with("http://")).build();
+    let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
+    let store = builder.with_allow_http(endpoint.starts_with("http://")).with_retry(retry).build();
     let store = store.map_err(|error| bad(error.to_string()))?;
     Ok(Arc::new(PrefixStore::new(store, prefix)))
 }

@@ -23,14 +23,14 @@ use crate::class::ClassInfo;
 use crate::queues::ClassView;
 use crate::topology::{DiskMode, Topology};
 
-/// Upper bounds of the latency histograms in nanoseconds: 2^13 (8.2 us) to 2^33 (8.6 s), two for each power of two.
-/// Each is also a border of the fine histograms' buckets, so no bucket is split.
-pub const LATENCY_BOUNDS_NS: [u64; 41] = {
-    let mut bounds = [0; 41];
+/// Upper bounds of the latency histograms in nanoseconds: the powers of two from 2^13 (8.2 us) to 2^33 (8.6 s). Each is also a
+/// border of the fine histograms' buckets, so no bucket is split. A class has a time series for each bound, direction and
+/// stage.
+pub const LATENCY_BOUNDS_NS: [u64; 21] = {
+    let mut bounds = [0; 21];
     let mut at = 0;
     while at < bounds.len() {
-        let power = 1 << (13 + at / 2);
-        bounds[at] = if at % 2 == 0 { power } else { power + power / 2 };
+        bounds[at] = 1 << (13 + at);
         at += 1;
     }
     bounds

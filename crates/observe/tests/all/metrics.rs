@@ -279,6 +279,27 @@ fn promtool_checks_and_tests_the_rules() {
     }
 }
 
+/// A fleet's Prometheus drops most series of a host. An alert whose series are dropped never fires, and nobody is told.
+#[test]
+fn a_fleet_keeps_what_its_rules_and_its_dashboard_ask_for() {
+    let config = read("prometheus.yaml").replace("\\\n", "");
+    let kept: String = config.split("regex: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let kept: BTreeSet<&str> = kept.split('|').map(str::trim).collect();
+    assert!(kept.len() > 10, "{kept:?}");
+    let (expressions, variables) = dashboard("grafana-fleet.json");
+    for text in [read("rules.yaml"), read("alerts.yaml"), expressions.join("\n"), variables.join("\n")] {
+        // What a rule records is no series of a host.
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != ':');
+        for name in words.filter(|word| word.starts_with("plimsoll_") && !word.contains(':')) {
+            assert!(kept.contains(name), "{name} is asked for, and dropped");
+        }
+    }
+    let page = page();
+    for name in &kept {
+        assert!(["{", " "].iter().any(|end| page.contains(&format!("\n{name}{end}"))), "nothing exports {name}");
+    }
+}
+
 /// A dashboard that asks for a series that no rule records is empty, and nobody is told why.
 #[test]
 fn every_recorded_series_is_tested_told_of_and_drawn() {
