@@ -76,8 +76,14 @@ fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
         disks => format!(" of {} (one of {disks} disks)", disk.disk),
     };
     let law = &report.device;
-    let held = format!("{:.2} in the device on average, each for {}", law.depth_mean, time(law.latency_mean_ns));
     let agrees = report.queue.agrees && law.agrees;
+    // How long those were there whose events are missing, nobody knows.
+    let depth = if law.agrees {
+        format!("{:.2}", law.depth_mean)
+    } else {
+        format!("{:.2} to {:.2}", law.depth_known, law.depth_mean)
+    };
+    let held = format!("{depth} in the device on average, each for {}", time(law.latency_mean_ns));
     let confidence = if agrees { "N = X R holds: no events are missing" } else { "N is not X R: events are missing" };
     Answer::new(mood(disk.verdict.kind), format!("Verdict{more}: {}", disk.verdict.sentence), held, confidence)
 }

@@ -71,6 +71,8 @@ struct Sums {
 pub struct Law {
     /// N, counted.
     pub depth_mean: f64,
+    /// The part of N that is known for certain: of pieces with both ends known, as `stages` counts.
+    pub depth_known: f64,
     /// X: departures per second.
     pub per_s: f64,
     /// R: mean time of pieces with both ends known, in ns.
@@ -278,6 +280,7 @@ impl Sums {
 
         Law {
             depth_mean,
+            depth_known: self.latency_ns as f64 / duration_ns,
             per_s,
             latency_mean_ns,
             product,
