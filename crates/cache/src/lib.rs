@@ -56,6 +56,7 @@ mod fetch;
 mod flight;
 mod format;
 mod health;
+mod held;
 mod host;
 mod index;
 mod insert;

@@ -149,6 +149,45 @@ fn a_disk_that_hangs_does_not_hold_up_an_opening() {
     assert!(matches!(end, Err(CacheError::Io { what: "cannot read it", .. })), "{end:?}");
 }
 
+/// On shards of a program, closing named no disk, though its operations were still under way.
+#[test]
+fn closing_names_the_disk_that_hangs() {
+    let (town, life, shard) = opened(3, &quiet());
+    life.run(async |cache| {
+        fill_and_hang(&town, cache, 300).await;
+        let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
+        let mut late = 0;
+        for n in 0..300 {
+            late += u32::from(matches!(cache.get_with(&key(n), options).await.unwrap(), Lookup::Miss(_)));
+        }
+        assert!(late > 50, "{late}");
+    });
+    let begin_ns = shard.now_ns();
+    let end = life.try_close();
+    assert!(matches!(&end, Err(CacheError::Hangs { paths }) if *paths == [town.disks[1].path.clone()]), "{end:?}");
+    let took_ns = shard.now_ns() - begin_ns;
+    assert!((20_000_000_000..21_000_000_000).contains(&took_ns), "{took_ns} ns");
+
+    // What it held is lost, and nothing else.
+    state(&town, 1, SimDiskState::Healthy);
+    let life = town.open(&quiet());
+    let there = life.run(async |cache| hits(cache, 0..300, 1).await.len());
+    assert!((100..250).contains(&there), "two disks of three: {there}");
+    life.close();
+}
+
+#[test]
+fn a_cache_whose_only_disk_hangs_is_closed_in_time() {
+    let (town, life, shard) = opened(1, &quiet());
+    life.run(async |cache| insert(cache, 0..10, 1).await);
+    state(&town, 0, HANGS);
+    let begin_ns = shard.now_ns();
+    let end = life.try_close();
+    assert!(matches!(&end, Err(CacheError::Hangs { paths }) if *paths == [town.disks[0].path.clone()]), "{end:?}");
+    let took_ns = shard.now_ns() - begin_ns;
+    assert!((20_000_000_000..21_000_000_000).contains(&took_ns), "{took_ns} ns");
+}
+
 #[test]
 fn a_disk_that_hangs_ends_a_check_in_time() {
     let town = town(2);
