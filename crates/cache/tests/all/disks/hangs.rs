@@ -149,6 +149,59 @@ fn a_disk_that_hangs_does_not_hold_up_an_opening() {
     assert!(matches!(end, Err(CacheError::Io { what: "cannot read it", .. })), "{end:?}");
 }
 
+/// Two disks of four hang after any number of the operations with which the cache is opened. They were emptied, one
+/// after the other, each after 10 s.
+#[test]
+fn disks_that_hang_while_the_cache_is_opened_are_missing() {
+    let (mut places, mut slow) = (0, 0);
+    for landed in 0.. {
+        let town = town(4);
+        let life = town.open(&quiet());
+        life.run(async |cache| insert(cache, 0..200, 1).await);
+        life.close();
+
+        let (begin_ns, landed) = (town.world.now_ns(), town.world.landed() + landed);
+        let world = town.world.clone();
+        let opened = town.try_open_beside(&quiet(), &town.disks, |runtime| {
+            let shard = runtime.shard(0).clone();
+            let hang = async move {
+                while world.landed() < landed {
+                    shard.sleep(Duration::from_micros(1)).await;
+                }
+                (1..3).for_each(|disk| world.set_disk_state(disk, HANGS).unwrap());
+            };
+            runtime.shard(0).spawn(hang).detach();
+        });
+        let life = opened.unwrap();
+        let took_ns = town.world.now_ns() - begin_ns;
+        if took_ns < 10_000_000_000 {
+            // It was open before.
+            break;
+        }
+        places += 1;
+        assert!(took_ns < 21_000_000_000, "{took_ns} ns");
+        slow += u32::from(took_ns > 11_000_000_000);
+        life.run(async |cache| {
+            let (stats, findings) = (cache.stats(), cache.findings());
+            assert_eq!(findings.len(), 2, "{findings:?}");
+            for disk in 1..3 {
+                assert_eq!(health(&stats, disk), DiskHealth::Missing, "{findings:?}");
+                assert_eq!(stats.disks[disk].capacity_bytes, 0);
+            }
+            let there = hits(cache, 0..200, 1).await.len();
+            assert!((60..140).contains(&there), "two disks of four: {there}");
+        });
+        // No checkpoint was made without them, so they have all that they had.
+        life.crash();
+        (1..3).for_each(|disk| state(&town, disk, SimDiskState::Healthy));
+        let life = town.open(&quiet());
+        assert_eq!(life.run(async |cache| hits(cache, 0..200, 1).await.len()), 200);
+        life.close();
+    }
+    // Only where one of them hung with its superblock, and the other one later.
+    assert!(places > 10 && slow < 3, "{slow} of {places}");
+}
+
 /// On shards of a program, closing named no disk, though its operations were still under way.
 #[test]
 fn closing_names_the_disk_that_hangs() {

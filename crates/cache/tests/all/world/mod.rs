@@ -181,7 +181,18 @@ impl Town {
 
     /// Opens the cache of some disks.
     pub(crate) fn try_open_of(&self, config: &CacheConfig, disks: &[DiskSource]) -> Result<Life, CacheError> {
+        self.try_open_beside(config, disks, |_| {})
+    }
+
+    /// Opens the cache of some disks, beside the tasks that `spawn` starts.
+    pub(crate) fn try_open_beside(
+        &self,
+        config: &CacheConfig,
+        disks: &[DiskSource],
+        spawn: impl FnOnce(&SimRuntime),
+    ) -> Result<Life, CacheError> {
         let (runtime, topology) = self.runtime();
+        spawn(&runtime);
         let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
         let cache = runtime.block_on(0, BlockCache::open_on(config.clone(), disks, host)).unwrap()?;
         Ok(Life { runtime, cache: Some(cache) })
