@@ -54,6 +54,7 @@ use crate::config::{CacheConfig, CreateOptions, DiskSource};
 use crate::engine::Engine;
 use crate::error::CacheError;
 use crate::format::MemberState;
+use crate::health::is_passing;
 use crate::host::{Host, HostOptions};
 use crate::insert::{InsertOptions, Inserted};
 use crate::lookup::{GetOptions, Lookup};
@@ -186,7 +187,11 @@ impl BlockCache {
         };
         let engine = Arc::clone(&self.engine);
         let fetch = move |shard: Shard| async move { engine.fetch(&shard, &hash, entry, options).await };
-        self.engine.handle_for(&hash).run(fetch).await.map_err(stopped)
+        match self.engine.handle_for(&hash).run(fetch).await {
+            // As many look-ups wait for the shard as its mailbox holds: the origin is sooner there.
+            Err(error) if is_passing(&error) => Ok(self.engine.missed(MissReason::Overloaded)),
+            end => end.map_err(stopped),
+        }
     }
 
     /// Looks `key` up as [`BlockCache::get_with`] does, from a task of `shard`, which must be one of the host's.
@@ -456,6 +461,7 @@ mod tests {
     use plimsoll::{Class, DiskSetup, SimRuntime, Topology};
 
     use super::*;
+    use crate::fetch::Fetched;
 
     fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -525,6 +531,21 @@ mod tests {
         drop(release);
         let Err(CacheError::Hangs { paths }) = end else { panic!("{end:?}") };
         assert_eq!(paths, [disks[0].path.clone()]);
+    }
+
+    /// The look-up answered that the cache had been closed, and the origin was not asked.
+    #[test]
+    fn a_look_up_that_the_shard_has_no_room_for_is_a_miss() {
+        let (runtime, cache) = cache();
+        assert_eq!(runtime.block_on(0, cache.insert(b"a", &[1; 8192])).unwrap().unwrap(), Inserted::Stored);
+        while runtime.handle(0).spawn(|_| async {}).is_ok() {}
+
+        let end = poll(cache.get(b"a"));
+        assert!(matches!(end, Poll::Ready(Ok(Lookup::Miss(MissReason::Overloaded)))));
+        let fetched = poll(cache.get_or_fetch(b"a", GetOptions::default(), async |_| Ok::<_, ()>(vec![2; 8192])));
+        let Poll::Ready(Ok(Fetched::Origin(block))) = fetched else { panic!("the origin has it at once") };
+        assert_eq!(&block[..], [2; 8192]);
+        assert_eq!(cache.stats().misses["overloaded"], 2);
     }
 
     #[test]

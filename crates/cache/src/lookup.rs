@@ -74,7 +74,7 @@ const HIT_DEADLINE: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 4;
 
 impl Engine {
-    fn missed(&self, reason: MissReason) -> Lookup {
+    pub(crate) fn missed(&self, reason: MissReason) -> Lookup {
         add(&self.counters.misses[reason as usize], 1);
         Lookup::Miss(reason)
     }

@@ -8,6 +8,7 @@
 //!
 //! **Example.** `plimsoll query latency` runs `plimsoll-query latency`.
 
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -19,8 +20,7 @@ use crate::screen;
 /// Runs the program that the arguments name, in place of this one, or ends with clap's own error.
 pub(crate) fn run_or_exit(error: &clap::Error) -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    let (Some(path), Some(first)) = (find(error), words.next()) else { error.exit() };
-    debug_assert!(path.to_string_lossy().ends_with(&*first.to_string_lossy()));
+    let Some(path) = words.next().and_then(|first| find(&first, error)) else { error.exit() };
 
     let failed = Command::new(&path).args(words).exec();
     screen::error(&format!("{}: cannot run it: {failed}", path.display()));
@@ -28,10 +28,10 @@ pub(crate) fn run_or_exit(error: &clap::Error) -> ExitCode {
 }
 
 /// Returns the program for the first word, if that is what clap did not know.
-fn find(error: &clap::Error) -> Option<PathBuf> {
+fn find(first: &OsStr, error: &clap::Error) -> Option<PathBuf> {
     let unknown = error.get(ContextKind::InvalidSubcommand).filter(|_| error.kind() == ErrorKind::InvalidSubcommand);
     let Some(ContextValue::String(name)) = unknown else { return None };
-    if std::env::args_os().nth(1)?.to_str() != Some(name) || name.contains('/') {
+    if first != name.as_str() || name.contains('/') {
         return None;
     }
 

@@ -106,6 +106,10 @@ pub fn store(root: &Root, path: &Path, options: &Options, watch: &mut Watch) -> 
             // A text trace is output of blkparse, which its reader recognises.
             Err(Why::Content(reason)) => match of.trace() {
                 Err(Why::Content(_)) => Err(Why::Content(reason)),
+                // A host is asked for before the whole file is read.
+                Err(Why::Depot(DepotError::NoHost { .. })) if trace::read(path, &mut |_| ()).is_err() => {
+                    Err(Why::Content(reason))
+                }
                 stored => stored,
             },
             stored => stored,

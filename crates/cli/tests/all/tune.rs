@@ -344,7 +344,7 @@ fn only_what_a_busy_machine_explains_is_skipped() {
         (0, report("9, 100, 101, 100", false, ""), true),
         (2, report("9, 100, 130, 90", false, vague), false),
         (1, "doubtful: write_iops: it is known to ± 31 % only\n".to_owned(), true),
-        (1, "no figure is doubtful\n".to_owned(), false),
+        (1, "no figure of the disk is doubtful\n".to_owned(), false),
         (1, "disks:\n  - mountpoint: /\n    doubtful: [write_iops]  # measure again\n".to_owned(), true),
     ] {
         assert_eq!(ended(code, &out).is_of_a_busy_machine(), is_skipped, "{code} {out}");

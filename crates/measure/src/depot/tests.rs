@@ -129,3 +129,17 @@ fn the_base_name_of_blktrace_stands_for_its_files() {
     let missing = super::store(&Root::Directory(depot.clone()), &of_cpu(9), &options, &mut Watch::default());
     assert!(missing.is_ok(), "any of them stands for all: {missing:?}");
 }
+
+/// A host was asked for first.
+#[test]
+fn what_is_no_recording_is_refused_as_such_without_a_host_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.txt");
+    std::fs::write(&path, "Nothing was measured.\n").unwrap();
+    let root = Root::Directory(directory.path().join("depot"));
+    for host in [None, Some("db1".to_owned())] {
+        let options = Options { host, ..Options::default() };
+        let refused = store(&root, &path, &options, &mut Watch::default());
+        assert!(matches!(refused, Err(StoreError::Content { .. })), "{refused:?}");
+    }
+}

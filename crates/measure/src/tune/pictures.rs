@@ -95,7 +95,7 @@ pub fn answer(report: &TuneReport) -> Answer {
             let names: Vec<&str> = doubts.iter().map(|doubt| doubt.figure).collect();
             (Mood::Bad, format!("doubtful: {}: {}", names.join(", "), doubt.why))
         }
-        (None, 4) => (Mood::Good, "no figure is doubtful".to_owned()),
+        (None, 4) => (Mood::Good, "no figure of the disk is doubtful".to_owned()),
         (None, count) => (Mood::Heed, format!("{count} of 4 figures were measured, none is doubtful")),
     };
     let widest = known.iter().filter_map(|figure| figure.ci95_pct).reduce(f64::max);
