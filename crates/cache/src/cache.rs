@@ -57,6 +57,7 @@ use crate::format::MemberState;
 use crate::health::is_passing;
 use crate::host::{Host, HostOptions};
 use crate::insert::{InsertOptions, Inserted};
+use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
 use crate::open;
 use crate::race::DEADLINE;
@@ -180,7 +181,10 @@ impl BlockCache {
     /// # Errors
     /// As [`BlockCache::get`].
     pub async fn get_with(&self, key: &[u8], options: GetOptions) -> Result<Lookup, CacheError> {
-        let hash = self.engine.hash(key)?;
+        self.look_up(self.engine.hash(key)?, options).await
+    }
+
+    pub(crate) async fn look_up(&self, hash: KeyHash, options: GetOptions) -> Result<Lookup, CacheError> {
         let entry = match self.engine.look(&hash) {
             Ok(entry) => entry,
             Err(lookup) => return Ok(lookup),

@@ -9,6 +9,7 @@ mod disks;
 mod model;
 #[cfg(feature = "object_store")]
 mod object_store;
+mod objects;
 #[cfg(feature = "sim")]
 mod scenarios;
 #[path = "../../../seeds.rs"]

@@ -1,10 +1,9 @@
 //! Disks that hang: the others go on, and nobody waits for ever.
 
-use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::world::{Life, Town, value_of};
+use crate::world::{Life, Task, Town, join, value_of};
 use plimsoll::backend::sim::{SimDiskState, SimFaults};
 use plimsoll::core::Rate;
 use plimsoll::{Limits, Qos, Shard};
@@ -12,25 +11,6 @@ use plimsoll_cache::stats::{DiskHealth, MissReason};
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, GetOptions, Inserted, Lookup};
 
 use super::{SLAB_BYTES, health, hits, insert, key, nap, quiet, state, town};
-
-type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// Runs all tasks. Returns their outputs in the order in which they ended.
-async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
-    let mut ends = Vec::new();
-    std::future::poll_fn(|context| {
-        tasks.retain_mut(|task| match task.as_mut().poll(context) {
-            Poll::Ready(end) => {
-                ends.push(end);
-                false
-            }
-            Poll::Pending => true,
-        });
-        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    ends
-}
 
 /// With this, every operation takes at least 100 s: none completes during the test.
 const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };

@@ -1,6 +1,8 @@
 //! A cache on simulated disks that can crash and come back.
 
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::Poll;
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults, SimWorld};
@@ -21,6 +23,25 @@ pub(crate) struct Town {
 pub(crate) struct Life {
     runtime: SimRuntime,
     pub(crate) cache: Option<BlockCache>,
+}
+
+pub(crate) type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Runs all tasks. Returns their outputs in the order in which they ended.
+pub(crate) async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
+    let mut ends = Vec::new();
+    std::future::poll_fn(|context| {
+        tasks.retain_mut(|task| match task.as_mut().poll(context) {
+            Poll::Ready(end) => {
+                ends.push(end);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ends
 }
 
 /// Returns the value of key `n`: different for any two keys or lengths.
