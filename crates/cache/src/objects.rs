@@ -62,7 +62,7 @@ use crate::grid::{Grid, part_in};
 use crate::insert::{InsertOptions, Inserted};
 use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
-use crate::race::{all, yield_now};
+use crate::race::{Steps, all};
 use crate::random::random_u128;
 use crate::stats::{DropReason, MissReason};
 
@@ -71,9 +71,6 @@ const EXTENT_BYTES: u32 = 64 << 10;
 
 /// Extents of one object that are read or written at once: 1 MiB.
 const AT_ONCE: usize = 16;
-
-/// Extents removed before other tasks run.
-const REMOVED_AT_ONCE: u64 = 256;
 
 /// Versions of an object that a reader tries, each of which was replaced as it was read, before it reports a miss.
 const ATTEMPTS: u32 = 4;
@@ -161,24 +158,25 @@ impl Extents {
         self.left = 0..0;
     }
 
-    fn remove_some(&mut self, count: u64) {
-        for extent in self.left.by_ref().take(usize::try_from(count).unwrap_or(usize::MAX)) {
-            self.engine.take_out(&self.engine.hash_of(&self.head.extent_key(extent)));
-        }
+    /// Removes the next extent. Returns whether there was one.
+    fn remove_one(&mut self) -> bool {
+        let Some(extent) = self.left.next() else { return false };
+        self.engine.take_out(&self.engine.hash_of(&self.head.extent_key(extent)));
+        true
     }
 
-    /// Removes all, in parts between which other tasks run.
+    /// Removes all, and lets other tasks run meanwhile.
     async fn remove(mut self) {
-        while !self.left.is_empty() {
-            self.remove_some(REMOVED_AT_ONCE);
-            yield_now().await;
+        let mut steps = Steps::default();
+        while self.remove_one() {
+            steps.next().await;
         }
     }
 }
 
 impl Drop for Extents {
     fn drop(&mut self) {
-        self.remove_some(u64::MAX);
+        while self.remove_one() {}
     }
 }
 
