@@ -413,6 +413,8 @@ impl Engine {
             evicted_bytes: counters.evicted_bytes.load(Relaxed),
             moves: counters.moves.load(Relaxed),
             healed: counters.healed.load(Relaxed),
+            scrubbed_bytes: counters.scrubbed_bytes.load(Relaxed),
+            scrub_removals: counters.scrub_removals.load(Relaxed),
             checkpoints: counters.checkpoints.load(Relaxed),
             last_checkpoint_ns: counters.last_checkpoint_ns.load(Relaxed),
             hit_curve: self.index.curve(),

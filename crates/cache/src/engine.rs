@@ -59,6 +59,8 @@ pub(crate) struct Counters {
     pub(crate) evicted_bytes: AtomicU64,
     pub(crate) moves: AtomicU64,
     pub(crate) healed: AtomicU64,
+    pub(crate) scrubbed_bytes: AtomicU64,
+    pub(crate) scrub_removals: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) last_checkpoint_ns: AtomicU64,
 }

@@ -84,6 +84,7 @@ mod roster;
 #[cfg(feature = "sim")]
 pub mod scenario;
 mod scribe;
+mod scrub;
 mod snapshot;
 mod space;
 pub mod stats;

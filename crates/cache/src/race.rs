@@ -62,6 +62,13 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
+/// Sleeps until `bytes` moved since `begin_ns` are within a rate.
+pub(crate) async fn hold_back(shard: &Shard, begin_ns: u64, bytes: u64, bytes_per_s: u64) {
+    let due = Duration::from_secs_f64(bytes as f64 / bytes_per_s as f64);
+    let due_ns = begin_ns.saturating_add(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
+    shard.sleep_until(due_ns).await;
+}
+
 /// Steps of long work after which other tasks run: some 100 us.
 const STEPS_AT_ONCE: u32 = 256;
 

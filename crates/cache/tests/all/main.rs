@@ -12,6 +12,7 @@ mod object_store;
 mod objects;
 #[cfg(feature = "sim")]
 mod scenarios;
+mod scrub;
 #[path = "../../../seeds.rs"]
 mod seeds;
 #[path = "../../../skip.rs"]
