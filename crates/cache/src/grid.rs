@@ -49,15 +49,16 @@ mod tests {
     fn a_range_is_cut_at_its_blocks() {
         let grid = Grid { block_bytes: 4, len_bytes: 10 };
         for (range, blocks, parts) in [
-            (0..10, 0..3, vec![0..4, 0..4, 0..2]),
-            (3..5, 0..2, vec![3..4, 0..1]),
-            (4..8, 1..2, vec![0..4]),
-            (9..10, 2..3, vec![1..2]),
+            (0..10, 0..3, vec![(0, 4), (0, 4), (0, 2)]),
+            (3..5, 0..2, vec![(3, 4), (0, 1)]),
+            (4..8, 1..2, vec![(0, 4)]),
+            (9..10, 2..3, vec![(1, 2)]),
         ] {
             assert_eq!(grid.blocks_of(&range), blocks, "{range:?}");
             let part = |block: u64| {
                 let span = grid.span(block, block);
-                part_in(span.start, (span.end - span.start) as usize, &range)
+                let part = part_in(span.start, (span.end - span.start) as usize, &range);
+                (part.start, part.end)
             };
             assert_eq!(blocks.map(part).collect::<Vec<_>>(), parts, "{range:?}");
         }
