@@ -14,6 +14,7 @@
 //! An insert that finds no space calls [`Bell::ring_for_space`] and is dropped; the keeper evicts, and makes a
 //! checkpoint.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
@@ -31,6 +32,8 @@ pub(crate) struct Calls {
     pub(crate) has_log: bool,
     pub(crate) is_stopping: bool,
     pub(crate) waiters: Waiters,
+    /// Gets the disks on which operations have not ended when the keeper ends.
+    pub(crate) closer: Option<oneshot::Sender<Vec<PathBuf>>>,
 }
 
 #[derive(Default)]
@@ -52,7 +55,7 @@ impl Bell {
         change(&mut rung.calls);
         rung.is_rung = true;
         let waker = rung.waker.take();
-        let unanswered = if rung.is_closed { std::mem::take(&mut rung.calls.waiters) } else { Vec::new() };
+        let unanswered = rung.is_closed.then(|| (std::mem::take(&mut rung.calls.waiters), rung.calls.closer.take()));
         drop(rung);
         drop(unanswered);
         if let Some(waker) = waker {
@@ -86,9 +89,15 @@ impl Bell {
         answered
     }
 
-    /// Requests the last checkpoint, and no more after it.
-    pub(crate) fn ring_to_stop(&self) {
-        self.ring(|calls| calls.is_stopping = true);
+    /// Requests the last checkpoint, and no more after it. The answer are the disks on which operations have not ended;
+    /// without a keeper, it is dropped.
+    pub(crate) fn ring_to_stop(&self) -> oneshot::Receiver<Vec<PathBuf>> {
+        let (answer, answered) = oneshot::channel();
+        self.ring(|calls| {
+            calls.is_stopping = true;
+            calls.closer = Some(answer);
+        });
+        answered
     }
 
     /// Reports that there is no keeper any more. Drops the answers that callers wait for, now and later.
@@ -158,11 +167,11 @@ mod tests {
         bell.ring_for_space();
         let waits = bell.ring_for_checkpoint();
         assert!(lock(&bell.0).is_rung);
-        bell.ring_to_stop();
+        let stopped = bell.ring_to_stop();
         let calls = bell.answer();
         assert!(calls.needs_space && calls.is_stopping && calls.waiters.len() == 1);
         let calls = bell.answer();
         assert!(!calls.needs_space && calls.is_stopping && calls.waiters.is_empty());
-        drop(waits);
+        drop((waits, stopped));
     }
 }

@@ -46,6 +46,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use plimsoll::{Classes, Runtime, Shard, StartError};
 
@@ -56,6 +57,7 @@ use crate::format::MemberState;
 use crate::health::is_passing;
 use crate::host::{Host, HostOptions};
 use crate::insert::{InsertOptions, Inserted};
+use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
 use crate::open;
 use crate::race::DEADLINE;
@@ -179,7 +181,10 @@ impl BlockCache {
     /// # Errors
     /// As [`BlockCache::get`].
     pub async fn get_with(&self, key: &[u8], options: GetOptions) -> Result<Lookup, CacheError> {
-        let hash = self.engine.hash(key)?;
+        self.look_up(self.engine.hash(key)?, options).await
+    }
+
+    pub(crate) async fn look_up(&self, hash: KeyHash, options: GetOptions) -> Result<Lookup, CacheError> {
         let entry = match self.engine.look(&hash) {
             Ok(entry) => entry,
             Err(lookup) => return Ok(lookup),
@@ -309,18 +314,33 @@ impl BlockCache {
         lock(&self.engine.findings).clone()
     }
 
-    /// Makes a last checkpoint and stops the cache. The checkpoint waits 10 s for a disk that hangs, and
-    /// is made without it; then the shards of the cache have 10 s to stop.
+    /// Makes a last checkpoint and stops the cache. The checkpoint waits 10 s for a disk that hangs, and is made without
+    /// it; then all operations have 10 s to end, and the shards of the cache to stop.
     ///
     /// # Errors
-    /// When no disk can be written; [`CacheError::Hangs`] where the kernel still has operations of a disk after that time,
-    /// and the cache has shards of its own.
-    pub async fn close(mut self) -> Result<(), CacheError> {
+    /// [`CacheError::Hangs`] where operations on a disk have not ended after that time; when no disk can be written.
+    pub async fn close(self) -> Result<(), CacheError> {
+        self.close_within(DEADLINE).await
+    }
+
+    /// Closes the cache. Its own shards have `limit` to stop.
+    async fn close_within(mut self, limit: Duration) -> Result<(), CacheError> {
         let last = self.engine.bell.ring_for_checkpoint();
-        self.engine.bell.ring_to_stop();
+        let settled = self.engine.bell.ring_to_stop();
         let end = last.await.map_err(|_| CacheError::Stopped("the cache has been closed".to_owned()))?;
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_within(DEADLINE).await.map_err(|error| self.has_not_stopped(&error))?;
+        match self.runtime.take().map(|runtime| runtime.shutdown_within(limit)) {
+            Some(stopped) => match stopped.await {
+                Ok(()) => {}
+                Err(StartError::StillRunning) => return Err(CacheError::Hangs { paths: self.engine.held_disks() }),
+                Err(error) => return Err(CacheError::Stopped(error.to_string())),
+            },
+            None => {
+                // Shards that have ended meanwhile have waited for their operations.
+                let paths = settled.await.unwrap_or_default();
+                if !paths.is_empty() {
+                    return Err(CacheError::Hangs { paths });
+                }
+            }
         }
         end.map(|_| ()).map_err(|_| CacheError::AllFailed)
     }
@@ -330,15 +350,6 @@ impl BlockCache {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
-
-    fn has_not_stopped(&self, error: &StartError) -> CacheError {
-        if !matches!(error, StartError::StillRunning) {
-            return CacheError::Stopped(error.to_string());
-        }
-        let disks = self.engine.all_disks().into_iter();
-        let hangs = disks.filter(|disk| disk.hangs() || disk.progress().1 > 0);
-        CacheError::Hangs { paths: hangs.map(|disk| disk.identity.path.clone()).collect() }
-    }
 }
 
 impl Drop for BlockCache {
@@ -346,7 +357,7 @@ impl Drop for BlockCache {
     /// own have stopped, so the disks can be opened again, or a disk hangs for 10 s. [`BlockCache::close`] waits for them
     /// without blocking the thread, and makes a checkpoint.
     fn drop(&mut self) {
-        self.engine.bell.ring_to_stop();
+        drop(self.engine.bell.ring_to_stop());
         if let Some(runtime) = self.runtime.take() {
             let _ = runtime.stop_within(DEADLINE);
         }
@@ -402,6 +413,8 @@ impl Engine {
             evicted_bytes: counters.evicted_bytes.load(Relaxed),
             moves: counters.moves.load(Relaxed),
             healed: counters.healed.load(Relaxed),
+            scrubbed_bytes: counters.scrubbed_bytes.load(Relaxed),
+            scrub_removals: counters.scrub_removals.load(Relaxed),
             checkpoints: counters.checkpoints.load(Relaxed),
             last_checkpoint_ns: counters.last_checkpoint_ns.load(Relaxed),
             hit_curve: self.index.curve(),
@@ -494,6 +507,36 @@ mod tests {
             drop(runtime);
             assert!(engine.upgrade().is_none(), "{landed} have landed: something holds the engine");
         }
+    }
+
+    /// The second shard does not end, as one whose operation the kernel keeps. The test holds the disk's file in place of
+    /// that operation.
+    #[test]
+    fn closing_names_the_disk_that_keeps_a_shard() {
+        let directory = tempfile::tempdir().unwrap();
+        let disks = [DiskSource::at(directory.path().join("disk"))];
+        std::fs::File::create_new(&disks[0].path).unwrap().set_len(32 << 20).unwrap();
+        let backend = Some(plimsoll::backend::choose::BackendKind::Pool);
+        let host = HostOptions { shards: 2, backend, ..HostOptions::default() };
+        let options = CreateOptions { slab_bytes: Some(1 << 20), ..CreateOptions::default() };
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let waiting = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let end = waiting.block_on(async {
+            BlockCache::create(&options, &disks, &host).await.unwrap();
+            let cache = BlockCache::open(CacheConfig::default(), &disks, &host).await.unwrap();
+            let _operation = Arc::clone(&cache.engine().disk(0).unwrap().file);
+            let hold = move |_| async move {
+                begin.send(()).unwrap();
+                _ = held.recv();
+            };
+            cache.engine().handles[1].spawn(hold).unwrap();
+            begun.recv().unwrap();
+            cache.close_within(Duration::from_millis(10)).await
+        });
+        drop(release);
+        let Err(CacheError::Hangs { paths }) = end else { panic!("{end:?}") };
+        assert_eq!(paths, [disks[0].path.clone()]);
     }
 
     /// The look-up answered that the cache had been closed, and the origin was not asked.

@@ -38,6 +38,7 @@ use crate::host::{CacheClasses, HostParts};
 use crate::index::Index;
 use crate::key::KeyHash;
 use crate::memory::MemoryTier;
+use crate::objects::Heads;
 use crate::pool::BufferPool;
 use crate::roster::Roster;
 use crate::stats::{DropReason, MissReason};
@@ -58,6 +59,8 @@ pub(crate) struct Counters {
     pub(crate) evicted_bytes: AtomicU64,
     pub(crate) moves: AtomicU64,
     pub(crate) healed: AtomicU64,
+    pub(crate) scrubbed_bytes: AtomicU64,
+    pub(crate) scrub_removals: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) last_checkpoint_ns: AtomicU64,
 }
@@ -94,6 +97,16 @@ impl Corrupt {
         self.count.store(hashes.len() as u64, Relaxed);
         is_healed
     }
+}
+
+/// What the seed of key hashes differs by for objects: any number but 0; a part of the format.
+const OBJECTS: u64 = 0x6f62_6a65_6374_7321;
+
+fn check_length(key: &[u8]) -> Result<(), CacheError> {
+    if key.is_empty() || key.len() > 65_536 {
+        return Err(CacheError::KeyLength { len_bytes: key.len() });
+    }
+    Ok(())
 }
 
 /// The identity of a cache; fixed at creation.
@@ -134,6 +147,8 @@ pub(crate) struct Engine {
     /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
+    /// Heads of objects that were read lately.
+    pub(crate) heads: Heads,
     /// Problems that opening found, a sentence each.
     pub(crate) findings: Mutex<Vec<String>>,
     /// Entries that opening dropped because their place was taken.
@@ -172,6 +187,7 @@ impl Engine {
             allocations: AtomicU64::new(0),
             corrupt: Corrupt::default(),
             flights: Flights::new(),
+            heads: Heads::default(),
             findings: Mutex::default(),
             double_references: AtomicU64::new(0),
             bell: Bell::default(),
@@ -184,10 +200,19 @@ impl Engine {
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> Result<KeyHash, CacheError> {
-        if key.is_empty() || key.len() > 65_536 {
-            return Err(CacheError::KeyLength { len_bytes: key.len() });
-        }
-        Ok(KeyHash::of(key, self.hash_seed))
+        check_length(key)?;
+        Ok(self.hash_of(key))
+    }
+
+    /// Returns the hash of a key of a right length.
+    pub(crate) fn hash_of(&self, key: &[u8]) -> KeyHash {
+        KeyHash::of(key, self.hash_seed)
+    }
+
+    /// Returns the hash of the head of the object of `key`, which is another than that of the block of `key`.
+    pub(crate) fn object_hash(&self, key: &[u8]) -> Result<KeyHash, CacheError> {
+        check_length(key)?;
+        Ok(KeyHash::of(key, self.hash_seed ^ OBJECTS))
     }
 
     /// Returns the length of the longest value, in bytes.

@@ -139,7 +139,7 @@ pub enum CacheError {
     /// The shards could not be started, or have stopped.
     Stopped(String),
     /// The cache is closed, but operations on these disks have not come back from the kernel. The disks stay locked until
-    /// they have.
+    /// they have. Without a disk: code on the cache's shards does not end.
     Hangs {
         /// The disks.
         paths: Vec<PathBuf>,

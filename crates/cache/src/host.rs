@@ -31,6 +31,7 @@ use plimsoll::{Class, Classes, DiskSetup, Handle, Runtime, ShardOptions, Topolog
 
 use crate::config::SPARE_DISKS;
 use crate::error::CacheError;
+use crate::held::DiskFiles;
 
 /// How the shards of a cache with shards of its own are made.
 #[derive(Clone, Debug)]
@@ -86,6 +87,8 @@ pub(crate) struct HostParts {
     pub(crate) disks: Range<u16>,
     /// Whether the cache locks devices against other processes.
     pub(crate) locks: bool,
+    /// What the cache has opened.
+    pub(crate) files: DiskFiles,
 }
 
 /// The shards and the disks of the topology that a cache runs on.
@@ -127,7 +130,7 @@ impl Host {
             return Err(CacheError::Stopped("a cache needs a handle to one shard at the least".to_owned()));
         }
         let classes = CacheClasses::of(topology.classes())?;
-        let parts = HostParts { topology: topology.clone(), classes, disks, locks: true };
+        let parts = HostParts { topology: topology.clone(), classes, disks, locks: true, files: DiskFiles::default() };
         Ok(Host { parts, handles, runtime: None })
     }
 

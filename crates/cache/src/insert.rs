@@ -61,6 +61,29 @@ pub struct InsertOptions {
 /// Allocations between two checks of the free-space target. The keeper also checks every 200 ms.
 const LOOK_EVERY: u64 = 64;
 
+/// A change of a key that has begun. Of several, the one that began last wins. Dropped before its write has ended, it
+/// removes the key, whose value is out of date.
+pub(crate) struct Claim {
+    engine: Arc<Engine>,
+    hash: KeyHash,
+    token: Token,
+}
+
+impl Claim {
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // It is none any more if its write has ended, or a newer change has begun.
+        if self.engine.index.abort_insert(&self.hash, self.token) {
+            self.engine.take_out(&self.hash);
+        }
+    }
+}
+
 /// The right to insert a fetched value, as long as the key does not change.
 pub(crate) struct Lease {
     engine: Arc<Engine>,
@@ -112,21 +135,77 @@ impl Engine {
         }
         let class = options.class.unwrap_or(self.classes.fill);
 
-        let permit = match self.admission.try_enter(class.index(), value.len() as u64) {
-            Some(permit) => permit,
-            None if options.wait => self.admission.enter(class.index(), value.len() as u64).await,
-            None => return Ok(self.refused(&hash, DropReason::InFlight)),
+        let Some(permit) = self.admit(value, class, options.wait).await else {
+            return Ok(self.refused(&hash, DropReason::InFlight));
         };
-        let (answer, answered) = oneshot::channel();
+        let token = self.begin_change(&hash);
+        match self.check_use(&hash, token, self.stored_len(value) as u32) {
+            Ok(()) => Ok(self.write(hash, token, value, class, permit).await),
+            Err(reason) => Ok(self.refused(&hash, reason)),
+        }
+    }
 
-        let token = self.index.begin_insert(&hash);
+    /// Begins a change of a key.
+    pub(crate) fn claim(self: &Arc<Engine>, hash: KeyHash) -> Claim {
+        Claim { engine: Arc::clone(self), hash, token: self.begin_change(&hash) }
+    }
+
+    /// Stores `value`, whose use has been checked and whose length is right, by a change that has begun.
+    pub(crate) async fn store(self: &Arc<Engine>, claim: Claim, value: &[u8], options: InsertOptions) -> Inserted {
+        let class = options.class.unwrap_or(self.classes.fill);
+        match self.admit(value, class, options.wait).await {
+            Some(permit) => self.write(claim.hash, claim.token, value, class, permit).await,
+            None => {
+                drop(claim);
+                self.dropped(DropReason::InFlight)
+            }
+        }
+    }
+
+    /// Returns the permission to have `value` in flight; `None` if its class has no room and it does not wait.
+    async fn admit(&self, value: &[u8], class: Class, wait: bool) -> Option<Permit> {
+        let len_bytes = value.len() as u64;
+        match self.admission.try_enter(class.index(), len_bytes) {
+            None if wait => Some(self.admission.enter(class.index(), len_bytes).await),
+            entered => entered,
+        }
+    }
+
+    fn begin_change(&self, hash: &KeyHash) -> Token {
+        let token = self.index.begin_insert(hash);
         // A fetch that began before would answer later readers with an older value.
-        self.flights.part(&hash);
+        self.flights.part(hash);
+        token
+    }
+
+    /// Returns why a value of `len_bytes` is not to be written, though there may be room.
+    pub(crate) fn check_use(&self, hash: &KeyHash, token: Token, len_bytes: u32) -> Result<(), DropReason> {
+        if self.upkeep.intake.is_budget_spent() {
+            return Err(DropReason::Endurance);
+        }
+        if self.config.reject_first && self.upkeep.intake.is_full() && self.index.reject_first(hash, token, len_bytes) {
+            // Memory may have a value that the index has forgotten.
+            self.memory.remove(hash);
+            return Err(DropReason::FirstUse);
+        }
+        Ok(())
+    }
+
+    /// Writes `value`, and waits for the end.
+    async fn write(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        token: Token,
+        value: &[u8],
+        class: Class,
+        permit: Permit,
+    ) -> Inserted {
+        let (answer, answered) = oneshot::channel();
         // The caller may have dropped its future.
         let tell = move |end| _ = answer.send(end);
         match self.begin_insert(hash, token, value, class, permit, tell) {
-            Ok(()) => Ok(answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk))),
-            Err(reason) => Ok(self.refused(&hash, reason)),
+            Ok(()) => answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk)),
+            Err(reason) => self.refused(&hash, reason),
         }
     }
 
@@ -156,8 +235,7 @@ impl Engine {
     /// Begins to store `value`. The caller does not learn the result.
     #[cfg(feature = "object_store")]
     pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
-        let token = self.index.begin_insert(&hash);
-        self.flights.part(&hash);
+        let token = self.begin_change(&hash);
         if let Err(reason) = self.begin_if_room(hash, token, value, class, |_| {}) {
             self.refused(&hash, reason);
         }
@@ -185,6 +263,7 @@ impl Engine {
         }
         let class = class.unwrap_or(self.classes.fill);
         let permit = self.admission.try_enter(class.index(), value.len() as u64).ok_or(DropReason::InFlight)?;
+        self.check_use(&hash, token, self.stored_len(value) as u32)?;
         self.begin_insert(hash, token, value, class, permit, tell)
     }
 
@@ -197,17 +276,6 @@ impl Engine {
         permit: Permit,
         tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
-        if self.upkeep.intake.is_budget_spent() {
-            return Err(DropReason::Endurance);
-        }
-        if self.config.reject_first
-            && self.upkeep.intake.is_full()
-            && self.index.reject_first(&hash, token, self.stored_len(value) as u32)
-        {
-            // Memory may have a value that the index has forgotten.
-            self.memory.remove(&hash);
-            return Err(DropReason::FirstUse);
-        }
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
 
@@ -319,7 +387,7 @@ impl Engine {
         self.dropped(reason)
     }
 
-    fn dropped(&self, reason: DropReason) -> Inserted {
+    pub(crate) fn dropped(&self, reason: DropReason) -> Inserted {
         add(&self.counters.drops[reason as usize], 1);
         Inserted::Dropped(reason)
     }
@@ -334,7 +402,7 @@ impl Engine {
     }
 
     /// Removes the block of a key, and supersedes inserts of it under way. Returns whether it was cached.
-    fn take_out(&self, hash: &KeyHash) -> bool {
+    pub(crate) fn take_out(&self, hash: &KeyHash) -> bool {
         self.flights.part(hash);
         let gate = read(&self.gate);
         let gone = self.index.remove(hash, |gone| self.note_remove(hash, &gone));

@@ -76,7 +76,7 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
         let wake_ns = due_ns.min(shard.now_ns().saturating_add(ROUND_NS));
         // Either way there may be work.
         let _ = race(engine.bell.rung(), shard.sleep_until(wake_ns)).await;
-        let Calls { needs_space, has_log, is_stopping, waiters } = engine.bell.answer();
+        let Calls { needs_space, has_log, is_stopping, waiters, closer } = engine.bell.answer();
         if has_log {
             for disk in engine.all_disks().iter().filter(|disk| !disk.has_parted()) {
                 // If the disk does not take it, its scribe records that.
@@ -104,6 +104,10 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
         engine.start_mover(shard).await;
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
+            if let Some(closer) = closer.filter(|closer| !closer.is_canceled()) {
+                // The caller may have dropped its future.
+                let _ = closer.send(engine.settle(shard).await);
+            }
             return;
         }
     }

@@ -57,6 +57,7 @@ pub(crate) fn prepare(host: &HostParts, shard: &Shard, source: &DiskSource, slot
     let lock = if host.locks { Some(take_lock(source)?) } else { None };
     let options = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
     let file = host.topology.file(&source.path, options, slot);
+    host.files.add(&file);
     let info = shard.reactor().open(&file).map_err(failed)?;
     Ok(Prepared { source: source.clone(), file, lock, info, slot })
 }

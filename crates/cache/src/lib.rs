@@ -9,6 +9,7 @@
 //! # How it works
 //! ```text
 //!   BlockCache     get, insert, remove, get_or_fetch: async, from any runtime          (cache, fetch, lookup, insert)
+//!     objects      values of any length, read by ranges, as blocks of 64 KiB           (objects)
 //!     index        80 bits of a key's hash -> slab, offset, length, checksum           (index)
 //!     allocator    slabs of one size of block each; the disk that will be done first   (alloc)
 //!     disks        reads; writes merged into runs; health; one log and snapshot each   (disk, health, log)
@@ -21,6 +22,7 @@
 //!
 //! # What is promised
 //! * A block returned is exactly the block inserted under that key, or it is a miss (see [`KeyHash`] for "exactly").
+//! * The bytes of an object that one read returns are of one insert of it.
 //! * A block that was cached at the last checkpoint, and was not changed or evicted since, survives a crash unless its
 //!   disk is lost.
 //! * A crash may undo inserts and removals that came after the last checkpoint: a key may have the value it had then.
@@ -55,7 +57,9 @@ mod error;
 mod fetch;
 mod flight;
 mod format;
+mod grid;
 mod health;
+mod held;
 mod host;
 mod index;
 mod insert;
@@ -70,6 +74,7 @@ mod memory;
 mod mover;
 #[cfg(feature = "object_store")]
 pub mod object_store;
+mod objects;
 mod open;
 mod pool;
 mod race;
@@ -79,6 +84,7 @@ mod roster;
 #[cfg(feature = "sim")]
 pub mod scenario;
 mod scribe;
+mod scrub;
 mod snapshot;
 mod space;
 pub mod stats;

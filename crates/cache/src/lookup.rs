@@ -131,13 +131,16 @@ impl Engine {
 
     /// Reports a block as unreadable, and removes it unless the fault may pass.
     fn given_up(&self, hash: &KeyHash, entry: &Entry, reason: MissReason) -> Lookup {
+        self.give_up(hash, entry, reason);
+        self.missed(reason)
+    }
+
+    /// Removes an unreadable block unless the fault may pass. Returns whether it did.
+    pub(crate) fn give_up(&self, hash: &KeyHash, entry: &Entry, reason: MissReason) -> bool {
         if reason == MissReason::Corrupt {
             self.corrupt.note(hash);
         }
-        if self.is_lost(entry, reason) {
-            self.forget(hash, entry);
-        }
-        self.missed(reason)
+        self.is_lost(entry, reason) && self.forget(hash, entry)
     }
 
     /// Returns whether an unreadable block is lost. Blocks of a disk that takes no reads are not: the disk may return.

@@ -20,7 +20,6 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use futures_channel::oneshot;
 use plimsoll::Shard;
@@ -31,7 +30,7 @@ use crate::engine::{Engine, add};
 use crate::entry::{Entry, Extent};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
-use crate::race::{all, in_time, yield_now};
+use crate::race::{all, hold_back, in_time, yield_now};
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
 
@@ -131,7 +130,9 @@ impl Engine {
             for part in lot.chunks(COPIES) {
                 let copies = part.iter().map(|(hash, entry)| self.relocate(shard, *hash, *entry, task));
                 moved_bytes += all(copies).await.into_iter().sum::<u64>();
-                self.hold_back(shard, begin_ns, moved_bytes).await;
+                if let Some(bytes_per_s) = self.config.move_bytes_per_s {
+                    hold_back(shard, begin_ns, moved_bytes, bytes_per_s).await;
+                }
             }
             yield_now().await;
             if matches!(task, Task::Balance { bytes, .. } if moved_bytes >= bytes) {
@@ -168,14 +169,6 @@ impl Engine {
             Verdict::Keep
         });
         lot
-    }
-
-    /// Sleeps until the bytes moved are within the configured rate.
-    async fn hold_back(&self, shard: &Shard, begin_ns: u64, moved_bytes: u64) {
-        let Some(rate) = self.config.move_bytes_per_s else { return };
-        let due = Duration::from_secs_f64(moved_bytes as f64 / rate as f64);
-        let due_ns = begin_ns.saturating_add(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
-        shard.sleep_until(due_ns).await;
     }
 
     /// Moves one block. Returns the bytes moved.

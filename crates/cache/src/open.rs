@@ -11,11 +11,12 @@
 //!    member or in use, the same disk twice) stops the opening before anything has changed.
 //! 2. A disk of that generation, or with its commit in the log, is *current*. Any other has missed a checkpoint: its
 //!    metadata may be out of date, so it begins anew, without its blocks.
-//! 3. Snapshots and logs of the current disks give the index. Of two entries for a key, the one that no record removes
-//!    wins; if both remain (only damage can cause that), one is kept.
+//! 3. Snapshots and logs of the current disks, read side by side, give the index. Of two entries for a key, the one that
+//!    no record removes wins; if both remain (only damage can cause that), one is kept.
 //! 4. The extents of all entries are claimed; unclaimed space is free. An entry whose place is taken is dropped.
 //!
-//! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost.
+//! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost. A disk that
+//! hangs is missing: nothing is written to it, and it is looked for.
 //!
 //! *Numbers grow with time.* The highest generation must be the latest, also if it is on a disk that was away for a
 //! while. Every disk that takes part in a checkpoint has its commit in the log before the first superblock is written.
@@ -32,6 +33,7 @@
 //! Three disks, generations 8, 7 and 5. The second has commit 8 in its log: the power failed between two superblocks.
 //! The third has not: it was away, and is empty now.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +56,7 @@ use crate::label::{self, Prepared};
 use crate::log::{DiskLog, FoundLog};
 use crate::race::{all, yield_now};
 use crate::random::{random_u64, random_u128};
-use crate::recover::{self, Found, Label, ReplayError, Source};
+use crate::recover::{self, Batch, Found, Label, ReplayError, Source};
 use crate::sync::lock;
 
 /// Generation of a new cache.
@@ -171,9 +173,6 @@ struct Labelled {
     slot: usize,
     /// What is wrong with the other slot, if anything.
     damage: Option<String>,
-    is_current: bool,
-    /// The highest number of a checkpoint or opening known from this disk.
-    last_number: u64,
 }
 
 /// Opens the cache that `sources` belong to. If `writes` is false, the cache is only inspected, and nothing is written.
@@ -185,22 +184,12 @@ pub(crate) async fn open(
     sources: &[DiskSource],
     writes: bool,
 ) -> Result<Engine, CacheError> {
-    let (mut labelled, mut absent) = read_labels(&host, shard, sources).await?;
+    let (labelled, mut absent) = read_labels(&host, shard, sources).await?;
     let target = labelled.iter().map(|disk| disk.block.generation).max().unwrap_or(0);
     let newest = labelled.iter().find(|disk| disk.block.generation == target).map(|disk| disk.block.clone());
     let Some(newest) = newest else { return Err(CacheError::NoDisks) };
     check_key(&config, &newest)?;
     check_members(&labelled, &newest, &mut absent)?;
-
-    for disk in &mut labelled {
-        disk.is_current = disk.block.generation == target;
-        if !disk.is_current {
-            let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
-            let commits = recover::commits(source, &disk.block).await;
-            disk.is_current = commits.contains(&target) && !missed(&newest, disk.block.disk_guid);
-            disk.last_number = commits.into_iter().fold(disk.last_number, u64::max);
-        }
-    }
 
     let identity = CacheIdentity {
         guid: newest.cache_guid,
@@ -211,14 +200,11 @@ pub(crate) async fn open(
 
     let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
     engine.roster.set_members(newest.members.clone());
-    let unused = |error: &CacheError| format!("the cache is opened without a disk: {error}");
-    *lock(&engine.findings) = absent.iter().map(unused).collect();
+    absent.iter().for_each(|error| engine.tell_absence(error));
     engine.index.set_now(newest.now_tick);
-    // Current disks first: their entries win.
-    labelled.sort_by_key(|disk| !disk.is_current);
     let capacity = labelled.iter().flat_map(|disk| &disk.block.ranges).map(|range| u64::from(range.count)).sum::<u64>();
     engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
-    engine.load(shard, labelled, target, writes).await?;
+    engine.load(shard, labelled, &newest, writes).await?;
     if writes {
         engine.begin_life(sources.len());
     }
@@ -299,8 +285,7 @@ async fn read_labels(
             absent.push(error);
             continue;
         }
-        let last_number = block.generation;
-        labelled.push(Labelled { device, block: *block, slot, damage, is_current: false, last_number });
+        labelled.push(Labelled { device, block: *block, slot, damage });
     }
 
     if labelled.is_empty() {
@@ -341,29 +326,51 @@ fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError>
 
 impl Engine {
     /// Builds index, allocator and disks from what the disks hold.
-    async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64, writes: bool) -> Result<(), CacheError> {
+    async fn load(
+        &self,
+        shard: &Shard,
+        labelled: Vec<Labelled>,
+        newest: &Superblock,
+        writes: bool,
+    ) -> Result<(), CacheError> {
         let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
         let mut rejected: Vec<(KeyHash, Entry)> = Vec::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
 
-        let mut last_number = target;
-        for disk in labelled {
-            self.tell_damage(&disk, target);
+        for disk in &labelled {
+            self.tell_damage(disk, newest.generation);
             self.add_slabs_of(&disk.block);
-            let from = Source { shard, file: &disk.device.file, class: self.classes.checkpoint };
-            let found = if disk.is_current {
-                let mut apply = |record: &Record| self.apply(record, &mut other);
-                recover::replay(from, &disk.block, target, &mut apply).await
-            } else {
-                Err(ReplayError::Missed { last: disk.block.generation, wanted: target })
-            };
-            if let Err(error) = &found {
-                let path = disk.device.source.path.display();
-                lock(&self.findings).push(format!("{path}: {error}; its blocks are lost"));
-                self.unload(disk.block.disk, &mut other).await;
+        }
+        let ends = {
+            let mut apply = |record: &Record| self.apply(record, &mut other);
+            let batch = RefCell::new(Batch::new(&mut apply));
+            let ends = all(labelled.iter().map(|disk| self.replay(shard, disk, newest, &batch))).await;
+            batch.borrow_mut().empty();
+            ends
+        };
+
+        let mut last_number = newest.generation;
+        let mut hung = None;
+        for (disk, (number, found)) in labelled.into_iter().zip(ends) {
+            last_number = last_number.max(number);
+            match found {
+                Err(ReplayError::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
+                    let path = disk.device.source.path.clone();
+                    let error = CacheError::Io { path, what: "cannot read its metadata", error };
+                    self.tell_absence(&error);
+                    self.unload(disk.block.disk, &mut other).await;
+                    self.do_without(disk).await;
+                    hung = Some(error);
+                    continue;
+                }
+                Err(error) => {
+                    let path = disk.device.source.path.display();
+                    lock(&self.findings).push(format!("{path}: {error}; its blocks are lost"));
+                    self.unload(disk.block.disk, &mut other).await;
+                    loaded.push((disk, Err(error)));
+                }
+                found => loaded.push((disk, found)),
             }
-            last_number = last_number.max(found.as_ref().map_or(disk.last_number, |found| found.last_number));
-            loaded.push((disk, found));
         }
         let opening = self.take_number(last_number);
 
@@ -377,7 +384,52 @@ impl Engine {
         }
         // Log the removals, or the next opening would find these entries again.
         rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
-        if self.all_disks().is_empty() { Err(CacheError::AllFailed) } else { Ok(()) }
+        match hung {
+            _ if !self.all_disks().is_empty() => Ok(()),
+            Some(error) => Err(error),
+            None => Err(CacheError::AllFailed),
+        }
+    }
+
+    /// Reads what a disk has logged into `batch`, if it is current. Returns the highest number of a checkpoint or opening
+    /// that it knows, and its log.
+    async fn replay(
+        &self,
+        shard: &Shard,
+        disk: &Labelled,
+        newest: &Superblock,
+        batch: &RefCell<Batch<'_>>,
+    ) -> (u64, Result<FoundLog, ReplayError>) {
+        let (block, target) = (&disk.block, newest.generation);
+        let from = Source { shard, file: &disk.device.file, class: self.classes.checkpoint };
+        let mut number = block.generation;
+        if number != target {
+            let commits = match recover::commits(from, block).await {
+                Ok(commits) => commits,
+                Err(error) => return (number, Err(error)),
+            };
+            let is_current = commits.contains(&target) && !missed(newest, block.disk_guid);
+            number = commits.into_iter().fold(number, u64::max);
+            if !is_current {
+                return (number, Err(ReplayError::Missed { last: block.generation, wanted: target }));
+            }
+        }
+        let found = recover::replay(from, block, target, batch).await;
+        (found.as_ref().map_or(number, |found| found.last_number), found)
+    }
+
+    /// Adds a finding about a disk that is not used.
+    fn tell_absence(&self, error: &CacheError) {
+        lock(&self.findings).push(format!("the cache is opened without a disk: {error}"));
+    }
+
+    /// Treats a disk that hangs as one that is not there. It is looked for, and until a checkpoint is made without it, it
+    /// keeps what it has.
+    async fn do_without(&self, disk: Labelled) {
+        let Labelled { device, block, .. } = disk;
+        self.forget_slabs(block.disk).dismantle().await;
+        self.index.set_capacity(lock(&self.alloc).capacity_bytes());
+        self.roster.set_source(block.disk_guid, device.source, device.slot);
     }
 
     /// Adds a finding if a superblock of the disk is damaged.
@@ -395,11 +447,15 @@ impl Engine {
     fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>) {
         match record {
             Record::Put { hash, entry } => {
+                // The disk's older entry, where another disk's has displaced it meanwhile.
+                if let Some(waiting) = other.get_mut(hash) {
+                    waiting.retain(|older| self.disk_of(older) != self.disk_of(entry));
+                }
                 if let Some(displaced) = self.index.restore(*hash, *entry)
                     && self.disk_of(&displaced) != self.disk_of(entry)
                 {
                     // If the key left this disk later, this disk's log removes the entry again and the displaced one
-                    // returns. If it came here, the other disk's log would have removed the displaced one already.
+                    // returns. If it came here, the other disk's log removes the displaced one.
                     other.entry(*hash).or_default().push(displaced);
                 }
             }
@@ -530,5 +586,53 @@ impl Engine {
         self.set_reserves();
         // Now, while no insert waits for it.
         lock(&self.alloc).rank_claimed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::backend::sim::{SimConfig, SimWorld};
+    use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
+
+    use super::*;
+    use crate::entry::Extent;
+    use crate::host::Host;
+
+    fn entry(slab: u32) -> Entry {
+        Entry { extent: Extent { slab: SlabId(slab), offset_units: 0, len_bytes: 4096 }, checksum: slab, tick: 0 }
+    }
+
+    /// Records of two disks come in any order. Disk 0 has stored the key twice, and removed it.
+    #[test]
+    fn an_entry_that_its_disk_has_replaced_does_not_come_back() {
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
+        let host = Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap();
+        let geometry = Geometry { slab_bytes: 1 << 20, sector_bytes: 512 };
+        let identity = CacheIdentity { guid: 1, key_seed: 1, key_check: [0; 32], geometry };
+        let hash = KeyHash([7; 10]);
+
+        let (first, second) = (entry(0), entry(1));
+        let other_disk = entry(10);
+        let put = |entry: &Entry| Record::Put { hash, entry: *entry };
+        let remove = |entry: &Entry| Record::Remove { hash, extent: entry.extent };
+        let own = [put(&first), put(&second), remove(&second)];
+        let others = [put(&other_disk), remove(&other_disk)];
+        for order in ["00011", "00101", "00110", "01001", "01010", "01100", "10001", "10010", "10100", "11000"] {
+            let engine =
+                Engine::empty(CacheConfig::default(), identity.clone(), host.parts.clone(), host.handles.clone(), 1, 0);
+            let (engine, mut displaced) = (engine.unwrap(), HashMap::new());
+            for disk in 0..2 {
+                let first = SlabId(u32::from(disk) * 10);
+                engine.add_slabs(SlabRange { first, count: 10, disk, offset_bytes: label::SLABS_AT_BYTES });
+            }
+            let (mut own, mut others) = (own.iter(), others.iter());
+            for disk in order.bytes() {
+                let record = if disk == b'0' { own.next() } else { others.next() };
+                engine.apply(record.unwrap(), &mut displaced);
+            }
+            assert_eq!(engine.index.peek(&hash), None, "{order}");
+        }
     }
 }

@@ -62,6 +62,31 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
+/// Sleeps until `bytes` moved since `begin_ns` are within a rate.
+pub(crate) async fn hold_back(shard: &Shard, begin_ns: u64, bytes: u64, bytes_per_s: u64) {
+    let due = Duration::from_secs_f64(bytes as f64 / bytes_per_s as f64);
+    let due_ns = begin_ns.saturating_add(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
+    shard.sleep_until(due_ns).await;
+}
+
+/// Steps of long work after which other tasks run: some 100 us.
+const STEPS_AT_ONCE: u32 = 256;
+
+/// Counts the steps of long work, and lets other tasks run between some of them.
+#[derive(Default)]
+pub(crate) struct Steps(u32);
+
+impl Steps {
+    /// Call it after each step.
+    pub(crate) async fn next(&mut self) {
+        self.0 += 1;
+        if self.0 == STEPS_AT_ONCE {
+            self.0 = 0;
+            yield_now().await;
+        }
+    }
+}
+
 /// Runs `futures` concurrently. Returns their outputs, in their order.
 pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut under_way: Vec<_> = futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();

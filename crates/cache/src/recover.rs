@@ -7,9 +7,13 @@
 //! # How it works
 //! [`read_superblock`] takes the newer of the two valid slots. After a completed checkpoint both slots hold that
 //! checkpoint, so damage to one brings no older state back. [`replay`] reads the snapshot to its end and the log to
-//! the commit of the wanted checkpoint, and passes every record to its caller, those of one key in their order. Half a
-//! million records at a time are sorted by key first, which keeps accesses to the index local. What follows the commit
-//! was never promised and is not applied; only the numbers of its commits are read, for later ones must be higher.
+//! the commit of the wanted checkpoint, and puts every record into a [`Batch`], which passes them on, those of one disk
+//! and key in their order. Half a million records at a time are sorted by key first, which keeps accesses to the index
+//! local. What follows the commit was never promised and is not applied; only the numbers of its commits are read, for
+//! later ones must be higher.
+//!
+//! Disks are read side by side, into one batch: what a disk says of a key names places of that disk only, so the order of
+//! records of two disks says nothing.
 //!
 //! # Limits
 //! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory. A disk that does not answer a
@@ -20,6 +24,7 @@
 //! disk's log has. After a crash between superblocks, 8 is among them. If the disk failed before, it is not, and none
 //! of the disk's metadata counts.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
@@ -167,6 +172,13 @@ pub(crate) enum ReplayError {
     },
 }
 
+impl ReplayError {
+    /// Returns whether the disk did not answer.
+    pub(crate) fn is_hang(&self) -> bool {
+        matches!(self, ReplayError::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
 impl std::fmt::Display for ReplayError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -277,19 +289,25 @@ impl<'a> Reader<'a> {
 }
 
 /// Returns the numbers of all commits in the log of a disk, as far as the log can be read.
-pub(crate) async fn commits(source: Source<'_>, block: &Superblock) -> Vec<u64> {
+///
+/// # Errors
+/// When the disk hangs.
+pub(crate) async fn commits(source: Source<'_>, block: &Superblock) -> Result<Vec<u64>, ReplayError> {
     commits_from(&mut Reader::new(source, block, block.log)).await
 }
 
-async fn commits_from(reader: &mut Reader<'_>) -> Vec<u64> {
+async fn commits_from(reader: &mut Reader<'_>) -> Result<Vec<u64>, ReplayError> {
     let mut numbers = Vec::new();
-    while let Ok(Some(records)) = reader.next().await {
-        numbers.extend(records.iter().filter_map(|record| match record {
-            Record::Commit { generation, .. } => Some(*generation),
-            _ => None,
-        }));
+    loop {
+        match reader.next().await {
+            Ok(Some(records)) => numbers.extend(records.iter().filter_map(|record| match record {
+                Record::Commit { generation, .. } => Some(*generation),
+                _ => None,
+            })),
+            Err(error) if error.is_hang() => return Err(error),
+            Ok(None) | Err(_) => return Ok(numbers),
+        }
     }
-    numbers
 }
 
 fn is_commit(record: &Record, wanted: u64) -> bool {
@@ -299,14 +317,27 @@ fn is_commit(record: &Record, wanted: u64) -> bool {
 /// Records sorted together: they take 20 MB of memory.
 const BATCH_RECORDS: usize = 1 << 19;
 
-/// Records of blocks on their way to the index. Sorted by hash, they visit one part of the index after another,
-/// instead of a random place for each. Records of one key keep their order.
-struct Batch<'a> {
+/// Records of blocks on their way to the index, those of all disks. Sorted by hash, they visit one part of the index
+/// after another, instead of a random place for each. Records of one disk and key keep their order.
+pub(crate) struct Batch<'a> {
     records: Vec<Record>,
     apply: &'a mut dyn FnMut(&Record),
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    /// Returns an empty batch, which passes records to `apply`.
+    pub(crate) fn new(apply: &'a mut dyn FnMut(&Record)) -> Batch<'a> {
+        Batch { records: Vec::new(), apply }
+    }
+
+    /// Adds the records of a chunk, and applies all if there are many.
+    fn add(&mut self, records: Vec<Record>) {
+        records.into_iter().for_each(|record| self.push(record));
+        if self.records.len() >= BATCH_RECORDS {
+            self.empty();
+        }
+    }
+
     fn push(&mut self, record: Record) {
         match record {
             Record::Put { .. } | Record::Remove { .. } => self.records.push(record),
@@ -315,38 +346,30 @@ impl Batch<'_> {
         }
     }
 
-    /// Applies the records if there are many.
-    fn relieve(&mut self) {
-        if self.records.len() >= BATCH_RECORDS {
-            self.empty();
-        }
-    }
-
-    fn empty(&mut self) {
+    /// Applies all records.
+    pub(crate) fn empty(&mut self) {
         let first_bytes = |record: &Record| match record {
             Record::Put { hash: KeyHash([first @ .., _, _]), .. }
             | Record::Remove { hash: KeyHash([first @ .., _, _]), .. } => u64::from_be_bytes(*first),
             _ => 0,
         };
-        // A stable sort: records of one key keep their order.
+        // A stable sort: records of one disk and key keep their order.
         self.records.sort_by_key(first_bytes);
         self.records.iter().for_each(&mut *self.apply);
         self.records.clear();
     }
 }
 
-/// Passes every record up to checkpoint `generation` to `apply`. Records of one key come in their order, and so do
-/// those without a key.
+/// Puts every record up to checkpoint `generation` into `batch`, which the caller empties at the end.
 ///
 /// # Errors
-/// When the disk cannot be read, or a stream ends too early.
+/// When the disk cannot be read, or a stream ends too early. Some of its records are in the batch then.
 pub(crate) async fn replay(
     source: Source<'_>,
     block: &Superblock,
     generation: u64,
-    apply: &mut dyn FnMut(&Record),
+    batch: &RefCell<Batch<'_>>,
 ) -> Result<FoundLog, ReplayError> {
-    let mut batch = Batch { records: Vec::new(), apply };
     let mut snapshot = None;
 
     if let Some(head) = block.snapshot {
@@ -355,8 +378,7 @@ pub(crate) async fn replay(
         while !is_whole {
             let records = reader.next().await?.ok_or(ReplayError::Damaged("the snapshot ends before its end"))?;
             is_whole = matches!(records.last(), Some(Record::End));
-            records.into_iter().for_each(|record| batch.push(record));
-            batch.relieve();
+            batch.borrow_mut().add(records);
         }
         snapshot = Some(Snapshot { head, slabs: reader.slabs });
     }
@@ -365,13 +387,11 @@ pub(crate) async fn replay(
     loop {
         let records = reader.next().await?.ok_or(ReplayError::Damaged("the log ends before its last checkpoint"))?;
         let is_end = records.iter().any(|record| is_commit(record, generation));
-        records.into_iter().for_each(|record| batch.push(record));
+        batch.borrow_mut().add(records);
         if is_end {
             break;
         }
-        batch.relieve();
     }
-    batch.empty();
 
     let end_offset = reader.offset().ok_or(ReplayError::Damaged("the log ends in a slab that is not on the disk"))?;
     let mut found = FoundLog {
@@ -383,6 +403,6 @@ pub(crate) async fn replay(
         snapshot,
         last_number: generation,
     };
-    found.last_number = commits_from(&mut reader).await.into_iter().fold(generation, u64::max);
+    found.last_number = commits_from(&mut reader).await?.into_iter().fold(generation, u64::max);
     Ok(found)
 }

@@ -335,6 +335,10 @@ pub struct CacheStats {
     pub moves: u64,
     /// Blocks stored again after they were found corrupt.
     pub healed: u64,
+    /// Bytes of blocks that scrubs have read.
+    pub scrubbed_bytes: u64,
+    /// Blocks that scrubs have removed, because they were damaged.
+    pub scrub_removals: u64,
     /// Checkpoints since the cache was opened.
     pub checkpoints: u64,
     /// Duration of the last checkpoint, in nanoseconds.

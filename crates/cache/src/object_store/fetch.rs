@@ -20,6 +20,7 @@ use super::flying::{Failure, Fetched, Fetching, Flight, Flying};
 use super::known::Object;
 use super::shared::{Core, NAME};
 use crate::block::Block;
+use crate::grid::{Grid, part_in};
 use crate::sync::lock;
 
 /// Most range requests in flight for one read.
@@ -68,31 +69,26 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    fn block_bytes(&self) -> u64 {
-        self.core.options.block_bytes
-    }
-
-    /// Returns the byte range of blocks `first` to `last`, within the object.
-    fn span(&self, first: u64, last: u64) -> Range<u64> {
-        let end = last.saturating_add(1).saturating_mul(self.block_bytes());
-        first.saturating_mul(self.block_bytes())..end.min(self.object.meta.size)
+    fn grid(&self) -> Grid {
+        Grid { block_bytes: self.core.options.block_bytes, len_bytes: self.object.meta.size }
     }
 
     /// Reads the bytes `range` (not empty, within the object), in pieces.
     pub(super) async fn read_range(self, range: Range<u64>) -> Result<Vec<Bytes>, ReadError> {
-        let blocks: Vec<u64> = self.blocks_of(&range).collect();
+        let blocks: Vec<u64> = self.grid().blocks_of(&range).collect();
         let found = self.read_blocks(&blocks).await?;
         Ok(blocks.iter().zip(found).map(|(block, bytes)| self.cut(*block, &bytes, &range)).collect())
     }
 
     /// Reads the bytes of each of `ranges` (not empty, within the object).
     pub(super) async fn read_ranges(self, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>, ReadError> {
-        let mut blocks: Vec<u64> = ranges.iter().flat_map(|range| self.blocks_of(range)).collect();
+        let mut blocks: Vec<u64> = ranges.iter().flat_map(|range| self.grid().blocks_of(range)).collect();
         blocks.sort_unstable();
         blocks.dedup();
         let found: HashMap<u64, Bytes> = blocks.iter().copied().zip(self.read_blocks(&blocks).await?).collect();
         let assemble = |range: &Range<u64>| {
-            let mut pieces = self.blocks_of(range).filter_map(|block| Some(self.cut(block, found.get(&block)?, range)));
+            let blocks = self.grid().blocks_of(range);
+            let mut pieces = blocks.filter_map(|block| Some(self.cut(block, found.get(&block)?, range)));
             match (pieces.next(), pieces.next()) {
                 (Some(only), None) => only,
                 (first, second) => first.into_iter().chain(second).chain(pieces).flatten().collect(),
@@ -105,20 +101,14 @@ impl Reader {
     /// the bytes fetched.
     pub(super) async fn warm(self, range: Range<u64>) -> Result<u64, ReadError> {
         let is_missing = |block: &u64| !self.core.cache.touch(&self.object.block_key(*block));
-        let missing: Vec<u64> = self.blocks_of(&range).filter(is_missing).collect();
+        let missing: Vec<u64> = self.grid().blocks_of(&range).filter(is_missing).collect();
         let fetched = self.wait_for_all(self.join(&missing)).await?;
         Ok(fetched.iter().map(|(_, bytes)| bytes.len() as u64).sum())
     }
 
-    fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
-        range.start / self.block_bytes()..range.end.div_ceil(self.block_bytes())
-    }
-
-    /// Returns the part of a block's bytes that lies in `range`.
-    fn cut(&self, block: u64, bytes: &Bytes, range: &Range<u64>) -> Bytes {
-        let start = block * self.block_bytes();
-        let place = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
-        bytes.slice(place(range.start)..place(range.end))
+    /// Returns the part of the bytes from `first_block` on that lies in `range`.
+    fn cut(&self, first_block: u64, bytes: &Bytes, range: &Range<u64>) -> Bytes {
+        bytes.slice(part_in(first_block * self.grid().block_bytes, bytes.len(), range))
     }
 
     /// Reads `blocks`, which must ascend and lie within the object.
@@ -150,7 +140,7 @@ impl Reader {
     async fn look_up_one(&self, block: u64) -> Option<Bytes> {
         let key = self.object.block_key(block);
         let bytes = self.core.cache.get(&key, self.class.class).await?;
-        let span = self.span(block, block);
+        let span = self.grid().span(block, block);
         // Only this wrapper makes such keys. Should the length be wrong all the same, treat the block as missing.
         (bytes.len() as u64 == span.end - span.start).then(|| bytes.into())
     }
@@ -234,7 +224,7 @@ impl Reader {
 
     async fn run(self, blocks: Vec<u64>, admit: Arc<AtomicBool>, registration: Registration) -> Fetched {
         let (first, last) = (blocks.first().copied().unwrap_or_default(), blocks.last().copied().unwrap_or_default());
-        let fetched = self.fetch(self.span(first, last)).await.map_err(|error| {
+        let fetched = self.fetch(self.grid().span(first, last)).await.map_err(|error| {
             Arc::new(match error {
                 ReadError::Changed => Failure::Changed,
                 ReadError::Origin(error) => Failure::Origin(Mutex::new(Some(error))),
@@ -254,10 +244,7 @@ impl Reader {
 
     /// Returns a block's bytes from a fetch that begins with `first_block`.
     fn cut_fetched(&self, block: u64, first_block: u64, bytes: &Bytes) -> Bytes {
-        let start = first_block * self.block_bytes();
-        let span = self.span(block, block);
-        let place = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
-        bytes.slice(place(span.start)..place(span.end))
+        self.cut(first_block, bytes, &self.grid().span(block, block))
     }
 
     fn wait_for_all(&self, parts: Vec<Part>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {

@@ -14,6 +14,7 @@ use super::known::{Known, Object};
 use super::options::Options;
 use super::stats::Counters;
 use crate::block::Block;
+use crate::race::Steps;
 use crate::sync::lock;
 
 /// Name of the store in errors.
@@ -51,9 +52,22 @@ impl Core {
         }
     }
 
-    /// Forgets all objects below `prefix` and removes their blocks.
-    pub(super) fn invalidate_prefix(&self, prefix: &Path) {
-        self.known.invalidate_prefix(prefix).iter().for_each(|object| self.remove_blocks(object));
+    /// Forgets all objects below `prefix` and removes their blocks. Other tasks run meanwhile.
+    pub(super) async fn invalidate_prefix(&self, prefix: &Path) {
+        let mut steps = Steps::default();
+        // Some are about objects below it that are not known yet.
+        self.known.invalidate_answers();
+        for location in self.known.locations() {
+            steps.next().await;
+            if location.prefix_matches(prefix)
+                && let Some(object) = self.known.invalidate(&location)
+            {
+                for key in self.removable(&object) {
+                    self.cache.remove(&key);
+                    steps.next().await;
+                }
+            }
+        }
     }
 
     /// Inserts the blocks of an object that was just put, unless it has been changed since, as far as the store can
@@ -76,10 +90,13 @@ impl Core {
     }
 
     fn remove_blocks(&self, object: &Object) {
+        self.removable(object).for_each(|key| self.cache.remove(&key));
+    }
+
+    /// Returns the keys of the blocks that are to be removed with an object: all, or none of a large one.
+    fn removable(&self, object: &Object) -> impl Iterator<Item = Vec<u8>> {
         let blocks = object.meta.size.div_ceil(self.options.block_bytes);
-        if blocks <= MAX_REMOVED_BLOCKS {
-            (0..blocks).for_each(|block| self.cache.remove(&object.block_key(block)));
-        }
+        (0..if blocks <= MAX_REMOVED_BLOCKS { blocks } else { 0 }).map(|block| object.block_key(block))
     }
 
     /// Returns the object as it is, or, unless `is_fresh`, as it was at most a time to live ago; longer ago if the store

@@ -88,9 +88,10 @@ impl CachedStore {
 
     /// Forgets the metadata of all objects below `prefix`, as [`CachedStore::invalidate`] does: for a table that was
     /// dropped or replaced. Blocks of objects whose metadata are no longer known stay, and are read again only if the
-    /// object is the same as before.
-    pub fn invalidate_prefix(&self, prefix: &Path) {
-        self.0.invalidate_prefix(prefix);
+    /// object is the same as before. Visits all objects whose metadata are known, and lets other tasks run meanwhile; if
+    /// the future is dropped, the rest stays.
+    pub async fn invalidate_prefix(&self, prefix: &Path) {
+        self.0.invalidate_prefix(prefix).await;
     }
 
     /// Brings an object, or `options.range` of it, into the cache. What is missing is fetched; what is there becomes as

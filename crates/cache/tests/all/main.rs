@@ -9,8 +9,10 @@ mod disks;
 mod model;
 #[cfg(feature = "object_store")]
 mod object_store;
+mod objects;
 #[cfg(feature = "sim")]
 mod scenarios;
+mod scrub;
 #[path = "../../../seeds.rs"]
 mod seeds;
 #[path = "../../../skip.rs"]

@@ -298,13 +298,43 @@ fn a_prefix_can_be_invalidated() {
         for path in &paths {
             inner.put(path, patterned(BLOCK, 2).into()).await.unwrap();
         }
-        store.invalidate_prefix(&"t".into());
+        store.invalidate_prefix(&"t".into()).await;
         assert_eq!(cache.len(), 2, "tt/4 and a");
         for (number, path) in paths.iter().enumerate() {
             let salt = if number < 3 { 2 } else { 1 };
             let found = store.get(path).await.unwrap().bytes().await.unwrap();
             assert!(found == patterned(BLOCK, salt), "{path}");
         }
+    });
+}
+
+/// All was visited at once, and nothing else ran for as long.
+#[test]
+fn other_tasks_run_while_a_prefix_is_invalidated() {
+    block_on(async {
+        let (inner, cache, store) = world(BLOCK, CachedStoreBuilder::immutable).await;
+        let paths: Vec<Path> = (0..1000).map(|n| format!("t/{n}").into()).collect();
+        for path in &paths {
+            inner.put(path, patterned(2 * BLOCK, 1).into()).await.unwrap();
+            store.get(path).await.unwrap().bytes().await.unwrap();
+        }
+        let prefix = "t".into();
+        let mut invalidating = Box::pin(store.invalidate_prefix(&prefix));
+        let (mut turns, mut most, mut before) = (0, 0, cache.len());
+        std::future::poll_fn(|context| {
+            let end = invalidating.as_mut().poll(context);
+            turns += 1;
+            most = most.max(before - cache.len());
+            before = cache.len();
+            end
+        })
+        .await;
+        assert_eq!(cache.len(), 0);
+        assert!(turns > 10 && most <= 256, "{most} blocks at once, in {turns} turns");
+
+        // It can be run anywhere.
+        fn is_send<T: Send>(_: T) {}
+        is_send(store.invalidate_prefix(&prefix));
     });
 }
 

@@ -1,10 +1,9 @@
 //! Disks that hang: the others go on, and nobody waits for ever.
 
-use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::world::{Life, Town, value_of};
+use crate::world::{Life, Task, Town, join, value_of};
 use plimsoll::backend::sim::{SimDiskState, SimFaults};
 use plimsoll::core::Rate;
 use plimsoll::{Limits, Qos, Shard};
@@ -12,25 +11,6 @@ use plimsoll_cache::stats::{DiskHealth, MissReason};
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, GetOptions, Inserted, Lookup};
 
 use super::{SLAB_BYTES, health, hits, insert, key, nap, quiet, state, town};
-
-type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// Runs all tasks. Returns their outputs in the order in which they ended.
-async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
-    let mut ends = Vec::new();
-    std::future::poll_fn(|context| {
-        tasks.retain_mut(|task| match task.as_mut().poll(context) {
-            Poll::Ready(end) => {
-                ends.push(end);
-                false
-            }
-            Poll::Pending => true,
-        });
-        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    ends
-}
 
 /// With this, every operation takes at least 100 s: none completes during the test.
 const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };
@@ -147,6 +127,98 @@ fn a_disk_that_hangs_does_not_hold_up_an_opening() {
     let options = plimsoll_cache::CreateOptions { slab_bytes: Some(SLAB_BYTES), ..Default::default() };
     let end = town.try_create(&options, &town.disks, u64::MAX).unwrap();
     assert!(matches!(end, Err(CacheError::Io { what: "cannot read it", .. })), "{end:?}");
+}
+
+/// Two disks of four hang after any number of the operations with which the cache is opened. They were emptied, one
+/// after the other, each after 10 s.
+#[test]
+fn disks_that_hang_while_the_cache_is_opened_are_missing() {
+    let (mut places, mut slow) = (0, 0);
+    for landed in 0.. {
+        let town = town(4);
+        let life = town.open(&quiet());
+        life.run(async |cache| insert(cache, 0..200, 1).await);
+        life.close();
+
+        let (begin_ns, landed) = (town.world.now_ns(), town.world.landed() + landed);
+        let world = town.world.clone();
+        let opened = town.try_open_beside(&quiet(), &town.disks, |runtime| {
+            let shard = runtime.shard(0).clone();
+            let hang = async move {
+                while world.landed() < landed {
+                    shard.sleep(Duration::from_micros(1)).await;
+                }
+                (1..3).for_each(|disk| world.set_disk_state(disk, HANGS).unwrap());
+            };
+            runtime.shard(0).spawn(hang).detach();
+        });
+        let life = opened.unwrap();
+        let took_ns = town.world.now_ns() - begin_ns;
+        if took_ns < 10_000_000_000 {
+            // It was open before.
+            break;
+        }
+        places += 1;
+        assert!(took_ns < 21_000_000_000, "{took_ns} ns");
+        slow += u32::from(took_ns > 11_000_000_000);
+        life.run(async |cache| {
+            let (stats, findings) = (cache.stats(), cache.findings());
+            assert_eq!(findings.len(), 2, "{findings:?}");
+            for disk in 1..3 {
+                assert_eq!(health(&stats, disk), DiskHealth::Missing, "{findings:?}");
+                assert_eq!(stats.disks[disk].capacity_bytes, 0);
+            }
+            let there = hits(cache, 0..200, 1).await.len();
+            assert!((60..140).contains(&there), "two disks of four: {there}");
+        });
+        // No checkpoint was made without them, so they have all that they had.
+        life.crash();
+        (1..3).for_each(|disk| state(&town, disk, SimDiskState::Healthy));
+        let life = town.open(&quiet());
+        assert_eq!(life.run(async |cache| hits(cache, 0..200, 1).await.len()), 200);
+        life.close();
+    }
+    // Only where one of them hung with its superblock, and the other one later.
+    assert!(places > 10 && slow < 3, "{slow} of {places}");
+}
+
+/// On shards of a program, closing named no disk, though its operations were still under way.
+#[test]
+fn closing_names_the_disk_that_hangs() {
+    let (town, life, shard) = opened(3, &quiet());
+    life.run(async |cache| {
+        fill_and_hang(&town, cache, 300).await;
+        let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
+        let mut late = 0;
+        for n in 0..300 {
+            late += u32::from(matches!(cache.get_with(&key(n), options).await.unwrap(), Lookup::Miss(_)));
+        }
+        assert!(late > 50, "{late}");
+    });
+    let begin_ns = shard.now_ns();
+    let end = life.try_close();
+    assert!(matches!(&end, Err(CacheError::Hangs { paths }) if *paths == [town.disks[1].path.clone()]), "{end:?}");
+    let took_ns = shard.now_ns() - begin_ns;
+    assert!((20_000_000_000..21_000_000_000).contains(&took_ns), "{took_ns} ns");
+
+    // What it held is lost, and nothing else.
+    state(&town, 1, SimDiskState::Healthy);
+    let life = town.open(&quiet());
+    let there = life.run(async |cache| hits(cache, 0..300, 1).await.len());
+    assert!((100..250).contains(&there), "two disks of three: {there}");
+    life.close();
+}
+
+#[test]
+fn a_cache_whose_only_disk_hangs_is_closed_in_time() {
+    let (town, life, shard) = opened(1, &quiet());
+    life.run(async |cache| insert(cache, 0..10, 1).await);
+    state(&town, 0, HANGS);
+    let begin_ns = shard.now_ns();
+    let end = life.try_close();
+    assert!(matches!(&end, Err(CacheError::Hangs { paths }) if *paths == [town.disks[0].path.clone()]), "{end:?}");
+    let took_ns = shard.now_ns() - begin_ns;
+    assert!((20_000_000_000..21_000_000_000).contains(&took_ns), "{took_ns} ns");
 }
 
 #[test]

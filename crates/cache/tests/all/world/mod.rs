@@ -1,6 +1,8 @@
 //! A cache on simulated disks that can crash and come back.
 
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::Poll;
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults, SimWorld};
@@ -21,6 +23,25 @@ pub(crate) struct Town {
 pub(crate) struct Life {
     runtime: SimRuntime,
     pub(crate) cache: Option<BlockCache>,
+}
+
+pub(crate) type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Runs all tasks. Returns their outputs in the order in which they ended.
+pub(crate) async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
+    let mut ends = Vec::new();
+    std::future::poll_fn(|context| {
+        tasks.retain_mut(|task| match task.as_mut().poll(context) {
+            Poll::Ready(end) => {
+                ends.push(end);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ends
 }
 
 /// Returns the value of key `n`: different for any two keys or lengths.
@@ -181,7 +202,18 @@ impl Town {
 
     /// Opens the cache of some disks.
     pub(crate) fn try_open_of(&self, config: &CacheConfig, disks: &[DiskSource]) -> Result<Life, CacheError> {
+        self.try_open_beside(config, disks, |_| {})
+    }
+
+    /// Opens the cache of some disks, beside the tasks that `spawn` starts.
+    pub(crate) fn try_open_beside(
+        &self,
+        config: &CacheConfig,
+        disks: &[DiskSource],
+        spawn: impl FnOnce(&SimRuntime),
+    ) -> Result<Life, CacheError> {
         let (runtime, topology) = self.runtime();
+        spawn(&runtime);
         let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
         let cache = runtime.block_on(0, BlockCache::open_on(config.clone(), disks, host)).unwrap()?;
         Ok(Life { runtime, cache: Some(cache) })
