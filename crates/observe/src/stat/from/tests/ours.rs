@@ -1,0 +1,48 @@
+//! What `plimsoll stat` itself has written.
+
+use super::*;
+use crate::stat::Gap;
+
+#[test]
+fn our_own_recording_is_read() {
+    use crate::stat::host::{Host, Reading};
+    let mut writer = record::Writer::new(Vec::new(), &Host { name: "db7".to_owned(), ..Host::default() }).unwrap();
+    for (uptime_cs, reads) in [(100, 1000), (200, 1500)] {
+        let devices =
+            plimsoll::sys::diskstats::parse(&format!("8 0 sda {reads} 0 8000 100 0 0 0 0 0 90 100\n")).unwrap();
+        writer.append(&Reading { uptime_cs, devices, ..Reading::default() }, &Facts::new()).unwrap();
+    }
+    let bytes = writer.into_inner();
+    let recorded = read("a.record", &bytes, &ReadOptions::default()).unwrap();
+    assert_eq!(recorded.intervals[0].devices[0].columns.reads_per_s, Some(500.0));
+    assert!(recorded.origin.contains("recording of db7"), "{}", recorded.origin);
+    let cut = read("a.record", &bytes[..bytes.len() - 10], &ReadOptions::default()).unwrap();
+    assert!(!cut.notes.is_empty());
+}
+
+#[test]
+fn our_own_csv_is_read() {
+    use crate::stat::output::{csv, tests::observed};
+    let mut later = observed();
+    (later.end_unix_ms, later.is_since_boot) = (Some(1_710_463_995_000), true);
+    let whole = csv::header() + &csv::lines(&observed()) + &csv::lines(&observed()) + &csv::lines(&later);
+
+    let recorded = text(&whole);
+    assert_eq!(recorded.origin, "text: CSV of `plimsoll stat`");
+    assert_eq!(recorded.notes, [""; 0]);
+    let when = |it: &Interval| (it.end_unix_ms.unwrap() - 1_710_463_994_000, it.duration_s, it.is_since_boot);
+    let intervals: Vec<_> = recorded.intervals.iter().map(when).collect();
+    assert_eq!(intervals, [(0, Some(1.0), false), (0, Some(1.0), false), (1000, None, true)]);
+    let [sda, nvme, sdb] = &recorded.intervals[1].devices[..] else { panic!("{recorded:#?}") };
+    let did_nothing = "r/s 0, w/s 0, rkB/s 0, r_await 0.13, aqu-sz 0.23, %util 100, await 0";
+    assert_eq!((known(sda).as_str(), sda.in_flight), (did_nothing, Some(0)));
+    assert_eq!((nvme.device.as_str(), nvme.columns.reads_per_s), ("nvme0n1", Some(1234.57)));
+    assert_eq!((sdb.device.as_str(), sdb.gap, &sdb.columns), ("sdb", Some(Gap::Appeared), &Columns::default()));
+
+    let cut = text(whole.trim_end().rsplit_once(',').unwrap().0.replace(",100.00,", ",x,").as_str());
+    assert_eq!(cut.intervals[2].devices.len(), 2);
+    assert!(cut.notes.iter().any(|note| note == "text:3: util is `x`: taken as unknown"), "{:?}", cut.notes);
+    assert!(cut.notes.last().unwrap().starts_with("text:10: 40 fields of 41"), "{:?}", cut.notes);
+    let error = read("a.csv", csv::header().as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.starts_with("a.csv:1: CSV of `plimsoll stat` without a row"), "{error}");
+}
