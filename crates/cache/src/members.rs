@@ -279,7 +279,8 @@ impl Engine {
         let number = member.disk;
         let known = self.disk(number);
         let Some((source, slot)) = self.roster.source(member.guid) else { return Ok(()) };
-        if known.as_ref().is_some_and(|disk| disk.is_busy()) {
+        // Not asked again before it has answered: each question would be one more operation that hangs.
+        if known.as_ref().is_some_and(|disk| disk.is_busy()) || self.held_disks().contains(&source.path) {
             return Ok(());
         }
         // It may have failed since the keeper looked. Its blocks must leave the index before its slabs are free again.

@@ -170,6 +170,13 @@ fn disks_that_hang_while_the_cache_is_opened_are_missing() {
             }
             let there = hits(cache, 0..200, 1).await.len();
             assert!((60..140).contains(&there), "two disks of four: {there}");
+
+            // They are looked for, but not asked again before they have answered.
+            let in_backend = || (0..2).map(|n| life.runtime().shard(n).reactor().in_backend()).sum::<usize>();
+            let before = in_backend();
+            assert!((2..10).contains(&before), "{before}");
+            nap(&life, 30).await;
+            assert_eq!(in_backend(), before);
         });
         // No checkpoint was made without them, so they have all that they had.
         life.crash();
