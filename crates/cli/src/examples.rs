@@ -52,7 +52,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "trace kernel",
         [
-            "/dev/nvme0n1 --duration 10s --analyse",
+            "/dev/nvme0n1 --duration 10s -o nvme.blktrace",
             "/mnt/data --duration 5 -o mine.blktrace",
             "nvme0n1.blktrace --beside own.plt",
         ],
@@ -92,7 +92,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     ("instance card", ["", "--storage /mnt/data -o card.json", "--format json"]),
     ("instance compare", ["a.json b.json", "i3en.24xlarge i3.metal", "a.json b.json --page compare.html"]),
     ("instance scaling", ["i3en", "sizes.csv", "i4i --format json"]),
-    ("instance claims", ["", "claims.yaml", "claims.yaml --format csv"]),
+    ("instance claims", ["", "--format csv", "--page claims.html"]),
     (
         "cache create",
         [

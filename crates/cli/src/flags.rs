@@ -22,7 +22,7 @@ use crate::screen;
 
 pub(crate) use amount::{nanos, size, time, time_within};
 pub(crate) use format::{BriefFormat, DiskFormat, ReportFormat, TestFormat};
-pub(crate) use names::{TuneBackend, backend, form, model, preset_kind, tune_backend};
+pub(crate) use names::{TuneBackend, backend, form, model, tune_backend};
 pub(crate) use page::{PageFlags, PictureFlags};
 
 /// Reads the path of an input; `-` stands for stdin.

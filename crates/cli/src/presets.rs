@@ -5,11 +5,11 @@ use plimsoll_figures::units::{
     UnitError, format_bytes_decimal, format_count, format_iops_short, format_throughput_decimal,
     parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
 };
-use plimsoll_files::presets::{self, ArrayReport, Direction, Filter, Minimum, PresetInfo, PresetKind, Resolved};
+use plimsoll_files::presets::{self, ArrayReport, Direction, Minimum, PresetInfo, PresetKind, Resolved};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, ReportFormat, preset_kind};
+use crate::flags::{DiskFormat, ReportFormat};
 use crate::screen;
 
 /// Show the devices that --disk knows by name: instances, drives, volumes, and arrays of them
@@ -30,18 +30,6 @@ enum PresetsCommand {
 /// List the presets: figures of all disks together
 #[derive(Args, Debug)]
 struct ListArguments {
-    /// Only instances of this cloud: aws, azure, gcp, oci
-    #[arg(long, value_name = "NAME")]
-    cloud: Option<String>,
-
-    /// Only instances of this family, such as i4i
-    #[arg(long, value_name = "NAME")]
-    family: Option<String>,
-
-    /// Only presets of this kind
-    #[arg(long, value_parser = preset_kind())]
-    kind: Option<PresetKind>,
-
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
@@ -163,11 +151,9 @@ fn resolve(name: &str) -> Result<Resolved, Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
-    let ListArguments { cloud, family, kind, format } = arguments;
-    let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: *kind };
-    let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
+    let found = presets::all();
     let json = json!({ "schema": SCHEMA, "presets": found });
-    format.print(|| overview(&found), &json, || presets::to_csv(&found))?;
+    arguments.format.print(|| overview(&found), &json, || presets::to_csv(&found))?;
     Ok(Outcome::Done)
 }
 

@@ -54,11 +54,10 @@ const NAME: &str = "fuzz";
 pub type Target = fn(&str);
 
 /// All targets by name; the seeds of each lie in `fuzz/corpus/NAME/`.
-pub const TARGETS: [(&str, Target); 28] = [
+pub const TARGETS: [(&str, Target); 27] = [
     ("arrivals", arrivals),
     ("blkparse", blkparse),
     ("blktrace", blktrace),
-    ("claims", claims),
     ("compare", compare_results),
     ("disk", disk_file),
     ("diskstats", disk_stats),
@@ -174,18 +173,6 @@ pub fn scenario(text: &str) {
     let Some(file) = accepted(ScenarioFile::parse(NAME, text, Path::new("/nonexistent"))) else { return };
     accepted(file.scenario(&[]));
     accepted(file.scenario(&[("shards".to_owned(), "2".to_owned())]));
-}
-
-/// Checks files of claims: each has a verdict, and a reason where it is not exact.
-pub fn claims(text: &str) {
-    let Some(ledger) = accepted(instance::claims::parse(NAME, text, &instance::claims::find_published)) else { return };
-    let report = instance::claims::check(&ledger);
-    assert_eq!(report.claims.len(), ledger.claims.len());
-    for claim in &report.claims {
-        assert_eq!(claim.why.is_empty(), claim.verdict == instance::claims::Verdict::Exact, "{claim:?}");
-    }
-    let reports = [report];
-    let _ = (instance::claims::to_csv(&reports), instance::claims::page(&reports));
 }
 
 /// Checks families of machines as CSV: each figure that is left has at least two points, and a sentence.

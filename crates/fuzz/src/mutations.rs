@@ -159,7 +159,7 @@ fn mutate_all(names: &[&str]) {
 
 #[test]
 fn yaml_files() {
-    mutate_all(&["claims", "disk", "io_properties", "jobs", "scenario", "sched_groups"]);
+    mutate_all(&["disk", "io_properties", "jobs", "scenario", "sched_groups"]);
 }
 
 #[test]
@@ -204,13 +204,12 @@ fn seeds_are_accepted() {
     use plimsoll_files::{csv, disk, fio, io_properties, job_reader, sched_groups};
     use plimsoll_measure::experiment::find_rate::Goal;
     use plimsoll_measure::experiment::sweep::Axis;
-    use plimsoll_measure::instance::{claims, scaling};
+    use plimsoll_measure::instance::scaling;
     use plimsoll_measure::report::TestReport;
     use plimsoll_measure::tune::record::Record;
     use plimsoll_observe::trace::kernel;
     for (name, accepts) in [
         ("arrivals", (|text| csv::parse_arrivals("seed", text).map(drop)) as fn(&str) -> Result<(), _>),
-        ("claims", |text| claims::parse("seed", text, &claims::find_published).map(drop)),
         ("disk", |text| disk::parse("seed", text).map(drop)),
         ("fio", |text| fio::parse("seed", text).map(drop)),
         ("io_properties", |text| io_properties::parse("seed", text).map(drop)),

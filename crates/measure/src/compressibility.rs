@@ -4,18 +4,17 @@
 //! already encrypted or compressed, nothing is saved. This module samples the real data, reports its kind, and
 //! recommends a `compressible` for jobs that write such data.
 //!
-//! **How.** [`examine`] takes a file, a block device, or all files below a directory in sequence. It divides them into
-//! equal parts, reads a random block of each part, and compresses each block separately with lz4 and with deflate
-//! (level 3); a block that does not shrink counts with its own length. It also counts zero blocks, blocks equal to an
-//! earlier sample, and the entropy of the bytes (8 bits a byte: encrypted, compressed, or random).
+//! **How.** [`examine`] divides a file or block device into equal parts, reads a random block of each part, and
+//! compresses each block separately with lz4 and with deflate (level 3); a block that does not shrink counts with its
+//! own length. It also counts zero blocks, blocks equal to an earlier sample, and the entropy of the bytes (8 bits a
+//! byte: encrypted, compressed, or random).
 //!
 //! Deflate stands in for zstd, whose encoder needs a C compiler to build. On blocks of 4 to 64 KiB of text, tables
 //! and programs its savings were within 5 percentage points of those of zstd's level 1.
 //!
-//! **Limits.** Reads go through the page cache; nothing is written. Blocks belong to files: a partial block at the end
-//! of a file is left out, and so are files shorter than a block. Links are not followed, other file systems below the
-//! directory not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples, most
-//! duplicates of a large device are missed.
+//! **Limits.** Reads go through the page cache; nothing is written. A partial block at the end of a file is left out.
+//! Equal blocks are found by 64-bit hashes among the samples only: with few samples, most duplicates of a large device
+//! are missed.
 //!
 //! **Example.**
 //!
@@ -32,10 +31,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod files;
-
 use std::collections::HashSet;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use plimsoll_figures::units::format_bytes_binary;
@@ -44,7 +44,6 @@ use plimsoll_sim::rng::Rng;
 use serde::Serialize;
 
 use crate::load::Stop;
-use files::{BlockReader, Files};
 
 pub const BLOCK_MIN_BYTES: u32 = 512;
 /// Largest block, in bytes: 16 MiB.
@@ -77,18 +76,13 @@ impl Default for Options {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
-    /// The file, device or directory.
+    /// The file or device.
     pub path: String,
-    /// Number of files with data: 1, or those below the directory.
-    pub files: u64,
-    /// Number of files and directories below the directory that could not be read.
-    pub unreadable: u64,
     pub bytes: u64,
     /// Whether the examination was stopped. The last length then has only the samples so far, from the first part of
     /// the data, and later lengths are left out.
     pub interrupted: bool,
-    /// Results by length of a block, in the order of the options. Lengths without a whole block in any file are left
-    /// out.
+    /// Results by length of a block, in the order of the options. Lengths of which there is no whole block are left out.
     pub blocks: Vec<Report>,
 }
 
@@ -135,25 +129,16 @@ pub enum ExamineError {
     Block(u32),
     #[error("{0} samples cannot be taken: choose 1 to {SAMPLES_MAX}")]
     Samples(u32),
-    #[error(
-        "{path}: its longest file has {file_bytes} bytes, less than one block of {block_bytes}: choose a smaller block"
-    )]
+    #[error("{path} has {bytes} bytes, less than one block of {block_bytes}: choose a smaller block")]
     TooShort {
         path: String,
-        /// Length of the longest file in bytes.
-        file_bytes: u64,
+        bytes: u64,
         /// Length of the shortest block in bytes.
         block_bytes: u32,
     },
     #[error("{0} is empty: there is nothing to examine")]
     Empty(String),
-    #[error("{path} holds no file with data that can be read ({unreadable} of its files and directories cannot be)")]
-    NoFiles {
-        path: String,
-        /// Number of files and directories that could not be read.
-        unreadable: u64,
-    },
-    #[error("{0} is no file, directory or block device: name one that holds data")]
+    #[error("{0} is no file or block device: name one that holds data")]
     NotData(String),
     #[error("{path}: {error}")]
     Read { path: String, error: std::io::Error },
@@ -161,8 +146,8 @@ pub enum ExamineError {
     Interrupted,
 }
 
-/// Samples blocks of a file, of a block device, or of the files below a directory, and compresses each. Opens
-/// everything for reading only. Calls `on_progress` with the part (0 to 1) that is done.
+/// Samples blocks of a file or a block device, which it opens for reading only, and compresses each. Calls `on_progress`
+/// with the part (0 to 1) that is done.
 pub fn examine(
     path: &Path,
     options: &Options,
@@ -178,7 +163,7 @@ pub fn examine(
         return Err(ExamineError::Samples(options.samples));
     }
 
-    let mut files = Files::find(path, stop, on_progress)?;
+    let data = Data::open(path)?;
     let mut blocks = Vec::new();
     let lengths = options.block_bytes.len() as f64;
     for (number, &block_bytes) in options.block_bytes.iter().enumerate() {
@@ -186,45 +171,71 @@ pub fn examine(
             break;
         }
         let mut on_part = |part: f64| on_progress((number as f64 + part) / lengths);
-        let tally = sample(&mut files, block_bytes, options, stop, &mut on_part)?;
+        let tally = sample(&data, block_bytes, options, stop, &mut on_part)?;
         blocks.extend(tally.map(|tally| tally.report(block_bytes)));
     }
 
     let interrupted = stop.is_asked();
     if blocks.is_empty() {
-        return Err(if interrupted { ExamineError::Interrupted } else { files.nothing_read(shortest) });
+        return Err(match interrupted {
+            true => ExamineError::Interrupted,
+            false => ExamineError::TooShort { path: data.path, bytes: data.bytes, block_bytes: shortest },
+        });
     }
 
-    Ok(Examination {
-        path: path.display().to_string(),
-        files: files.count(),
-        unreadable: files.unreadable(),
-        bytes: files.bytes(),
-        interrupted,
-        blocks,
-    })
+    Ok(Examination { path: data.path, bytes: data.bytes, interrupted, blocks })
+}
+
+/// The file or device that is examined.
+struct Data {
+    path: String,
+    file: File,
+    /// Length when it was opened; above 0.
+    bytes: u64,
+}
+
+impl Data {
+    fn open(path: &Path) -> Result<Data, ExamineError> {
+        let name = path.display().to_string();
+        let unreadable = |error| ExamineError::Read { path: name.clone(), error };
+        let kind = std::fs::metadata(path).map_err(unreadable)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(ExamineError::NotData(name));
+        }
+
+        let mut file = File::open(path).map_err(unreadable)?;
+        // The metadata of a device has no length, but its end can be sought.
+        match file.seek(SeekFrom::End(0)).map_err(unreadable)? {
+            0 => Err(ExamineError::Empty(name)),
+            bytes => Ok(Data { path: name, file, bytes }),
+        }
+    }
+
+    /// Fills `block` with the block of that number.
+    fn read(&self, number: u64, block: &mut [u8]) -> Result<(), ExamineError> {
+        let read = self.file.read_exact_at(block, number * block.len() as u64);
+        read.map_err(|error| ExamineError::Read { path: self.path.clone(), error })
+    }
 }
 
 /// Returns the samples of one length; `None` if there are none.
 fn sample(
-    files: &mut Files,
+    data: &Data,
     block_bytes: u32,
     options: &Options,
     stop: &Stop,
     on_part: &mut dyn FnMut(f64),
 ) -> Result<Option<Tally>, ExamineError> {
-    let blocks = files.blocks(block_bytes);
+    let blocks = data.bytes / u64::from(block_bytes);
     let samples = options.samples.min(SAMPLED_MAX_BYTES / block_bytes);
     let mut tally = Tally::default();
     let mut block = vec![0; block_bytes as usize];
-    let mut reader = BlockReader::new(files, block_bytes);
     for number in sample_numbers(blocks, samples, options.seed) {
         if stop.is_asked() {
             break;
         }
-        if reader.read(number, &mut block)? {
-            tally.add(&block);
-        }
+        data.read(number, &mut block)?;
+        tally.add(&block);
         on_part(number as f64 / blocks as f64);
     }
     Ok(Some(tally).filter(|tally| !tally.lz4_bytes.is_empty()))
@@ -411,11 +422,11 @@ impl Examination {
             std::iter::once(name).chain(self.blocks.iter().map(cell)).collect::<Vec<_>>()
         });
 
-        let files = format!("{}: {} in {} file(s)", self.path, format_bytes_binary(self.bytes), self.files);
+        let examined = format!("{}: {}", self.path, format_bytes_binary(self.bytes));
         let by_length = std::iter::once("of the block".to_owned()).chain(self.blocks.iter().map(length));
         let of_compressors = ["block, compressor", "ratio", "saved", "smallest", "median", "largest"];
         vec![
-            Table::new(files, ["block", "samples", "zeros", "equal to another", "bits a byte"], samples),
+            Table::new(examined, ["block", "samples", "zeros", "equal to another", "bits a byte"], samples),
             Table::new("What compressors make of one block (bytes)", of_compressors, compressors),
             Table::new("Blocks by compressed size (% with lz4 / with deflate)", by_length, bins),
         ]

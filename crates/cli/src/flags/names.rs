@@ -12,7 +12,6 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::CostForm;
-use plimsoll_files::presets::PresetKind;
 use plimsoll_files::setup::old_defaults::{self, ModelChoice};
 
 /// The rig with which `tune` measures.
@@ -32,11 +31,6 @@ pub(crate) fn tune_backend() -> impl TypedValueParser<Value = TuneBackend> {
         "sim" => Ok(TuneBackend::Simulated),
         name => name.parse().map(TuneBackend::Machine),
     })
-}
-
-pub(crate) fn preset_kind() -> impl TypedValueParser<Value = PresetKind> {
-    PossibleValuesParser::new(PresetKind::ALL.map(PresetKind::name))
-        .try_map(|name| PresetKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or("no such kind"))
 }
 
 pub(crate) fn form() -> impl TypedValueParser<Value = CostForm> {

@@ -14,7 +14,7 @@ use crate::flags::{PageFlags, ReportFormat, size};
 use crate::output::Output;
 use crate::{interrupt, screen};
 
-/// Measure what this machine does: processor, memory, timers, submission, disk, and by stress-ng and iperf3
+/// Measure what this machine does: its disk, what a read costs, and by stress-ng and iperf3 processor and network
 ///
 /// Takes six minutes at most. The disk is measured where --storage names a directory on it; scratch files there are
 /// removed. What is not installed or not asked for is listed as missing, with what to do about it.
@@ -39,7 +39,7 @@ pub(crate) struct CardArguments {
     #[arg(long)]
     quick: bool,
 
-    /// Leave these out: disk, submission, cpu, memory, timer, stress-ng, network
+    /// Leave these out: disk, submission, stress-ng, network
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     skip: Vec<Group>,
 

@@ -1,8 +1,7 @@
 //! `plimsoll instance claims`.
 
-use std::path::PathBuf;
-
 use clap::Args;
+use plimsoll_files::variant_name;
 use plimsoll_measure::instance::claims::{self, Checked, ClaimsReport};
 
 use crate::failure::{Failure, Outcome};
@@ -11,14 +10,9 @@ use crate::screen;
 
 /// Compute again what others claim about machines: exact, within rounding, in binary units, or wrong, and by which slip
 ///
-/// Without FILE: what ScyllaDB's article of May 2019 says about i3en.24xlarge, with its tables. Exit code 1 if a claim
-/// is wrong.
+/// What ScyllaDB's article of May 2019 says about i3en.24xlarge, with its tables. Exit code 1, for some of it is wrong.
 #[derive(Args, Debug)]
 pub(crate) struct ClaimsArguments {
-    /// Files of claims (YAML, see docs/formats.md) [default: the built-in ones]
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
-
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
@@ -29,24 +23,19 @@ pub(crate) struct ClaimsArguments {
 
 pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
     let page = arguments.page.check()?;
-    let ledgers = if arguments.files.is_empty() {
-        vec![claims::built_in()?]
-    } else {
-        arguments.files.iter().map(|path| claims::parse_from_file(path)).collect::<Result<_, _>>()?
-    };
-    let reports: Vec<ClaimsReport> = ledgers.iter().map(claims::check).collect();
+    let report = claims::check();
     if let Some(output) = page {
-        output.write(&claims::page(&reports))?;
+        output.write(&claims::page(&report))?;
     }
-    let tables =
-        || screen::answer(&claims::answer(&reports)) + &reports.iter().map(table).collect::<Vec<_>>().join("\n");
-    arguments.format.print(tables, &reports, || claims::to_csv(&reports))?;
-    Ok(if reports.iter().any(|report| report.wrong > 0) { Outcome::Finding } else { Outcome::Done })
+    arguments.format.print(|| table(&report), &report, || claims::to_csv(&report))?;
+    Ok(if report.wrong > 0 { Outcome::Finding } else { Outcome::Done })
 }
 
 /// Returns the tables of the machines, the claims, and the reasons for those that are not exact.
 fn table(report: &ClaimsReport) -> String {
-    let mut text = screen::wrap(&format!("{}, {} ({})", report.source, report.date, report.file)) + "\n";
+    let mut text = screen::answer(&claims::answer(report));
+    text.push_str(&screen::wrap(&format!("{}, {}", report.source, report.date)));
+    text.push('\n');
     for (at, table) in report.tables.iter().enumerate() {
         let headers = table.headers();
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
@@ -55,14 +44,14 @@ fn table(report: &ClaimsReport) -> String {
     }
 
     let row = |claim: &Checked| {
-        vec![claim.claim.clone(), claim.stated.clone(), claim.computed.clone(), claim.verdict.as_str().to_owned()]
+        vec![claim.claim.to_owned(), claim.stated.clone(), claim.computed.clone(), claim.verdict.as_str().to_owned()]
     };
     let claims = screen::table(&["claim", "stated", "computed", "verdict"], report.claims.iter().map(row).collect());
     text.push_str(&format!("\nClaims, computed again\n{claims}\n\n"));
 
     for claim in report.claims.iter().filter(|claim| !claim.why.is_empty()) {
         let verdict = claim.verdict.as_str();
-        let slip = claim.slip.map_or_else(String::new, |slip| format!(" [{slip}]"));
+        let slip = claim.slip.map_or_else(String::new, |slip| format!(" [{}]", variant_name(slip)));
         text.push_str(&screen::wrap(&format!("{verdict}: {}: {}{slip}.", claim.claim, claim.why)));
         text.push('\n');
     }

@@ -35,7 +35,7 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "CARD|NAME")]
     base: Option<String>,
 
-    /// Prices of instances and network volumes, as docs/formats.md describes them; repeatable
+    /// Prices of instances, as docs/formats.md describes them; repeatable
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
 
@@ -114,7 +114,6 @@ fn table(comparison: &Comparison) -> String {
     for group in all.chunks(OTHERS_PER_TABLE + 1) {
         parts.push(economics(comparison, group));
     }
-    parts.extend(list("Local disks against network volumes", comparison.break_even_texts()));
     parts.extend(list("What is missing", comparison.missing_texts()));
     if let Some(recommended) = &comparison.recommendation {
         parts.push(recommendation(comparison, recommended));

@@ -28,7 +28,7 @@ const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
 /// Flags that say what to run, or where. They conflict with --examine, which runs nothing.
-const WORKLOAD_FLAGS: [&str; 35] = [
+const WORKLOAD_FLAGS: [&str; 34] = [
     "conf",
     "storage",
     "duration",
@@ -51,7 +51,6 @@ const WORKLOAD_FLAGS: [&str; 35] = [
     "trace",
     "replay",
     "speed",
-    "replay_to",
     "force",
     "io_properties",
     "disk",
@@ -144,7 +143,7 @@ pub(crate) struct TestArguments {
           conflicts_with_all = ["sweep", "find_rate", "matrix", "ss"])]
     pub(super) rbd: Option<PathBuf>,
 
-    /// Run nothing: see how compressible the blocks of a file, device or directory are, to compare with what jobs write
+    /// Run nothing: see how compressible the blocks of a file or device are, to compare with what jobs write
     #[arg(long, value_name = "PATH", help_heading = "Real data", conflicts_with_all = WORKLOAD_FLAGS)]
     pub(super) examine: Option<PathBuf>,
 
@@ -170,10 +169,6 @@ pub(crate) struct TestArguments {
     /// Speed as a multiple of the recorded one, or `max`: each request as soon as it can be sent [default: 1]
     #[arg(long, value_name = "F|max", value_parser = Speed::parse, help_heading = "Real data", requires = "replay")]
     pub(super) speed: Option<Speed>,
-
-    /// Directory, file or block device to replay on; the same as --storage
-    #[arg(long, value_name = "PATH", help_heading = "Real data", requires = "replay", conflicts_with = "storage")]
-    pub(super) replay_to: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) pictures: PictureFlags,
@@ -247,7 +242,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     jobs.validate(u32::from(shards))?;
     jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
 
-    let named = arguments.storage.clone().or_else(|| arguments.replay_to.clone());
+    let named = arguments.storage.clone();
     let path = named.or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
     let storage = Storage::of(&path)?;
     if arguments.storage.is_some() {

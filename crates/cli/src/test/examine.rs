@@ -1,4 +1,4 @@
-//! `--examine`: measures how compressible the real blocks of a file, device or directory are.
+//! `--examine`: measures how compressible the real blocks of a file or device are.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -57,9 +57,6 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
 
 /// Prints to stderr the remarks that are not in the result. Returns the outcome.
 fn conclude(examination: &Examination, options: &Options) -> Outcome {
-    if examination.unreadable > 0 {
-        screen::warning(&format!("{} files or directories could not be read: left out", examination.unreadable));
-    }
     if examination.interrupted {
         screen::note("interrupted: the figures are of the blocks until then, from the first part of the data");
         return Outcome::Interrupted;
@@ -67,7 +64,7 @@ fn conclude(examination: &Examination, options: &Options) -> Outcome {
     for bytes in &options.block_bytes {
         if examination.blocks.iter().all(|report| report.block_bytes != *bytes) {
             let length = format_bytes_binary(u64::from(*bytes));
-            screen::note(&format!("blocks of {length} are left out: no file holds a whole one"));
+            screen::note(&format!("blocks of {length} are left out: there is no whole one"));
         }
     }
     Outcome::Done

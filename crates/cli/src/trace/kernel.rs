@@ -10,7 +10,6 @@ use plimsoll_figures::units::{format_bytes_decimal, format_count, format_duratio
 use plimsoll_measure::load::Stop;
 use plimsoll_observe::trace::beside::{self, BesideError, BesideReport, Stage};
 use plimsoll_observe::trace::kernel::record::{self, Place, RecordError, Recorded};
-use plimsoll_observe::trace::stages::{By, Stages};
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -42,12 +41,8 @@ pub(crate) struct KernelArguments {
     #[arg(long, short = 'o', value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Show the stages of the requests then, as `trace stages` does
-    #[arg(long, visible_alias = "analyze")]
-    analyse: bool,
-
     /// The program's own trace of the same time (`--trace FILE`): lay both side by side
-    #[arg(long, value_name = "OWN", conflicts_with_all = ["duration", "output", "analyse", "force"])]
+    #[arg(long, value_name = "OWN", conflicts_with_all = ["duration", "output", "force"])]
     beside: Option<PathBuf>,
 
     /// Write over a file that exists
@@ -86,13 +81,7 @@ fn record(arguments: &KernelArguments) -> Result<Outcome, Failure> {
     let is_interrupted = arguments.duration.is_some() && !is_over();
     file.flush().map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))?;
     let told = tell(&recorded, &path, begin.elapsed(), arguments.format)?;
-
-    if arguments.analyse {
-        screen::note(&line(&recorded, &path, begin.elapsed()));
-        analyse(&path, arguments.format)?;
-    } else {
-        screen::print(&told)?;
-    }
+    screen::print(&told)?;
     Ok(if is_interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
@@ -167,13 +156,6 @@ fn tell(recorded: &Recorded, path: &Path, time: Duration, format: ReportFormat) 
             format!("{head}\n{disk},{time_ns},{events},{lost_events},{is_monotonic}\n")
         }
     })
-}
-
-fn analyse(path: &Path, format: ReportFormat) -> Result<(), Failure> {
-    let mut stages = Stages::new(&[By::Class, By::Size]);
-    let trace = super::read(path, &mut |item| stages.visit(&item))?;
-    let report = stages.finish(&trace);
-    format.print(|| super::stages::table(&report), &report, || report.to_csv())
 }
 
 fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome, Failure> {

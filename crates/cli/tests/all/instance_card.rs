@@ -5,8 +5,7 @@ use serde_json::Value;
 use crate::world::{Ended, World};
 
 /// Nothing that takes time: facts of the machine only.
-const FACTS: [&str; 5] =
-    ["instance", "card", "--skip", "disk,submission,cpu,memory,timer,stress-ng,network", "--quick"];
+const FACTS: [&str; 5] = ["instance", "card", "--skip", "disk,submission,stress-ng,network", "--quick"];
 
 #[track_caller]
 fn card(text: &str) -> Value {
@@ -23,8 +22,8 @@ fn a_card_goes_to_its_file_and_its_page_and_to_stdout() {
     assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
     let read = |name: &str| std::fs::read_to_string(world.path().join(name)).expect("it was written");
     let written = card(&read("card.json"));
-    assert_eq!((&written["plimsoll_card"], &written["name"]), (&1.into(), &"db-7".into()));
-    for group in ["disk", "submission", "cpu", "memory", "timer", "stress_ng", "network"] {
+    assert_eq!((&written["plimsoll_card"], &written["name"]), (&2.into(), &"db-7".into()));
+    for group in ["disk", "submission", "stress_ng", "network"] {
         assert_eq!(written["missing"][group], "left out (--skip)", "{group}");
     }
     assert!(read("card.html").contains("db-7: what this machine does"));
@@ -36,7 +35,7 @@ fn formats_are_a_card_and_lines() {
     let run = |format: &[&str]| -> Ended { world.run(&[&FACTS[..], format].concat()) };
     for format in [&["--format", "json"][..], &["-o", "-"]] {
         let ended = run(format);
-        assert_eq!((ended.code, &card(&ended.out)["plimsoll_card"]), (Some(0), &1.into()), "{ended:#?}");
+        assert_eq!((ended.code, &card(&ended.out)["plimsoll_card"]), (Some(0), &2.into()), "{ended:#?}");
     }
     let ended = run(&["--format", "csv"]);
     assert!(ended.code == Some(0) && ended.out.starts_with("key,value,low,high,samples\n"), "{ended:#?}");
@@ -52,7 +51,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_measured() {
         (&["-o", "a", "--page", "a"], &["name the same file"]),
         (&["--storage", "missing"], &["--storage missing: no such directory", "plimsoll tune"]),
         (&["--storage", "card.json"], &["--storage card.json: no such directory"]),
-        (&["--skip", "gpu"], &["disk, submission, cpu"]),
+        (&["--skip", "gpu"], &["disk, submission, stress_ng"]),
         (&["--name", " "], &["--name: a machine needs a name"]),
         (&["--max-write", "1G"], &["--storage <DIR>"]),
         (&["--peer", "a b"], &["HOST:PORT"]),

@@ -173,10 +173,6 @@ impl PresetInfo {
             (format_count(burst.read_iops), format_throughput_decimal(burst.read_bandwidth as f64));
         Some(format!("a burst of {operations} operations a second and {bytes} while credits last"))
     }
-
-    pub(crate) fn is_of_kind(&self, kind: PresetKind) -> bool {
-        self.kind == kind.name()
-    }
 }
 
 impl Cap {

@@ -35,7 +35,7 @@ pub use plimsoll_sim::device::presets::{
     AdvertisedBasis, Basis, Drive, Evidence, Figures, Instance, Preset, PresetKind, Volume, drives, instances, volumes,
 };
 pub use resolve::{ResolveError, Resolved, Row, resolve};
-pub use search::{Filter, FilterError, Minimum, all, list, search};
+pub use search::{Minimum, all, search};
 
 /// The keys of the four figures in an io-properties file.
 pub const FIGURE_KEYS: [&str; 4] = ["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"];

@@ -1,10 +1,10 @@
-//! Presets by properties and by figures.
+//! Presets by words and by figures.
 //!
 //! **Why.** "Which instance carries 600 000 reads per second?" is asked before a name is known.
 //!
-//! **How.** [`list`] keeps the presets of a cloud, a family, a kind. [`search`] keeps those whose name, title, family
-//! or source contains every word of a text, and whose figures (of all disks) are at least a [`Minimum`]. They are
-//! sorted by the largest ratio of a figure to its minimum, the smallest first.
+//! **How.** [`search`] keeps the presets whose name, title, family or source contains every word of a text, and whose
+//! figures (of all disks) are at least a [`Minimum`]. They are sorted by the largest ratio of a figure to its minimum,
+//! the smallest first.
 //!
 //! **Limits.** Volumes are judged by their base: bursts do not count, and provisioning is not tried. A preset of
 //! unknown capacity meets no minimum of it.
@@ -18,41 +18,9 @@
 //! assert_eq!(found[0].name, "i4i.8xlarge");
 //! ```
 
-use std::fmt;
-
-use plimsoll_figures::units::quoted;
-use plimsoll_sim::device::presets::{PresetKind, instances, names};
+use plimsoll_sim::device::presets::names;
 
 use super::{PresetInfo, resolve};
-
-/// A selection of presets; `None`: any.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// `aws`, `azure`, `gcp` or `oci`.
-    pub cloud: Option<String>,
-    pub family: Option<String>,
-    pub kind: Option<PresetKind>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilterError {
-    what: &'static str,
-    name: String,
-    known: Vec<String>,
-}
-
-impl fmt::Display for FilterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
-        write!(f, "no preset is of the {} {}", self.what, quoted(&self.name))?;
-        match super::meant(&self.name, &known) {
-            meant if meant.is_empty() => write!(f, "; there are {}", known.join(", ")),
-            meant => write!(f, ": did you mean {}?", meant.join(" or ")),
-        }
-    }
-}
-
-impl std::error::Error for FilterError {}
 
 /// Least figures of a preset, all its disks together; `None`: any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,40 +57,6 @@ pub fn all() -> Vec<PresetInfo> {
     names().filter_map(|name| resolve(name).ok()).map(|resolved| PresetInfo::of(&resolved)).collect()
 }
 
-/// Returns the presets that a filter keeps, in the order of the tables.
-///
-/// # Errors
-/// No preset is of the cloud or family.
-pub fn list(filter: &Filter) -> Result<Vec<PresetInfo>, FilterError> {
-    let mut known_clouds: Vec<String> = instances().iter().map(|row| row.cloud.to_owned()).collect();
-    known_clouds.dedup();
-    let mut known_families: Vec<String> = instances().iter().map(super::Instance::family).collect();
-    known_families.sort();
-    known_families.dedup();
-    known("cloud", filter.cloud.as_deref(), known_clouds)?;
-    known("family", filter.family.as_deref(), known_families)?;
-
-    let same = |asked: &Option<String>, found: Option<&str>| match asked {
-        None => true,
-        Some(asked) => found.is_some_and(|found| found.eq_ignore_ascii_case(asked)),
-    };
-    let keeps = |preset: &PresetInfo| {
-        same(&filter.cloud, preset.cloud)
-            && same(&filter.family, preset.family.as_deref())
-            && filter.kind.is_none_or(|kind| preset.is_of_kind(kind))
-    };
-    Ok(all().into_iter().filter(keeps).collect())
-}
-
-fn known(what: &'static str, asked: Option<&str>, known: Vec<String>) -> Result<(), FilterError> {
-    match asked {
-        Some(name) if !known.iter().any(|other| other.eq_ignore_ascii_case(name)) => {
-            Err(FilterError { what, name: name.to_owned(), known })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Returns the presets with every word of `text` (in any case) and at least `minimum`, the nearest first.
 pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
@@ -149,21 +83,6 @@ mod tests {
 
     fn names_of(presets: &[PresetInfo]) -> Vec<&str> {
         presets.iter().map(|preset| preset.name.as_str()).collect()
-    }
-
-    #[test]
-    fn filters() {
-        let some = |text: &str| Some(text.to_owned());
-        let count = |filter: Filter| list(&filter).map(|found| found.len());
-        assert_eq!(count(Filter { cloud: some("oci"), ..Filter::default() }), Ok(6));
-        assert_eq!(count(Filter { family: some("I4I"), ..Filter::default() }), Ok(10));
-        assert_eq!(count(Filter { kind: Some(PresetKind::Volume), ..Filter::default() }), Ok(5));
-        assert_eq!(count(Filter { cloud: some("aws"), kind: Some(PresetKind::Drive), ..Filter::default() }), Ok(0));
-        assert_eq!(count(Filter::default()), Ok(all().len()));
-        let error = count(Filter { cloud: some("awz"), ..Filter::default() }).unwrap_err().to_string();
-        assert!(error.contains("did you mean aws?"), "{error}");
-        let error = count(Filter { family: some("quantum"), ..Filter::default() }).unwrap_err().to_string();
-        assert!(error.contains("there are Standard_Laos_v4,"), "{error}");
     }
 
     #[test]

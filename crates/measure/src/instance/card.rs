@@ -21,7 +21,7 @@ use thiserror::Error;
 use super::figures;
 
 /// The schema's version that is written and read.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The highest figure: no machine has more of anything, and the product of two is still finite.
 const FIGURE_MAX: f64 = 1e18;
@@ -303,9 +303,9 @@ mod tests {
         let cases = [
             ("", "a.json:1: not JSON"),
             ("{}", "this JSON is no card"),
-            (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": 2"), "use the newer plimsoll"),
-            (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": 0"), "measure the machine again"),
-            (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": \"1\""), "must be the number of a version"),
+            (&good.replace("\"plimsoll_card\": 2", "\"plimsoll_card\": 3"), "use the newer plimsoll"),
+            (&good.replace("\"plimsoll_card\": 2", "\"plimsoll_card\": 1"), "measure the machine again"),
+            (&good.replace("\"plimsoll_card\": 2", "\"plimsoll_card\": \"1\""), "must be the number of a version"),
             (&good.replace("cpu.cores", "cpu.coers"), "did you mean `cpu.cores`?"),
             (&good.replace("221.21", "-3"), "stress_ng.cpu: expected a number from 0 to 1e18, not -3"),
             (&good.replace("221.21", "1e19"), "expected a number from 0 to 1e18"),

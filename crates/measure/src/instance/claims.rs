@@ -4,8 +4,7 @@
 //! and such numbers are seldom checked. A wrong number is mostly the right one for something else: the other base, the
 //! other direction, another unit.
 //!
-//! **How.** A [`Ledger`] names machines ([`Card`]s) and claims of four kinds ([`Kind`]): a difference in per cent
-//! between two machines, the share that one is of another, a figure, a product of figures and numbers. [`check`]
+//! **How.** `article.rs` has the claims about machines with published [`Card`]s, each of one [`Formula`]. [`check`]
 //! computes each:
 //!
 //! - *exact*: the computed value rounds to the stated number, or keeps the stated bound.
@@ -14,7 +13,7 @@
 //! - *binary prefix*: a decimal prefix, read as the binary one, gives the stated number (95.1 Gbit/s for 86.53).
 //! - *wrong*: none of these.
 //!
-//! The ledger is also a table of known errors: a claim may have a [`Slip`], the claim that would have been right. It is
+//! The claims are also a table of known errors: a claim may have a [`Slip`], the claim that would have been right. It is
 //! named only if it gives the stated number, which proves it.
 //!
 //! The report also has tables of the machines' figures (economics, processors, storage), with differences in per cent
@@ -26,68 +25,53 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::instance::claims::{self, Verdict};
-//! let text = "
-//! source: an article
-//! date: 2019-05
-//! machines: [{card: i3.16xlarge}, {card: i3.metal}, {card: i3en.24xlarge}]
-//! claims:
-//!   - {claim: 50 % more cores, kind: percent, figure: cpu.cores, of: i3en.24xlarge, against: i3.metal, stated: 50 %,
-//!      slip: {name: other-base, against: i3.16xlarge, why: that is against i3.16xlarge}}
-//! ";
-//! let ledger = claims::parse("claims.yaml", text, &claims::find_published)?;
-//! let report = claims::check(&ledger);
-//! assert_eq!((report.wrong, report.claims[0].verdict), (1, Verdict::Wrong));
-//! assert_eq!(report.claims[0].slip, Some("other-base"));
-//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! use plimsoll_measure::instance::claims::{self, SlipKind, Verdict};
+//! let report = claims::check();
+//! let cores = report.claims.iter().find(|checked| checked.claim.contains("50 % more cores")).ok_or("no such claim")?;
+//! assert_eq!((cores.verdict, cores.slip), (Verdict::Wrong, Some(SlipKind::OtherBase)));
+//! # Ok::<(), &str>(())
 //! ```
 
+mod article;
 mod compute;
 mod quantity;
-mod reader;
 mod tables;
 
-use plimsoll_files::ConfigError;
 use serde::Serialize;
 
 use crate::instance::figures::Unit;
 use crate::instance::{Card, figures, published};
 use compute::Input;
+use quantity::Quantity;
 
-pub use quantity::Quantity;
 pub(crate) use quantity::half_digit_of;
-pub use reader::{FindCard, find_published, parse, parse_from_file};
 pub use tables::{Row, Table, answer, page, to_csv};
 
 /// The key of a machine's price among the figures: the price of a core for a year.
-pub const PRICE: &str = "price_per_core_year";
+const PRICE: &str = "price_per_core_year";
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ledger {
-    /// The file's name, for messages.
-    pub name: String,
-    pub source: String,
-    pub date: String,
-    /// The machines; the first is the base of the tables.
-    pub machines: Vec<Machine>,
-    pub claims: Vec<Claim>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
-    pub card: Card,
-    pub price_per_core_year: Option<Quantity>,
+/// A published machine.
+struct Machine {
+    card: Card,
+    price_per_core_year: Quantity,
 }
 
 impl Machine {
+    fn all() -> Vec<Machine> {
+        let machine = |(name, price): (&str, &'static str)| {
+            Some(Machine { card: published::find(name)?, price_per_core_year: Quantity::parse(price)? })
+        };
+        article::MACHINES.into_iter().filter_map(machine).collect()
+    }
+
     /// Returns a figure or [`PRICE`] in base units, bits as eighths of bytes.
-    pub fn value(&self, key: &str) -> Option<f64> {
+    fn value(&self, key: &str) -> Option<f64> {
         self.input(key).map(|input| input.value)
     }
 
     fn input(&self, key: &str) -> Option<Input> {
         if key == PRICE {
-            return self.price_per_core_year.as_ref().map(|price| Input { value: price.value, half: price.fine });
+            return Some(Input { value: self.price_per_core_year.value, half: self.price_per_core_year.fine });
         }
         let (value, unit) = (self.card.value(key)?, figures::kind(key)?.unit);
         let half = match unit {
@@ -99,79 +83,118 @@ impl Machine {
     }
 }
 
-/// One claim: factors divided by divisors, and what is said to come out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
-    pub text: String,
-    /// The line in the file, from 1.
-    pub line: usize,
-    pub kind: Kind,
-    /// The factors: of a product as written, else the figure of the machine that is compared.
-    pub factors: Vec<Factor>,
-    /// The divisors: of a product as written, else the figure of the base, if there is one.
-    pub divisors: Vec<Factor>,
-    pub stated: Quantity,
-    /// Whether the result is claimed to be that number, or more.
-    pub bound: Bound,
-    pub slip: Option<Box<Slip>>,
+/// One claim: how the number is computed, and what is said to come out.
+struct Claim {
+    text: &'static str,
+    formula: Formula,
+    stated: &'static str,
+    bound: Bound,
+    slip: Option<Slip>,
+}
+
+impl Claim {
+    fn new(text: &'static str, formula: Formula, stated: &'static str) -> Claim {
+        Claim { text, formula, stated, bound: Bound::About, slip: None }
+    }
+
+    fn above(self) -> Claim {
+        Claim { bound: Bound::Above, ..self }
+    }
+
+    fn at_least(self) -> Claim {
+        Claim { bound: Bound::AtLeast, ..self }
+    }
+
+    /// Adds the known error: `instead` gives the stated number.
+    fn slip(self, kind: SlipKind, instead: Formula, why: &'static str) -> Claim {
+        let stated = self.stated;
+        self.slip_stated(kind, instead, stated, why)
+    }
+
+    /// Adds the known error: `instead` gives `stated`, the number with another sign.
+    fn slip_stated(self, kind: SlipKind, instead: Formula, stated: &'static str, why: &'static str) -> Claim {
+        Claim { slip: Some(Slip { kind, instead, stated, why }), ..self }
+    }
 }
 
 /// A known error, and its proof.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Slip {
-    /// The name of the error, of [`SLIPS`].
-    pub name: &'static str,
-    pub verdict: Verdict,
-    pub why: String,
-    /// The claim that would have been right, which proves the error.
-    pub instead: Claim,
+struct Slip {
+    kind: SlipKind,
+    /// The formula that would have been right, which proves the error.
+    instead: Formula,
+    stated: &'static str,
+    why: &'static str,
 }
 
-/// The kinds of known errors, and the verdict on a claim that has one.
-pub const SLIPS: [(&str, Verdict); 8] = [
-    // The difference in per cent of the wrong one of the two machines.
-    ("swapped-base", Verdict::Wrong),
-    // Against another machine.
-    ("other-base", Verdict::Wrong),
-    // "400 % more" for 400 % of.
-    ("of-for-more", Verdict::Wrong),
-    // Sent for received, reads for writes.
-    ("sister-figure", Verdict::Wrong),
-    // A digit lost or doubled.
-    ("power-of-ten", Verdict::Wrong),
-    // Computed from a figure that was rounded before.
-    ("rounded-input", Verdict::Wrong),
-    // Computed from another figure than that of the card.
-    ("other-input", Verdict::Wrong),
-    // TB for TiB: a reading that makes the claim right.
-    ("binary-prefix", Verdict::OtherPrefix),
-];
-
+/// The kinds of known errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// The difference of a figure between two machines, in per cent of the second.
-    Percent,
-    /// A figure of a machine, in per cent of that of another.
-    Share,
-    Value,
-    /// Figures of a machine and numbers, multiplied and divided.
-    Product,
+#[serde(rename_all = "kebab-case")]
+pub enum SlipKind {
+    /// The difference in per cent of the wrong one of the two machines.
+    SwappedBase,
+    /// Against another machine.
+    OtherBase,
+    /// "400 % more" for 400 % of.
+    OfForMore,
+    /// A digit lost or doubled.
+    PowerOfTen,
+    /// Computed from a figure that was rounded before.
+    RoundedInput,
+    /// Computed from another figure than that of the card.
+    OtherInput,
+    /// TB for TiB: a reading that makes the claim right.
+    BinaryPrefix,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Factor {
-    Figure {
-        /// The machine's place in [`Ledger::machines`].
-        of: usize,
-        /// Key of the figure, or [`PRICE`].
-        key: String,
+/// How a claimed number is computed; `of` and `against` are names of machines.
+enum Formula {
+    /// The difference of a figure between two machines, in per cent of the second.
+    Percent {
+        figure: &'static str,
+        of: &'static str,
+        against: &'static str,
     },
-    Number(Quantity),
+    /// A figure of a machine, in per cent of that of another.
+    Share {
+        figure: &'static str,
+        of: &'static str,
+        against: &'static str,
+    },
+    Value {
+        figure: &'static str,
+        of: &'static str,
+    },
+    /// Figures and numbers, multiplied and divided.
+    Product {
+        factors: Vec<Factor>,
+        divisors: Vec<Factor>,
+    },
+}
+
+impl Formula {
+    fn product(factors: impl Into<Vec<Factor>>, divisors: impl Into<Vec<Factor>>) -> Formula {
+        Formula::Product { factors: factors.into(), divisors: divisors.into() }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Formula::Percent { .. } => "percent",
+            Formula::Share { .. } => "share",
+            Formula::Value { .. } => "value",
+            Formula::Product { .. } => "product",
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Factor {
+    /// A figure of a machine, by the machine's name and the figure's key.
+    Figure(&'static str, &'static str),
+    Number(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+enum Bound {
     About,
     Above,
     AtLeast,
@@ -203,9 +226,8 @@ impl Verdict {
 /// A claim, computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
-    pub claim: String,
-    pub line: usize,
-    pub kind: Kind,
+    pub claim: &'static str,
+    pub kind: &'static str,
     pub stated: String,
     /// The computed value, in the unit of the stated number.
     pub computed: String,
@@ -214,80 +236,73 @@ pub struct Checked {
     /// The stated value as a number, in the same unit.
     pub stated_value: f64,
     pub verdict: Verdict,
-    /// The slip that gives the stated number, if the ledger names one: `swapped-base`.
-    pub slip: Option<&'static str>,
+    /// The slip that gives the stated number, if one is known.
+    pub slip: Option<SlipKind>,
     /// Why the verdict is not `exact`; empty if it is.
-    pub why: String,
+    pub why: &'static str,
 }
 
-/// A ledger, computed again.
+/// All claims, computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimsReport {
     pub schema: u32,
     pub plimsoll: &'static str,
-    pub file: String,
-    pub source: String,
-    pub date: String,
+    pub source: &'static str,
+    pub date: &'static str,
     pub tables: Vec<Table>,
     pub claims: Vec<Checked>,
     pub wrong: usize,
 }
 
-/// Returns the ledger that is part of the program: the claims of ScyllaDB's article on i3en.24xlarge.
-pub fn built_in() -> Result<Ledger, ConfigError> {
-    parse(published::LEDGER_NAME, published::LEDGER, &find_published)
-}
-
-pub fn check(ledger: &Ledger) -> ClaimsReport {
-    let claims: Vec<Checked> = ledger.claims.iter().map(|claim| check_one(claim, &ledger.machines)).collect();
+/// Computes all claims again.
+pub fn check() -> ClaimsReport {
+    let machines = Machine::all();
+    let claims: Vec<Checked> = article::claims().iter().filter_map(|claim| check_one(claim, &machines)).collect();
     ClaimsReport {
-        schema: 1,
+        schema: 2,
         plimsoll: env!("CARGO_PKG_VERSION"),
-        file: ledger.name.clone(),
-        source: ledger.source.clone(),
-        date: ledger.date.clone(),
-        tables: tables::of(&ledger.machines),
+        source: article::SOURCE,
+        date: article::DATE,
+        tables: tables::of(&machines),
         wrong: claims.iter().filter(|checked| checked.verdict == Verdict::Wrong).count(),
         claims,
     }
 }
 
-fn check_one(claim: &Claim, machines: &[Machine]) -> Checked {
-    let computed = compute::value(claim, machines);
-    let gives_the_number =
-        |slip: &&Slip| compute::fit(&compute::value(&slip.instead, machines), &slip.instead).is_some();
-    let slip = claim.slip.as_deref().filter(gives_the_number);
-    let (verdict, slip, why) = match (compute::fit(&computed, claim), slip) {
+/// Computes a claim; `None` if it names a machine, a figure or a unit that is not known, which a test excludes.
+fn check_one(claim: &Claim, machines: &[Machine]) -> Option<Checked> {
+    let computed = compute::value(&claim.formula, machines)?;
+    let stated = Quantity::parse(claim.stated)?;
+    let gives_the_number = |slip: &&Slip| {
+        let instead = compute::value(&slip.instead, machines).zip(Quantity::parse(slip.stated));
+        instead.is_some_and(|(value, stated)| compute::fit(&value, &stated, claim.bound).is_some())
+    };
+
+    let slip = claim.slip.as_ref().filter(gives_the_number);
+    let (verdict, slip, why) = match (compute::fit(&computed, &stated, claim.bound), slip) {
         (Some(""), _) => (Verdict::Exact, None, ""),
-        (_, Some(slip)) => (slip.verdict, Some(slip.name), slip.why.as_str()),
+        (_, Some(slip)) if slip.kind == SlipKind::BinaryPrefix => (Verdict::OtherPrefix, Some(slip.kind), slip.why),
+        (_, Some(slip)) => (Verdict::Wrong, Some(slip.kind), slip.why),
         (Some(rounding), None) => (Verdict::WithinRounding, None, rounding),
-        (None, None) if claim.slip.is_some() => {
-            (Verdict::Wrong, None, "the slip that the file names does not give the stated number either")
-        }
         (None, None) => (Verdict::Wrong, None, "no known slip gives the stated number"),
     };
 
-    Checked {
-        claim: claim.text.clone(),
-        line: claim.line,
-        kind: claim.kind,
-        stated: stated(claim),
-        computed: claim.stated.write(computed.value, 1),
-        computed_value: computed.value / claim.stated.unit_scale,
-        stated_value: claim.stated.value / claim.stated.unit_scale,
-        verdict,
-        slip,
-        why: why.to_owned(),
-    }
-}
-
-fn stated(claim: &Claim) -> String {
     let bound = match claim.bound {
         Bound::About => "",
         Bound::Above => "above ",
         Bound::AtLeast => "at least ",
     };
-    format!("{bound}{}", claim.stated.text)
+    Some(Checked {
+        claim: claim.text,
+        kind: claim.formula.kind(),
+        stated: format!("{bound}{}", claim.stated),
+        computed: stated.write(computed.value, 1),
+        computed_value: computed.value / stated.unit_scale,
+        stated_value: stated.value / stated.unit_scale,
+        verdict,
+        slip,
+        why,
+    })
 }
 
 #[cfg(test)]

@@ -1,21 +1,14 @@
-//! Computes what a machine's parts cost, how they are balanced, and when local disks beat network volumes.
+//! Computes what a machine's parts cost, and how they are balanced.
 //!
 //! **Why.** Machines are bought whole. Which one is cheap depends on the part that runs out first, and price lists do
 //! not show that.
 //!
 //! **How.** [`amounts`] divides figures of a card, or its price, by other figures. A TB is 10^12 bytes, a GB/s 10^9
 //! bytes a second. The network is the measured one or else the advertised one, never the loopback interface.
-//! `against_volume` computes the price of the fewest volumes that reach the capacity, operations and bandwidth of the
-//! local disks within the provider's limits. What a volume's price includes is free for each of them.
 //!
-//! **Limits.** Without a machine that lacks only the disks (`without_disks` in the price file), the whole price of the
-//! machine, processor and memory included, stands against that of the volumes: volumes then look cheaper than they
-//! are. A machine's own limit for all its volumes together is not considered. Local disks lose their data with the
-//! machine; volumes do not.
+//! **Limits.** The price is that of the whole machine: a price per TB includes processor and memory.
 //!
 //! **Example.** 60 TB, and 1,258.43 USD a year for each of 48 cores: 1,006.74 USD a year for a TB, 1.25 TB for a core.
-
-pub mod volumes;
 
 use plimsoll_figures::units::format_count;
 use serde::Serialize;
@@ -23,11 +16,8 @@ use serde::Serialize;
 use super::Card;
 use super::figures::Unit::{self, BytesBinary, BytesDecimal, PerS, Plain};
 use super::find::Candidate;
-use super::prices::{InstancePrice, MONTHS_PER_YEAR, PriceList, VolumePrice};
-use volumes::{Month, Rates, Volumes};
+use super::prices::{InstancePrice, PriceList};
 
-const GIB: f64 = (1u64 << 30) as f64;
-const MIB: f64 = (1u64 << 20) as f64;
 const BITS_PER_BYTE: f64 = 8.0;
 
 struct AmountKind {
@@ -152,75 +142,6 @@ pub fn money(value: f64) -> String {
     format!("{}.{:02}", format_count(cents / 100), cents % 100)
 }
 
-/// The local disks of a machine compared with network volumes that do the same. Prices are for a month.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BreakEven {
-    pub label: String,
-    pub volume: String,
-    /// The date of the volume's price: year, month or day.
-    pub volume_date: String,
-    /// The machine without disks whose price is subtracted; if null, the whole price counts.
-    pub without_disks: Option<String>,
-    pub disk_bytes: f64,
-    pub disks_month: f64,
-    #[serde(flatten)]
-    pub needed: Volumes,
-    #[serde(flatten)]
-    pub month: Month,
-    /// Capacity at which the volumes' size alone costs as much as the local disks; if above `disk_bytes`, size alone
-    /// does not make volumes dearer.
-    pub from_bytes: f64,
-    /// Fewest operations a second at which volumes of the same capacity, whatever their bandwidth, cost as much as the
-    /// local disks; 0 if they always do, null if they never do.
-    pub from_iops: Option<f64>,
-}
-
-impl BreakEven {
-    /// Returns whether the local disks cost no more than volumes that do the same.
-    pub(crate) fn is_local_cheaper(&self) -> bool {
-        self.disks_month <= self.month.volumes_month
-    }
-}
-
-/// Compares the local disks of `card` with volumes of the kind `volume`.
-///
-/// # Errors
-/// The reason in words: a figure or a price is missing, or no number of volumes does what the disks do.
-pub(crate) fn against_volume(
-    label: &str,
-    card: &Card,
-    prices: &PriceList,
-    volume: &VolumePrice,
-) -> Result<BreakEven, String> {
-    let price = prices.instance(&card.name).ok_or("no price")?;
-    let figure = |key: &str| card.value(key).filter(|value| *value > 0.0).ok_or_else(|| format!("no {key}"));
-    let bytes = figure("disk.bytes")?;
-    let iops = figure("disk.read_iops")?.max(card.value("disk.write_iops").unwrap_or(0.0));
-    let mibps = figure("disk.read_bytes_per_s")?.max(card.value("disk.write_bytes_per_s").unwrap_or(0.0)) / MIB;
-
-    let without = price.without_disks.as_deref().and_then(|name| prices.instance(name));
-    let disks_month = (price.per_year - without.map_or(0.0, |without| without.per_year)) / MONTHS_PER_YEAR;
-    if disks_month <= 0.0 {
-        return Err(format!("{} costs no less without disks", card.name));
-    }
-
-    let size_gib = bytes / GIB;
-    let needed = volumes::fewest(volume.volume, Rates { size_gib, iops, mibps });
-    let needed = needed.ok_or_else(|| format!("no number of {} does what its disks do", volume.volume.name))?;
-    Ok(BreakEven {
-        label: label.to_owned(),
-        volume: volume.volume.name.to_owned(),
-        volume_date: volume.date.clone(),
-        without_disks: without.map(|without| without.name.clone()),
-        disk_bytes: bytes,
-        disks_month,
-        month: volumes::month(volume, &needed),
-        needed,
-        from_bytes: disks_month / volume.per_gib_month * GIB,
-        from_iops: volumes::least_iops(volume, size_gib, disks_month),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Card, Figure as Figured, Origin, prices};
@@ -233,14 +154,7 @@ region: us-east
 source: s
 commitment: 1 year
 instances:
-- {name: i3en, per_core_year: 1258.43, cores: 48, without_disks: r5}
-- {name: r5, per_year: 30000}
-- {name: whole, per_year: 12000}
-- {name: i3.16xlarge, per_core_year: 880.50, cores: 32}
-- {name: meganode, per_core_year: 1258.43, cores: 48}
-volumes:
-- {name: gp3, per_gib_month: 0.08, per_iops_month: 0.005, iops_included: 3000, per_mibps_month: 0.04,
-   mibps_included: 125}
+- {name: i3en, per_core_year: 1258.43, cores: 48}
 ";
 
     fn card(name: &str, bytes: f64, iops: f64, bytes_per_s: f64) -> Card {
@@ -282,33 +196,5 @@ volumes:
         other.card.name = "other".to_owned();
         let rows = amounts(&[other], Some(&list));
         assert!(rows.iter().any(|row| row.cells[0].shown == "no price"));
-    }
-
-    #[test]
-    fn break_even_by_hand() {
-        let list = prices::parse("p.yaml", PRICES).unwrap();
-        let gp3 = &list.volumes[0];
-        // 10 TiB and 1000 USD a month: 819.20 for the size, so 180.80 are left for 36 160 operations beyond 3000.
-        let whole = card("whole", 10.0 * 1024.0 * GIB, 63_000.0, 1125.0 * MIB);
-        let even = against_volume("whole", &whole, &list, gp3).unwrap();
-        assert_eq!((even.disks_month, even.needed.volumes, even.without_disks.clone()), (1000.0, 1.0, None));
-        let month = &even.month;
-        let month = [month.size_month, month.iops_month, month.mibps_month, month.volumes_month];
-        let expected = [819.2, 300.0, 40.0, 1159.2];
-        assert!(month.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{month:?}");
-        assert!((even.from_iops.unwrap() - 39_160.0).abs() < 1e-6 && even.is_local_cheaper());
-        assert!((even.from_bytes / GIB - 12_500.0).abs() < 1e-9);
-        // Of i3en only the difference to the machine without disks counts: 2533.72 a month.
-        let even = against_volume("i3en", &card("i3en", 60e12, 2e6, 16.6e9), &list, gp3).unwrap();
-        assert!((even.disks_month - (48.0 * 1258.43 - 30_000.0) / 12.0).abs() < 1e-9);
-        assert_eq!(even.without_disks.as_deref(), Some("r5"));
-        assert_eq!(even.from_iops, Some(0.0), "60 TB on gp3 cost more than that by size alone");
-        // The article's machines, each as a whole: operations at which the volumes' cost passes theirs.
-        for (name, bytes, from_iops) in [("i3.16xlarge", 15.2e12, 255_100.0), ("meganode", 60e12, 118_680.0)] {
-            let found = against_volume(name, &card(name, bytes, 1e6, 1e9), &list, gp3).unwrap().from_iops.unwrap();
-            assert!((found / from_iops - 1.0).abs() < 1e-3, "{name}: {found}");
-        }
-        let none = against_volume("x", &card("x", 1e12, 1e3, 1e6), &list, gp3);
-        assert_eq!(none.unwrap_err(), "no price");
     }
 }

@@ -39,8 +39,6 @@ pub enum Unit {
     BitsPerS,
     /// Operations, packets or the like per second.
     PerS,
-    /// Floating-point operations per second.
-    FlopPerS,
     Hz,
     Ns,
     Percent,
@@ -56,7 +54,6 @@ impl Unit {
             Unit::BytesPerS => "bytes/s",
             Unit::BitsPerS => "bits/s",
             Unit::PerS => "1/s",
-            Unit::FlopPerS => "flop/s",
             Unit::Hz => "Hz",
             Unit::Ns => "ns",
             Unit::Percent => "%",
@@ -74,7 +71,6 @@ impl Unit {
             Unit::BytesPerS => format_throughput_decimal(value),
             Unit::BitsPerS => scaled(value, "bit/s"),
             Unit::PerS => scaled(value, "/s"),
-            Unit::FlopPerS => scaled(value, "flop/s"),
             Unit::Hz => scaled(value, "Hz"),
             Unit::Ns if value < 1e3 => format!("{} ns", digits(value)),
             Unit::Ns if value < 1e6 => format!("{} us", digits(value / 1e3)),
@@ -137,7 +133,7 @@ const fn counted(key: &'static str, title: &'static str, unit: Unit, better: Bet
 }
 
 use Better::{Less, More, Neither};
-use Unit::{BitsPerS, BytesBinary, BytesDecimal, BytesPerS, Count, FlopPerS, Hz, Ns, PerS, Percent, Plain};
+use Unit::{BitsPerS, BytesBinary, BytesDecimal, BytesPerS, Count, Hz, Ns, PerS, Percent, Plain};
 
 /// Every key except those of stress-ng, in the order in which cards and tables show them.
 pub const FIGURES: &[FigureKind] = &[
@@ -145,22 +141,8 @@ pub const FIGURES: &[FigureKind] = &[
     counted("cpu.threads", "hardware threads (vCPUs)", Count, More),
     counted("cpu.clock_hz", "clock, as the model states it", Hz, More),
     counted("cpu.l3_bytes", "L3 cache, one socket", BytesBinary, More),
-    row("cpu.hash_one_bytes_per_s", "hashing, one thread", BytesPerS, More),
-    row("cpu.hash_all_bytes_per_s", "hashing, all threads", BytesPerS, More),
-    row("cpu.matrix_one_flop_per_s", "matrix product, one thread", FlopPerS, More),
-    row("cpu.matrix_all_flop_per_s", "matrix product, all threads", FlopPerS, More),
-    row("cpu.sort_one_per_s", "keys sorted, one thread", PerS, More),
-    row("cpu.sort_all_per_s", "keys sorted, all threads", PerS, More),
     row("cpu.steal_pct", "time the hypervisor took", Percent, Less),
     counted("memory.bytes", "memory", BytesBinary, More),
-    row("memory.read_one_bytes_per_s", "memory read, one thread", BytesPerS, More),
-    row("memory.read_all_bytes_per_s", "memory read, all threads", BytesPerS, More),
-    row("memory.copy_one_bytes_per_s", "memory copy, one thread", BytesPerS, More),
-    row("memory.copy_all_bytes_per_s", "memory copy, all threads", BytesPerS, More),
-    row("memory.latency_ns", "memory latency, random reads", Ns, Less),
-    row("timer.read_ns", "reading the clock", Ns, Less),
-    row("timer.late_p50_ns", "sleep of 100 us, late: p50", Ns, Less),
-    row("timer.late_p999_ns", "sleep of 100 us, late: p99.9", Ns, Less),
     row("submission.io_uring_ns", "CPU time of a 4 KiB read, io_uring", Ns, Less),
     row("submission.aio_ns", "CPU time of a 4 KiB read, linux-aio", Ns, Less),
     row("submission.pread_ns", "CPU time of a 4 KiB read, pread", Ns, Less),

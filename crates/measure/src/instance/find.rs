@@ -172,7 +172,7 @@ fn of_preset(row: &Instance) -> Card {
     }
 
     let others = "a preset knows disks and sizes only: measure the machine with `plimsoll instance card`";
-    for group in ["cpu", "memory", "network", "timer", "submission", "stress_ng"] {
+    for group in ["cpu", "memory", "network", "submission", "stress_ng"] {
         card.missing.insert(group.to_owned(), others.to_owned());
     }
 

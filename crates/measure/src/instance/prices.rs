@@ -1,10 +1,10 @@
-//! Reads files with the prices of machines and network volumes.
+//! Reads files with the prices of machines.
 //!
 //! **Why.** Prices change, and depend on the region and on the commitment. No price is therefore part of the program:
 //! prices come from a file that states their date, region, currency and source.
 //!
-//! **How.** YAML, see "Price files" in docs/formats.md. Prices of machines are stored for a year of 365 days (8760
-//! hours), those of volumes for a month, a twelfth of that. Several files with the same currency are read as one list.
+//! **How.** YAML, see "Price files" in docs/formats.md. Prices are stored for a year of 365 days (8760 hours). Several
+//! files with the same currency are read as one list.
 //!
 //! **Limits.** Whether prices include discounts, taxes, traffic and support is up to the file. No file is checked
 //! against a provider; prices that are two years old, or of a day to come, get a warning.
@@ -35,12 +35,9 @@ use plimsoll_figures::units::quoted;
 use plimsoll_files::error::Source;
 use plimsoll_files::fields::{Field, Fields, Schema};
 use plimsoll_files::{Code, ConfigError, yaml};
-use plimsoll_sim::device::presets::{self, Volume};
 
 /// Hours of a year: clouds bill 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
-
-pub const MONTHS_PER_YEAR: f64 = 12.0;
 
 /// The highest price: nothing costs more in any currency, and sums of such prices are still finite.
 const PRICE_MAX: f64 = 1e12;
@@ -53,7 +50,7 @@ const OLD_YEARS: i16 = 2;
 
 const FILE: Schema<'static> = Schema {
     what: "a price file",
-    known: &["date", "currency", "region", "source", "commitment", "instances", "volumes"],
+    known: &["date", "currency", "region", "source", "commitment", "instances"],
     refused: &[],
 };
 
@@ -62,23 +59,7 @@ const PER: [&str; 3] = ["per_hour", "per_year", "per_core_year"];
 
 const INSTANCE: Schema<'static> = Schema {
     what: "the price of an instance",
-    known: &["name", PER[0], PER[1], PER[2], "cores", "commitment", "without_disks", "currency", "date", "source"],
-    refused: &[],
-};
-
-const VOLUME: Schema<'static> = Schema {
-    what: "the price of a volume",
-    known: &[
-        "name",
-        "per_gib_month",
-        "per_iops_month",
-        "iops_included",
-        "per_mibps_month",
-        "mibps_included",
-        "currency",
-        "date",
-        "source",
-    ],
+    known: &["name", PER[0], PER[1], PER[2], "cores", "commitment", "currency", "date", "source"],
     refused: &[],
 };
 
@@ -90,27 +71,6 @@ pub struct InstancePrice {
     pub per_year: f64,
     /// The commitment that this price needs: `on demand`, `1 year`.
     pub commitment: String,
-    /// A machine of the list that only lacks the local disks, so that the difference in price is the cost of the disks.
-    pub without_disks: Option<String>,
-    /// The year, month or day of the price.
-    pub date: String,
-}
-
-/// The price of a network volume. Months are twelfths of a year.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VolumePrice {
-    /// The volume, with the provider's limits.
-    pub volume: &'static Volume,
-    /// Price of a GiB for a month; above 0.
-    pub per_gib_month: f64,
-    /// Price of an operation a second for a month, beyond those included; 0 if operations come with the size.
-    pub per_iops_month: f64,
-    /// Operations a second included in the price of each volume.
-    pub iops_included: f64,
-    /// Price of a MiB/s for a month, beyond those included; 0 if bandwidth comes with size or operations.
-    pub per_mibps_month: f64,
-    /// MiB/s included in the price of each volume.
-    pub mibps_included: f64,
     /// The year, month or day of the price.
     pub date: String,
 }
@@ -122,7 +82,6 @@ pub struct PriceList {
     pub currency: String,
     pub regions: Vec<String>,
     pub instances: Vec<InstancePrice>,
-    pub volumes: Vec<VolumePrice>,
 }
 
 impl PriceList {
@@ -137,17 +96,15 @@ impl PriceList {
     }
 
     fn warnings_on(&self, today: Date) -> Vec<String> {
-        let of_instances = self.instances.iter().map(|price| (&price.date, "instances"));
-        let dated = of_instances.chain(self.volumes.iter().map(|price| (&price.date, price.volume.name)));
         let mut warnings: Vec<String> = Vec::new();
 
-        for (date, what) in dated {
+        for InstancePrice { date, .. } in &self.instances {
             let Some([first, last]) = parse_date(date) else { continue };
             let years = last.until((Unit::Year, today)).map_or(0, |span| span.get_years());
             let warning = if first > today {
-                format!("the prices of {what} are of {date}, which is yet to come: correct the date")
+                format!("the prices of instances are of {date}, which is yet to come: correct the date")
             } else if years >= OLD_YEARS {
-                format!("the prices of {what} are of {date}, more than {years} years old: look them up again")
+                format!("the prices of instances are of {date}, more than {years} years old: look them up again")
             } else {
                 continue;
             };
@@ -166,7 +123,7 @@ impl PriceList {
 
     fn add(&mut self, source: &Source) -> Result<(), ConfigError> {
         let root = yaml::parse(source)?;
-        let help = "write `date`, `currency`, `region`, `source`, and `instances` or `volumes` with their prices";
+        let help = "write `date`, `currency`, `region`, `source`, and `instances` with their prices";
         let fields = Fields::read(&Field::root(source, &root, help)?, &FILE)?;
         let currency = fields.required("currency", "name it once for all prices, as USD")?;
         let common = Common {
@@ -176,9 +133,7 @@ impl PriceList {
         };
         fields.required("source", "say where the prices come from")?.string()?;
         let region = fields.required("region", "say where the prices hold, as us-east-1")?.string()?;
-        if fields.get("instances").or_else(|| fields.get("volumes")).is_none() {
-            return Err(fields.missing("instances", help));
-        }
+        let instances = fields.required("instances", help)?;
         if !self.regions.is_empty() && common.currency != self.currency {
             let message = format!("prices in {} beside prices in {}", common.currency, self.currency);
             let help = "give all prices in one currency: convert one of the files";
@@ -187,40 +142,23 @@ impl PriceList {
         self.currency.clone_from(&common.currency);
         self.regions.push(region);
 
-        let twice = |entry: &Field<'_>, name: &str| {
-            let message = format!("{} has a price already", quoted(name));
-            entry.error(Code::DuplicateName, message).with_help("remove one of the two")
-        };
-        let mut references = Vec::new();
-        for entry in fields.or("instances", Vec::new(), Field::list)? {
-            let price = instance(&entry, &common, &mut references)?;
+        for entry in instances.list()? {
+            let price = instance(&entry, &common)?;
             if self.instance(&price.name).is_some() {
-                return Err(twice(&entry, &price.name));
+                let message = format!("{} has a price already", quoted(&price.name));
+                return Err(entry.error(Code::DuplicateName, message).with_help("remove one of the two"));
             }
             self.instances.push(price);
         }
-        for entry in fields.or("volumes", Vec::new(), Field::list)? {
-            let price = volume(&entry, &common)?;
-            if self.volumes.iter().any(|known| known.volume.name == price.volume.name) {
-                return Err(twice(&entry, price.volume.name));
-            }
-            self.volumes.push(price);
-        }
-
-        let names: Vec<&str> = self.instances.iter().map(|price| price.name.as_str()).collect();
-        match references.iter().find(|field| field.text().is_ok_and(|name| !names.contains(&name))) {
-            Some(field) => Err(field.unknown_name("instance", &names)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
 /// Reads prices from a text; `source_name` is for messages.
 ///
 /// # Errors
-/// The text is not YAML; a key is unknown or missing; a price is not above 0, or is of something that comes with the
-/// volume; a row is in another currency; a date is not one; a name is there twice; `without_disks` names no instance
-/// of the text; the table of presets does not have a volume.
+/// The text is not YAML; a key is unknown or missing; a price is not above 0; a row is in another currency; a date is
+/// not one; a name is there twice.
 pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
     let mut list = PriceList::default();
     list.add(&Source::new(source_name, text)).map(|()| list)
@@ -260,11 +198,7 @@ impl Common {
     }
 }
 
-fn instance<'a>(
-    entry: &Field<'a>,
-    common: &Common,
-    references: &mut Vec<Field<'a>>,
-) -> Result<InstancePrice, ConfigError> {
+fn instance(entry: &Field<'_>, common: &Common) -> Result<InstancePrice, ConfigError> {
     let fields = Fields::read(entry, &INSTANCE)?;
     let name = name(&fields.required("name", "name the instance as its card does, as i3en.24xlarge")?)?;
 
@@ -294,48 +228,7 @@ fn instance<'a>(
         );
     };
 
-    references.extend(fields.get("without_disks"));
-    let without_disks = fields.optional("without_disks", Field::string)?;
-    Ok(InstancePrice { name, per_year, commitment, without_disks, date: common.date_of_row(&fields)? })
-}
-
-fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError> {
-    let fields = Fields::read(entry, &VOLUME)?;
-    let name = fields.required("name", "name the kind of volume, as gp3")?;
-    let known = presets::volumes();
-    let Some(volume) = known.iter().find(|volume| name.text().is_ok_and(|name| name == volume.name)) else {
-        let names: Vec<&str> = known.iter().map(|volume| volume.name).collect();
-        return Err(name.unknown_name("volume", &names));
-    };
-
-    let figure = |field: &Field<'_>| field.number(|number| (0.0..=PRICE_MAX).contains(&number), "from 0 to 1e12");
-    let optional = |key: &str| fields.or(key, 0.0, figure);
-    let sold = |key: &str, what: &str, is_sold: bool| {
-        let price = optional(key)?;
-        match fields.get(key) {
-            None if is_sold => {
-                let help = format!("{} sells {what} apart from its size: write their price, 0 if free", volume.name);
-                Err(fields.missing(key, &help))
-            }
-            Some(field) if !is_sold && price > 0.0 => {
-                let message = format!("{} gives {what} by its size or its operations, at no price", volume.name);
-                Err(field.error(Code::InvalidValue, message).with_help("remove the key"))
-            }
-            _ => Ok(price),
-        }
-    };
-
-    let per_iops_month = sold("per_iops_month", "operations", volume.iops_ratio.is_some())?;
-    let per_mibps_month = sold("per_mibps_month", "bandwidth", volume.mib_ratio.is_some())?;
-    Ok(VolumePrice {
-        volume,
-        per_gib_month: price(&fields, "per_gib_month")?,
-        per_iops_month,
-        iops_included: optional("iops_included")?,
-        per_mibps_month,
-        mibps_included: optional("mibps_included")?,
-        date: common.date_of_row(&fields)?,
-    })
+    Ok(InstancePrice { name, per_year, commitment, date: common.date_of_row(&fields)? })
 }
 
 /// Reads a price above 0: nothing is free, and what has no price has no entry.
@@ -386,18 +279,15 @@ mod tests {
     #[test]
     fn a_price_by_the_hour_the_year_or_the_core_is_one_by_the_year() {
         let text = format!(
-            "{HEAD}instances:\n- {{name: a, per_hour: 2}}\n- {{name: b, per_year: 100, commitment: 1 year, \
-             without_disks: a}}\n- {{name: c, per_core_year: 10.5, cores: 4}}\nvolumes:\n- {{name: gp3, \
-             per_gib_month: 0.08, per_iops_month: 0.005, iops_included: 3000, per_mibps_month: 0, date: 2020-12}}\n"
+            "{HEAD}instances:\n- {{name: a, per_hour: 2}}\n- {{name: b, per_year: 100, commitment: 1 year}}\n- \
+             {{name: c, per_core_year: 10.5, cores: 4, date: 2020-12}}\n"
         );
         let prices = parse("p.yaml", &text).unwrap();
         let years: Vec<f64> = prices.instances.iter().map(|price| price.per_year).collect();
         assert_eq!(years, [17_520.0, 100.0, 42.0]);
         assert_eq!(prices.instance("B").unwrap().commitment, "1 year");
         assert_eq!(prices.instance("a").unwrap().commitment, "on demand");
-        let [gp3] = prices.volumes.as_slice() else { panic!("one volume") };
-        assert_eq!((gp3.volume.name, gp3.iops_included, gp3.mibps_included), ("gp3", 3000.0, 0.0));
-        assert_eq!(prices.warnings_on(Date::constant(2026, 11, 21)).len(), 1, "gp3 alone is old");
+        assert_eq!(prices.warnings_on(Date::constant(2026, 11, 21)).len(), 1, "c alone is old");
         assert_eq!(prices.warnings_on(Date::constant(2028, 1, 31)).len(), 2);
         let told = |today: Date| prices.warnings_on(today).concat().contains("2026-01, which is yet to come");
         assert!(!told(Date::constant(2026, 1, 1)), "the month has begun");
@@ -423,14 +313,7 @@ mod tests {
             (row("name: a, per_our: 1"), 7, "did you mean `per_hour`?"),
             (row("name: a, per_hour: 1, currency: EUR"), 7, "in a file of prices in USD"),
             (row("name: a, per_hour: 1}\n- {name: a, per_hour: 2"), 8, "has a price already"),
-            (row("name: a, per_hour: 1, without_disks: b"), 7, "no instance called"),
             (row("name: a, per_hour: 1").replace("commitment: on demand\n", ""), 6, "needs `commitment`"),
-            (format!("{HEAD}volumes:\n- {{name: gp4, per_gib_month: 1}}\n"), 7, "did you mean `gp2`?"),
-            (format!("{HEAD}volumes:\n- {{name: st1, per_gib_month: 0}}\n"), 7, "above 0"),
-            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 1}}\n"), 7, "needs `per_iops_month`"),
-            (format!("{HEAD}volumes:\n- {{name: io1, per_gib_month: 1}}\n"), 7, "needs `per_iops_month`"),
-            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 1, per_iops_month: 0}}\n"), 7, "per_mibps_month`"),
-            (format!("{HEAD}volumes:\n- {{name: gp2, per_gib_month: 1, per_iops_month: 1}}\n"), 7, "at no price"),
             (row("name: a, per_hour: 1e13"), 7, "up to 1e12"),
             (row(&format!("name: {}, per_hour: 1", "a".repeat(65))), 7, "too long"),
             (row("name: \"a\\x1b[2J\", per_hour: 1"), 7, "control characters"),

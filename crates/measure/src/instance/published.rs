@@ -2,8 +2,7 @@
 //!
 //! **Why.** A claim about a machine is checked against the figures that its own source states.
 //!
-//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`LEDGER`] is a file of claims about them
-//! (see [`super::claims`]).
+//! **How.** JSON cards in `published/`, parsed once; [`find`] returns a copy. [`super::claims`] has claims about them.
 //!
 //! The figures are those of ScyllaDB's article on i3en.24xlarge of May 2019: processor (stress-ng), network (iperf) and
 //! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are what Amazon states:
@@ -24,11 +23,6 @@
 use std::sync::LazyLock;
 
 use super::Card;
-
-/// The claims of the article on i3en.24xlarge.
-pub const LEDGER: &str = include_str!("published/i3en-meganode.yaml");
-/// The name of [`LEDGER`] in messages.
-pub const LEDGER_NAME: &str = "i3en-meganode.yaml (built in)";
 
 const TEXTS: [&str; 3] = [
     include_str!("published/i3.16xlarge.json"),

@@ -9,7 +9,8 @@
 //!
 //! **Example.** 8.3 against 6.5 GB/s is 27.7 %, from 26.0 to 29.5 %. "27 %" is that number, cut off.
 
-use super::{Bound, Claim, Factor, Kind, Machine};
+use super::quantity::Quantity;
+use super::{Bound, Factor, Formula, Machine};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
@@ -45,21 +46,31 @@ impl Computed {
     }
 }
 
-/// Computes a claim. The reader has checked that all figures are there; a missing one gives NaN, which fits nothing.
-pub(super) fn value(claim: &Claim, machines: &[Machine]) -> Computed {
-    let input = |part: &Factor| match part {
-        Factor::Figure { of, key } => machines.get(*of).and_then(|machine| machine.input(key)).unwrap_or(MISSING),
-        // A whole number in a product is a count.
-        Factor::Number(number) if !number.text.contains('.') => Input { value: number.value, half: 0.0 },
-        Factor::Number(number) => Input { value: number.value, half: number.fine },
-    };
-    let product = claim.factors.iter().fold(Computed::ONE, |product, factor| product.times(input(factor)));
-    let ratio = claim.divisors.iter().fold(product, |product, divisor| product.over(input(divisor)));
-    match claim.kind {
-        Kind::Percent => ratio.map(as_difference_pct),
-        Kind::Share => ratio.map(|ratio| ratio * 100.0),
-        Kind::Value | Kind::Product => ratio,
+/// Computes a formula; `None` if it names a machine, a figure or a unit that is not known.
+pub(super) fn value(formula: &Formula, machines: &[Machine]) -> Option<Computed> {
+    let figure = |of: &str, key: &str| machines.iter().find(|machine| machine.card.name == of)?.input(key);
+    let ratio =
+        |key: &str, of: &str, against: &str| Some(Computed::ONE.times(figure(of, key)?).over(figure(against, key)?));
+    match formula {
+        Formula::Percent { figure: key, of, against } => Some(ratio(key, of, against)?.map(as_difference_pct)),
+        Formula::Share { figure: key, of, against } => Some(ratio(key, of, against)?.map(|ratio| ratio * 100.0)),
+        Formula::Value { figure: key, of } => Some(Computed::ONE.times(figure(of, key)?)),
+        Formula::Product { factors, divisors } => {
+            let input = |factor: &Factor| match factor {
+                Factor::Figure(of, key) => figure(of, key),
+                Factor::Number(text) => number(text),
+            };
+            let product =
+                factors.iter().try_fold(Computed::ONE, |product, factor| Some(product.times(input(factor)?)))?;
+            divisors.iter().try_fold(product, |product, divisor| Some(product.over(input(divisor)?)))
+        }
     }
+}
+
+/// Reads a number of a product. A whole number is a count, which is exact.
+fn number(text: &'static str) -> Option<Input> {
+    let Quantity { value, fine, .. } = Quantity::parse(text)?;
+    Some(Input { value, half: if text.contains('.') { fine } else { 0.0 } })
 }
 
 /// Returns by how much a ratio exceeds 1, in per cent.
@@ -67,13 +78,11 @@ pub(super) fn as_difference_pct(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-const MISSING: Input = Input { value: f64::NAN, half: 0.0 };
-
 /// Returns how the stated number rounds `computed`: empty if it does so exactly, `None` if it is another number.
-pub(super) fn fit(computed: &Computed, claim: &Claim) -> Option<&'static str> {
-    let (stated, fine, coarse) = (claim.stated.value, claim.stated.fine, claim.stated.coarse);
+pub(super) fn fit(computed: &Computed, stated: &Quantity, bound: Bound) -> Option<&'static str> {
+    let Quantity { value: stated, fine, coarse, .. } = *stated;
     let distance = (computed.value - stated).abs();
-    let holds = match claim.bound {
+    let holds = match bound {
         Bound::About => distance < fine * (1.0 - 1e-9),
         Bound::Above => computed.value > stated,
         Bound::AtLeast => computed.value >= stated,
@@ -81,7 +90,7 @@ pub(super) fn fit(computed: &Computed, claim: &Claim) -> Option<&'static str> {
     if holds {
         return Some("");
     }
-    if claim.bound != Bound::About {
+    if bound != Bound::About {
         return (computed.high > stated).then_some(INPUTS);
     }
 

@@ -1,11 +1,10 @@
-//! Puts the figures of a ledger's machines side by side, and writes checked claims for programs and for a browser.
+//! Puts the figures of the article's machines side by side, and writes checked claims for programs and for a browser.
 //!
 //! **Why.** Readers who doubt a percentage need the numbers it was computed from; a script needs to know which claims
 //! are wrong.
 //!
 //! **How.** Three tables: economics (storage per core, prices per core and per TB), processors (stress-ng) and storage.
-//! Differences are in per cent of the first machine of the table. CSV has a line for each claim, the page a section for
-//! each file.
+//! Differences are in per cent of the first machine of the table. CSV has a line for each claim.
 //!
 //! **Limits.** A figure that fewer than two machines have is left out, and so are machines without any of a table's
 //! figures, and tables without rows. CSV has the claims only.
@@ -73,12 +72,10 @@ fn value(machine: &Machine, (.., above, below, scale): &Figure<'_>) -> Option<f6
 }
 
 pub(super) fn of(machines: &[Machine]) -> Vec<Table> {
-    let currency = machines.iter().find_map(|machine| Some(machine.price_per_core_year.as_ref()?.unit.as_str()));
-    let a_year = format!("{} a year", currency.unwrap_or_default()).trim().to_owned();
     let economics: [Figure<'_>; 3] = [
         ("storage per core", "GB", 0, &["disk.bytes"], &["cpu.cores"], 1e-9),
-        ("price per core", &a_year, 2, &[PRICE], &[], 1.0),
-        ("price per TB", &a_year, 2, &[PRICE, "cpu.cores"], &["disk.bytes"], 1e12),
+        ("price per core", "USD a year", 2, &[PRICE], &[], 1.0),
+        ("price per TB", "USD a year", 2, &[PRICE, "cpu.cores"], &["disk.bytes"], 1e12),
     ];
 
     let keys = machines.iter().flat_map(|machine| machine.card.figures.keys());
@@ -147,29 +144,25 @@ impl Table {
     }
 }
 
-pub fn to_csv(reports: &[ClaimsReport]) -> String {
-    let columns: &[Column<(&ClaimsReport, &Checked)>] = &[
-        ("file", |(report, _)| report.file.clone()),
-        ("line", |(_, claim)| claim.line.to_string()),
-        ("claim", |(_, claim)| claim.claim.clone()),
-        ("kind", |(_, claim)| variant_name(claim.kind)),
-        ("stated", |(_, claim)| claim.stated.clone()),
-        ("computed", |(_, claim)| claim.computed.clone()),
-        ("verdict", |(_, claim)| variant_name(claim.verdict)),
-        ("slip", |(_, claim)| claim.slip.unwrap_or_default().to_owned()),
-        ("why", |(_, claim)| claim.why.clone()),
+pub fn to_csv(report: &ClaimsReport) -> String {
+    let columns: &[Column<Checked>] = &[
+        ("claim", |it| it.claim.to_owned()),
+        ("kind", |it| it.kind.to_owned()),
+        ("stated", |it| it.stated.clone()),
+        ("computed", |it| it.computed.clone()),
+        ("verdict", |it| variant_name(it.verdict)),
+        ("slip", |it| it.slip.map_or_else(String::new, variant_name)),
+        ("why", |it| it.why.to_owned()),
     ];
-    let rows = reports.iter().flat_map(|report| report.claims.iter().map(move |claim| (report, claim)));
-    table::csv(&rows.collect::<Vec<_>>(), columns)
+    table::csv(&report.claims, columns)
 }
 
-pub fn answer(reports: &[ClaimsReport]) -> Answer {
-    let claims = || reports.iter().flat_map(|report| &report.claims);
-    let count = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
-    let wrong: usize = reports.iter().map(|report| report.wrong).sum();
-    let (mood, verdict) = match wrong {
-        0 => (Mood::Good, format!("all {} claims hold", claims().count())),
-        wrong => (Mood::Bad, format!("{wrong} wrong of {} claims", claims().count())),
+pub fn answer(report: &ClaimsReport) -> Answer {
+    let all = report.claims.len();
+    let count = |verdict| report.claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let (mood, verdict) = match report.wrong {
+        0 => (Mood::Good, format!("all {all} claims hold")),
+        wrong => (Mood::Bad, format!("{wrong} wrong of {all} claims")),
     };
     let figure = format!(
         "{} exact, {} within rounding, {} with a binary prefix",
@@ -180,22 +173,20 @@ pub fn answer(reports: &[ClaimsReport]) -> Answer {
     Answer::new(mood, verdict, figure, "")
 }
 
-pub fn page(reports: &[ClaimsReport]) -> String {
+pub fn page(report: &ClaimsReport) -> String {
     let table = |table: &Table| {
         let caption = format!("{}; differences in per cent of {}", table.title, table.base);
         Block::Table(table::Table::new(caption, table.headers(), table.cells()))
     };
-    let section = |report: &ClaimsReport| {
-        let rows = report.claims.iter().map(|claim| {
-            [&claim.claim, &claim.stated, &claim.computed, claim.verdict.as_str(), &claim.why].map(str::to_owned)
-        });
-        let caption = format!("Claims: {} of {} wrong", report.wrong, report.claims.len());
-        let claims = table::Table::new(caption, ["claim", "stated", "computed", "verdict", "why"], rows);
-        let mut blocks = vec![Block::Text(format!("From {}.", report.file)), Block::Table(claims)];
-        blocks.extend(report.tables.iter().map(table));
-        Section { heading: format!("{}, {}", report.source, report.date), blocks }
-    };
-    let verdict = Section::new("Verdict", [answer(reports).into()]);
-    let sections: Vec<Section> = std::iter::once(verdict).chain(reports.iter().map(section)).collect();
+    let rows = report.claims.iter().map(|claim| {
+        [claim.claim, &claim.stated, &claim.computed, claim.verdict.as_str(), claim.why].map(str::to_owned)
+    });
+    let caption = format!("Claims: {} of {} wrong", report.wrong, report.claims.len());
+    let claims = table::Table::new(caption, ["claim", "stated", "computed", "verdict", "why"], rows);
+    let blocks: Vec<Block> = std::iter::once(claims.into()).chain(report.tables.iter().map(table)).collect();
+    let sections = [
+        Section::new("Verdict", [answer(report).into()]),
+        Section::new(format!("{}, {}", report.source, report.date), blocks),
+    ];
     page::html("Claims, computed again", &sections)
 }

@@ -35,12 +35,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::economics::{self, AmountRow, BreakEven};
+use super::economics::{self, AmountRow};
 use super::figures::{self, Better};
 use super::find::{Candidate, FROM_PRESET};
 use super::prices::PriceList;
 use super::{Card, Origin};
-use crate::by_key;
 use needs::{Need, Recommendation};
 use outliers::Outlier;
 use ratios::Verdict;
@@ -82,8 +81,6 @@ pub struct Comparison {
     pub outliers: Vec<Outlier>,
     /// Amounts per core, per TB and so on.
     pub economics: Vec<AmountRow>,
-    /// Local disks compared with network volumes, for each machine and volume with a price.
-    pub break_even: Vec<BreakEven>,
     /// The machine to take; null if no need was stated.
     pub recommendation: Option<Recommendation>,
     pub warnings: Vec<String>,
@@ -149,10 +146,8 @@ pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result
     let Some((base, others)) = candidates.split_first() else { return Err(CompareError::Number(0)) };
 
     let machines = candidates.iter().map(|candidate| machine(candidate, options.prices)).collect();
-    let (break_even, mut warnings) = break_even(&candidates, options.prices);
-    warnings.extend(warnings_of(&candidates, options.prices));
     Ok(Comparison {
-        schema: 1,
+        schema: 2,
         plimsoll: env!("CARGO_PKG_VERSION"),
         base: base.label.clone(),
         machines,
@@ -160,9 +155,8 @@ pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result
         figures: keys(&candidates).iter().filter_map(|key| figure_row(key, base, &candidates)).collect(),
         outliers: others.iter().flat_map(|other| outliers::outliers(base, other)).collect(),
         economics: economics::amounts(&candidates, options.prices),
-        break_even,
         recommendation: options.need.and_then(|need| needs::recommend(need, &candidates, options.prices)),
-        warnings,
+        warnings: warnings_of(&candidates, options.prices),
     })
 }
 
@@ -240,26 +234,6 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
 fn missing_reason(card: &Card, key: &str) -> String {
     let reason = card.missing.get(key).or_else(|| card.missing.get(figures::group(key)));
     reason.cloned().unwrap_or_else(|| "the card does not say why".to_owned())
-}
-
-/// Compares local disks with every volume that has a price. Returns warnings for those that cannot be compared.
-fn break_even(candidates: &[Candidate], prices: Option<&PriceList>) -> (Vec<BreakEven>, Vec<String>) {
-    let (mut rows, mut warnings) = (Vec::new(), Vec::new());
-    let Some(prices) = prices else { return (rows, warnings) };
-    for volume in &prices.volumes {
-        let mut left_out = Vec::new();
-        for Candidate { label, card, .. } in candidates {
-            match economics::against_volume(label, card, prices, volume) {
-                Ok(row) => rows.push(row),
-                Err(reason) => left_out.push((reason, label.as_str())),
-            }
-        }
-        let warning = |(reason, labels): (String, Vec<&str>)| {
-            format!("{}: not held against {}: {reason}", labels.join(", "), volume.volume.name)
-        };
-        warnings.extend(by_key(left_out).into_iter().map(warning));
-    }
-    (rows, warnings)
 }
 
 /// Returns reasons to doubt the comparison: mixed sources, warnings of the cards and the prices.
@@ -358,21 +332,18 @@ mod tests {
     #[test]
     fn money_appears_with_prices_only_and_gaps_say_why() {
         let text = "{date: 2026-01, currency: EUR, region: r, source: s, instances: [{name: i7i.24xlarge, \
-                    per_hour: 10, commitment: on demand}, {name: i3.16xlarge, per_hour: 5, commitment: 1 year}], \
-                    volumes: [{name: gp3, per_gib_month: 0.08, per_iops_month: 0.005, \
-                    per_mibps_month: 0}]}";
+                    per_hour: 10, commitment: on demand}, {name: i3.16xlarge, per_hour: 5, commitment: 1 year}]}";
         let list = prices::parse("p.yaml", text).unwrap();
         let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
         let without = compare(&three, &CompareOptions::default()).unwrap();
-        assert!(without.amount("price_per_tb_year").is_none() && without.break_even.is_empty());
+        assert!(without.amount("price_per_tb_year").is_none());
         let options = CompareOptions { prices: Some(&list), need: Some(Need::Capacity), ..CompareOptions::default() };
         let comparison = compare(&three, &options).unwrap();
         let prices: Vec<&str> =
             comparison.amount("price_per_tb_year").unwrap().cells.iter().map(|cell| cell.shown.as_str()).collect();
         assert_eq!(prices, ["2,881.58", "3,893.33", "no price"]);
-        assert_eq!(comparison.break_even.len(), 2);
         let warnings = comparison.warnings.join("\n");
-        for part in ["do not come from one measurement", "commit to different things", "i8g.24xlarge: not held"] {
+        for part in ["do not come from one measurement", "commit to different things"] {
             assert!(warnings.contains(part), "{warnings}");
         }
     }

@@ -41,7 +41,6 @@ impl Need {
             Need::Cpu => {
                 const {
                     &[
-                        Measure::new("cpu.hash_all_bytes_per_s", "hashing, all threads", 1e9, "GB/s"),
                         Measure {
                             times: Some("cpu.cores"),
                             ..Measure::new("stress_ng.cpu", "stress-ng cpu times cores", 1.0, "operation/s")

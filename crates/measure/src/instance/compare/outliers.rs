@@ -3,7 +3,7 @@
 //! **Why.** A processor that is faster in everything but one figure need not be a measuring error. The cause decides
 //! whether it matters for a load; without a known cause, the user should measure again.
 //!
-//! **How.** The ratios of a group (all stressors, all memory figures) are turned so that more is better. A ratio stands
+//! **How.** The ratios of a group (all stressors) are turned so that more is better. A ratio stands
 //! out if its distance from the group's median exceeds both [`FAR_DEVIATIONS`] times the group's scatter (median
 //! absolute deviation of the logarithms, as a standard deviation) and [`FAR_LEAST`]. It also stands out if it is worse
 //! while the median is better by more than [`NOISE`], or the other way round. For disks, operations are compared with
@@ -42,11 +42,11 @@ pub const NOISE: f64 = 0.05;
 /// The standard deviation of normal values per median absolute deviation: 1 / 0.6745.
 const DEVIATION_PER_MAD: f64 = 1.4826;
 
-/// Figures that depend on the L3 cache: they copy more than L2 holds and, on large caches, less than L3 does.
-const COPIES: [&str; 3] = ["stress_ng.memcpy", "memory.copy_one_bytes_per_s", "memory.copy_all_bytes_per_s"];
+/// The figure that depends on the L3 cache: it copies more than L2 holds and, on large caches, less than L3 does.
+const COPIES: &str = "stress_ng.memcpy";
 
-/// Groups of figures that are judged; disks have rules of their own.
-const GROUPS: [&str; 5] = ["cpu", "memory", "timer", "submission", "stress_ng"];
+/// The group of figures that is judged; disks have rules of their own.
+const GROUP: &str = "stress_ng";
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outlier {
@@ -66,7 +66,7 @@ pub struct Outlier {
 
 /// Returns all figures of `other` that stand out against `base`.
 pub fn outliers(base: &Candidate, other: &Candidate) -> Vec<Outlier> {
-    let mut found: Vec<Outlier> = GROUPS.iter().flat_map(|group| of_group(group, base, other)).collect();
+    let mut found = of_group(GROUP, base, other);
     for direction in ["read", "write"] {
         found.extend(of_disks(direction, base, other));
     }
@@ -124,7 +124,7 @@ fn noise() -> String {
 
 /// Returns cause and remark of a figure that depends on the L3 cache; nothing for others.
 fn copies(key: &str, log: f64, base: &Candidate, other: &Candidate) -> (Option<String>, Option<String>) {
-    if !COPIES.contains(&key) {
+    if key != COPIES {
         return (None, None);
     }
     let Some(l3_ratio) = ratio("cpu.l3_bytes", base, other) else {

@@ -17,7 +17,6 @@ use plimsoll_show::table::{Table, known};
 use super::ratios::Verdict;
 use super::{Cell, Comparison, FigureRow, Machine};
 use crate::by_key;
-use crate::instance::economics::volumes::Month;
 use crate::instance::economics::{AmountRow, money};
 use crate::instance::figures;
 
@@ -113,41 +112,6 @@ impl Comparison {
         texts.into_iter().map(|(text, labels)| format!("{}: {text}", labels.join(", "))).collect()
     }
 
-    /// Returns a sentence for each comparison of local disks with volumes.
-    pub fn break_even_texts(&self) -> Vec<String> {
-        let currency = self.currency.as_deref().unwrap_or("");
-        let text = |row: &super::BreakEven| {
-            let disks = match &row.without_disks {
-                Some(without) => format!("its disks (the difference to {without}) cost"),
-                None => "the whole machine costs".to_owned(),
-            };
-            let (label, volume, date) = (&row.label, &row.volume, &row.volume_date);
-            let cheaper = if row.is_local_cheaper() { "local disks" } else { "volumes" };
-            let Month { size_month, iops_month, mibps_month, volumes_month } = row.month;
-            let [disks_month, volumes_month, size, iops, mibps] =
-                [row.disks_month, volumes_month, size_month, iops_month, mibps_month].map(money);
-
-            let bytes = figures::Unit::BytesDecimal.format(row.from_bytes);
-            let by_size = if row.from_bytes <= row.disk_bytes {
-                format!("By size alone local disks are cheaper from {bytes} on")
-            } else {
-                format!("By size alone they never are (from {bytes} on, more than there is)")
-            };
-            let full = match row.from_iops {
-                Some(0.0) => "; full, at any number of operations".to_owned(),
-                Some(iops) => format!("; full, from {} on", figures::Unit::PerS.format(iops)),
-                None => String::new(),
-            };
-            format!(
-                "{label}: {disks} {disks_month} {currency} a month, the same on {} {volume} ({date}) {volumes_month} \
-                 ({size} for size, {iops} for operations, {mibps} for bandwidth): {cheaper} are cheaper. \
-                 {by_size}{full}.",
-                row.needed.volumes
-            )
-        };
-        self.break_even.iter().map(text).collect()
-    }
-
     /// Returns the page: title and sections for [`plimsoll_show::page::html`].
     pub fn page(&self) -> (String, Vec<Section>) {
         let labels: Vec<&str> = self.machines.iter().map(|machine| machine.label.as_str()).collect();
@@ -168,9 +132,7 @@ impl Comparison {
         let caption = known(self.currency.as_ref().map(|currency| format!("Prices in {currency} a year")));
         let headers = std::iter::once("").chain(labels);
         let economics = Table::new(caption, headers, self.economics.iter().map(AmountRow::texts));
-        let mut blocks = vec![Block::Table(economics)];
-        blocks.extend(notes(self.break_even_texts()));
-        sections.push(Section::new("What it costs, and how it is balanced", blocks));
+        sections.push(Section::new("What it costs, and how it is balanced", [economics.into()]));
 
         for (heading, texts) in [("What stands out", self.outlier_texts()), ("What is missing", self.missing_texts())] {
             if !texts.is_empty() {

@@ -21,19 +21,6 @@ use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal, parse_s
 use crate::Roots;
 use crate::instance::{Card, Figure};
 
-/// The properties of the machine that other groups need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Machine {
-    /// Size of one third-level cache, in bytes.
-    pub(super) l3_one_bytes: Option<u64>,
-    /// Hardware threads that share it.
-    pub(super) threads_per_l3: Option<usize>,
-    /// Memory that this process can still allocate, in bytes.
-    pub(super) available_bytes: Option<u64>,
-    /// Hardware threads that are online; 0 if the kernel does not show them.
-    pub(super) threads: usize,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Thread {
     socket: String,
@@ -50,30 +37,21 @@ struct Cache {
 }
 
 /// Reads the machine into its card. `allowed` is the number of hardware threads that this process may use.
-pub(super) fn read(card: &mut Card, roots: &Roots, allowed: usize) -> Machine {
+pub(super) fn read(card: &mut Card, roots: &Roots, allowed: usize) {
     let threads = threads(roots);
     processor(roots, &threads, card);
     if threads.len() > allowed {
         card.warnings.push(format!(
-            "this process may use {allowed} of {} hardware threads: figures of all threads are of those, and the \
-             machine may carry more",
+            "this process may use {allowed} of {} hardware threads: the machine may carry more",
             threads.len()
         ));
         card.fact("cpu.allowed_threads", allowed.to_string());
     }
 
-    let available_bytes = memory(roots, card);
+    memory(roots, card);
     system(roots, card);
     disks(roots, card);
     network_cards(roots, card);
-
-    let l3 = threads.first().and_then(|thread| thread.l3.as_ref());
-    Machine {
-        l3_one_bytes: l3.map(|cache| cache.bytes),
-        threads_per_l3: l3.map(|cache| cpu_list(&cache.shared).len()).filter(|threads| *threads > 0),
-        available_bytes,
-        threads: threads.len(),
-    }
 }
 
 /// Returns the host name of the machine, or `machine` if it has none.
@@ -192,29 +170,23 @@ fn model_hz(model: &str) -> Option<f64> {
     digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|v| (v * scale).round())
 }
 
-/// Adds the size of the memory. Returns the memory that this process can still allocate.
-fn memory(roots: &Roots, card: &mut Card) -> Option<u64> {
+/// Adds the size of the memory, with a warning if this process may use less.
+fn memory(roots: &Roots, card: &mut Card) {
     let info = fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
-    let kib = |name: &str| {
-        let value = cpuinfo(&info, name)?;
-        value.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1 << 10)
+    let total_kib = cpuinfo(&info, "MemTotal").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    let Some(total_bytes) = total_kib.and_then(|kib| kib.checked_mul(1 << 10)) else {
+        card.miss("memory.bytes", "/proc/meminfo does not tell it");
+        return;
     };
-    match kib("MemTotal") {
-        Some(bytes) => card.set("memory.bytes", Figure::exact(bytes as f64)),
-        None => card.miss("memory.bytes", "/proc/meminfo does not tell it"),
-    }
 
-    let limit_bytes = group_limit_bytes(roots);
-    if let (Some(limit_bytes), Some(total_bytes)) = (limit_bytes, kib("MemTotal"))
-        && limit_bytes < total_bytes
-    {
+    card.set("memory.bytes", Figure::exact(total_bytes as f64));
+    if let Some(limit_bytes) = group_limit_bytes(roots).filter(|limit_bytes| *limit_bytes < total_bytes) {
         card.warnings.push(format!(
             "this process may use {} of the machine's {} (control group)",
             format_bytes_binary(limit_bytes),
             format_bytes_binary(total_bytes)
         ));
     }
-    [kib("MemAvailable"), limit_bytes].into_iter().flatten().min()
 }
 
 /// Returns the smallest memory limit of this process's control groups, of either version.
@@ -304,14 +276,10 @@ fn network_cards(roots: &Roots, card: &mut Card) {
     }
 }
 
-/// Fewest ticks that show how busy the processors were: each is charged to the thread that runs at its end.
-const TICKS_MIN: u64 = 100;
-
 /// Time of all processors since the boot, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticks {
     all: u64,
-    idle: u64,
     stolen: u64,
 }
 
@@ -325,18 +293,9 @@ impl Ticks {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         // user nice system idle iowait irq softirq steal; the guest times that follow are part of user and nice.
         let numbers: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-        let &[_, _, _, idle, waiting, _, _, stolen] = numbers.as_slice() else { return None };
+        let &[_, _, _, _, _, _, _, stolen] = numbers.as_slice() else { return None };
         let all = numbers.iter().fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
-        Some(Ticks { all, idle: idle.saturating_add(waiting), stolen })
-    }
-
-    /// Returns the time since `earlier` in which the processors worked for any program, in per cent of their time;
-    /// `None` if fewer than [`TICKS_MIN`] have passed.
-    pub(super) fn busy_pct(self, earlier: Ticks) -> Option<f64> {
-        let all = self.all.checked_sub(earlier.all).filter(|all| *all >= TICKS_MIN)?;
-        let not_ours =
-            self.idle.saturating_sub(earlier.idle).saturating_add(self.stolen.saturating_sub(earlier.stolen));
-        Some(100.0 - not_ours as f64 * 100.0 / all as f64)
+        Some(Ticks { all, stolen })
     }
 
     /// Returns the time since `earlier` that the hypervisor took, in per cent of all; `None` if no time has passed.

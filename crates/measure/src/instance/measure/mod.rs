@@ -8,9 +8,8 @@
 //! The disk comes first: its errors are mostly wrong options, which should show before minutes are spent. Ctrl-C
 //! ([`Control::stop`]) ends the running group; the rest is missing as interrupted.
 //!
-//! **Limits.** One machine at one time; other programs on it change the figures. The time that a hypervisor took
-//! meanwhile is a figure of its own, and above 2 % a warning; so are other programs that used more than 5 % of the
-//! processors while processors, memory or timers were measured.
+//! **Limits.** Processors and memory are measured by stress-ng alone. One machine at one time; other programs on it
+//! change the figures. The time that a hypervisor took meanwhile is a figure of its own, and above 2 % a warning.
 //!
 //! **Example.**
 //!
@@ -18,31 +17,24 @@
 //! use plimsoll_measure::instance::measure::{Budgets, CardOptions, Group, measure};
 //! use plimsoll_measure::load::Control;
 //! // A real card leaves these lines out: `Budgets::STANDARD`, nothing skipped, and a disk.
-//! let skip = vec![Group::Memory, Group::Timer, Group::StressNg, Group::Network];
-//! let budgets = Budgets { samples: 3, seconds: [0.02; 7] };
-//! let options = CardOptions { budgets, skip, ..CardOptions::new("db-7") };
+//! let skip = vec![Group::StressNg, Group::Network];
+//! let options = CardOptions { skip, ..CardOptions::new("db-7") };
 //! let card = measure(&options, &mut (), &Control::default())?.card;
-//! assert!(card.value("cpu.hash_one_bytes_per_s").is_some());
+//! assert!(card.value("cpu.threads").is_some());
 //! assert!(card.missing["disk"].contains("--storage"));
 //! # Ok::<(), plimsoll_measure::tune::TuneError>(())
 //! ```
 
 mod child;
-mod cpu;
 mod disk;
 pub mod iperf3;
 mod machine;
-mod memory;
-mod sampler;
 pub mod stress_ng;
 mod submission;
 #[cfg(test)]
 mod tests;
-mod timer;
 
-use plimsoll::sys::clock::now_ns;
 use plimsoll::sys::pin;
-use plimsoll::sys::rusage::process_cpu_ns;
 use plimsoll::sys::submission::READ_FILE_BYTES;
 
 pub use machine::host_name;
@@ -51,15 +43,12 @@ use super::{Card, Figure, Origin, figures};
 use crate::Roots;
 use crate::load::Control;
 use crate::tune::{Observer, TuneError, TuneOptions, TuneReport};
-use machine::{Machine, Ticks};
-use sampler::Sampling;
+use machine::Ticks;
 
 /// The reason of figures that are missing because of a stop.
 const INTERRUPTED: &str = "interrupted";
 /// Stolen time above which a warning is given, in per cent of the processors' time.
 const STEAL_PCT: f64 = 2.0;
-/// Use by other programs above which a warning is given, in per cent of the processors' time.
-const OTHERS_PCT: f64 = 5.0;
 
 /// Figures that are measured together, and can be left out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +57,6 @@ pub enum Group {
     Disk,
     /// CPU time of a read.
     Submission,
-    /// Hashing, products of matrices, sorting.
-    Cpu,
-    Memory,
-    /// Reading the clock, and sleeping.
-    Timer,
     /// stress-ng, if it is installed.
     StressNg,
     /// iperf3, if it is installed and a peer is named.
@@ -81,10 +65,9 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order in which they are measured.
-    pub const ALL: [Group; 7] =
-        [Group::Disk, Group::Submission, Group::Cpu, Group::Memory, Group::Timer, Group::StressNg, Group::Network];
+    pub const ALL: [Group; 4] = [Group::Disk, Group::Submission, Group::StressNg, Group::Network];
 
-    const NAMES: [&str; 7] = ["disk", "submission", "cpu", "memory", "timer", "stress_ng", "network"];
+    const NAMES: [&str; 4] = ["disk", "submission", "stress_ng", "network"];
 
     /// Returns the group's name on the command line and among the missing figures.
     pub const fn name(self) -> &'static str {
@@ -106,20 +89,20 @@ impl std::str::FromStr for Group {
 
 /// Seconds for each group: the standard card takes at most six minutes, the quick one 90 seconds.
 ///
-/// Samples of a group share its time. In both sets they last at least 100 ms, except those of reading the clock.
+/// Samples of a group share its time. In both sets they last at least 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budgets {
     /// Samples of a figure, at least 1; an interval needs 3.
     pub samples: usize,
     /// The seconds of each group, in the order of [`Group::ALL`]; of the disk, the bound that `tune` keeps
     /// ([`TuneOptions::new`], [`TuneOptions::quick`]).
-    pub seconds: [f64; 7],
+    pub seconds: [f64; 4],
 }
 
 impl Budgets {
-    pub const STANDARD: Budgets = Budgets { samples: 5, seconds: [300.0, 3.0, 6.0, 5.0, 3.0, 30.0, 8.0] };
+    pub const STANDARD: Budgets = Budgets { samples: 5, seconds: [300.0, 3.0, 30.0, 8.0] };
 
-    pub const QUICK: Budgets = Budgets { samples: 3, seconds: [60.0, 0.9, 1.8, 1.5, 0.6, 12.0, 8.0] };
+    pub const QUICK: Budgets = Budgets { samples: 3, seconds: [60.0, 0.9, 12.0, 8.0] };
 
     pub fn of(&self, group: Group) -> f64 {
         self.seconds[group as usize]
@@ -178,16 +161,15 @@ pub struct Measured {
 /// meanwhile is missing on the card.
 pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Control) -> Result<Measured, TuneError> {
     let roots = Roots::default();
-    // If the kernel does not name the processors, one thread is measured.
-    let cpus = pin::allowed_cpus().ok().filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0]);
     let mut card = Card::new(options.name.as_str(), Origin::measured(today()));
-    let machine = machine::read(&mut card, &roots, cpus.len());
+    let allowed = pin::allowed_cpus().map_or(usize::MAX, |cpus| cpus.len());
+    machine::read(&mut card, &roots, allowed);
 
     let ticks = Ticks::read(&roots);
-    let mut session = Session { options, cpus, machine, control, disk: None };
+    let mut session = Session { options, control, disk: None };
     for group in Group::ALL {
         let told = card.warnings.len();
-        session.group_alone(&mut card, group, observer)?;
+        session.group(&mut card, group, observer)?;
         // `tune` has reported the warnings of the disk as they came.
         let told = if group == Group::Disk { card.warnings.len() } else { told };
         card.warnings.iter().skip(told).for_each(|text| observer.on_note(&format!("warning: {text}")));
@@ -199,30 +181,11 @@ pub fn measure(options: &CardOptions, observer: &mut dyn Observer, control: &Con
 /// A measurement that is under way.
 struct Session<'a> {
     options: &'a CardOptions,
-    /// Processors that this process may use, at least one.
-    cpus: Vec<usize>,
-    machine: Machine,
     control: &'a Control,
     disk: Option<TuneReport>,
 }
 
 impl Session<'_> {
-    /// Measures one group, and adds a warning if other programs worked meanwhile.
-    fn group_alone(&mut self, card: &mut Card, group: Group, observer: &mut dyn Observer) -> Result<(), TuneError> {
-        let roots = Roots::default();
-        let (ticks, begin_ns, cpu_ns) = (Ticks::read(&roots), now_ns(), process_cpu_ns());
-        self.group(card, group, observer)?;
-        if !matches!(group, Group::Cpu | Group::Memory | Group::Timer) {
-            return Ok(());
-        }
-
-        let busy_pct = ticks.zip(Ticks::read(&roots)).and_then(|(before, after)| after.busy_pct(before));
-        let all_ns = now_ns().saturating_sub(begin_ns) as f64 * self.machine.threads as f64;
-        let own_pct = process_cpu_ns().saturating_sub(cpu_ns) as f64 * 100.0 / all_ns;
-        card.warnings.extend(others(group, busy_pct, own_pct));
-        Ok(())
-    }
-
     /// Measures one group, or notes why it is left out.
     fn group(&mut self, card: &mut Card, group: Group, observer: &mut dyn Observer) -> Result<(), TuneError> {
         let left_out = if self.options.skip.contains(&group) {
@@ -243,12 +206,6 @@ impl Session<'_> {
 
         let budgets = &self.options.budgets;
         observer.on_phase(group.name(), budgets.of(group));
-        let sampling = |measurements: usize| Sampling {
-            samples: budgets.samples.max(1),
-            sample_ns: budgets.sample_ns(group, measurements),
-            stop: &self.control.stop,
-        };
-
         let (budget_ns, stop) = (budgets.of_ns(group), &self.control.stop);
         match (group, &self.options.disk, &self.options.peer) {
             (Group::Disk, Some(disk), _) => {
@@ -256,15 +213,11 @@ impl Session<'_> {
                 self.disk = measured.map_err(|error| of_whole_bound(error, disk))?;
             }
             (Group::Submission, Some(disk), _) => {
-                submission::run(card, &sampling(submission::MEASUREMENTS), &disk.directory, observer);
+                let sample_ns = budgets.sample_ns(group, submission::MEASUREMENTS);
+                submission::run(card, budgets.samples.max(1), sample_ns, &disk.directory, observer, stop);
             }
             // Their directory or peer is missing, which is noted above.
             (Group::Disk | Group::Submission, None, _) | (Group::Network, _, None) => {}
-            (Group::Cpu, ..) => cpu::run(card, &sampling(cpu::MEASUREMENTS), &self.cpus, observer),
-            (Group::Memory, ..) => {
-                memory::run(card, &sampling(memory::MEASUREMENTS), &self.cpus, &self.machine, observer);
-            }
-            (Group::Timer, ..) => timer::run(card, &sampling(1), budget_ns, &self.cpus, observer),
             (Group::StressNg, disk, _) => {
                 let directory = disk.as_ref().map_or_else(std::env::temp_dir, |disk| disk.directory.clone());
                 stress_ng::measure(card, &directory, budget_ns, stop);
@@ -292,19 +245,6 @@ fn of_whole_bound(error: TuneError, disk: &TuneOptions) -> TuneError {
         }
         (error, _) => error,
     }
-}
-
-/// Returns a warning if other programs used the processors, which were busy for `busy_pct` of their time, and for
-/// `own_pct` with this program.
-fn others(group: Group, busy_pct: Option<f64>, own_pct: f64) -> Option<String> {
-    let percent = busy_pct? - own_pct;
-    (percent > OTHERS_PCT).then(|| {
-        format!(
-            "{}: other programs used {percent:.0} % of the processors' time while this was measured: figures are those \
-             of what they left; measure again when nothing else runs",
-            group.name()
-        )
-    })
 }
 
 /// Adds the time that the hypervisor took between two readings, with a warning if it is much.

@@ -15,8 +15,8 @@ use std::path::Path;
 use plimsoll::sys::submission::{ReadPath, probe_reads};
 
 use super::INTERRUPTED;
-use super::sampler::Sampling;
 use crate::instance::Card;
+use crate::load::Stop;
 use crate::tune::Observer;
 
 /// The key of each way to read.
@@ -29,16 +29,23 @@ const KEYS: [(ReadPath, &str); 3] = [
 /// Number of ways that [`run`] measures.
 pub(super) const MEASUREMENTS: usize = KEYS.len();
 
-/// Measures all ways on the disk of `directory`.
-pub(super) fn run(card: &mut Card, sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn Observer) {
-    let is_stopped = || sampling.stop.is_asked();
+/// Measures all ways on the disk of `directory`, each in `samples` samples of `sample_ns`.
+pub(super) fn run(
+    card: &mut Card,
+    samples: usize,
+    sample_ns: u64,
+    directory: &Path,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) {
+    let is_stopped = || stop.is_asked();
     for (done, (path, key)) in KEYS.into_iter().enumerate() {
         if is_stopped() {
             card.miss(key, INTERRUPTED);
             continue;
         }
 
-        let cost = probe_reads(directory, path, sampling.samples, sampling.sample_ns, &is_stopped);
+        let cost = probe_reads(directory, path, samples, sample_ns, &is_stopped);
         let samples = match cost {
             Ok(_) if is_stopped() => Err(INTERRUPTED.to_owned()),
             Ok(cost) if cost.block_bytes != 4096 => {

@@ -1,5 +1,0 @@
-//! libFuzzer's way into [`plimsoll_fuzz::claims`].
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| plimsoll_fuzz::run(plimsoll_fuzz::claims, bytes));
