@@ -37,6 +37,9 @@
 //!    8 under way that take at most three times the usual, else *ok*. 30 times the usual (8 times on local disks) at a
 //!    rate below any of the class is *degraded*.
 //!
+//! Requests that wait (S >= 40 %) on a device that is free for a part of the time, longer than those before them explain,
+//! are *unknown* (unclear): it is slower than it was, or others use it.
+//!
 //! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) at which requests wait is *degraded*, held
 //! by something in front of the device; *saturated* if the device is known, by facts or model, to be sold by rates: a
 //! volume at the rate that it was sold with is full.
@@ -106,6 +109,12 @@ const IDLE_UNCOUNTED_KIB_PER_S: f64 = 1000.0;
 const TRIMMING: f64 = 0.5;
 /// `await` over the longest of a healthy device with as many under way, from which the device is slow.
 const SLOWER_THAN_FULL: f64 = 1.2;
+/// Part of the time of requests, beyond what those before them explain, from which their waiting is unexplained; and how
+/// much longer than on the idle device they then take, whose latency is uncertain by some tens of microseconds.
+const UNEXPLAINED: f64 = 0.2;
+const SLOWER_LEAST_MS: f64 = 0.1;
+/// Fewest requests under way, on average, of which the latency seen without a model is believed.
+const UNDER_WAY_FEW: f64 = 0.25;
 /// Counts from here on are negative ones: a driver counted a completion twice.
 const IN_FLIGHT_LEAKED: u64 = 1 << 31;
 /// Fewest requests under way at the end that are stuck if nothing completed and the begin of the interval is not known
@@ -404,6 +413,11 @@ impl<'a> Case<'a> {
             return Some((Verdict::BusyButFree, why));
         }
 
+        if capacity_use < USE_PART
+            && let Some(unexplained) = self.unexplained(0.0, 3.0)
+        {
+            return Some(unexplained);
+        }
         let why = if capacity_use >= USE_FULL {
             format!("{u} of {whole} is used, but {s}")
         } else if waits && capacity_use >= USE_PART {
@@ -423,6 +437,33 @@ impl<'a> Case<'a> {
         self.under_way.is_none_or(|under_way| {
             under_way >= UNDER_WAY_QUEUE || (under_way >= 1.0 && is_thrice) || (under_way >= 0.25 && is_slow)
         })
+    }
+
+    /// Judges requests that wait longer than those before them can explain, while the device is free for a part of the
+    /// time. Of N that are under way while it is busy, each waits for at most N - 1 others: a part 1 - 1 / N of its time,
+    /// and less where the device serves several at once. `under_way_least` are the fewest whose latency is believed, `factor_least`
+    /// how many times that of the idle device it is.
+    fn unexplained(&self, under_way_least: f64, factor_least: f64) -> Answer {
+        let part = self.evidence.saturation.overall.filter(|part| *part >= WAITING)?;
+        let (least_ms, await_ms) = self.evidence.saturation.unloaded_ms.zip(self.await_ms)?;
+        let under_way = self.under_way.filter(|under_way| *under_way >= under_way_least)?;
+        let busy = positive(self.columns.util_percent)? / 100.0;
+        let is_slow = await_ms >= factor_least * least_ms && await_ms >= least_ms + SLOWER_LEAST_MS;
+        if self.is_util_high || self.class.kind != Kind::Parallel || !is_slow {
+            return None;
+        }
+
+        let at_once = (under_way / busy).max(1.0);
+        let explained = 1.0 - 1.0 / at_once;
+        let why = format!(
+            "not clear: {} under way while it is busy wait {} of their {}, and for one another at most {}: it is slower \
+             than it was, or others use it; watch longer",
+            queue(at_once),
+            percent(part),
+            ms(await_ms),
+            percent(explained),
+        );
+        (part >= explained + UNEXPLAINED).then_some((Verdict::Unknown, why))
     }
 
     /// Returns whether requests take about as long as on the healthy device with as many under way: at most L + N /

@@ -10,7 +10,8 @@
 //! [`super::levels`]; the verdict is that of sweeps, [`plimsoll_figures::verdict`], or unclear if it hangs on a part of
 //! the time.
 //!
-//! Levels leave out pieces that never end. A piece whose dispatch is not in the trace leaves the queue when it is back.
+//! Time windows count the same pieces as N. Levels leave out pieces that never end. A piece whose dispatch is not in
+//! the trace leaves the queue when it is back.
 //!
 //! **Limits.** [`CLASSES_MAX`] classes and [`super::levels::DISKS_MAX`] disks; further ones count in the totals only.
 //! Time windows are at most 64 (module `parts`), and a piece's time counts in R of the window in which it departs. A
@@ -32,6 +33,7 @@
 //! # Ok::<(), plimsoll_observe::trace::TraceError>(())
 //! ```
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use plimsoll_figures::units::format_count;
@@ -64,6 +66,15 @@ struct Sums {
     /// Pieces that departed and never arrived, and the sum of their departures.
     not_come: u64,
     gone_ns: u128,
+}
+
+/// Over time, pieces of one stage whose departure or whose arrival is not in the trace. Their values are the times of
+/// the known ends after `base_ns`, so that sums stay exact.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    base_ns: Option<u64>,
+    came: Windows,
+    gone: Windows,
 }
 
 /// The law in one stage. Depths are means over the whole time.
@@ -158,6 +169,7 @@ pub struct Little {
     total: [Sums; 2],
     classes: BTreeMap<u16, [Sums; 2]>,
     windows: [Windows; 2],
+    open: [Open; 2],
     levels: DisksLevels,
     begin_ns: Option<u64>,
     end_ns: u64,
@@ -189,6 +201,9 @@ impl Little {
             if let (Some(windows), Some(came_ns), Some(gone_ns)) = (self.windows.get_mut(stage), came_ns, gone_ns) {
                 windows.stay(came_ns, gone_ns);
                 windows.add(gone_ns.max(came_ns), gone_ns.saturating_sub(came_ns) as f64);
+            }
+            if let Some(open) = self.open.get_mut(stage) {
+                open.add(came_ns, gone_ns);
             }
         }
 
@@ -226,7 +241,7 @@ impl Little {
             queue,
             device,
             classes: self.classes.iter().map(class).collect(),
-            windows: windows(&self.windows, range),
+            windows: windows(&self.windows, &self.open, range),
             disks,
             lost,
         }
@@ -293,47 +308,98 @@ impl Sums {
     }
 }
 
+impl Open {
+    /// Adds a piece with one known end; does nothing for others.
+    fn add(&mut self, came_ns: Option<u64>, gone_ns: Option<u64>) {
+        let (windows, at_ns) = match (came_ns, gone_ns) {
+            (Some(came_ns), None) => (&mut self.came, came_ns),
+            (None, Some(gone_ns)) => (&mut self.gone, gone_ns),
+            _ => return,
+        };
+        let base_ns = *self.base_ns.get_or_insert(at_ns);
+        windows.add(at_ns, difference(at_ns, base_ns));
+    }
+
+    /// Returns the departures in the part that begins at `part_ns`, and the time that pieces spent there between
+    /// `from_ns` and `until_ns`, in ns: since the trace begins if the arrival is missing, until its end if the departure
+    /// is.
+    fn within(&self, part_ns: u64, (from_ns, until_ns): (u64, u64)) -> (f64, f64) {
+        let base_ns = self.base_ns.unwrap_or(0);
+        let whole_ns = difference(until_ns, from_ns);
+        let (mut departures, mut stay_ns) = (0.0, 0.0);
+        for (at_ns, [count, sum_ns, _]) in self.came.all() {
+            stay_ns += match at_ns.cmp(&part_ns) {
+                Ordering::Less => count * whole_ns,
+                Ordering::Equal => count * difference(until_ns, base_ns) - sum_ns,
+                Ordering::Greater => 0.0,
+            };
+        }
+        for (at_ns, [count, sum_ns, _]) in self.gone.all() {
+            stay_ns += match at_ns.cmp(&part_ns) {
+                Ordering::Less => 0.0,
+                Ordering::Equal => sum_ns - count * difference(from_ns, base_ns),
+                Ordering::Greater => count * whole_ns,
+            };
+            departures += if at_ns == part_ns { count } else { 0.0 };
+        }
+        (departures, stay_ns)
+    }
+}
+
+fn difference(later_ns: u64, earlier_ns: u64) -> f64 {
+    (i128::from(later_ns) - i128::from(earlier_ns)) as f64
+}
+
 fn laws([queue, device]: &[Sums; 2], range: (u64, u64)) -> [Law; 2] {
     [queue.law(range, "queued", "dispatched"), device.law(range, "dispatched", "completed")]
 }
 
-/// Returns the windows of both stages, on the grid of the longer parts.
-fn windows(windows: &[Windows; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window> {
-    let [mut queue, mut device] = windows.clone();
-    let length_ns = queue.length_ns().max(device.length_ns());
-    queue.lengthen(length_ns);
-    device.lengthen(length_ns);
+/// Returns the windows of both stages, on the grid of the longest parts. Pieces count as in the law of the whole trace.
+fn windows(windows: &[Windows; 2], open: &[Open; 2], (begin_ns, end_ns): (u64, u64)) -> Vec<Window> {
+    let (mut windows, mut open) = (windows.clone(), open.clone());
+    if open.iter().any(|open| open.base_ns.is_some()) {
+        // A piece without one end is there where nothing else may be.
+        for windows in &mut windows {
+            windows.at(begin_ns);
+            windows.at(end_ns);
+        }
+    }
+    let mut all: Vec<&mut Windows> = windows.iter_mut().collect();
+    all.extend(open.iter_mut().flat_map(|open| [&mut open.came, &mut open.gone]));
+    let length_ns = all.iter().map(|windows| windows.length_ns()).max().unwrap_or(1);
+    all.into_iter().for_each(|windows| windows.lengthen(length_ns));
 
-    let (queue, device) = (queue.all(), device.all());
-    let at = |windows: &[(u64, [f64; 3])], from_ns: u64, within_ns: f64| {
-        let part = windows.iter().find(|(begin_ns, _)| *begin_ns == from_ns);
+    let parts = windows.map(|windows| windows.all());
+    let at = |parts: &[(u64, [f64; 3])], open: &Open, part_ns: u64, range: (u64, u64)| {
+        let part = parts.iter().find(|(begin_ns, _)| *begin_ns == part_ns);
         let [count, sum_ns, stay_ns] = part.map_or([0.0; 3], |(_, part)| *part);
-        let per_s = count * 1e9 / within_ns;
+        let (open_count, open_ns) = open.within(part_ns, range);
+        let within_ns = difference(range.1, range.0).max(1.0);
+        let per_s = (count + open_count) * 1e9 / within_ns;
         let latency_mean_ns = sum_ns / count.max(1.0);
         WindowFigures {
-            depth_mean: stay_ns / within_ns,
+            depth_mean: (stay_ns + open_ns) / within_ns,
             per_s,
             latency_mean_ns,
             product: per_s * latency_mean_ns / 1e9,
         }
     };
 
-    let mut begins: Vec<u64> = queue.iter().chain(&device).map(|(from_ns, _)| *from_ns).collect();
+    let mut begins: Vec<u64> = parts.iter().flatten().map(|(from_ns, _)| *from_ns).collect();
     begins.sort_unstable();
     begins.dedup();
 
-    let window = |from_ns: u64| {
-        let until_ns = from_ns.saturating_add(length_ns).min(end_ns);
-        let within_ns = until_ns.saturating_sub(from_ns.max(begin_ns));
-        let seconds = within_ns.max(1) as f64;
-        Window {
-            from_ns: from_ns.saturating_sub(begin_ns),
-            length_ns: within_ns,
-            queue: at(&queue, from_ns, seconds),
-            device: at(&device, from_ns, seconds),
-        }
+    let window = |part_ns: u64| {
+        let range = (part_ns.max(begin_ns), part_ns.saturating_add(length_ns).min(end_ns));
+        // A part may begin where the trace ends.
+        (range.0 < range.1).then(|| Window {
+            from_ns: part_ns.saturating_sub(begin_ns),
+            length_ns: range.1 - range.0,
+            queue: at(&parts[0], &open[0], part_ns, range),
+            device: at(&parts[1], &open[1], part_ns, range),
+        })
     };
-    begins.into_iter().map(window).filter(|window| window.length_ns > 0).collect()
+    begins.into_iter().filter_map(window).collect()
 }
 
 impl LittleReport {

@@ -16,8 +16,8 @@
 use super::class::{NVME, XEN, cap_signature};
 use super::text::{ms, percent, queue, rate, throughput};
 use super::{
-    Answer, Basis, Case, Kind, NOT_WAITING, UNDER_WAY_FILLS, UNDER_WAY_MANY, USE_FULL, USE_PART, UTIL_INFLATED_PERCENT,
-    Verdict, WAITING, remarks,
+    Answer, Basis, Case, Kind, NOT_WAITING, UNDER_WAY_FEW, UNDER_WAY_FILLS, UNDER_WAY_MANY, USE_FULL, USE_PART,
+    UTIL_INFLATED_PERCENT, Verdict, WAITING, remarks,
 };
 
 /// `await` over the usual latency up to which a short queue shows a free device.
@@ -91,6 +91,9 @@ impl Case<'_> {
 
         // Requests do not wait, or only in bursts.
         let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
+        if let Some(unexplained) = self.unexplained(UNDER_WAY_FEW, 1.0) {
+            return Some(unexplained);
+        }
         if !self.is_util_high {
             let waits = waits || part.is_some_and(|part| part >= WAITING);
             let why = if waits { "requests wait in bursts, and it is free in between" } else { "there is room" };

@@ -372,3 +372,27 @@ proptest! {
         }
     }
 }
+
+/// Writes of an SSD that takes four times as long as it did, with hardly two under way while it is busy; and the same
+/// latency in bursts of twelve, which explain it.
+#[test]
+fn waiting_that_no_queue_explains_is_unclear() {
+    let saturation = Saturation { overall: Some(0.8), read: None, write: Some(0.8), unloaded_ms: Some(0.1) };
+    for (util_percent, expected) in [(42.0, Verdict::Unknown), (4.8, Verdict::Ok)] {
+        let interval = device("nvme0n1", columns(NONE, (1_280.0, 64.0, 0.45), 0.58, util_percent));
+        let evidence = Evidence {
+            interval: &interval,
+            facts: None,
+            capacity_use: None,
+            basis: &Basis::Unknown,
+            was_full: false,
+            saturation: &saturation,
+            in_flight_before: None,
+            is_stuck: false,
+            stuck_s: 0.0,
+        };
+        let (found, why) = judge(&evidence);
+        assert_eq!(found, expected, "{util_percent}: {why}");
+        assert!(why.len() < 200, "{why}");
+    }
+}

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use plimsoll::trace::format::{ClassName, Names};
 
 use super::matching::{Matcher, sentence};
-use super::{BlockEvent, WINDOW_EVENTS};
+use super::{Action, BlockEvent, WINDOW_EVENTS};
 use crate::trace::span::{Item, Origin, Trace};
 
 /// Largest plausible distance of a time stamp from those around it: a day, in ns.
@@ -32,6 +32,8 @@ pub(super) struct Intake<'v> {
     events: u64,
     late: u64,
     away: u64,
+    /// What the first event that was left out is, and how far it is from the rest.
+    away_first: String,
     sequences: HashMap<(u16, u16), u32>,
     missing: u64,
     classes: HashMap<Box<str>, u16>,
@@ -53,6 +55,7 @@ impl<'v> Intake<'v> {
             events: 0,
             late: 0,
             away: 0,
+            away_first: String::new(),
             sequences: HashMap::new(),
             missing: 0,
             classes: HashMap::new(),
@@ -116,9 +119,15 @@ impl<'v> Intake<'v> {
     fn sort(&mut self) {
         self.window.sort_by_key(|event| event.time_ns);
         let middle_ns = self.window.get(self.window.len() / 2).map_or(0, |event| event.time_ns);
-        let before = self.window.len();
-        self.window.retain(|event| event.time_ns.abs_diff(middle_ns) <= AWAY_NS);
-        self.away += (before - self.window.len()) as u64;
+        let Intake { window, away, away_first, .. } = self;
+        window.retain(|event| {
+            let is_away = event.time_ns.abs_diff(middle_ns) > AWAY_NS;
+            if is_away && *away == 0 {
+                *away_first = far(event, middle_ns);
+            }
+            *away += u64::from(is_away);
+            !is_away
+        });
     }
 
     fn hand_on(&mut self, most: usize) {
@@ -146,9 +155,15 @@ impl<'v> Intake<'v> {
         let spans = self.matcher.end();
 
         let mut lost = self.lost;
+        match self.away {
+            0 => {}
+            1 => lost.push(format!("one {}: left out", self.away_first)),
+            away => {
+                lost.push(sentence(away, &format!("events far from the rest, first a {}: left out", self.away_first)))
+            }
+        }
         let counts = [
             (self.late, "events came too late to be put in their place: their time stamps go back too far"),
-            (self.away, "events were left out: their time stamps are more than a day away from those around them"),
             (self.missing, "events are missing by their sequence numbers: dropped by the kernel, or filtered out"),
         ];
         lost.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)));
@@ -166,9 +181,20 @@ impl<'v> Intake<'v> {
     }
 }
 
+/// Returns what an event is and how far it is from the rest: `completion (C) 1.27e9 s after the rest`.
+fn far(event: &BlockEvent, rest_ns: u64) -> String {
+    let what = match event.action {
+        Action::Queue => "submission (Q)",
+        Action::Issue => "dispatch (D)",
+        Action::Complete => "completion (C)",
+        _ => "block event",
+    };
+    let side = if event.time_ns > rest_ns { "after" } else { "before" };
+    format!("{what} {:.2e} s {side} the rest", event.time_ns.abs_diff(rest_ns) as f64 / 1e9)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::Action;
     use super::*;
 
     fn queued(time_ns: u64) -> BlockEvent {
@@ -216,7 +242,8 @@ mod tests {
     fn a_clock_that_jumps_for_one_event_costs_that_event() {
         let (spans, lost) = order(100, &[10, 1_266_874_889_709_450_585, 20, 30]);
         assert_eq!(spans, [10, 20, 30]);
-        assert!(lost[0].starts_with("2 events were left out"), "{lost:?}");
+        let expected = "2 events far from the rest, first a submission (Q) 1.27e9 s after the rest: left out";
+        assert_eq!(lost[0], expected);
     }
 
     #[test]
