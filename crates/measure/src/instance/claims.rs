@@ -4,7 +4,7 @@
 //! and such numbers are seldom checked. A wrong number is mostly the right one for something else: the other base, the
 //! other direction, another unit.
 //!
-//! **How.** `article.rs` has the claims about machines with published [`Card`]s, each of one [`Formula`]. [`check`]
+//! **How.** `article.rs` has the claims about machines with published [`Card`]s, each of one `Formula`. [`check`]
 //! computes each:
 //!
 //! - *exact*: the computed value rounds to the stated number, or keeps the stated bound.
@@ -13,7 +13,7 @@
 //! - *binary prefix*: a decimal prefix, read as the binary one, gives the stated number (95.1 Gbit/s for 86.53).
 //! - *wrong*: none of these.
 //!
-//! The claims are also a table of known errors: a claim may have a [`Slip`], the claim that would have been right. It is
+//! The claims are also a table of known errors: a claim may have a `Slip`, the claim that would have been right. It is
 //! named only if it gives the stated number, which proves it.
 //!
 //! The report also has tables of the machines' figures (economics, processors, storage), with differences in per cent
