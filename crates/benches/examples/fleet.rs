@@ -3,12 +3,13 @@
 //!
 //! **Why.** What a thousand hosts cost a Prometheus shows only when one reads a thousand hosts.
 //!
-//! **How.** All disks run on one thread, in virtual time that is never ahead of the clock. Host N answers at `/N/metrics`, with
-//! the verdict of `stat` on what its classes did since it was asked before, and with the classes themselves. One
-//! host of a hundred has more to do than its disk can; the others use a twentieth of theirs.
+//! **How.** All disks run on one thread, in virtual time that is never ahead of the clock. Host N answers at
+//! `/N/metrics`, with the verdict of `stat` on what its classes did since the last scrape, and with the classes
+//! themselves. One host of a hundred has more to do than its disk can; the others use a twentieth of theirs.
 //!
-//! **Limits.** Where one CPU cannot simulate all hosts, their time falls behind the clock's, and rates look lower. A connection is closed after its answer. What a disk did is taken from the classes, as nobody else uses it:
-//! `%util` is the device time of requests, at most all of the time.
+//! **Limits.** Where one CPU cannot simulate all hosts, their time falls behind the clock's, and rates look lower. A
+//! connection is closed after its answer. What a disk did is taken from the classes, its only users: `%util` is the
+//! device time of requests, at most all of the time.
 //!
 //! **Example.** `cargo run --release -p plimsoll-benches --example fleet -- 127.0.0.1:9700 1000`
 
@@ -33,7 +34,7 @@ use plimsoll_observe::stat::{Columns, DeviceInterval, Facts, Interval};
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// Slow, so that a thousand of them do not take a CPU.
+/// The disk of each host: slow, so that a thousand of them do not take a CPU.
 const DISK: &str = "hdd";
 /// Most of the disk: with short ways of the arm it does more than its figures.
 const FILE_BYTES: u64 = 3 << 40;
@@ -58,7 +59,7 @@ enum Does {
 /// Threads that answer.
 const ANSWERING: usize = 4;
 
-/// Virtual time of a turn. Between two turns a host answers those that look at it.
+/// Virtual time of a turn. Between two turns a host answers scrapes.
 const TURN: Duration = Duration::from_millis(20);
 
 fn main() -> Result<(), Failed> {
@@ -87,16 +88,20 @@ fn main() -> Result<(), Failed> {
     for _ in 0..ANSWERING {
         let (listener, answers) = (listener.try_clone()?, Arc::clone(&answers));
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A client that left is no matter of this program's.
-                let _ = answer(stream, &answers);
+            for stream in listener.incoming() {
+                match stream {
+                    // A client that left is no matter of this program's.
+                    Ok(stream) => _ = answer(stream, &answers),
+                    // Too many connections: some will have ended.
+                    Err(_) => std::thread::sleep(TURN),
+                }
             }
         });
     }
     simulating.join().unwrap_or_else(|_| Err("the simulation panicked".into()))
 }
 
-/// Runs all hosts, and sends what looks at them. `clock_ns` is their clock.
+/// Runs all hosts, and sends their metrics. `clock_ns` is their clock.
 fn simulate(
     hosts: usize,
     model: &DiskModel,
@@ -168,9 +173,10 @@ async fn offer(shard: Shard, file: Arc<SharedFile>, load: Load, seed: u64) {
         let (own, file, class) = (shard.clone(), Arc::clone(&file), load.class);
         let request = async move {
             // Refusals and errors are counted where they happen.
-            let _ = match is_read {
-                true => own.read_at(&file, class, offset, buffer).await,
-                false => own.write_at(&file, class, offset, buffer).await,
+            let _ = if is_read {
+                own.read_at(&file, class, offset, buffer).await
+            } else {
+                own.write_at(&file, class, offset, buffer).await
             };
         };
         shard.spawn(request).detach();
@@ -184,20 +190,32 @@ struct Answers {
     before: ProgramMetrics,
     clock_ns: Arc<AtomicU64>,
     asked_ns: u64,
+    page: String,
 }
 
 impl Answers {
     fn new(metrics: Metrics, clock_ns: &Arc<AtomicU64>, model: &DiskModel) -> Answers {
         let capacities = [(ANY_DEVICE.to_owned(), Capacity::of_model(DISK, model))].into();
         let watch = Watch::new(WatchOptions { capacities, ..WatchOptions::default() });
-        Answers { metrics, watch, before: ProgramMetrics::default(), clock_ns: Arc::clone(clock_ns), asked_ns: 0 }
+        Answers {
+            metrics,
+            watch,
+            before: ProgramMetrics::default(),
+            clock_ns: Arc::clone(clock_ns),
+            asked_ns: 0,
+            page: String::new(),
+        }
     }
 
-    fn page(&mut self) -> String {
-        let now = self.metrics.take();
+    fn page(&mut self) -> &str {
         let now_ns = self.clock_ns.load(Relaxed);
-        let duration_s = (now_ns - self.asked_ns).max(1) as f64 / 1e9;
+        // Within a turn nothing new has happened.
+        if now_ns == self.asked_ns {
+            return &self.page;
+        }
+        let duration_s = (now_ns - self.asked_ns) as f64 / 1e9;
         self.asked_ns = now_ns;
+        let now = self.metrics.take();
         let device = DeviceInterval {
             device: "nvme0n1".to_owned(),
             columns: columns(&now, &self.before, duration_s),
@@ -206,9 +224,9 @@ impl Answers {
         };
         let interval = Interval { duration_s: Some(duration_s), devices: vec![device], ..Interval::default() };
         let observed = self.watch.observe(&interval, &Facts::new());
-        let page = encode_host(&observed) + &encode(std::slice::from_ref(&now));
+        self.page = encode_host(&observed) + &encode(std::slice::from_ref(&now));
         self.before = now;
-        page
+        &self.page
     }
 }
 
@@ -244,7 +262,9 @@ fn columns(now: &ProgramMetrics, before: &ProgramMetrics, duration_s: f64) -> Co
 
 /// Answers one request, and closes the connection.
 fn answer(mut stream: TcpStream, hosts: &[Mutex<Answers>]) -> io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let patience = Some(Duration::from_secs(2));
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     // The rest of the head is read, or closing would reset the connection.
@@ -253,7 +273,7 @@ fn answer(mut stream: TcpStream, hosts: &[Mutex<Answers>]) -> io::Result<()> {
     let number = first.strip_prefix("GET /").and_then(|rest| rest.split_once("/metrics"));
     let host = number.and_then(|(number, _)| hosts.get(number.parse::<usize>().ok()?));
     let (status, body) = match host {
-        Some(host) => ("200 OK", host.lock().unwrap_or_else(PoisonError::into_inner).page()),
+        Some(host) => ("200 OK", host.lock().unwrap_or_else(PoisonError::into_inner).page().to_owned()),
         None => ("404 Not Found", "There is no such host.\n".to_owned()),
     };
     write!(

@@ -89,7 +89,7 @@ impl Bell {
         answered
     }
 
-    /// Requests the last checkpoint, and no more after it. The answer are the disks on which operations have not ended;
+    /// Requests the last checkpoint, and no more after it. The answer is the list of disks on which operations have not ended;
     /// without a keeper, it is dropped.
     pub(crate) fn ring_to_stop(&self) -> oneshot::Receiver<Vec<PathBuf>> {
         let (answer, answered) = oneshot::channel();

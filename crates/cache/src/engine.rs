@@ -99,7 +99,7 @@ impl Corrupt {
     }
 }
 
-/// What the seed of key hashes differs by for objects: any number but 0; a part of the format.
+/// Is XORed into the seed of key hashes for the heads of objects. Any number but 0; a part of the format.
 const OBJECTS: u64 = 0x6f62_6a65_6374_7321;
 
 fn check_length(key: &[u8]) -> Result<(), CacheError> {

@@ -41,8 +41,11 @@ impl DiskFiles {
     }
 
     /// Returns the paths of the files that have other holders than their disks.
-    fn held(&self, of_disks: &[Arc<SharedFile>]) -> Vec<PathBuf> {
-        let files: Vec<_> = lock(&self.0).iter().filter_map(Weak::upgrade).collect();
+    fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<PathBuf> {
+        // Locked until all have been counted: another count holds the files too.
+        let known = lock(&self.0);
+        let files: Vec<_> = known.iter().filter_map(Weak::upgrade).collect();
+        let of_disks = of_disks();
         let is_held = |file: &&Arc<SharedFile>| {
             let is_of_disk = of_disks.iter().any(|other| Arc::ptr_eq(other, file));
             // `files` holds it too, and so does `of_disks`.
@@ -58,8 +61,7 @@ impl DiskFiles {
 impl Engine {
     /// Returns the disks on which operations have not ended.
     pub(crate) fn held_disks(&self) -> Vec<PathBuf> {
-        let of_disks: Vec<_> = self.all_disks().iter().map(|disk| Arc::clone(&disk.file)).collect();
-        self.host.files.held(&of_disks)
+        self.host.files.held(|| self.all_disks().iter().map(|disk| Arc::clone(&disk.file)).collect())
     }
 
     /// Waits until all operations have ended, at most [`DEADLINE`]. Returns the disks on which one has not.
@@ -101,7 +103,7 @@ mod tests {
         runtime.block_on(0, shard.set_len(&file, Class::DEFAULT, 1 << 20)).unwrap().unwrap();
         world.set_disk_state(0, SimDiskState::Slow { factor: 1e6 }).unwrap();
 
-        let held = |file: &Arc<SharedFile>| files.held(std::slice::from_ref(&Arc::clone(file)));
+        let held = |file: &Arc<SharedFile>| files.held(|| vec![Arc::clone(file)]);
         assert_eq!(held(&file), Vec::<PathBuf>::new());
         {
             let mut read = pin!(shard.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(4096).unwrap()));
@@ -114,6 +116,6 @@ mod tests {
         assert_eq!(held(&file), Vec::<PathBuf>::new(), "it has ended");
 
         drop(file);
-        assert_eq!(files.held(&[]), Vec::<PathBuf>::new());
+        assert_eq!(files.held(Vec::new), Vec::<PathBuf>::new());
     }
 }

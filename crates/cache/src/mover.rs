@@ -131,7 +131,8 @@ impl Engine {
                 let copies = part.iter().map(|(hash, entry)| self.relocate(shard, *hash, *entry, task));
                 moved_bytes += all(copies).await.into_iter().sum::<u64>();
                 if let Some(bytes_per_s) = self.config.move_bytes_per_s {
-                    hold_back(shard, begin_ns, moved_bytes, bytes_per_s).await;
+                    let goes_on = || !self.bell.is_stopping();
+                    hold_back(shard, begin_ns, moved_bytes, bytes_per_s, goes_on).await;
                 }
             }
             yield_now().await;

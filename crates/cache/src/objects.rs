@@ -17,8 +17,9 @@
 //!
 //! # Limits
 //! Extents are evicted, and lost with their disks, one by one: then ranges in them are misses, and others are hits. Where
-//! they cannot be removed, after a crash or as the head cannot be read, they stay until they are evicted. A
-//! replacement takes room for both versions.
+//! they cannot be removed (after a crash, where the head cannot be read, or where a future is dropped while it reads
+//! the head), they stay until they are evicted. A replacement takes room for both versions, and an object that is about
+//! as long as the cache evicts its own first extents.
 //!
 //! # Example
 //! A reader wants the bytes 100,000 to 200,000 of an object of 10 MB: these are in the extents 1 to 3, which are read
@@ -55,7 +56,7 @@ use quick_cache::sync::Cache;
 use crate::block::Block;
 use crate::cache::BlockCache;
 use crate::crypt::OVERHEAD_BYTES;
-use crate::engine::Engine;
+use crate::engine::{Engine, add};
 use crate::entry::{Entry, MAX_BLOCK_BYTES};
 use crate::error::CacheError;
 use crate::grid::{Grid, part_in};
@@ -197,15 +198,18 @@ impl BlockCache {
         let engine = self.engine();
         let hash = engine.object_hash(key)?;
         let claim = engine.claim(hash);
+        let former = self.head(&hash, GetOptions { class: options.class, deadline: None }).await?;
+        // Removed when this ends, or is given up.
+        let former = former.ok().map(|head| Extents::of(engine, head));
         // If the cache is full, an object's first use is that of its key: each of its extents is new.
         let len_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX).min(MAX_BLOCK_BYTES);
         if let Err(reason) = engine.check_use(&hash, claim.token(), len_bytes) {
             drop(claim);
+            if let Some(former) = former {
+                former.remove().await;
+            }
             return Ok(engine.dropped(reason));
         }
-        let former = self.head(&hash, GetOptions { class: options.class, deadline: None }).await?;
-        // Removed when this ends, or is given up.
-        let former = former.ok().map(|head| Extents::of(engine, head));
 
         let overhead = if engine.cipher.is_some() { OVERHEAD_BYTES as u32 } else { 0 };
         let extent_bytes = EXTENT_BYTES - overhead;
@@ -265,11 +269,18 @@ impl BlockCache {
     /// # Errors
     /// As [`BlockCache::get`].
     pub async fn remove_object(&self, key: &[u8]) -> Result<bool, CacheError> {
-        let hash = self.engine().object_hash(key)?;
+        let engine = self.engine();
+        let hash = engine.object_hash(key)?;
+        // Inserts that have begun are superseded; of one that begins while the head is read, nothing is removed.
+        let claim = engine.claim(hash);
+        let was_there = engine.index.peek(&hash).is_some();
         let head = self.head(&hash, GetOptions::default()).await?;
-        let was_there = self.engine().remove(&hash);
+        drop(claim);
+        if was_there {
+            add(&engine.counters.removes, 1);
+        }
         if let Ok(head) = head {
-            Extents::of(self.engine(), head).remove().await;
+            Extents::of(engine, head).remove().await;
         }
         Ok(was_there)
     }
@@ -303,6 +314,9 @@ impl BlockCache {
         let engine = self.engine();
         let extents: Vec<_> = (0..).zip(value.chunks(head.extent_bytes as usize)).collect();
         for some in extents.chunks(AT_ONCE) {
+            if engine.upkeep.intake.is_budget_spent() {
+                return Err(DropReason::Endurance);
+            }
             let writes = some.iter().copied().map(|(extent, part)| {
                 let claim = engine.claim(engine.hash_of(&head.extent_key(extent)));
                 engine.store(claim, part, options)

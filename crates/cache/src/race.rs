@@ -62,11 +62,16 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// Sleeps until `bytes` moved since `begin_ns` are within a rate.
-pub(crate) async fn hold_back(shard: &Shard, begin_ns: u64, bytes: u64, bytes_per_s: u64) {
+/// Longest sleep of [`hold_back`] before it asks whether to go on.
+const SLEEP_NS: u64 = 1_000_000_000;
+
+/// Sleeps until `bytes` moved since `begin_ns` are within a rate, or the work is not to go on.
+pub(crate) async fn hold_back(shard: &Shard, begin_ns: u64, bytes: u64, bytes_per_s: u64, goes_on: impl Fn() -> bool) {
     let due = Duration::from_secs_f64(bytes as f64 / bytes_per_s as f64);
     let due_ns = begin_ns.saturating_add(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
-    shard.sleep_until(due_ns).await;
+    while shard.now_ns() < due_ns && goes_on() {
+        shard.sleep_until(due_ns.min(shard.now_ns().saturating_add(SLEEP_NS))).await;
+    }
 }
 
 /// Steps of long work after which other tasks run: some 100 us.

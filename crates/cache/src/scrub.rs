@@ -40,7 +40,7 @@ impl BlockCache {
     /// take days. If the future is dropped, the pass ends.
     ///
     /// # Errors
-    /// When the cache has been closed.
+    /// When the cache has been closed, or its first shard has as many jobs waiting as its mailbox holds.
     pub async fn scrub(&self, bytes_per_s: NonZeroU64) -> Result<BlockCounts, CacheError> {
         let engine = Arc::clone(self.engine());
         let caller = Arc::new(());
@@ -54,7 +54,10 @@ impl BlockCache {
 impl Engine {
     async fn scrub(&self, shard: &Shard, bytes_per_s: u64, is_wanted: impl Fn() -> bool) -> BlockCounts {
         let mut counts = BlockCounts::default();
+        let goes_on = || !self.bell.is_stopping() && is_wanted();
         let begin_ns = shard.now_ns();
+        // Also of blocks that cannot be read.
+        let mut tried_bytes = 0;
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
             let mut lot = Vec::new();
@@ -63,14 +66,16 @@ impl Engine {
                 Verdict::Keep
             });
             for part in lot.chunks(READS) {
-                if self.bell.is_stopping() || !is_wanted() {
+                if !goes_on() {
                     return counts;
                 }
                 let ends = all(part.iter().map(|(hash, entry)| self.scrub_block(shard, hash, entry))).await;
                 for ((_, entry), end) in part.iter().zip(ends) {
+                    let Some(end) = end else { continue };
+                    tried_bytes += u64::from(entry.extent.len_bytes);
                     self.count_scrubbed(&mut counts, entry, end);
                 }
-                hold_back(shard, begin_ns, counts.bytes, bytes_per_s).await;
+                hold_back(shard, begin_ns, tried_bytes, bytes_per_s, goes_on).await;
             }
             yield_now().await;
         }
@@ -97,8 +102,7 @@ impl Engine {
         }
     }
 
-    fn count_scrubbed(&self, counts: &mut BlockCounts, entry: &Entry, end: Option<Result<(), MissReason>>) {
-        let Some(end) = end else { return };
+    fn count_scrubbed(&self, counts: &mut BlockCounts, entry: &Entry, end: Result<(), MissReason>) {
         counts.blocks += 1;
         match end {
             Ok(()) => {}

@@ -283,3 +283,30 @@ fn a_full_cache_has_objects_as_they_are_or_not_at_all() {
         life.close();
     }
 }
+
+/// Of an object that the day's budget refused, the extents of the older one stayed.
+#[test]
+fn an_object_beyond_the_budget_of_the_day_leaves_neither_itself_nor_the_older_one() {
+    let town = Town::new(1, 256 << 20, 5);
+    town.create(1 << 20);
+    // Of which an hour is saved: 44.7 MB.
+    let config = CacheConfig { write_bytes_per_day: Some(1 << 30), ..quiet() };
+    let life = town.open(&config);
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        assert_eq!(insert(cache, 1, &value_of(1, 300_000)).await, Inserted::Stored);
+        for n in 2..100 {
+            match insert(cache, n, &value_of(n as u32, 1_000_000)).await {
+                Inserted::Stored => shard.sleep(Duration::from_millis(50)).await,
+                Inserted::Dropped(reason) => {
+                    assert_eq!(reason, DropReason::Endurance);
+                    break;
+                }
+            }
+        }
+        let before = cache.stats().blocks;
+        assert_eq!(insert(cache, 1, &value_of(3, 300_000)).await, Inserted::Dropped(DropReason::Endurance));
+        assert_eq!(cache.stats().blocks, before - 6, "five extents and their head");
+    });
+    life.close();
+}

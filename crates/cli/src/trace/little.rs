@@ -77,12 +77,9 @@ fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
     };
     let law = &report.device;
     let agrees = report.queue.agrees && law.agrees;
-    // How long those were there whose events are missing, nobody knows.
-    let depth = if law.agrees {
-        format!("{:.2}", law.depth_mean)
-    } else {
-        format!("{:.2} to {:.2}", law.depth_known, law.depth_mean)
-    };
+    // Requests whose events are missing were there for an unknown time.
+    let (known, counted) = (format!("{:.2}", law.depth_known), format!("{:.2}", law.depth_mean));
+    let depth = if law.agrees || known == counted { counted } else { format!("{known} to {counted}") };
     let held = format!("{depth} in the device on average, each for {}", time(law.latency_mean_ns));
     let confidence = if agrees { "N = X R holds: no events are missing" } else { "N is not X R: events are missing" };
     Answer::new(mood(disk.verdict.kind), format!("Verdict{more}: {}", disk.verdict.sentence), held, confidence)

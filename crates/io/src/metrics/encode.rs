@@ -14,7 +14,7 @@
 //! on a disk whose directions have a bucket each.
 //!
 //! # Limits
-//! 132 lines of histograms for each class, disk and direction in use.
+//! 72 lines of histograms for each class, disk and direction in use.
 //!
 //! # Example
 //! `plimsoll_io_queue_total_bytes{program="my-database",pid="7",disk="0",class="query"} 4096`

@@ -23,9 +23,9 @@ use crate::class::ClassInfo;
 use crate::queues::ClassView;
 use crate::topology::{DiskMode, Topology};
 
-/// Upper bounds of the latency histograms in nanoseconds: the powers of two from 2^13 (8.2 us) to 2^33 (8.6 s). Each is also a
-/// border of the fine histograms' buckets, so no bucket is split. A class has a time series for each bound, direction and
-/// stage.
+/// Upper bounds of the latency histograms in nanoseconds: the powers of two from 2^13 (8.2 us) to 2^33 (8.6 s). Each is
+/// also a border of the fine histograms' buckets, so no bucket is split. A class has a time series for each bound,
+/// direction and stage.
 pub const LATENCY_BOUNDS_NS: [u64; 21] = {
     let mut bounds = [0; 21];
     let mut at = 0;

@@ -69,7 +69,7 @@ struct Sums {
 }
 
 /// Over time, pieces of one stage whose departure or whose arrival is not in the trace. Their values are the times of
-/// the known ends after `base_ns`, so that sums stay exact.
+/// the known ends after `base_ns`, so that sums stay precise.
 #[derive(Clone, Debug, Default)]
 struct Open {
     base_ns: Option<u64>,
