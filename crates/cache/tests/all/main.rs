@@ -10,6 +10,7 @@ mod model;
 #[cfg(feature = "object_store")]
 mod object_store;
 mod objects;
+mod random;
 #[cfg(feature = "sim")]
 mod scenarios;
 mod scrub;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use crate::random::Random;
 use crate::world::{Task, Town, join, value_of};
 use plimsoll_cache::stats::{DropReason, MissReason};
 use plimsoll_cache::{BlockCache, CacheConfig, GetOptions, InsertOptions, Inserted, Lookup};
@@ -16,23 +17,11 @@ fn quiet() -> CacheConfig {
     CacheConfig { checkpoint_interval: Duration::from_secs(3600), ..CacheConfig::default() }
 }
 
-/// xorshift64: random enough here, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit.max(1)
-    }
-
-    /// Returns a range that may end beyond `len`.
-    fn range(&mut self, len: u64) -> Range<u64> {
-        let start = self.below(len + 100);
-        let most = if self.below(3) == 0 { len + 100 } else { 5000 };
-        start..start + self.below(most)
-    }
+/// Returns a range that may end beyond `len`.
+fn some_range(random: &mut Random, len: u64) -> Range<u64> {
+    let start = random.below(len + 100);
+    let most = if random.below(3) == 0 { len + 100 } else { 5000 };
+    start..start + random.below(most)
 }
 
 fn key(n: u64) -> [u8; 8] {
@@ -60,7 +49,7 @@ fn random_ranges_are_those_of_a_map() {
         town.create_with(1 << 20, encryption_key);
         let memory_bytes = if seed % 4 < 2 { 0 } else { 1 << 20 };
         let config = CacheConfig { encryption_key, memory_bytes, ..quiet() };
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut random = Random::new(seed);
         let mut map: HashMap<u64, Vec<u8>> = HashMap::new();
         for life in 0..3_u32 {
             let life_now = town.open(&config);
@@ -80,7 +69,7 @@ fn random_ranges_are_those_of_a_map() {
                         // A block of the same key is another thing.
                         4 => assert_eq!(cache.insert(&key(n), b"a block").await.unwrap(), Inserted::Stored),
                         _ => {
-                            let range = random.range(map.get(&n).map_or(0, |value| value.len() as u64));
+                            let range = some_range(&mut random, map.get(&n).map_or(0, |value| value.len() as u64));
                             match (read(cache, n, range.clone()).await, map.get(&n)) {
                                 (Lookup::Hit(block), Some(value)) => {
                                     assert_eq!(block[..], part(value, &range), "{n}: {range:?}");
@@ -120,9 +109,9 @@ fn a_reader_sees_one_version_and_none_older_than_the_last_one_stored() {
             }
         };
         let read = |seed: u64| async move {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             while stored.get() < VERSIONS - 1 {
-                let range = random.range(450_000);
+                let range = some_range(&mut random, 450_000);
                 let oldest = stored.get();
                 let end = read(cache, 1, range.clone()).await;
                 let is_of = |version: u32, block: &[u8]| *block == part(&values[version as usize], &range);
@@ -251,12 +240,12 @@ fn a_full_cache_has_objects_as_they_are_or_not_at_all() {
         let life = town.open(&CacheConfig { reject_first, ..quiet() });
         let shard = life.runtime().shard(0).clone();
         life.run(async |cache| {
-            let mut random = Random(77);
+            let mut random = Random::new(77);
             let mut versions: HashMap<u64, Vec<u8>> = HashMap::new();
             let (mut hits, mut stored_again, mut first_uses) = (0, 0, 0);
             for step in 0..800 {
                 let n = random.below(600);
-                let range = random.range(900_000);
+                let range = some_range(&mut random, 900_000);
                 if let Lookup::Hit(block) = read(cache, n, range.clone()).await {
                     assert_eq!(block[..], part(&versions[&n], &range), "{n}: {range:?}");
                     hits += 1;

@@ -11,18 +11,7 @@ use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 use plimsoll_cache::object_store::CachedStore;
 
 use super::counting::{MapCache, patterned};
-
-/// xorshift64: random enough here, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit.max(1)
-    }
-}
+use crate::random::Random;
 
 struct Story {
     random: Random,
@@ -42,7 +31,7 @@ pub(crate) async fn compare(inner: Arc<dyn ObjectStore>, seed: u64, steps: usize
         let cache = Arc::new(MapCache::forgetting(forget_every));
         let builder = CachedStore::builder(inner.clone(), cache).block_bytes(block_bytes).unwrap();
         let store = builder.meta_ttl(ttl).fetch_bytes(100_000).gap_bytes(20_000).build();
-        let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let random = Random::new(seed);
         let mut story = Story { random, inner: inner.clone(), store, is_shared: ttl.is_zero(), writes: 0 };
         for step in 0..steps {
             story.step(step).await;
