@@ -246,7 +246,7 @@ impl BlockCache {
     /// As [`BlockCache::get`].
     pub async fn remove(&self, key: &[u8]) -> Result<bool, CacheError> {
         let hash = self.engine.hash(key)?;
-        Ok(self.engine.remove(&hash))
+        Ok(self.engine.remove(&hash).is_some())
     }
 
     /// Makes all changes until now durable. Returns the number of the checkpoint.
@@ -376,7 +376,7 @@ fn make_file(directory: &Path, path: &Path, len_bytes: u64) -> std::io::Result<(
     }
 }
 
-fn stopped(error: std::io::Error) -> CacheError {
+pub(crate) fn stopped(error: std::io::Error) -> CacheError {
     CacheError::Stopped(error.to_string())
 }
 

@@ -84,6 +84,15 @@ impl Drop for Claim {
     }
 }
 
+/// A value that may be written: the change of its key has begun, and its class has room for it.
+struct Admitted<'a> {
+    hash: KeyHash,
+    token: Token,
+    value: &'a [u8],
+    class: Class,
+    permit: Permit,
+}
+
 /// The right to insert a fetched value, as long as the key does not change.
 pub(crate) struct Lease {
     engine: Arc<Engine>,
@@ -140,7 +149,7 @@ impl Engine {
         };
         let token = self.begin_change(&hash);
         match self.check_use(&hash, token, self.stored_len(value) as u32) {
-            Ok(()) => Ok(self.write(hash, token, value, class, permit).await),
+            Ok(()) => Ok(self.write(Admitted { hash, token, value, class, permit }).await),
             Err(reason) => Ok(self.refused(&hash, reason)),
         }
     }
@@ -154,7 +163,7 @@ impl Engine {
     pub(crate) async fn store(self: &Arc<Engine>, claim: Claim, value: &[u8], options: InsertOptions) -> Inserted {
         let class = options.class.unwrap_or(self.classes.fill);
         match self.admit(value, class, options.wait).await {
-            Some(permit) => self.write(claim.hash, claim.token, value, class, permit).await,
+            Some(permit) => self.write(Admitted { hash: claim.hash, token: claim.token, value, class, permit }).await,
             None => {
                 drop(claim);
                 self.dropped(DropReason::InFlight)
@@ -192,18 +201,12 @@ impl Engine {
     }
 
     /// Writes `value`, and waits for the end.
-    async fn write(
-        self: &Arc<Engine>,
-        hash: KeyHash,
-        token: Token,
-        value: &[u8],
-        class: Class,
-        permit: Permit,
-    ) -> Inserted {
+    async fn write(self: &Arc<Engine>, admitted: Admitted<'_>) -> Inserted {
+        let hash = admitted.hash;
         let (answer, answered) = oneshot::channel();
         // The caller may have dropped its future.
         let tell = move |end| _ = answer.send(end);
-        match self.begin_insert(hash, token, value, class, permit, tell) {
+        match self.begin_insert(admitted, tell) {
             Ok(()) => answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk)),
             Err(reason) => self.refused(&hash, reason),
         }
@@ -264,18 +267,19 @@ impl Engine {
         let class = class.unwrap_or(self.classes.fill);
         let permit = self.admission.try_enter(class.index(), value.len() as u64).ok_or(DropReason::InFlight)?;
         self.check_use(&hash, token, self.stored_len(value) as u32)?;
-        self.begin_insert(hash, token, value, class, permit, tell)
+        self.begin_insert(Admitted { hash, token, value, class, permit }, tell)
     }
 
+    /// Begins a write. Calls `tell` with the result when it has ended.
+    ///
+    /// # Errors
+    /// If there is no space, disk or memory for it.
     fn begin_insert(
         self: &Arc<Engine>,
-        hash: KeyHash,
-        token: Token,
-        value: &[u8],
-        class: Class,
-        permit: Permit,
+        admitted: Admitted<'_>,
         tell: impl FnOnce(Inserted) + Send + 'static,
     ) -> Result<(), DropReason> {
+        let Admitted { hash, token, value, class, permit } = admitted;
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
 
@@ -317,7 +321,7 @@ impl Engine {
             if matches!(why, NoSpace::NoDisk) {
                 return DropReason::NoDisk;
             }
-            // Where not all slabs were tried, nobody knows that slabs have to be emptied.
+            // Where not all slabs were tried, it is not known that slabs have to be emptied.
             if why != NoSpace::NotFoundYet && (is_starved || why == NoSpace::Full) {
                 self.upkeep.moves.is_starved.store(true, Relaxed);
             }
@@ -392,17 +396,17 @@ impl Engine {
         Inserted::Dropped(reason)
     }
 
-    /// Removes a key. Returns whether it was cached.
-    pub(crate) fn remove(&self, hash: &KeyHash) -> bool {
-        let was_there = self.take_out(hash);
-        if was_there {
+    /// Removes a key, and counts that. Returns its block, if it was cached.
+    pub(crate) fn remove(&self, hash: &KeyHash) -> Option<Entry> {
+        let gone = self.take_out(hash);
+        if gone.is_some() {
             add(&self.counters.removes, 1);
         }
-        was_there
+        gone
     }
 
-    /// Removes the block of a key, and supersedes inserts of it under way. Returns whether it was cached.
-    pub(crate) fn take_out(&self, hash: &KeyHash) -> bool {
+    /// Removes a key, and supersedes inserts of it under way. Returns its block, if it was cached.
+    pub(crate) fn take_out(&self, hash: &KeyHash) -> Option<Entry> {
         self.flights.part(hash);
         let gate = read(&self.gate);
         let gone = self.index.remove(hash, |gone| self.note_remove(hash, &gone));
@@ -411,6 +415,6 @@ impl Engine {
         }
         drop(gate);
         self.memory.remove(hash);
-        gone.is_some()
+        gone
     }
 }

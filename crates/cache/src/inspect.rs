@@ -16,7 +16,7 @@
 //! A cache after 100 kills: blocks 81,224, bytes 665 MB, checksum errors 0, double references 0.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::Shard;
 
@@ -26,7 +26,7 @@ use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::error::CacheError;
 use crate::host::{Host, HostOptions};
-use crate::index::{Cursor, PASS_ENTRIES, Verdict};
+use crate::index::Cursor;
 use crate::key::KeyHash;
 use crate::open;
 use crate::race::{all, in_time};
@@ -70,7 +70,7 @@ pub struct CheckReport {
 pub struct BlockCounts {
     /// Blocks read.
     pub blocks: u64,
-    /// Bytes read.
+    /// Bytes of the blocks that their disks returned.
     pub bytes: u64,
     /// Blocks whose bytes are not those written.
     pub checksum_errors: u64,
@@ -93,6 +93,20 @@ impl BlockCounts {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         [self.checksum_errors, self.unreadable, self.double_references] == [0; 3]
+    }
+
+    /// Counts a block of `len_bytes`. `end` says whether it is sound, or why not.
+    pub(crate) fn count(&mut self, len_bytes: u32, end: Result<(), MissReason>) {
+        self.blocks += 1;
+        match end {
+            Ok(()) => {}
+            Err(MissReason::Corrupt) => self.checksum_errors += 1,
+            Err(_) => {
+                self.unreadable += 1;
+                return;
+            }
+        }
+        self.bytes += u64::from(len_bytes);
     }
 }
 
@@ -167,15 +181,6 @@ where
     crate::cache::on_shard(host, open).await?
 }
 
-/// Sums over all reads.
-#[derive(Default)]
-struct Sums {
-    blocks: AtomicU64,
-    bytes: AtomicU64,
-    checksum_errors: AtomicU64,
-    unreadable: AtomicU64,
-}
-
 impl Engine {
     fn inspection(&self) -> Inspection {
         let geometry = self.identity.geometry;
@@ -193,50 +198,29 @@ impl Engine {
     }
 
     async fn check_blocks(&self, shard: &Shard, mut progress: impl FnMut(u64, u64)) -> CheckReport {
-        let sums = Sums::default();
+        let double_references = self.double_references.load(Relaxed);
+        let mut counts = BlockCounts { double_references, ..BlockCounts::default() };
         let total = self.index.blocks();
         let mut cursor = Cursor::default();
-        while !cursor.is_done() {
-            let mut lot = Vec::new();
-            self.index.sweep(&mut cursor, PASS_ENTRIES, |hash, entry| {
-                lot.push((hash, *entry));
-                Verdict::Keep
-            });
-            for part in lot.chunks(READS) {
-                all(part.iter().map(|(hash, entry)| self.check_block(shard, hash, entry, &sums))).await;
-                progress(sums.blocks.load(Relaxed), total);
+        while let Some(blocks) = self.index.next_blocks(&mut cursor) {
+            for part in blocks.chunks(READS) {
+                let ends = all(part.iter().map(|(hash, entry)| self.check_block(shard, hash, entry))).await;
+                for ((_, entry), end) in part.iter().zip(ends) {
+                    counts.count(entry.extent.len_bytes, end);
+                }
+                progress(counts.blocks, total);
             }
         }
-
-        CheckReport {
-            blocks: BlockCounts {
-                blocks: sums.blocks.load(Relaxed),
-                bytes: sums.bytes.load(Relaxed),
-                checksum_errors: sums.checksum_errors.load(Relaxed),
-                unreadable: sums.unreadable.load(Relaxed),
-                double_references: self.double_references.load(Relaxed),
-            },
-            inspection: self.inspection(),
-        }
+        CheckReport { blocks: counts, inspection: self.inspection() }
     }
 
-    async fn check_block(&self, shard: &Shard, hash: &KeyHash, entry: &Entry, sums: &Sums) {
+    /// Reads and verifies a block. If its disk hangs, the disk's other blocks are not read.
+    async fn check_block(&self, shard: &Shard, hash: &KeyHash, entry: &Entry) -> Result<(), MissReason> {
         let read = self.read_entry(shard, hash, entry, self.classes.evacuate, IoKind::LookupRead);
         let end = in_time(shard, read).await.unwrap_or_else(|| {
-            // The other blocks of this disk are not waited for.
             self.locate(&entry.extent).inspect(|(disk, _)| disk.set_hanging(true));
             Err(MissReason::Deadline)
         });
-        sums.blocks.fetch_add(1, Relaxed);
-        sums.bytes.fetch_add(u64::from(entry.extent.len_bytes), Relaxed);
-        match end {
-            Ok(_) => {}
-            Err(MissReason::Corrupt) => {
-                sums.checksum_errors.fetch_add(1, Relaxed);
-            }
-            Err(_) => {
-                sums.unreadable.fetch_add(1, Relaxed);
-            }
-        }
+        end.map(drop)
     }
 }

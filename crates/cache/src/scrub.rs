@@ -1,17 +1,16 @@
 //! Scrubbing: reads what is stored, and removes what is damaged.
 //!
 //! # Why
-//! A block that is rarely read may be damaged for long. Found when it is read, it costs that reader a miss and a
-//! checksum error; found before, only a fetch.
+//! Damage to a block that is rarely read stays undetected until a reader needs the block and gets a miss. A scrub removes
+//! the block before that, and the reader only fetches it.
 //!
 //! # How it works
-//! A pass over the index reads block by block, in the class of evacuation and behind the hits as moves are, at a rate
-//! that the caller gives. A block whose checksum is wrong is asked for in the index again, since its place may be
-//! another's by now, and removed.
+//! A pass over the index reads all blocks at a rate that the caller gives, in the class of evacuation, and like moves
+//! only as fast as hits allow. If a checksum is wrong, the index is asked again: the block may have been moved or replaced
+//! during the read. If not, it is removed.
 //!
 //! # Limits
-//! Blocks that are stored during the pass may not be visited. Blocks of a disk that hangs are counted as unreadable, and
-//! stay.
+//! A pass may miss blocks that are stored while it runs. Blocks on a disk that hangs are counted as unreadable and kept.
 //!
 //! # Example
 //! A cache of 1 TB at 20 MB/s: a pass takes 14 hours.
@@ -25,19 +24,19 @@ use crate::cache::BlockCache;
 use crate::engine::{Engine, add};
 use crate::entry::Entry;
 use crate::error::CacheError;
-use crate::index::{Cursor, PASS_ENTRIES, Verdict};
+use crate::index::Cursor;
 use crate::inspect::BlockCounts;
 use crate::key::KeyHash;
 use crate::race::{all, hold_back, in_time, yield_now};
 use crate::stats::{IoKind, MissReason};
 
-/// Blocks that are read at once.
+/// Blocks read concurrently: few, because a hit waits behind those that the disk already has.
 const READS: usize = 4;
 
 impl BlockCache {
-    /// Reads and verifies all blocks once, at most `bytes_per_s` bytes in a second, and removes those that are damaged.
-    /// Returns what it found, which [`BlockCache::stats`] has too. Call it again and again, at a rate that lets a pass
-    /// take days. If the future is dropped, the pass ends.
+    /// Reads and verifies all blocks once, at most `bytes_per_s` bytes a second, and removes those that are damaged.
+    /// Returns the counts of this pass; [`BlockCache::stats`] has those of all passes. To scrub continuously, call it in a
+    /// loop, at a rate at which a pass takes days. If the future is dropped, the pass ends.
     ///
     /// # Errors
     /// When the cache has been closed, or its first shard has as many jobs waiting as its mailbox holds.
@@ -56,25 +55,22 @@ impl Engine {
         let mut counts = BlockCounts::default();
         let goes_on = || !self.bell.is_stopping() && is_wanted();
         let begin_ns = shard.now_ns();
-        // Also of blocks that cannot be read.
+        // Unreadable blocks count too, or a disk that fails all reads would be read without a pause.
         let mut tried_bytes = 0;
         let mut cursor = Cursor::default();
-        while !cursor.is_done() {
-            let mut lot = Vec::new();
-            self.index.sweep(&mut cursor, PASS_ENTRIES, |hash, entry| {
-                lot.push((hash, *entry));
-                Verdict::Keep
-            });
-            for part in lot.chunks(READS) {
+        while let Some(blocks) = self.index.next_blocks(&mut cursor) {
+            for part in blocks.chunks(READS) {
                 if !goes_on() {
                     return counts;
                 }
                 let ends = all(part.iter().map(|(hash, entry)| self.scrub_block(shard, hash, entry))).await;
+                let read_before = counts.bytes;
                 for ((_, entry), end) in part.iter().zip(ends) {
                     let Some(end) = end else { continue };
                     tried_bytes += u64::from(entry.extent.len_bytes);
-                    self.count_scrubbed(&mut counts, entry, end);
+                    counts.count(entry.extent.len_bytes, end);
                 }
+                add(&self.counters.scrubbed_bytes, counts.bytes - read_before);
                 hold_back(shard, begin_ns, tried_bytes, bytes_per_s, goes_on).await;
             }
             yield_now().await;
@@ -82,7 +78,8 @@ impl Engine {
         counts
     }
 
-    /// Reads and verifies a block, and removes it if it is damaged. `None` if it is not there any more.
+    /// Reads and verifies a block, and removes it if it is damaged. Returns `None` if it was moved, replaced or removed
+    /// meanwhile.
     async fn scrub_block(&self, shard: &Shard, hash: &KeyHash, entry: &Entry) -> Option<Result<(), MissReason>> {
         let (disk, _) = self.locate(&entry.extent)?;
         if disk.hangs() {
@@ -100,20 +97,5 @@ impl Engine {
                 Some(Err(reason))
             }
         }
-    }
-
-    fn count_scrubbed(&self, counts: &mut BlockCounts, entry: &Entry, end: Result<(), MissReason>) {
-        counts.blocks += 1;
-        match end {
-            Ok(()) => {}
-            Err(MissReason::Corrupt) => counts.checksum_errors += 1,
-            Err(_) => {
-                counts.unreadable += 1;
-                return;
-            }
-        }
-        let len_bytes = u64::from(entry.extent.len_bytes);
-        counts.bytes += len_bytes;
-        add(&self.counters.scrubbed_bytes, len_bytes);
     }
 }

@@ -494,6 +494,21 @@ impl Index {
         }
     }
 
+    /// Returns the next blocks of a pass that changes none, about [`PASS_ENTRIES`] at most; `None` after the last. As for
+    /// [`Index::sweep`], a block that stays in the index is returned once. An empty list is not the end: there may have been
+    /// ghosts alone.
+    pub(crate) fn next_blocks(&self, cursor: &mut Cursor) -> Option<Vec<(KeyHash, Entry)>> {
+        if cursor.is_done() {
+            return None;
+        }
+        let mut blocks = Vec::new();
+        self.sweep(cursor, PASS_ENTRIES, |hash, entry| {
+            blocks.push((hash, *entry));
+            Verdict::Keep
+        });
+        Some(blocks)
+    }
+
     fn make_ghost(&self, now: u64, entry: &mut Entry) {
         self.count_out(now, entry);
         entry.extent = ghost_of(entry.extent.len_bytes);

@@ -248,6 +248,7 @@ fn a_disk_that_hangs_ends_a_check_in_time() {
     let took_ns = ended_ns.load(std::sync::atomic::Ordering::Relaxed) - begin_ns;
     assert!((500..1500).contains(&report.blocks.unreadable), "{:?}", report.blocks);
     assert_eq!((report.blocks.blocks, report.blocks.checksum_errors), (2000, 0));
+    assert_eq!(report.blocks.bytes, (2000 - report.blocks.unreadable) * 8192, "those that were not read have none");
     assert!(took_ns < 30_000_000_000, "{took_ns} ns");
 }
 
