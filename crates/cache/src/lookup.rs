@@ -93,9 +93,14 @@ impl Engine {
         }
     }
 
+    /// Returns how long a read of a look-up may take.
+    pub(crate) fn deadline_of(&self, options: GetOptions) -> Duration {
+        options.deadline.or(self.config.hit_deadline).unwrap_or(HIT_DEADLINE)
+    }
+
     /// Reads the block of an entry that [`Engine::look`] returned.
     pub(crate) async fn fetch(&self, shard: &Shard, hash: &KeyHash, mut entry: Entry, options: GetOptions) -> Lookup {
-        let deadline = options.deadline.or(self.config.hit_deadline).unwrap_or(HIT_DEADLINE);
+        let deadline = self.deadline_of(options);
         let class = options.class.unwrap_or(self.classes.hit);
 
         for _ in 0..ATTEMPTS {

@@ -5,25 +5,26 @@
 //! parts.
 //!
 //! # How it works
-//! An object stands in *extents* of 64 KiB, and a read of a range reads those in which the range lies. Each insert is a
-//! *version* of the object, with a random number. The extents of a version are blocks whose keys are that number and
-//! their own, so they never change. Once they are written, a *head* is: a block under the object's key that names the
-//! version. A reader takes the version from the head, so all that it reads is of one version, whatever is inserted
-//! meanwhile. The extents of a version that has been replaced are removed; a reader that misses one reads the head
-//! again.
+//! An object is stored in *extents* of 64 KiB; a read of a range reads the extents that the range touches. Each insert is
+//! a *version* of the object, with a random number. The extents of a version are blocks whose keys are made of that
+//! number and the extent's own, so they never change. After all extents of a version, a *head* is written: a block under
+//! the object's key that names the version. A reader takes the version from the head, so all bytes that it returns are
+//! of one version, whatever is inserted meanwhile. The extents of a replaced version are removed; a reader that misses
+//! one reads the head again.
 //!
-//! The heads of objects that were read are kept in memory, each with the index entry by which it was read. A head is
-//! right as long as the index has that entry.
+//! A removal takes the head out of the index first, and reads it afterwards, to know which extents to remove.
+//!
+//! Heads that were read are kept in memory, each with the index entry that it was read by. A head in memory is valid as
+//! long as the index has that entry.
 //!
 //! # Limits
-//! Extents are evicted, and lost with their disks, one by one: then ranges in them are misses, and others are hits. Where
-//! they cannot be removed (after a crash, where the head cannot be read, or where a future is dropped while it reads
-//! the head), they stay until they are evicted. A replacement takes room for both versions, and an object that is about
-//! as long as the cache evicts its own first extents.
+//! Extents are evicted, and lost with their disks, one by one: then ranges in them are misses, and others are hits. The
+//! extents of a version whose head is lost stay until they are evicted: after a crash, if the head cannot be read, or if
+//! a future is dropped while it reads the head. A replacement needs space for both versions, and an object about as long
+//! as the cache evicts its own first extents.
 //!
 //! # Example
-//! A reader wants the bytes 100,000 to 200,000 of an object of 10 MB: these are in the extents 1 to 3, which are read
-//! at once.
+//! The bytes 100,000 to 200,000 of an object of 10 MB are in the extents 1 to 3, which are read concurrently.
 //! ```
 //! # fn block_on<T>(future: impl Future<Output = T>) -> T {
 //! #     let mut future = std::pin::pin!(future);
@@ -51,44 +52,47 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use plimsoll::Shard;
 use quick_cache::sync::Cache;
 
 use crate::block::Block;
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, stopped};
 use crate::crypt::OVERHEAD_BYTES;
-use crate::engine::{Engine, add};
+use crate::engine::Engine;
 use crate::entry::{Entry, MAX_BLOCK_BYTES};
 use crate::error::CacheError;
 use crate::grid::{Grid, part_in};
+use crate::health::is_passing;
 use crate::insert::{InsertOptions, Inserted};
 use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
-use crate::race::{Steps, all};
+use crate::race::{Steps, all, race};
 use crate::random::random_u128;
-use crate::stats::{DropReason, MissReason};
+use crate::stats::{DropReason, IoKind, MissReason};
 
-/// Space of an extent on the disk, in bytes: a range of some KiB reads little more, and the index takes 0.04 % of it.
+/// Bytes of an extent on its disk: small beside what a read costs anyway, and large enough that the index takes only
+/// 0.04 % of it.
 const EXTENT_BYTES: u32 = 64 << 10;
 
-/// Extents of one object that are read or written at once: 1 MiB.
+/// Extents of one object that are read or written concurrently: 1 MiB.
 const AT_ONCE: usize = 16;
 
-/// Versions of an object that a reader tries, each of which was replaced as it was read, before it reports a miss.
+/// Versions that `get_range` tries before it reports a miss, if each is replaced while it is read.
 const ATTEMPTS: u32 = 4;
 
 /// Heads kept in memory, of about 80 bytes each.
 const HEADS: usize = 1 << 16;
 
-/// Length of a head as it is stored.
+/// Bytes of a stored head.
 const HEAD_BYTES: usize = 28;
 
 /// A version of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     version: u128,
-    /// Length of the object, in bytes.
+    /// Bytes of the object.
     len_bytes: u64,
-    /// Length of an extent but the last, in bytes; not 0.
+    /// Bytes of the value in each extent but the last; not 0.
     extent_bytes: u32,
 }
 
@@ -130,10 +134,10 @@ impl Head {
 pub(crate) struct Heads(OnceLock<Cache<KeyHash, (Entry, Head)>>);
 
 impl Heads {
-    /// Returns the head of an object, if the index still has the entry by which it was read.
-    fn get(&self, engine: &Engine, hash: &KeyHash) -> Option<Head> {
-        let (entry, head) = self.0.get()?.get(hash)?;
-        engine.index.peek(hash).is_some_and(|now| now.is_same_block(&entry)).then_some(head)
+    /// Returns the head of an object that was read by `entry`.
+    fn get(&self, hash: &KeyHash, entry: &Entry) -> Option<Head> {
+        let (read_by, head) = self.0.get()?.get(hash)?;
+        read_by.is_same_block(entry).then_some(head)
     }
 
     fn insert(&self, hash: &KeyHash, entry: Entry, head: Head) {
@@ -141,11 +145,11 @@ impl Heads {
     }
 }
 
-/// The extents of a version, which are removed unless they are kept.
+/// The extents of a version. If dropped before [`Extents::keep`], they are removed.
 struct Extents {
     engine: Arc<Engine>,
     head: Head,
-    /// Extents that are left.
+    /// Extents not removed yet.
     left: Range<u64>,
 }
 
@@ -182,9 +186,10 @@ impl Drop for Extents {
 }
 
 impl BlockCache {
-    /// Stores `value`, of any length, under `key`, to be read by ranges, in place of an older object. Objects and blocks of
-    /// one key are two things. Until the new object is stored whole, readers find the older one. If it is dropped, or the
-    /// future is, the older one is removed too. Of several that are inserted under a key at once, the last one wins.
+    /// Stores `value`, of any length, under `key`, in place of an older object; [`BlockCache::get_range`] reads it. An object
+    /// and a block may have the same key, and are independent. Until the new object is stored whole, readers find the older
+    /// one. If the new object or the future is dropped, the older one is removed too. Of concurrent inserts under one key,
+    /// the one that began last wins.
     ///
     /// # Errors
     /// When the key is too short or too long. An object dropped for want of room is not an error but
@@ -199,9 +204,9 @@ impl BlockCache {
         let hash = engine.object_hash(key)?;
         let claim = engine.claim(hash);
         let former = self.head(&hash, GetOptions { class: options.class, deadline: None }).await?;
-        // Removed when this ends, or is given up.
+        // Dropped with this future, they are removed.
         let former = former.ok().map(|head| Extents::of(engine, head));
-        // If the cache is full, an object's first use is that of its key: each of its extents is new.
+        // Checked for the object's key: every extent has a key that was never used.
         let len_bytes = u32::try_from(value.len()).unwrap_or(u32::MAX).min(MAX_BLOCK_BYTES);
         if let Err(reason) = engine.check_use(&hash, claim.token(), len_bytes) {
             drop(claim);
@@ -228,7 +233,7 @@ impl BlockCache {
             Inserted::Dropped(_) => extents.remove().await,
         }
         match former {
-            // What has superseded this insert has the same former version, and removes it.
+            // The insert or removal that superseded this one removes the same former version.
             Some(former) if end == Inserted::Dropped(DropReason::Superseded) => former.keep(),
             Some(former) => former.remove().await,
             None => {}
@@ -236,9 +241,9 @@ impl BlockCache {
         Ok(end)
     }
 
-    /// Returns the bytes `range` of the object of `key`, or why they are not there. All bytes are of one insert. A range
-    /// beyond the object's end is cut. Bytes of one extent share its memory, others are copied into one piece. The class
-    /// and deadline of `options` are those of each read.
+    /// Returns the bytes `range` of the object of `key`, or why they are not cached. All bytes are of one insert. A range
+    /// that ends after the object's end is cut there. If the bytes are in one extent, they share its memory; if in several,
+    /// they are copied. Each read has the class and deadline of `options`.
     ///
     /// # Errors
     /// As [`BlockCache::get`].
@@ -257,42 +262,57 @@ impl BlockCache {
             }
             match self.read_extents(&head, &range, options).await? {
                 Ok(block) => return Ok(Lookup::Hit(block)),
-                // Perhaps it was replaced.
+                // The version may have been replaced during the read.
                 Err(reason) => missed = Some((head.version, reason)),
             }
         }
         Ok(Lookup::Miss(missed.map_or(MissReason::Absent, |(_, reason)| reason)))
     }
 
-    /// Removes the object of `key`. Returns whether one was cached. The removal is durable after the next checkpoint.
+    /// Removes the object of `key`. Returns whether one was cached. The object is gone when the future is first polled;
+    /// the future ends when its space is free. The removal is durable after the next checkpoint.
     ///
     /// # Errors
     /// As [`BlockCache::get`].
     pub async fn remove_object(&self, key: &[u8]) -> Result<bool, CacheError> {
         let engine = self.engine();
         let hash = engine.object_hash(key)?;
-        // Inserts that have begun are superseded; of one that begins while the head is read, nothing is removed.
-        let claim = engine.claim(hash);
-        let was_there = engine.index.peek(&hash).is_some();
-        let head = self.head(&hash, GetOptions::default()).await?;
-        drop(claim);
-        if was_there {
-            add(&engine.counters.removes, 1);
-        }
-        if let Ok(head) = head {
+        let Some(gone) = engine.remove(&hash) else { return Ok(false) };
+        // An insert that begins from here on has a version of its own, and finds no former one.
+        if let Some(head) = self.removed_head(hash, gone).await? {
             Extents::of(engine, head).remove().await;
         }
-        Ok(was_there)
+        Ok(true)
+    }
+
+    /// Returns the head that was removed from the index with `entry`, if it can be read. Its place is not written again
+    /// before the next checkpoint, and after that its checksum is wrong.
+    async fn removed_head(&self, hash: KeyHash, entry: Entry) -> Result<Option<Head>, CacheError> {
+        let engine = self.engine();
+        if let Some(head) = engine.heads.get(&hash, &entry) {
+            return Ok(Some(head));
+        }
+        let own = Arc::clone(engine);
+        let read = move |shard: Shard| async move {
+            let read = own.read_entry(&shard, &hash, &entry, own.classes.hit, IoKind::LookupRead);
+            race(read, shard.sleep(own.deadline_of(GetOptions::default()))).await
+        };
+        let block = match engine.handle_for(&hash).run(read).await {
+            // The mailbox of the shard is full.
+            Err(error) if is_passing(&error) => return Ok(None),
+            end => end.map_err(stopped)?,
+        };
+        Ok(block.and_then(Result::ok).and_then(|block| Head::decode(&block)))
     }
 
     /// Returns the present version of an object.
     async fn head(&self, hash: &KeyHash, options: GetOptions) -> Result<Result<Head, MissReason>, CacheError> {
         let engine = self.engine();
-        if let Some(head) = engine.heads.get(engine, hash) {
+        let before = engine.index.peek(hash);
+        if let Some(head) = before.and_then(|entry| engine.heads.get(hash, &entry)) {
             engine.index.touch(hash);
             return Ok(Ok(head));
         }
-        let before = engine.index.peek(hash);
         let block = match self.look_up(*hash, options).await? {
             Lookup::Hit(block) => block,
             Lookup::Miss(reason) => return Ok(Err(reason)),
@@ -309,7 +329,7 @@ impl BlockCache {
     /// Writes all extents of a version.
     ///
     /// # Errors
-    /// Why one of them is not stored.
+    /// When an extent is not stored: why.
     async fn write_extents(&self, head: &Head, value: &[u8], options: InsertOptions) -> Result<(), DropReason> {
         let engine = self.engine();
         let extents: Vec<_> = (0..).zip(value.chunks(head.extent_bytes as usize)).collect();
@@ -330,7 +350,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Reads `range` of a version. Returns why, if an extent is not there.
+    /// Reads `range` of a version. If an extent is not cached, returns why.
     async fn read_extents(
         &self,
         head: &Head,

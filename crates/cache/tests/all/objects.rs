@@ -7,7 +7,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::world::{Task, Town, join, value_of};
+use crate::world::{Life, Task, Town, join, value_of};
+use plimsoll::backend::sim::SimDiskState;
 use plimsoll_cache::stats::{DropReason, MissReason};
 use plimsoll_cache::{BlockCache, CacheConfig, GetOptions, InsertOptions, Inserted, Lookup};
 
@@ -298,4 +299,77 @@ fn an_object_beyond_the_budget_of_the_day_leaves_neither_itself_nor_the_older_on
         assert_eq!(cache.stats().blocks, before - 6, "five extents and their head");
     });
     life.close();
+}
+
+/// With this, an operation takes some 100 ms: other tasks run while one is in flight, and no deadline passes.
+const SLOW: SimDiskState = SimDiskState::Slow { factor: 1000.0 };
+
+/// Returns one disk with a cache, in which key 1 has an object of four extents. Its head is not in memory.
+fn one_object() -> (Town, Life) {
+    let town = Town::new(1, 64 << 20, 5);
+    town.create(1 << 20);
+    let life = town.open(&quiet());
+    life.run(async |cache| assert_eq!(insert(cache, 1, &value_of(1, 250_000)).await, Inserted::Stored));
+    life.close();
+    let life = town.open(&quiet());
+    (town, life)
+}
+
+/// A removal read the head first, so that the object was there as long as the disk took for that.
+#[test]
+fn a_removal_does_not_wait_for_the_disk() {
+    let (town, life) = one_object();
+    life.run(async |cache| {
+        town.world.set_disk_state(0, SLOW).unwrap();
+        let removed = key(1);
+        let mut removal = std::pin::pin!(cache.remove_object(&removed));
+        assert!(removal.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it reads the head");
+        assert_eq!(cache.stats().removes, 1);
+        assert!(matches!(read(cache, 1, 0..10).await, Lookup::Miss(MissReason::Absent)));
+        assert!(!cache.remove_object(&removed).await.unwrap(), "it is counted once");
+
+        assert!(removal.await.unwrap());
+        assert_eq!((cache.stats().removes, cache.stats().blocks), (1, 0));
+    });
+    life.close();
+}
+
+/// The removal's read of the head is in flight while the insert begins, or the insert's while the removal begins.
+#[test]
+fn of_a_removal_and_an_insert_at_once_the_later_one_wins() {
+    for is_insert_later in [true, false] {
+        let (town, life) = one_object();
+        let shard = life.runtime().shard(0).clone();
+        life.run(async |cache| {
+            town.world.set_disk_state(0, SLOW).unwrap();
+            let (removed, value) = (key(1), value_of(2, 100_000));
+            let mut removal = std::pin::pin!(cache.remove_object(&removed));
+            let mut insertion = std::pin::pin!(insert(cache, 1, &value));
+            let mut context = Context::from_waker(Waker::noop());
+            if is_insert_later {
+                assert!(removal.as_mut().poll(&mut context).is_pending());
+                assert!(insertion.as_mut().poll(&mut context).is_pending());
+            } else {
+                assert!(insertion.as_mut().poll(&mut context).is_pending());
+                assert!(removal.as_mut().poll(&mut context).is_pending());
+            }
+            let begin_ns = shard.now_ns();
+            let (is_removed, end) = (removal.await.unwrap(), insertion.await);
+            assert!(shard.now_ns() > begin_ns, "nothing was in flight");
+
+            assert!(is_removed);
+            assert_eq!(cache.stats().removes, 1);
+            if is_insert_later {
+                assert_eq!(end, Inserted::Stored);
+                let Lookup::Hit(block) = read(cache, 1, 0..u64::MAX).await else { panic!("it was stored") };
+                assert_eq!(block[..], value);
+                assert_eq!(cache.stats().blocks, 3, "nothing of the removed one is left");
+            } else {
+                assert_eq!(end, Inserted::Dropped(DropReason::Superseded));
+                assert!(matches!(read(cache, 1, 0..10).await, Lookup::Miss(MissReason::Absent)));
+                assert_eq!(cache.stats().blocks, 0, "nothing of either is left");
+            }
+        });
+        life.close();
+    }
 }
