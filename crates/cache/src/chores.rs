@@ -66,7 +66,7 @@ impl Numbers {
 
     /// Makes all numbers higher than `number`.
     pub(crate) fn begin_after(&self, number: u64) {
-        self.attempted.store(number, Relaxed);
+        self.attempted.fetch_max(number, Relaxed);
     }
 }
 

@@ -1,77 +1,115 @@
-//! Disks whose operations have not ended, also operations that no caller waits for any more.
+//! Disks that the kernel still works on: operations that have not ended, and attempts to open a device that hangs.
 //!
 //! # Why
-//! A look-up drops its read at the deadline, and a shard that stops drops its tasks. The kernel keeps the operation, and
-//! with it the disk: whoever closes the cache is told which disk that is.
+//! A look-up drops its read at the deadline, and a shard that stops drops its tasks, but the kernel keeps the operation.
+//! Until it ends, closing the cache names its disk, and the disk is not opened again.
 //!
 //! # How it works
-//! Each request holds its file until the kernel has given it back. So a file that has another holder than its disk is in
-//! use. [`DiskFiles`] knows all files that the cache has opened, also those of disks that it does not use because they
-//! hung when they were looked for.
+//! Each request holds its file until the kernel has returned it. So a file with another holder than its disk is *held*.
+//! [`DiskFiles`] knows all files that the cache has opened, also those of disks that hung while they were opened and are
+//! not in use. It knows the device of each file too, since a path may lead to another device later.
 //!
 //! # Limits
-//! Requests that still wait in the scheduler count too. While a search for absent disks runs, it holds their files.
+//! Requests that wait in the scheduler count too. While a search for absent disks runs, it holds their files.
 //!
 //! # Example
-//! A disk hangs with one read, which is given up after 2 s. No counter of the disk shows the read as in flight, and the
-//! file has two holders: the disk, and the request.
+//! A disk hangs with one read, which is dropped after 2 s. The disk's counters show no read in flight, but its file has
+//! two holders: the disk and the request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use plimsoll::{Shard, SharedFile};
 
 use crate::engine::Engine;
+use crate::label::DeviceId;
 use crate::race::DEADLINE;
 use crate::sync::lock;
 
-/// Pause between two looks at what has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Pause between two checks whether all operations have ended.
+const CHECK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The files of a cache's disks.
 #[derive(Clone, Default)]
-pub(crate) struct DiskFiles(Arc<Mutex<Vec<Weak<SharedFile>>>>);
+pub(crate) struct DiskFiles(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    files: Vec<(Weak<SharedFile>, Option<DeviceId>)>,
+    /// Attempts to open a path that were given up. The thread of each has the other end while it runs.
+    stuck: Vec<(PathBuf, Weak<()>)>,
+}
+
+/// A file on which operations have not ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Held {
+    pub(crate) path: PathBuf,
+    /// `None` in simulated worlds.
+    pub(crate) device: Option<DeviceId>,
+}
 
 impl DiskFiles {
-    pub(crate) fn add(&self, file: &Arc<SharedFile>) {
-        let mut files = lock(&self.0);
-        files.retain(|file| file.strong_count() > 0);
-        files.push(Arc::downgrade(file));
+    /// Adds a file that is about to be opened. `device` is what its path leads to.
+    pub(crate) fn add(&self, file: &Arc<SharedFile>, device: Option<DeviceId>) {
+        let mut known = lock(&self.0);
+        known.files.retain(|(file, _)| file.strong_count() > 0);
+        known.files.push((Arc::downgrade(file), device));
     }
 
-    /// Returns the paths of the files that have other holders than their disks.
-    fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<PathBuf> {
+    /// Adds an attempt to open a path, which has not ended in time. `thread` is lost when its thread ends.
+    pub(crate) fn add_stuck(&self, path: &Path, thread: Weak<()>) {
+        lock(&self.0).stuck.push((path.to_owned(), thread));
+    }
+
+    /// Returns whether an earlier attempt to open a path has still not ended.
+    pub(crate) fn is_stuck(&self, path: &Path) -> bool {
+        let mut known = lock(&self.0);
+        known.stuck.retain(|(_, thread)| thread.strong_count() > 0);
+        known.stuck.iter().any(|(stuck, _)| stuck == path)
+    }
+
+    /// Returns the files that have other holders than their disks.
+    fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<Held> {
         // Locked until all have been counted: another count holds the files too.
         let known = lock(&self.0);
-        let files: Vec<_> = known.iter().filter_map(Weak::upgrade).collect();
+        let upgrade = |(file, device): &(Weak<SharedFile>, _)| Some((file.upgrade()?, *device));
+        let files: Vec<_> = known.files.iter().filter_map(upgrade).collect();
         let of_disks = of_disks();
-        let is_held = |file: &&Arc<SharedFile>| {
+        let is_held = |(file, _): &&(Arc<SharedFile>, _)| {
             let is_of_disk = of_disks.iter().any(|other| Arc::ptr_eq(other, file));
             // `files` holds it too, and so does `of_disks`.
             Arc::strong_count(file) > if is_of_disk { 3 } else { 1 }
         };
-        let mut paths: Vec<_> = files.iter().filter(is_held).map(|file| file.path().to_owned()).collect();
-        paths.sort();
-        paths.dedup();
-        paths
+        let held = |(file, device): &(Arc<SharedFile>, _)| Held { path: file.path().to_owned(), device: *device };
+        let mut all_held: Vec<_> = files.iter().filter(is_held).map(held).collect();
+        all_held.sort();
+        all_held.dedup();
+        all_held
     }
 }
 
 impl Engine {
-    /// Returns the disks on which operations have not ended.
-    pub(crate) fn held_disks(&self) -> Vec<PathBuf> {
+    /// Returns the files on which operations have not ended.
+    pub(crate) fn held_files(&self) -> Vec<Held> {
         self.host.files.held(|| self.all_disks().iter().map(|disk| Arc::clone(&disk.file)).collect())
+    }
+
+    /// Returns the paths of the disks on which operations have not ended.
+    pub(crate) fn held_disks(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<_> = self.held_files().into_iter().map(|held| held.path).collect();
+        paths.dedup();
+        paths
     }
 
     /// Waits until all operations have ended, at most [`DEADLINE`]. Returns the disks on which one has not.
     pub(crate) async fn settle(&self, shard: &Shard) -> Vec<PathBuf> {
-        // In steps, so that a leap of the clock is none.
-        for _ in 0..DEADLINE.as_millis() / LOOK_AGAIN.as_millis() {
+        // In steps, so that a jump of the clock is one step and not the deadline.
+        for _ in 0..DEADLINE.as_millis() / CHECK_AGAIN.as_millis() {
             if self.held_disks().is_empty() {
                 break;
             }
-            shard.sleep(LOOK_AGAIN).await;
+            shard.sleep(CHECK_AGAIN).await;
         }
         self.held_disks()
     }
@@ -90,32 +128,32 @@ mod tests {
 
     use super::*;
 
-    /// A read that was given up was counted as none.
+    /// A read that was given up was not counted.
     #[test]
-    fn a_read_that_nobody_waits_for_holds_its_disk() {
+    fn a_read_that_was_dropped_holds_its_disk() {
         let world = SimWorld::new(&SimConfig::default()).unwrap();
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
         let runtime = SimRuntime::new(&world, &topology).unwrap();
         let new = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         let (file, shard) = (topology.file("disk".as_ref(), new, 0), runtime.shard(0).clone());
         let files = DiskFiles::default();
-        files.add(&file);
+        files.add(&file, None);
         runtime.block_on(0, shard.set_len(&file, Class::DEFAULT, 1 << 20)).unwrap().unwrap();
         world.set_disk_state(0, SimDiskState::Slow { factor: 1e6 }).unwrap();
 
         let held = |file: &Arc<SharedFile>| files.held(|| vec![Arc::clone(file)]);
-        assert_eq!(held(&file), Vec::<PathBuf>::new());
+        assert_eq!(held(&file), []);
         {
             let mut read = pin!(shard.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(4096).unwrap()));
             assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             runtime.run_for(Duration::from_secs(1)).unwrap();
         }
         runtime.run_for(Duration::from_secs(1)).unwrap();
-        assert_eq!(held(&file), [PathBuf::from("disk")]);
+        assert_eq!(held(&file), [Held { path: PathBuf::from("disk"), device: None }]);
         runtime.run_for(Duration::from_secs(10_000)).unwrap();
-        assert_eq!(held(&file), Vec::<PathBuf>::new(), "it has ended");
+        assert_eq!(held(&file), [], "it has ended");
 
         drop(file);
-        assert_eq!(files.held(Vec::new), Vec::<PathBuf>::new());
+        assert_eq!(files.held(Vec::new), []);
     }
 }

@@ -5,12 +5,16 @@
 //! adding all pass through here.
 //!
 //! # How it works
-//! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it. A block device is also opened
+//! [`prepare`] takes an exclusive `flock` on a device, and opens it for direct I/O. A block device is also opened
 //! exclusively, which the kernel refuses while it is mounted, swap, or part of another device. [`check_empty`] reads
 //! the first and the last MiB: anything but zeros is foreign data.
 //!
+//! A device that hangs may never return from `open`, and `open` cannot be cancelled. So the lock is taken on a thread of
+//! its own, which is given up at the deadline of reads. As long as that thread runs, the path is not opened again.
+//!
 //! # Limits
-//! `flock` excludes only processes that use it, as this program does.
+//! `flock` excludes only processes that use it, as this program does. The device is opened for I/O on the shard, at once
+//! after the thread has opened it: a device that begins to hang between the two blocks the shard.
 //!
 //! # Example
 //! A device with an ext4 file system has a superblock at 1024: `create` refuses with "data that is not a cache's".
@@ -18,14 +22,18 @@
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
+use futures_channel::oneshot;
 use plimsoll::backend::{FileInfo, OpenOptions};
 use plimsoll::{Shard, SharedFile};
 
 use crate::config::DiskSource;
 use crate::error::CacheError;
 use crate::format::SlotError;
+use crate::held::Held;
 use crate::host::HostParts;
+use crate::race::{all, in_time};
 use crate::recover::{self, Label, Source};
 
 /// Offset of a disk's first slab, in bytes: behind the superblocks, and aligned to any erase block.
@@ -47,58 +55,140 @@ pub(crate) struct Prepared {
     pub(crate) slot: u16,
 }
 
-/// Opens and locks a device.
+/// A device or file, by whatever path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DeviceId {
+    /// A block device, by its number.
+    Block(u64),
+    /// A file, by its file system and inode.
+    File(u64, u64),
+}
+
+impl DeviceId {
+    fn of(metadata: &fs::Metadata) -> DeviceId {
+        if metadata.file_type().is_block_device() {
+            DeviceId::Block(metadata.rdev())
+        } else {
+            DeviceId::File(metadata.dev(), metadata.ino())
+        }
+    }
+}
+
+/// Opens and locks all of `sources` concurrently, so that several that hang cost one deadline. A device that is named
+/// twice is [`CacheError::Twice`] at one of its places.
+pub(crate) async fn prepare_all(
+    host: &HostParts,
+    shard: &Shard,
+    sources: &[DiskSource],
+) -> Vec<Result<Prepared, CacheError>> {
+    let slots = host.disks.clone().zip(sources);
+    let ends = all(slots.map(|(slot, source)| prepare(host, shard, source, slot, &[]))).await;
+    ends.into_iter().enumerate().map(|(at, end)| end.map_err(|error| or_twice(error, sources, at))).collect()
+}
+
+/// Opens and locks a device that is none of those `held`.
 ///
 /// # Errors
-/// When the device cannot be opened, or another process has it.
-pub(crate) fn prepare(host: &HostParts, shard: &Shard, source: &DiskSource, slot: u16) -> Result<Prepared, CacheError> {
-    let path = source.path.clone();
-    let failed = |error| CacheError::Io { path: path.clone(), what: "cannot open it", error };
-    let lock = if host.locks { Some(take_lock(source)?) } else { None };
+/// When the device cannot be opened in time, another process has it, or operations on it have not ended.
+pub(crate) async fn prepare(
+    host: &HostParts,
+    shard: &Shard,
+    source: &DiskSource,
+    slot: u16,
+    held: &[Held],
+) -> Result<Prepared, CacheError> {
+    let (lock, device) = if host.locks {
+        let (lock, device) = lock_in_time(host, shard, source, held).await?;
+        (Some(lock), Some(device))
+    } else {
+        (None, None)
+    };
     let options = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
     let file = host.topology.file(&source.path, options, slot);
-    host.files.add(&file);
-    let info = shard.reactor().open(&file).map_err(failed)?;
+    host.files.add(&file, device);
+    let info = shard.reactor().open(&file).map_err(|error| cannot_open(&source.path, error))?;
     Ok(Prepared { source: source.clone(), file, lock, info, slot })
 }
 
-fn take_lock(source: &DiskSource) -> Result<std::fs::File, CacheError> {
-    let path = source.path.clone();
-    let failed = |error| CacheError::Io { path: path.clone(), what: "cannot open it", error };
-    let open = |flags: i32| std::fs::File::options().read(true).write(true).custom_flags(flags).open(&source.path);
+fn cannot_open(path: &Path, error: io::Error) -> CacheError {
+    CacheError::Io { path: path.to_owned(), what: "cannot open it", error }
+}
+
+/// Takes the lock of a device on a thread of its own. After [`DEADLINE`](crate::race::DEADLINE) the thread is given up; it
+/// ends when the device answers.
+async fn lock_in_time(
+    host: &HostParts,
+    shard: &Shard,
+    source: &DiskSource,
+    held: &[Held],
+) -> Result<(fs::File, DeviceId), CacheError> {
+    let path = &source.path;
+    if host.files.is_stuck(path) {
+        let message = "an earlier attempt has not ended: the device hangs";
+        return Err(cannot_open(path, io::Error::new(io::ErrorKind::TimedOut, message)));
+    }
+
+    let (answer, answered) = oneshot::channel();
+    let running = Arc::new(());
+    let thread = Arc::downgrade(&running);
+    let held: Vec<_> = held.iter().filter_map(|held| held.device).collect();
+    let own = path.clone();
+    let work = move || {
+        let end = take_lock(&own, &held);
+        drop(running);
+        // If the caller has given up, this drops the lock.
+        let _ = answer.send(end);
+    };
+    let started = std::thread::Builder::new().name("plimsoll-open".to_owned()).spawn(work);
+    started.map_err(|error| cannot_open(path, error))?;
+
+    match in_time(shard, answered).await {
+        Some(Ok(end)) => end,
+        Some(Err(_)) => Err(cannot_open(path, io::ErrorKind::Interrupted.into())),
+        None => {
+            host.files.add_stuck(path, thread);
+            Err(cannot_open(path, io::Error::new(io::ErrorKind::TimedOut, "it has not answered for 10 s")))
+        }
+    }
+}
+
+fn take_lock(path: &Path, held: &[DeviceId]) -> Result<(fs::File, DeviceId), CacheError> {
+    let failed = |error| cannot_open(path, error);
+    if held.contains(&DeviceId::of(&fs::metadata(path).map_err(failed)?)) {
+        let message = "operations on it have not ended: the device hangs";
+        return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, message)));
+    }
+
+    let open = |flags: i32| fs::File::options().read(true).write(true).custom_flags(flags).open(path);
     let mut file = open(0).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => return Err(CacheError::Locked { path }),
-        Err(std::fs::TryLockError::Error(error)) => {
-            return Err(CacheError::Io { path, what: "cannot lock it", error });
+        Err(fs::TryLockError::WouldBlock) => return Err(CacheError::Locked { path: path.to_owned() }),
+        Err(fs::TryLockError::Error(error)) => {
+            return Err(CacheError::Io { path: path.to_owned(), what: "cannot lock it", error });
         }
     }
-    if file.metadata().map_err(failed)?.file_type().is_block_device() {
+    let device = DeviceId::of(&file.metadata().map_err(failed)?);
+    if matches!(device, DeviceId::Block(_)) {
         // A mounted device, or a part of another, has no `flock`, but the kernel refuses to open it exclusively.
         let what = "it is mounted, swap, or part of another device";
-        let busy = |error| CacheError::Io { path: path.clone(), what, error };
+        let busy = |error| CacheError::Io { path: path.to_owned(), what, error };
         file = open(rustix::fs::OFlags::EXCL.bits().cast_signed()).map_err(busy)?;
-        file.try_lock().map_err(|_| CacheError::Locked { path: path.clone() })?;
+        file.try_lock().map_err(|_| CacheError::Locked { path: path.to_owned() })?;
     }
-    Ok(file)
+    Ok((file, device))
 }
 
-/// Turns [`CacheError::Locked`] into [`CacheError::Twice`] if the disk is one of the first `count` sources, perhaps by
-/// another name: then this process holds the lock.
-pub(crate) fn or_twice(error: CacheError, sources: &[DiskSource], count: usize) -> CacheError {
-    let identity = |path: &Path| {
-        let metadata = std::fs::metadata(path).ok()?;
-        let is_device = metadata.file_type().is_block_device();
-        Some(if is_device { (metadata.rdev(), None) } else { (metadata.dev(), Some(metadata.ino())) })
-    };
-    match error {
-        CacheError::Locked { path } => {
-            let locked = identity(&path);
-            let is_it = |source: &DiskSource| locked.is_some() && identity(&source.path) == locked;
-            if sources.iter().take(count).any(is_it) { CacheError::Twice { path } } else { CacheError::Locked { path } }
-        }
-        other => other,
+/// Turns [`CacheError::Locked`] of the source at `at` into [`CacheError::Twice`] if another one leads to the same device:
+/// then this process holds the lock. Of the two, the later one is named.
+fn or_twice(error: CacheError, sources: &[DiskSource], at: usize) -> CacheError {
+    let CacheError::Locked { path } = error else { return error };
+    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| DeviceId::of(&metadata));
+    let locked = device(&path);
+    let is_same = |(number, source): &(usize, &DiskSource)| *number != at && device(&source.path) == locked;
+    match sources.iter().enumerate().find(is_same).filter(|_| locked.is_some()) {
+        Some((other, source)) => CacheError::Twice { path: if other > at { source.path.clone() } else { path } },
+        None => CacheError::Locked { path },
     }
 }
 
@@ -159,4 +249,29 @@ pub(crate) fn slabs_that_fit(prepared: &Prepared, slab_bytes: u32) -> Result<u32
         return Err(CacheError::TooSmall { path: prepared.source.path.clone(), has_bytes, needs_bytes });
     }
     Ok(u32::try_from(slabs).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk hangs for ever, and another one takes its place: nothing of the old one's can reach the new one.
+    #[test]
+    fn a_path_that_leads_to_another_device_is_opened_though_the_old_one_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, new) = (directory.path().join("disk"), directory.path().join("new"));
+        fs::write(&path, "old").unwrap();
+        fs::write(&new, "new").unwrap();
+        let (lock, held) = take_lock(&path, &[]).unwrap();
+        drop(lock);
+
+        let error = take_lock(&path, &[held]).unwrap_err();
+        assert!(
+            matches!(&error, CacheError::Io { error, .. } if error.kind() == io::ErrorKind::ResourceBusy),
+            "{error}"
+        );
+        fs::rename(&new, &path).unwrap();
+        let (_lock, device) = take_lock(&path, &[held]).unwrap();
+        assert_ne!(device, held);
+    }
 }

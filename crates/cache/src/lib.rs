@@ -27,9 +27,9 @@
 //!   disk is lost.
 //! * A crash may undo inserts and removals that came after the last checkpoint: a key may have the value it had then.
 //!   To make a removal last, call [`BlockCache::checkpoint`] after it.
-//! * A disk that hangs holds nobody up for long: a hit 2 s (or its deadline), an opening 10 s (20 s if another one hangs
-//!   a moment later), an insert, a checkpoint or closing until the disk is given up, after about 20 s at most. Its blocks
-//!   are misses meanwhile.
+//! * A disk that hangs delays other work for a bounded time: a hit 2 s (or its deadline), an opening 10 s (20 or 30 s if
+//!   other disks begin to hang later in it), an insert, a checkpoint or closing until the disk is given up, after about
+//!   20 s at most. Its blocks are misses meanwhile.
 //! * An insert that does not fit is dropped at once and counted by reason. It waits only if the caller asks for that.
 //!
 //! # Limits

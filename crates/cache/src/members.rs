@@ -10,12 +10,13 @@
 //! | expand | another range of slabs at its end, then a checkpoint |
 //! | remove | no new blocks; the mover empties its slabs; a checkpoint drops it as a member; its superblock is wiped |
 //! | failed | its blocks are removed from the index; checkpoints go on without it |
-//! | returned | looked for every 5 s; it begins anew, without its blocks |
+//! | returned | looked for every 5 s, also where it hung at opening; it begins anew, without its blocks |
 //! | gone for good | forgotten by its number: a checkpoint drops it as a member |
 //!
 //! A disk that no longer takes its metadata parts (see `disks`). It begins anew only when no operation on it is in
 //! flight, so that no late write damages its new life, and only when its blocks are out of the index, so that none is
-//! read from it.
+//! read from it. A device with a read that never ends stays out, but another device at its path is taken back. After a
+//! write that never ends, neither is: its end frees a place, which a new life may have used again by then.
 //!
 //! # Limits
 //! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused. A disk that takes
@@ -52,6 +53,15 @@ const LOOK_AGAIN_NS: u64 = 5_000_000_000;
 /// Most disks of a cache: their records fit in a superblock, with some expansions each.
 const MAX_DISKS: usize = 128;
 
+/// A path at which an absent disk may return.
+struct Whereabouts {
+    source: DiskSource,
+    /// Its number in the topology.
+    slot: u16,
+    /// The member whose disk was there; `None` if its superblock could not be read at opening.
+    member: Option<Member>,
+}
+
 impl Engine {
     /// Adds a new disk.
     ///
@@ -82,7 +92,7 @@ impl Engine {
         force: bool,
         (guid, slot): (u128, u16),
     ) -> Result<u16, CacheError> {
-        let prepared = label::prepare(&self.host, shard, source, slot)?;
+        let prepared = label::prepare(&self.host, shard, source, slot, &self.held_files()).await?;
         if !force {
             label::check_empty(&self.host, shard, &prepared).await?;
         }
@@ -264,9 +274,21 @@ impl Engine {
         }
         // No second search before this one has ended.
         self.roster.look_again_ns.store(u64::MAX, Relaxed);
+        let mut places: Vec<Whereabouts> = Vec::new();
+        let mut is_complete = true;
+        for member in gone {
+            match self.roster.source(member.guid) {
+                Some((source, slot)) => places.push(Whereabouts { source, slot, member: Some(member) }),
+                None => is_complete = false,
+            }
+        }
+        if !is_complete {
+            let unread = self.roster.unread().into_iter();
+            places.extend(unread.map(|(source, slot)| Whereabouts { source, slot, member: None }));
+        }
         let (engine, own) = (Arc::clone(self), shard.clone());
         let look = async move {
-            let looks = gone.into_iter().map(|member| engine.readmit(&own, member));
+            let looks = places.into_iter().map(|place| engine.readmit(&own, place));
             // Errors are ignored: the disk is looked for again.
             all(looks).await.into_iter().for_each(drop);
             engine.roster.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);
@@ -274,45 +296,57 @@ impl Engine {
         shard.spawn(look).detach();
     }
 
-    /// Takes a returned disk back as a new one: it has missed a checkpoint, or is about to.
-    async fn readmit(self: &Arc<Engine>, shard: &Shard, member: Member) -> Result<(), CacheError> {
-        let number = member.disk;
-        let known = self.disk(number);
-        let Some((source, slot)) = self.roster.source(member.guid) else { return Ok(()) };
-        // Not asked again before it has answered: each question would be one more operation that hangs.
-        if known.as_ref().is_some_and(|disk| disk.is_busy()) || self.held_disks().contains(&source.path) {
+    /// Takes a disk that has returned to `place` back as a new one: it has missed a checkpoint, or is about to.
+    async fn readmit(self: &Arc<Engine>, shard: &Shard, place: Whereabouts) -> Result<(), CacheError> {
+        let Whereabouts { source, slot, member: wanted } = place;
+        // The disk is not asked again before it has answered: each attempt would be one more operation that hangs.
+        let held = self.held_files();
+        if held.iter().any(|held| held.path == source.path && held.device.is_none()) {
             return Ok(());
         }
-        // It may have failed since the keeper looked. Its blocks must leave the index before its slabs are free again.
-        let has_parted = known.is_none_or(|disk| disk.has_parted());
-        if !has_parted || !self.slabs_of(number).is_empty() {
-            return Ok(());
+        if let Some(member) = wanted {
+            if !self.has_left(member.disk) {
+                return Ok(());
+            }
+            // Drop the old life and its lock on the device, or the device could not be locked again.
+            self.set_disk(member.disk, None);
         }
 
-        // Drop the old life and its lock on the device, or the device could not be locked again.
-        self.set_disk(number, None);
-        let prepared = label::prepare(&self.host, shard, &source, slot)?;
+        let prepared = label::prepare(&self.host, shard, &source, slot, &held).await?;
         let from = Source { shard, file: &prepared.file, class: self.classes.checkpoint };
         let unreadable =
             |error| CacheError::Io { path: source.path.clone(), what: "cannot read its superblock", error };
         let Label::Ours(label) = recover::read_superblock(from).await.map_err(unreadable)? else { return Ok(()) };
-        if (label.block.cache_guid, label.block.disk_guid) != (self.identity.guid, member.guid) {
+        let guid = label.block.disk_guid;
+        if label.block.cache_guid != self.identity.guid || wanted.is_some_and(|wanted| wanted.guid != guid) {
+            return Ok(());
+        }
+        if label.block.generation > self.upkeep.numbers.last() {
+            // Its number was not known at opening. After a crash now it would win against the other disks.
+            self.upkeep.numbers.begin_after(label.block.generation);
             return Ok(());
         }
 
         let _closed = write(&self.gate);
-        if self.roster.find(member.guid).is_none() {
-            // Forgotten meanwhile.
+        // It may have been forgotten meanwhile. That of an unread source may be a disk that is there, by another name.
+        let Some(Member { disk: number, .. }) = self.roster.find(guid) else { return Ok(()) };
+        if self.disk(number).is_some() || !self.has_left(number) {
             return Ok(());
         }
         // All of them are free: if there is one at all, the log has it.
         self.add_slabs_of(&label.block);
-        let log = self.new_log(number, member.guid, &source.path)?;
-        let identity = DiskIdentity { number, guid: member.guid, path: source.path.clone() };
+        let log = self.new_log(number, guid, &source.path)?;
+        let identity = DiskIdentity { number, guid, path: source.path.clone() };
         let disk = self.make_disk(identity, prepared, log);
         disk.label_slot.store(label.slot, Relaxed);
         self.set_disk(number, Some(Arc::new(disk)));
         Ok(())
+    }
+
+    /// Returns whether nothing of a disk's former life is left: no change in flight, and no slab, and so no block.
+    fn has_left(&self, number: u16) -> bool {
+        let is_over = |disk: Arc<CacheDisk>| disk.has_parted() && !disk.is_busy();
+        self.disk(number).is_none_or(is_over) && self.slabs_of(number).is_empty()
     }
 
     fn disk_at(&self, path: &Path) -> Option<Arc<CacheDisk>> {

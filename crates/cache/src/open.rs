@@ -16,7 +16,7 @@
 //! 4. The extents of all entries are claimed; unclaimed space is free. An entry whose place is taken is dropped.
 //!
 //! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost. A disk that
-//! hangs is missing: nothing is written to it, and it is looked for.
+//! hangs, as it is opened or later, is missing: nothing is written to it, and it is looked for.
 //!
 //! *Numbers grow with time.* The highest generation must be the latest, also if it is on a disk that was away for a
 //! while. Every disk that takes part in a checkpoint has its commit in the log before the first superblock is written.
@@ -89,7 +89,7 @@ pub(crate) async fn make(
         return Err(CacheError::Geometry("slabs are a power of two from 1 to 32 MiB"));
     }
 
-    let devices = prepare_all(host, shard, sources)?;
+    let devices = prepare_all(host, shard, sources).await?;
     let slab_bytes = options.slab_bytes.unwrap_or_else(|| usual_slab_bytes(&devices));
     let sector_bytes = devices.iter().map(|device| device.info.offset_align_bytes).max().unwrap_or(512).max(512);
     let mut counts = Vec::new();
@@ -150,19 +150,17 @@ fn usual_slab_bytes(devices: &[Prepared]) -> u32 {
     1 << part.ilog2()
 }
 
-fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Prepared>, CacheError> {
-    if sources.is_empty() {
-        return Err(CacheError::NoDisks);
+async fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Prepared>, CacheError> {
+    check_count(host, sources)?;
+    label::prepare_all(host, shard, sources).await.into_iter().collect()
+}
+
+fn check_count(host: &HostParts, sources: &[DiskSource]) -> Result<(), CacheError> {
+    match sources.len() {
+        0 => Err(CacheError::NoDisks),
+        count if count > host.disks.len() => Err(CacheError::TooManyDisks),
+        _ => Ok(()),
     }
-    let mut devices = Vec::new();
-    for (slot, source) in host.disks.clone().zip(sources) {
-        let prepared = label::prepare(host, shard, source, slot);
-        devices.push(prepared.map_err(|error| label::or_twice(error, sources, devices.len()))?);
-    }
-    if devices.len() < sources.len() {
-        return Err(CacheError::TooManyDisks);
-    }
-    Ok(devices)
 }
 
 /// A device and its superblock.
@@ -184,7 +182,7 @@ pub(crate) async fn open(
     sources: &[DiskSource],
     writes: bool,
 ) -> Result<Engine, CacheError> {
-    let (labelled, mut absent) = read_labels(&host, shard, sources).await?;
+    let (labelled, mut absent, unread) = read_labels(&host, shard, sources).await?;
     let target = labelled.iter().map(|disk| disk.block.generation).max().unwrap_or(0);
     let newest = labelled.iter().find(|disk| disk.block.generation == target).map(|disk| disk.block.clone());
     let Some(newest) = newest else { return Err(CacheError::NoDisks) };
@@ -200,6 +198,7 @@ pub(crate) async fn open(
 
     let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
     engine.roster.set_members(newest.members.clone());
+    engine.roster.set_unread(unread);
     absent.iter().for_each(|error| engine.tell_absence(error));
     engine.index.set_now(newest.now_tick);
     let capacity = labelled.iter().flat_map(|disk| &disk.block.ranges).map(|range| u64::from(range.count)).sum::<u64>();
@@ -217,27 +216,30 @@ fn missed(newest: &Superblock, guid: u128) -> bool {
     newest.members.iter().any(|member| member.guid == guid && member.state == MemberState::Away)
 }
 
-/// Reads all superblocks. Returns the usable disks, and why each other one is not.
+/// A source, and its number in the topology.
+type Slotted = (DiskSource, u16);
+
+/// Reads all superblocks. Returns the usable disks, why each other one is not usable, and the sources that could not be
+/// read, which may return.
 async fn read_labels(
     host: &HostParts,
     shard: &Shard,
     sources: &[DiskSource],
-) -> Result<(Vec<Labelled>, Vec<CacheError>), CacheError> {
+) -> Result<(Vec<Labelled>, Vec<CacheError>, Vec<Slotted>), CacheError> {
     let mut labelled: Vec<Labelled> = Vec::new();
-    let mut absent = Vec::new();
-    if sources.is_empty() {
-        return Err(CacheError::NoDisks);
-    }
-    if sources.len() > host.disks.len() {
-        return Err(CacheError::TooManyDisks);
-    }
+    let (mut absent, mut unread) = (Vec::new(), Vec::new());
+    check_count(host, sources)?;
 
     let mut devices = Vec::new();
-    for (at, (slot, source)) in host.disks.clone().zip(sources).enumerate() {
-        match label::prepare(host, shard, source, slot) {
+    let prepared = label::prepare_all(host, shard, sources).await;
+    for ((slot, source), prepared) in host.disks.clone().zip(sources).zip(prepared) {
+        match prepared {
             Ok(device) => devices.push(device),
-            Err(error @ CacheError::Io { .. }) => absent.push(error),
-            Err(error) => return Err(label::or_twice(error, sources, at)),
+            Err(error @ CacheError::Io { .. }) => {
+                absent.push(error);
+                unread.push((source.clone(), slot));
+            }
+            Err(error) => return Err(error),
         }
     }
     let source = |device| Source { shard, file: device, class: host.classes.checkpoint };
@@ -262,6 +264,7 @@ async fn read_labels(
             }
             Err(error) => {
                 absent.push(CacheError::Io { path, what: "cannot read its superblock", error });
+                unread.push((device.source, device.slot));
                 continue;
             }
         };
@@ -291,7 +294,7 @@ async fn read_labels(
     if labelled.is_empty() {
         return Err(absent.into_iter().next().unwrap_or(CacheError::NoDisks));
     }
-    Ok((labelled, absent))
+    Ok((labelled, absent, unread))
 }
 
 /// Checks that all disks are members of the cache. A blank disk may replace a missing member; if none is missing, it

@@ -5,7 +5,8 @@
 //!
 //! # How it works
 //! A member is known by its identity (`guid`). A disk that was opened has a *source*: its path, and its *slot*, its
-//! number in the topology. When a member is forgotten its slot is free for the next disk to be added, and with it the
+//! number in the topology. A source whose superblock could not be read at opening is kept too: it may be that of any
+//! missing member. When a member is forgotten its slot is free for the next disk to be added, and with it the
 //! slot's model: the new disk is likely to replace the old one.
 //!
 //! # Limits
@@ -29,6 +30,8 @@ pub(crate) struct Roster {
     members: Mutex<Vec<Member>>,
     /// Where disks were found, and their slots, by identity.
     sources: Mutex<HashMap<u128, (DiskSource, u16)>>,
+    /// Sources that may be those of members without one.
+    unread: Mutex<Vec<(DiskSource, u16)>>,
     /// Slots that disks to be added may take, the next one last.
     free_slots: Mutex<Vec<u16>>,
     /// The first slab number not yet used.
@@ -43,6 +46,7 @@ impl Roster {
         Roster {
             members: Mutex::default(),
             sources: Mutex::default(),
+            unread: Mutex::default(),
             free_slots: Mutex::default(),
             next_slab: AtomicU32::new(next_slab),
             look_again_ns: AtomicU64::new(0),
@@ -85,7 +89,17 @@ impl Roster {
     }
 
     pub(crate) fn set_source(&self, guid: u128, source: DiskSource, slot: u16) {
+        lock(&self.unread).retain(|(_, unread)| *unread != slot);
         lock(&self.sources).insert(guid, (source, slot));
+    }
+
+    /// Keeps the sources whose superblocks could not be read.
+    pub(crate) fn set_unread(&self, sources: Vec<(DiskSource, u16)>) {
+        *lock(&self.unread) = sources;
+    }
+
+    pub(crate) fn unread(&self) -> Vec<(DiskSource, u16)> {
+        lock(&self.unread).clone()
     }
 
     pub(crate) fn source(&self, guid: u128) -> Option<(DiskSource, u16)> {

@@ -3,8 +3,12 @@
 //! If the build directory is on a file system without direct I/O, the tests are skipped with one line that says so.
 
 use crate::skip;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use plimsoll_cache::stats::DiskHealth;
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, HostOptions, Lookup};
 use tempfile::TempDir;
 
@@ -96,4 +100,66 @@ fn a_directory_and_a_capacity_make_a_cache() {
     }
     let error = block_on(BlockCache::open_or_create(&world.path().join("other"), 1 << 20)).err().unwrap();
     assert!(matches!(error, CacheError::TooSmall { .. }), "{error}");
+}
+
+/// A process that has a lease on a file. As long as it has, or 45 s, no other process returns from opening the file.
+struct Lease(Child);
+
+impl Lease {
+    /// Returns `None`, and says why, if the machine cannot do that.
+    fn of(path: &Path) -> Option<Lease> {
+        // The kernel asks for the lease by SIGIO.
+        let script = "import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()";
+        let longest_s = std::fs::read_to_string("/proc/sys/fs/lease-break-time").ok()?;
+        if longest_s.trim().parse::<u64>().ok()? < 30 {
+            skip::skip("the kernel ends leases within 30 s (fs.lease-break-time)");
+            return None;
+        }
+        let mut command = Command::new("python3");
+        command.args(["-c", script]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut process) = command.spawn() else {
+            skip::skip("there is no python3 to hold a lease");
+            return None;
+        };
+        let mut line = String::new();
+        BufReader::new(process.stdout.take()?).read_line(&mut line).ok()?;
+        let lease = Lease(process);
+        if line.trim() != "held" {
+            skip::skip("the file system has no leases");
+            return None;
+        }
+        Some(lease)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Opening a disk blocked the shard for as long as the device did not answer.
+#[test]
+fn a_disk_that_hangs_as_it_is_opened_is_missing_until_it_answers() {
+    let Some(world) = world() else { return };
+    let Some(lease) = Lease::of(&world.path().join("b")) else { return };
+    let cache = open(world.path(), &["a", "b"]).unwrap();
+    let health = |cache: &BlockCache| cache.stats().disks.iter().map(|disk| disk.health).collect::<Vec<_>>();
+    assert_eq!(health(&cache), [DiskHealth::Healthy, DiskHealth::Missing]);
+    let findings = cache.findings();
+    assert!(findings.len() == 1 && findings[0].contains("/b: cannot open it: it has not answered"), "{findings:?}");
+
+    drop(lease);
+    while health(&cache) != [DiskHealth::Healthy; 2] {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    block_on(cache.insert(b"key", b"value")).unwrap();
+    block_on(cache.close()).unwrap();
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
 }

@@ -119,7 +119,18 @@ fn a_disk_that_hangs_does_not_hold_up_an_opening() {
         assert!((100..300).contains(&there), "two disks of three: {there}");
         insert(cache, 300..400, 1).await;
         cache.checkpoint().await.unwrap();
+
+        // It is looked for, though its superblock has not been read yet.
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10_000).await;
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "{}", cache.stats().disks[1].why);
+        insert(cache, 400..700, 1).await;
+        assert_eq!(hits(cache, 400..700, 1).await.len(), 300);
     });
+    life.close();
+    let life = town.open(&quiet());
+    assert_eq!(life.run(async |cache| hits(cache, 400..700, 1).await.len()), 300);
+    life.close();
 
     // Nor does creating wait for it.
     let town = Town::new(2, 48 << 20, 7);
