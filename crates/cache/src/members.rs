@@ -353,3 +353,7 @@ impl Engine {
         self.all_disks().into_iter().find(|disk| disk.identity.path == path)
     }
 }
+
+#[cfg(test)]
+#[path = "members_tests.rs"]
+mod tests;
