@@ -9,6 +9,7 @@
 //! # How it works
 //! ```text
 //!   BlockCache     get, insert, remove, get_or_fetch: async, from any runtime          (cache, fetch, lookup, insert)
+//!     typed        keys and values of a program's own types                            (typed)
 //!     objects      values of any length, read by ranges, as blocks of 64 KiB           (objects)
 //!     index        80 bits of a key's hash -> slab, offset, length, checksum           (index)
 //!     allocator    slabs of one size of block each; the disk that will be done first   (alloc)
@@ -90,6 +91,7 @@ mod snapshot;
 mod space;
 pub mod stats;
 mod sync;
+mod typed;
 
 pub use alloc::{BucketReport, SlabInOrder, SlabReport, SlabUse};
 pub use block::Block;
@@ -103,3 +105,4 @@ pub use insert::{InsertOptions, Inserted};
 pub use inspect::{BlockCounts, CheckReport, Inspection, check, check_on, inspect, inspect_on};
 pub use key::KeyHash;
 pub use lookup::{GetOptions, Lookup};
+pub use typed::{Code, TypedCache};

@@ -19,6 +19,7 @@ mod seeds;
 #[path = "../../../skip.rs"]
 mod skip;
 mod stories;
+mod typed;
 #[cfg(feature = "object_store")]
 #[path = "../../../versitygw.rs"]
 mod versitygw;
