@@ -1,12 +1,12 @@
 //! A value cut into blocks of one length.
 //!
 //! # Why
-//! Objects of the cache and of object stores are read by ranges of bytes and stored in blocks. The arithmetic between the
-//! two stands here, once.
+//! Objects of the cache and of object stores are read by ranges of bytes and stored in blocks. The arithmetic between
+//! the two stands here, once.
 //!
 //! # How it works
-//! Block `n` holds `block_bytes` bytes of the value from `n * block_bytes` on; the last block is cut at the value's end.
-//! Ranges are half open, as Rust's.
+//! Block `n` holds `block_bytes` bytes of the value from `n * block_bytes` on; the last block is cut at the value's
+//! end. Ranges are half open, as Rust's.
 //!
 //! # Limits
 //! Ranges must end within the value.
@@ -38,8 +38,8 @@ impl Grid {
     }
 }
 
-/// Returns the part of a piece that is in `range`, counted from the begin of the piece. The piece is the `len` bytes of a
-/// value from `start` on; `range` counts from the begin of the value.
+/// Returns the part of a piece that is in `range`, counted from the begin of the piece. The piece is the `len` bytes of
+/// a value from `start` on; `range` counts from the begin of the value.
 pub(crate) fn part_in(start: u64, len: usize, range: &Range<u64>) -> Range<usize> {
     let place = |offset: u64| (offset.saturating_sub(start) as usize).min(len);
     place(range.start)..place(range.end)

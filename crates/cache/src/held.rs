@@ -1,13 +1,13 @@
 //! Disks that the kernel still works on: operations that have not ended, and attempts to open a device that hangs.
 //!
 //! # Why
-//! A look-up drops its read at the deadline, and a shard that stops drops its tasks, but the kernel keeps the operation.
-//! Until it ends, closing the cache names its disk, and the disk is not opened again.
+//! A look-up drops its read at the deadline, and a shard that stops drops its tasks, but the kernel keeps the
+//! operation. Until it ends, closing the cache names its disk, and the disk is not opened again.
 //!
 //! # How it works
 //! Each request holds its file until the kernel has returned it. So a file with another holder than its disk is *held*.
-//! [`DiskFiles`] knows all files that the cache has opened, also those of disks that hung while they were opened and are
-//! not in use. It knows the device of each file too, since a path may lead to another device later.
+//! [`DiskFiles`] knows all files that the cache has opened, also those of disks that hung while they were opened and
+//! are not in use. It knows the device of each file too, since a path may lead to another device later.
 //!
 //! # Limits
 //! Requests that wait in the scheduler count too. While a search for absent disks runs, it holds their files.

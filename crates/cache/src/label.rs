@@ -9,8 +9,8 @@
 //! exclusively, which the kernel refuses while it is mounted, swap, or part of another device. [`check_empty`] reads
 //! the first and the last MiB: anything but zeros is foreign data.
 //!
-//! A device that hangs may never return from `open`, and `open` cannot be cancelled. So the lock is taken on a thread of
-//! its own, which is given up at the deadline of reads. As long as that thread runs, the path is not opened again.
+//! A device that hangs may never return from `open`, and `open` cannot be cancelled. So the lock is taken on a thread
+//! of its own, which is given up at the deadline of reads. As long as that thread runs, the path is not opened again.
 //!
 //! # Limits
 //! `flock` excludes only processes that use it, as this program does. The device is opened for I/O on the shard, at once
@@ -114,8 +114,8 @@ fn cannot_open(path: &Path, error: io::Error) -> CacheError {
     CacheError::Io { path: path.to_owned(), what: "cannot open it", error }
 }
 
-/// Takes the lock of a device on a thread of its own. After [`DEADLINE`](crate::race::DEADLINE) the thread is given up; it
-/// ends when the device answers.
+/// Takes the lock of a device on a thread of its own. After [`DEADLINE`](crate::race::DEADLINE) the thread is given up;
+/// it ends when the device answers.
 async fn lock_in_time(
     host: &HostParts,
     shard: &Shard,
@@ -179,8 +179,8 @@ fn take_lock(path: &Path, held: &[DeviceId]) -> Result<(fs::File, DeviceId), Cac
     Ok((file, device))
 }
 
-/// Turns [`CacheError::Locked`] of the source at `at` into [`CacheError::Twice`] if another one leads to the same device:
-/// then this process holds the lock. Of the two, the later one is named.
+/// Turns [`CacheError::Locked`] of the source at `at` into [`CacheError::Twice`] if another one leads to the same
+/// device: then this process holds the lock. Of the two, the later one is named.
 fn or_twice(error: CacheError, sources: &[DiskSource], at: usize) -> CacheError {
     let CacheError::Locked { path } = error else { return error };
     let device = |path: &Path| fs::metadata(path).ok().map(|metadata| DeviceId::of(&metadata));

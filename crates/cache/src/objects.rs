@@ -5,12 +5,12 @@
 //! parts.
 //!
 //! # How it works
-//! An object is stored in *extents* of 64 KiB; a read of a range reads the extents that the range touches. Each insert is
-//! a *version* of the object, with a random number. The extents of a version are blocks whose keys are made of that
-//! number and the extent's own, so they never change. After all extents of a version, a *head* is written: a block under
-//! the object's key that names the version. A reader takes the version from the head, so all bytes that it returns are
-//! of one version, whatever is inserted meanwhile. The extents of a replaced version are removed; a reader that misses
-//! one reads the head again.
+//! An object is stored in *extents* of 64 KiB; a read of a range reads the extents that the range touches. Each insert
+//! is a *version* of the object, with a random number. The extents of a version are blocks whose keys are made of that
+//! number and the extent's own, so they never change. After all extents of a version, a *head* is written: a block
+//! under the object's key that names the version. A reader takes the version from the head, so all bytes that it
+//! returns are of one version, whatever is inserted meanwhile. The extents of a replaced version are removed; a reader
+//! that misses one reads the head again.
 //!
 //! A removal takes the head out of the index first, and reads it afterwards, to know which extents to remove.
 //!
@@ -19,9 +19,9 @@
 //!
 //! # Limits
 //! Extents are evicted, and lost with their disks, one by one: then ranges in them are misses, and others are hits. The
-//! extents of a version whose head is lost stay until they are evicted: after a crash, if the head cannot be read, or if
-//! a future is dropped while it reads the head. A replacement needs space for both versions, and an object about as long
-//! as the cache evicts its own first extents.
+//! extents of a version whose head is lost stay until they are evicted: after a crash, if the head cannot be read, or
+//! if a future is dropped while it reads the head. A replacement needs space for both versions, and an object about as
+//! long as the cache evicts its own first extents.
 //!
 //! # Example
 //! The bytes 100,000 to 200,000 of an object of 10 MB are in the extents 1 to 3, which are read concurrently.
@@ -186,10 +186,10 @@ impl Drop for Extents {
 }
 
 impl BlockCache {
-    /// Stores `value`, of any length, under `key`, in place of an older object; [`BlockCache::get_range`] reads it. An object
-    /// and a block may have the same key, and are independent. Until the new object is stored whole, readers find the older
-    /// one. If the new object or the future is dropped, the older one is removed too. Of concurrent inserts under one key,
-    /// the one that began last wins.
+    /// Stores `value`, of any length, under `key`, in place of an older object; [`BlockCache::get_range`] reads it. An
+    /// object and a block may have the same key, and are independent. Until the new object is stored whole, readers
+    /// find the older one. If the new object or the future is dropped, the older one is removed too. Of concurrent
+    /// inserts under one key, the one that began last wins.
     ///
     /// # Errors
     /// When the key is too short or too long. An object dropped for want of room is not an error but
@@ -241,9 +241,9 @@ impl BlockCache {
         Ok(end)
     }
 
-    /// Returns the bytes `range` of the object of `key`, or why they are not cached. All bytes are of one insert. A range
-    /// that ends after the object's end is cut there. If the bytes are in one extent, they share its memory; if in several,
-    /// they are copied. Each read has the class and deadline of `options`.
+    /// Returns the bytes `range` of the object of `key`, or why they are not cached. All bytes are of one insert. A
+    /// range that ends after the object's end is cut there. If the bytes are in one extent, they share its memory; if
+    /// in several, they are copied. Each read has the class and deadline of `options`.
     ///
     /// # Errors
     /// As [`BlockCache::get`].

@@ -1,16 +1,17 @@
 //! Scrubbing: reads what is stored, and removes what is damaged.
 //!
 //! # Why
-//! Damage to a block that is rarely read stays undetected until a reader needs the block and gets a miss. A scrub removes
-//! the block before that, and the reader only fetches it.
+//! Damage to a block that is rarely read stays undetected until a reader needs the block and gets a miss. A scrub
+//! removes the block before that, and the reader only fetches it.
 //!
 //! # How it works
 //! A pass over the index reads all blocks at a rate that the caller gives, in the class of evacuation, and like moves
-//! only as fast as hits allow. If a checksum is wrong, the index is asked again: the block may have been moved or replaced
-//! during the read. If not, it is removed.
+//! only as fast as hits allow. If a checksum is wrong, the index is asked again: the block may have been moved or
+//! replaced during the read. If not, it is removed.
 //!
 //! # Limits
-//! A pass may miss blocks that are stored while it runs. Blocks on a disk that hangs are counted as unreadable and kept.
+//! A pass may miss blocks that are stored while it runs. Blocks on a disk that hangs are counted as unreadable and
+//! kept.
 //!
 //! # Example
 //! A cache of 1 TB at 20 MB/s: a pass takes 14 hours.
@@ -35,8 +36,8 @@ const READS: usize = 4;
 
 impl BlockCache {
     /// Reads and verifies all blocks once, at most `bytes_per_s` bytes a second, and removes those that are damaged.
-    /// Returns the counts of this pass; [`BlockCache::stats`] has those of all passes. To scrub continuously, call it in a
-    /// loop, at a rate at which a pass takes days. If the future is dropped, the pass ends.
+    /// Returns the counts of this pass; [`BlockCache::stats`] has those of all passes. To scrub continuously, call it
+    /// in a loop, at a rate at which a pass takes days. If the future is dropped, the pass ends.
     ///
     /// # Errors
     /// When the cache has been closed, or its first shard has as many jobs waiting as its mailbox holds.

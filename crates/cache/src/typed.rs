@@ -5,9 +5,9 @@
 //! the two, and only some check that a block belongs to the key that was asked for.
 //!
 //! # How it works
-//! [`Code`] turns a key or a value into bytes and back. A block begins with its key, so a look-up returns a value only for
-//! the very key it was inserted under: two keys with one hash (see [`KeyHash`](crate::KeyHash)) replace each other, but
-//! are never taken for each other. The names are those of other caches with typed keys: `insert`, `get`, `remove`,
+//! [`Code`] turns a key or a value into bytes and back. A block begins with its key, so a look-up returns a value only
+//! for the very key it was inserted under: two keys with one hash (see [`KeyHash`](crate::KeyHash)) replace each other,
+//! but are never taken for each other. The names are those of other caches with typed keys: `insert`, `get`, `remove`,
 //! `get_or_fetch`.
 //!
 //! # Limits

@@ -494,9 +494,9 @@ impl Index {
         }
     }
 
-    /// Returns the next blocks of a pass that changes none, about [`PASS_ENTRIES`] at most; `None` after the last. As for
-    /// [`Index::sweep`], a block that stays in the index is returned once. An empty list is not the end: there may have been
-    /// ghosts alone.
+    /// Returns the next blocks of a pass that changes none, about [`PASS_ENTRIES`] at most; `None` after the last. As
+    /// for [`Index::sweep`], a block that stays in the index is returned once. An empty list is not the end: there may
+    /// have been ghosts alone.
     pub(crate) fn next_blocks(&self, cursor: &mut Cursor) -> Option<Vec<(KeyHash, Entry)>> {
         if cursor.is_done() {
             return None;
