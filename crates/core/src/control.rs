@@ -35,9 +35,10 @@
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
 //! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry
-//!   (`Totals::dry_ns`). That time does not count in turnovers, scale and the test of pauses. If it is more than half of
-//!   what the throughput goal gives up, the window doubles, up to the bound and the longest recent absence: no probe of a
-//!   few per cents can see what bridging it would gain.
+//!   (`Totals::dry_ns`). That time does not count in turnovers, scale and the test of pauses. If over about a second it
+//!   is more than half of what the throughput goal gives up, the window doubles, up to the bound and the longest recent
+//!   absence: no probe of a few per cents can see what bridging it would gain. A rare absence is not bridged: all requests
+//!   of the seconds after it would wait behind that window.
 //!
 //! * **Beyond the bound.** The bound keeps requests from waiting in the device. If a window at the bound still gains
 //!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example
@@ -197,6 +198,8 @@ pub(crate) struct Controller {
     /// because the device ran dry too often.
     away_ns: f64,
     away_room_ns: f64,
+    /// Part of the recent time, smoothed over [`DRY_MEMORY_NS`], in which the device ran dry because a queue did not look.
+    dry_part: f64,
     /// Whether the window may exceed the bound, because at the bound none waits in the device.
     is_beyond: bool,
     ceiling_ns: f64,
@@ -257,6 +260,7 @@ impl Controller {
             bound_ns,
             away_ns: 0.0,
             away_room_ns: 0.0,
+            dry_part: 0.0,
             is_beyond: false,
             ceiling_ns: bound_ns,
             scale: [scale; 2],
@@ -342,9 +346,11 @@ impl Controller {
             self.away_ns = self.away_ns.max(away_ns);
             return;
         }
-        let faded = (now_ns - self.last_ns) as f64 / AWAY_FADES_NS;
-        self.away_ns = (self.away_ns * (1.0 - faded.min(1.0))).max(away_ns);
+        let elapsed_ns = (now_ns - self.last_ns) as f64;
+        self.away_ns = (self.away_ns * (1.0 - (elapsed_ns / AWAY_FADES_NS).min(1.0))).max(away_ns);
         self.away_room_ns = self.away_room_ns.min(self.away_ns);
+        let dry_ns = totals.dry_ns.saturating_sub(self.last.dry_ns) as f64;
+        self.dry_part = (self.dry_part * DRY_MEMORY_NS + dry_ns) / (DRY_MEMORY_NS + elapsed_ns);
         self.last_ns = now_ns;
         if completions == 0 {
             self.step_without_completion(now_ns, totals);
@@ -501,7 +507,7 @@ impl Controller {
         }
 
         // Half of what the goal gives up is for the search.
-        if 1.0 - reading.present > (1.0 - self.config.throughput_goal) / 2.0 {
+        if self.dry_part > (1.0 - self.config.throughput_goal) / 2.0 {
             // However little the next per cents of the window gain: the device runs dry while queues are away.
             self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
             self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);

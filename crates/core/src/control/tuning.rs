@@ -128,6 +128,8 @@ pub(super) const BEYOND_MOST: f64 = 64.0;
 /// Time in which the allowance for queues that were away fades, and the most of it, in bounds.
 pub(super) const AWAY_FADES_NS: f64 = 4e9;
 pub(super) const AWAY_MOST: f64 = 16.0;
+/// Time over which the part of the time in which the device ran dry is smoothed.
+pub(super) const DRY_MEMORY_NS: f64 = 1e9;
 /// Part of the largest window from which on a window is not made larger for queues that were away.
 pub(super) const AWAY_NEAR: f64 = 0.95;
 /// Relative change of the centre by outstanding work after which measurements begin anew.
