@@ -14,7 +14,6 @@
 #![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
 
 pub mod compare;
-pub mod compressibility;
 pub mod demo;
 #[cfg(feature = "parquet")]
 pub mod depot;
@@ -22,7 +21,6 @@ pub mod experiment;
 pub mod fio_json;
 mod foreign;
 pub mod instance;
-pub mod load;
 pub mod report;
 pub mod report_page;
 pub mod sim;
@@ -33,6 +31,9 @@ pub mod test;
 pub mod tune;
 
 use std::path::PathBuf;
+
+pub use plimsoll_load as load;
+pub use plimsoll_load::compressibility;
 
 /// Joins items with equal keys, in the order of their first.
 pub(crate) fn by_key<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {

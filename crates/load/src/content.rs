@@ -24,7 +24,7 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::load::{Content, ContentMaker};
+//! use plimsoll_load::{Content, ContentMaker};
 //! let mut maker = ContentMaker::new(Content { compressible_pct: 75 }, 1);
 //! let mut buffer = vec![0xff; 4096];
 //! maker.fill(&mut buffer);

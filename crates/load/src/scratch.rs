@@ -100,11 +100,11 @@ impl Scratch {
     }
 
     /// Returns whether the file `name` was made here and has `len_bytes`.
-    pub(crate) fn has(&self, name: &str, len_bytes: u64) -> bool {
+    pub fn has(&self, name: &str, len_bytes: u64) -> bool {
         self.find(name).is_some_and(|file| has_length(file, len_bytes))
     }
 
-    pub(crate) fn has_made(&self, name: &str) -> bool {
+    pub fn has_made(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
@@ -141,7 +141,7 @@ impl Scratch {
 
     /// Lets other opened handles of the files be locked as well, for runs that name one of the files as their storage.
     /// The files still count as in use.
-    pub(crate) fn share(&self) {
+    pub fn share(&self) {
         for (_, file) in &self.files {
             // If the file system has no locks, there is none to share.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared);
@@ -149,7 +149,7 @@ impl Scratch {
     }
 
     /// Removes the scratch file `name` if a program that has ended left it. A missing file is no error.
-    pub(crate) fn reclaim(directory: &Path, name: &str) -> Result<(), ScratchError> {
+    pub fn reclaim(directory: &Path, name: &str) -> Result<(), ScratchError> {
         let path = directory.join(name);
         let failed = |error: io::Error| ScratchError::Create { path: path.display().to_string(), error };
         let file = match std::fs::File::open(&path) {
@@ -229,12 +229,7 @@ fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: 
 }
 
 /// Creates a file on a simulated disk and fills it.
-pub(crate) fn fill_simulated(
-    path: &Path,
-    len_bytes: u64,
-    world: &SimWorld,
-    control: &Control,
-) -> Result<(), ScratchError> {
+pub fn fill_simulated(path: &Path, len_bytes: u64, world: &SimWorld, control: &Control) -> Result<(), ScratchError> {
     let plan = fill_plan(path, len_bytes, OpenOptions { create_new: true, ..OpenOptions::default() }, None)?;
     Ok(check_filled(path, &run_simulated(&plan, world, control)?)?)
 }

@@ -19,8 +19,8 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::compressibility::{Options, examine};
-//! use plimsoll_measure::load::Stop;
+//! use plimsoll_load::compressibility::{Options, examine};
+//! use plimsoll_load::Stop;
 //! let path = std::env::temp_dir().join(format!("plimsoll-examine-{}", std::process::id()));
 //! std::fs::write(&path, "all work and no play makes a dull disk. ".repeat(1000))?;
 //! let options = Options { block_bytes: vec![4096], ..Options::default() };
@@ -43,7 +43,7 @@ use plimsoll_show::table::Table;
 use plimsoll_sim::rng::Rng;
 use serde::Serialize;
 
-use crate::load::Stop;
+use crate::Stop;
 
 pub const BLOCK_MIN_BYTES: u32 = 512;
 /// Largest block, in bytes: 16 MiB.

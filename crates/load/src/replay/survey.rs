@@ -93,7 +93,7 @@ impl Survey {
     }
 
     /// Returns the time from the first request to the last, in ns.
-    pub(crate) fn span_ns(&self) -> u64 {
+    pub fn span_ns(&self) -> u64 {
         self.sums.last_ns.saturating_sub(self.sums.first_ns)
     }
 }

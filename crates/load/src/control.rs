@@ -12,7 +12,7 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::load::Control;
+//! use plimsoll_load::Control;
 //! let control = Control::default();
 //! let step = control.with_write_bound(Some(1 << 30));
 //! control.stop.ask();
@@ -107,7 +107,7 @@ impl Traffic {
     }
 
     /// Takes `bytes` from the write bound. Returns `false` if fewer are left.
-    pub(crate) fn take_write(&self, bytes: u64) -> bool {
+    pub fn take_write(&self, bytes: u64) -> bool {
         self.bound.as_ref().is_none_or(|bound| bound.take(bytes))
     }
 
@@ -122,7 +122,7 @@ impl Traffic {
         self.moved.read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_written(&self, bytes: u64) {
+    pub fn add_written(&self, bytes: u64) {
         self.moved.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }

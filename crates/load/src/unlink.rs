@@ -12,7 +12,7 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::load::unlink_path;
+//! use plimsoll_load::unlink_path;
 //! assert_eq!(unlink_path("/mnt/f".as_ref(), 7).to_str(), Some("/mnt/f.7"));
 //! ```
 

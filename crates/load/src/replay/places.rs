@@ -12,7 +12,7 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::load::replay::Places;
+//! use plimsoll_load::replay::Places;
 //! // File 1 was used from 8 KiB to 16 KiB, file 2 from 0 to 4 KiB.
 //! let regions = [((0, 1), (8192, 16_384)), ((0, 2), (0, 4096))].into_iter().collect();
 //! let places = Places::new(&regions, 512, 1 << 20);

@@ -115,7 +115,7 @@ pub struct ClassResult {
 
 impl Interval {
     /// Adds the intervals of another shard, or another job, to those of the same times.
-    pub(crate) fn merge_all(intervals: &mut Vec<Interval>, others: &[Interval]) {
+    pub fn merge_all(intervals: &mut Vec<Interval>, others: &[Interval]) {
         intervals.resize(intervals.len().max(others.len()), Interval::default());
         for (mine, theirs) in intervals.iter_mut().zip(others) {
             mine.merge(theirs);
@@ -232,7 +232,7 @@ impl JobResult {
     }
 }
 
-pub(crate) fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+pub fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 

@@ -19,7 +19,7 @@
 //! ```
 //! use plimsoll::backend::{OpenOptions, choose::BackendKind};
 //! use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
-//! use plimsoll_measure::load::{Control, JobSpec, Pattern, Plan, Target, run};
+//! use plimsoll_load::{Control, JobSpec, Pattern, Plan, Target, run};
 //!
 //! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
 //! let file = topology.file("/any".as_ref(), OpenOptions::default(), 0);
@@ -32,8 +32,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![allow(missing_docs, reason = "the tools' own crate: a name that says all needs no line")]
+
 mod access;
 mod checked;
+pub mod compressibility;
 mod content;
 mod control;
 mod crew;
@@ -45,7 +48,7 @@ mod pace;
 mod prepare;
 mod record;
 pub mod replay;
-pub(crate) mod result;
+pub mod result;
 mod runner;
 mod scratch;
 mod steady;
@@ -71,8 +74,7 @@ pub use record::{Recorded, TraceFile};
 pub use result::{
     BlockFault, DirectionResult, Directions, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult,
 };
-pub(crate) use scratch::fill_simulated;
-pub use scratch::{Scratch, ScratchError};
+pub use scratch::{Scratch, ScratchError, fill_simulated};
 pub use steady::{Steady, SteadyCriterion, SteadyStop};
 pub use unlink::unlink_path;
 
@@ -129,7 +131,7 @@ impl JobSpec {
     }
 
     /// Returns the job at a fixed rate: `requests_per_s` on each shard where it runs, divided over its fibers.
-    pub(crate) fn at_rate(mut self, requests_per_s: f64, distribution: PauseDistribution) -> JobSpec {
+    pub fn at_rate(mut self, requests_per_s: f64, distribution: PauseDistribution) -> JobSpec {
         self.shape.requests_per_s_per_fiber = Some(requests_per_s / f64::from(self.parallelism.max(1)));
         self.shape.pause_distribution = distribution;
         self

@@ -12,7 +12,7 @@
 //! **Example.**
 //!
 //! ```
-//! use plimsoll_measure::load::Instruments;
+//! use plimsoll_load::Instruments;
 //! // They are attached to no run.
 //! assert!(Instruments::default().live().is_empty());
 //! ```

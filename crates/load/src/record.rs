@@ -14,7 +14,7 @@
 //! ```
 //! # let directory = std::env::temp_dir().join(format!("plimsoll-record-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory)?;
-//! use plimsoll_measure::load::{Control, TraceFile};
+//! use plimsoll_load::{Control, TraceFile};
 //! let path = directory.join("run.plt");
 //! let control = Control::default();
 //! control.instruments.record(TraceFile::create(&path)?);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::load::{Content, ContentMaker};
+use crate::{Content, ContentMaker};
 
 struct Place(tempfile::TempDir);
 

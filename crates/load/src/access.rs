@@ -27,14 +27,14 @@
 //!
 //! ```
 //! use plimsoll_sim::rng::Rng;
-//! use plimsoll_measure::load::{Access, AccessPicker};
+//! use plimsoll_load::{Access, AccessPicker};
 //! let mut picker = AccessPicker::new(&Access::HotSet { data_pct: 10.0, access_pct: 90.0 }, 1000, 7)?;
 //! let mut rng = Rng::new(1);
 //! let mut hits = vec![0; 1000];
 //! (0..10_000).for_each(|_| hits[picker.next(&mut rng) as usize] += 1);
 //! // 100 positions are drawn about 90 times each, the others about once.
 //! assert_eq!(hits.iter().filter(|&&hits| hits > 30).count(), 100);
-//! # Ok::<(), plimsoll_measure::load::AccessError>(())
+//! # Ok::<(), plimsoll_load::AccessError>(())
 //! ```
 
 use plimsoll_sim::dist::uniform;
