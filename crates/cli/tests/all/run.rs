@@ -18,11 +18,16 @@ const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 /// Far longer than anything here takes: what has not ended by then hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The library lies beside the command. Tests of one package do not build another's, so it is built here.
+/// The library lies beside the command. Tests of one package do not build another's, so it is built here, unless
+/// `PLIMSOLL_LIBRARY_IS_BUILT` says that it was (`.ci/run`).
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let beside = Path::new(PLIMSOLL).parent().expect("it is in a directory");
+        let library = beside.join("libplimsoll_preload.so");
+        if std::env::var_os("PLIMSOLL_LIBRARY_IS_BUILT").is_some() {
+            return library;
+        }
         let profile = beside.file_name().and_then(|name| name.to_str()).expect("a profile's directory");
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--offline", "-p", "plimsoll-preload", "--manifest-path"]);
@@ -31,7 +36,7 @@ fn library() -> &'static Path {
         cargo.env("CARGO_TARGET_DIR", beside.parent().expect("the target directory"));
         let status = cargo.status().expect("cargo starts");
         assert!(status.success(), "the library cannot be built: {status}");
-        beside.join("libplimsoll_preload.so")
+        library
     })
 }
 
