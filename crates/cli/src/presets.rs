@@ -30,6 +30,10 @@ enum PresetsCommand {
 /// List the presets: figures of all disks together
 #[derive(Args, Debug)]
 struct ListArguments {
+    /// Removed: `presets find` takes the kind as a word
+    #[arg(long, hide = true, value_name = "KIND", num_args = 0..=1, default_missing_value = "drive")]
+    kind: Option<String>,
+
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
@@ -59,7 +63,7 @@ struct ShowArguments {
 /// a second. 1 MB is 10^6 bytes, 1 MiB 2^20 bytes, 1 Mb 10^6 bits.
 #[derive(Args, Debug)]
 struct FindArguments {
-    /// Words that name, family or source must have
+    /// Words that name, kind (instance, drive, volume), family or source must have
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
 
@@ -151,6 +155,10 @@ fn resolve(name: &str) -> Result<Resolved, Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
+    if let Some(kind) = &arguments.kind {
+        let message = format!("presets list has no --kind any more: `plimsoll presets find {kind}` finds by kind");
+        return Err(Failure::Input(message));
+    }
     let found = presets::all();
     let json = json!({ "schema": SCHEMA, "presets": found });
     arguments.format.print(|| overview(&found), &json, || presets::to_csv(&found))?;

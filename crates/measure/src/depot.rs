@@ -102,18 +102,7 @@ pub fn store(root: &Root, path: &Path, options: &Options, watch: &mut Watch) -> 
             Some(found) => found.map_err(Why::Content).and_then(|found| of.figures(&text, found)),
             None => of.disks(text.as_bytes(), watch),
         },
-        Sorted::Other(bytes) => match of.disks(&bytes, watch) {
-            // A text trace is output of blkparse, which its reader recognises.
-            Err(Why::Content(reason)) => match of.trace() {
-                Err(Why::Content(_)) => Err(Why::Content(reason)),
-                // A host is asked for before the whole file is read.
-                Err(Why::Depot(DepotError::NoHost { .. })) if trace::read(path, &mut |_| ()).is_err() => {
-                    Err(Why::Content(reason))
-                }
-                stored => stored,
-            },
-            stored => stored,
-        },
+        Sorted::Other(bytes) => of.disks(&bytes, watch),
     };
     stored.map_err(|why| match why {
         // Some readers have already added the file with the line.

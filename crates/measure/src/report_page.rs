@@ -59,9 +59,6 @@ use crate::tune::record::Record;
 /// days. Parsing takes several times as much memory.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes at the beginning of a file from which its kind is recognised.
-const HEAD_BYTES: u64 = 1 << 16;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -152,11 +149,7 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
         Sorted::Json(text, value) => {
             json::read(&file, &text, &value).unwrap_or_else(|| stat::read(&file, text.as_bytes()))
         }
-        Sorted::Other(bytes) => match stat::read(&file, &bytes) {
-            Ok(content) => Ok(content),
-            // A text trace is output of blkparse, which its reader recognises.
-            Err(reason) => of_trace(path, &file).map_err(|_| reason),
-        },
+        Sorted::Other(bytes) => stat::read(&file, &bytes),
     };
 
     let Content { kind, title, sections, notes, sweep } =
@@ -166,13 +159,13 @@ pub fn read(path: &Path) -> Result<Shown, ReadError> {
 
 /// A file by its first look.
 pub(crate) enum Sorted {
-    /// Binary, so a trace or nothing that is known.
+    /// A trace by its first bytes or lines, or binary, which is nothing else that is known.
     Trace,
     /// A record of `tune`.
     Record(String),
     /// JSON other than iostat's.
     Json(String, Value),
-    /// Activity of disks, or a trace as text.
+    /// Activity of disks, or nothing that is known.
     Other(Vec<u8>),
 }
 
@@ -183,13 +176,13 @@ pub(crate) fn sort(path: &Path) -> Result<Sorted, ReadError> {
     let mut head = Vec::new();
     input
         .by_ref()
-        .take(HEAD_BYTES)
+        .take(trace::HEAD_BYTES)
         .read_to_end(&mut head)
         .map_err(|error| ReadError::Io { file: file.clone(), error })?;
     if head.is_empty() {
         return Err(ReadError::Content(format!("{file}: the file is empty: {EXPECTED}")));
     }
-    if head.contains(&0) {
+    if head.contains(&0) || trace::is_trace(&head) {
         return Ok(Sorted::Trace);
     }
 

@@ -61,8 +61,9 @@ pub fn all() -> Vec<PresetInfo> {
 pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let has_words = |preset: &PresetInfo| {
-        let fields = [Some(preset.name.as_str()), preset.title, preset.family.as_deref(), Some(preset.source)];
-        let fields: Vec<String> = fields.into_iter().flatten().map(str::to_lowercase).collect();
+        let of_text = [preset.title, preset.family.as_deref(), Some(preset.source)];
+        let fields = [Some(preset.name.as_str()), Some(preset.kind)].into_iter().chain(of_text);
+        let fields: Vec<String> = fields.flatten().map(str::to_lowercase).collect();
         words.iter().all(|word| fields.iter().any(|field| field.contains(word)))
     };
     let mut found: Vec<(f64, PresetInfo)> = all()

@@ -143,3 +143,34 @@ fn what_is_no_recording_is_refused_as_such_without_a_host_too() {
         assert!(matches!(refused, Err(StoreError::Content { .. })), "{refused:?}");
     }
 }
+
+/// `blkparse -i sda > sda.txt`: what is longer than a result may be.
+const TEXT_TRACE: &str = "8,0 1 1 0.000001 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000002 9 D R 2048 + 8 [db]\n\
+                          8,0 1 3 0.000003 0 C R 2048 + 8 [0]\n";
+
+/// It was read to its end, for the sake of the error, and had to fit into memory.
+#[test]
+fn a_text_trace_is_known_by_its_first_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sda.txt");
+    std::fs::write(&path, TEXT_TRACE.repeat(1000)).unwrap();
+    let long = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    long.set_len(crate::report_page::FILE_BYTES_MAX + 1).unwrap();
+    let root = Root::Directory(directory.path().join("depot"));
+    let refused = store(&root, &path, &Options::default(), &mut Watch::default());
+    let Err(StoreError::Depot { error: DepotError::NoHost { what }, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(what, "trace");
+}
+
+/// It was called no recording.
+#[test]
+fn a_trace_that_cannot_be_read_is_refused_with_the_error_of_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_cpu = |cpu: u32| directory.path().join(format!("sda.blktrace.{cpu}"));
+    std::fs::write(of_cpu(0), TEXT_TRACE).unwrap();
+    std::fs::create_dir(of_cpu(1)).unwrap();
+    let options = Options { host: Some("db1".to_owned()), ..Options::default() };
+    let root = Root::Directory(directory.path().join("depot"));
+    let refused = store(&root, &of_cpu(0), &options, &mut Watch::default()).unwrap_err().to_string();
+    assert!(refused.contains("cannot read it: Is a directory"), "{refused}");
+}

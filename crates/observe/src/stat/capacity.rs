@@ -224,6 +224,10 @@ const FULL_MOST: usize = 16;
 /// factor.
 const LIKE_WRITE_SHARE: f64 = 0.15;
 const LIKE_SIZE_FACTOR: f64 = 2.0;
+/// Most that a write takes of a device's time, in reads, as by data sheets of NVMe disks; and a margin for what reads and
+/// writes cost each other.
+const WRITE_COST_MOST: f64 = 10.0;
+const MIX_MARGIN: f64 = 1.5;
 /// Factor by which a rate exceeds that of a device taken for full, from which that one was not full.
 const FULL_EXCEEDED: f64 = 1.2;
 /// Mean number of requests under way from which a rate says something of the device. With fewer it says what the
@@ -254,8 +258,19 @@ impl Full {
     }
 
     fn is_like(&self, other: &Full) -> bool {
+        (self.write_share - other.write_share).abs() < LIKE_WRITE_SHARE && self.has_like_size(other)
+    }
+
+    fn has_like_size(&self, other: &Full) -> bool {
         let (less, more) = (self.size_kib.min(other.size_kib), self.size_kib.max(other.size_kib));
-        (self.write_share - other.write_share).abs() < LIKE_WRITE_SHARE && more < LIKE_SIZE_FACTOR * less.max(0.5)
+        more < LIKE_SIZE_FACTOR * less.max(0.5)
+    }
+
+    /// Returns whether this load is more than a device that is full with the other mix could do, whatever its writes
+    /// cost.
+    fn is_far_above(&self, other: &Full) -> bool {
+        let of_mix = 1.0 + (WRITE_COST_MOST - 1.0) * (self.write_share - other.write_share).abs();
+        self.has_like_size(other) && self.per_s > MIX_MARGIN * of_mix * other.per_s
     }
 }
 
@@ -304,6 +319,11 @@ impl Peaks {
         let now = Full::of(columns)?;
         let most = self.full.iter().filter(|full| full.is_like(&now)).map(|full| full.per_s).reduce(f64::max)?;
         finite(now.per_s / most)
+    }
+
+    /// Returns whether the device, when it was full with requests of like size, did more than the present mix explains.
+    pub(crate) fn did_far_more(&self, columns: &Columns) -> bool {
+        Full::of(columns).is_some_and(|now| self.full.iter().any(|full| full.is_far_above(&now)))
     }
 
     /// Returns U as far as it is known without a model: the part of what the device did when it was full with a like

@@ -38,7 +38,9 @@
 //!    rate below any of the class is *degraded*.
 //!
 //! Requests that wait (S >= 40 %) on a device that is free for a part of the time, longer than those before them explain,
-//! are *unknown* (unclear): it is slower than it was, or others use it.
+//! are *unknown* (unclear): it is slower than it was, or others use it. So is a spinning disk that is free for a part of
+//! the time and busy for 35 ms and longer with each request, and a device of rule 5 that, when it was full, did more than
+//! its present mix of reads and writes explains.
 //!
 //! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) at which requests wait is *degraded*, held
 //! by something in front of the device; *saturated* if the device is known, by facts or model, to be sold by rates: a
@@ -121,8 +123,10 @@ const IN_FLIGHT_LEAKED: u64 = 1 << 31;
 /// (a single one may have been sent a moment ago), and the shortest such interval in seconds.
 const STUCK_LEAST: u64 = 2;
 const STUCK_LEAST_S: f64 = 1.0;
-/// Milliseconds that a spinning disk takes for one request: at least this; and beyond this it is ill.
+/// Milliseconds that a spinning disk takes for one request: at least this; the longest seek and turn of the slowest
+/// healthy one; and beyond this it is ill.
 const SPIN_LEAST_MS: f64 = 2.0;
+const SPIN_SLOW_MS: f64 = 35.0;
 const SPIN_ILL_MS: f64 = 50.0;
 /// Bytes a second of spinning disks: the outer tracks of the fastest, and slow ones.
 const SPIN_BYTES_PER_S: f64 = 300e6;
@@ -137,6 +141,8 @@ pub struct Evidence<'a> {
     pub basis: &'a Basis,
     /// Whether U, if it is not a model's, compares with a like load when the device was full.
     pub was_full: bool,
+    /// Whether the device, when it was full, did more than the present mix of reads and writes can explain.
+    pub did_far_more: bool,
     pub saturation: &'a Saturation,
     /// Requests under way when the interval began; `None` where not known.
     pub in_flight_before: Option<u64>,
@@ -531,18 +537,30 @@ impl<'a> Case<'a> {
         let each_ms = self.each_ms()?;
         let long = format!("{} under way, {} each", queue(under_way), ms(self.await_ms.unwrap_or(each_ms)));
 
+        let transfer_ms = self.size_kib * 1024.0 / SPIN_SLOW_BYTES_PER_S * 1000.0;
         if !self.is_util_high {
-            return Some((Verdict::Ok, format!("it is free {:.0} % of the time; {long}", 100.0 - util.min(100.0))));
+            let free = format!("it is free {:.0} % of the time; {long}", 100.0 - util.min(100.0));
+            // Flushes and discards take time, too, and are none of these requests.
+            let columns = self.columns;
+            let is_alone = positive(columns.flushes_per_s).is_none() && positive(columns.discards_per_s).is_none();
+            let is_slow = each_ms >= SPIN_SLOW_MS + transfer_ms;
+            if spindles == 1.0 && is_alone && is_slow && !self.is_slow_medium() {
+                let why = format!(
+                    "not clear: {free}, but it needs {} for one, and a healthy disk that spins at most {}: it is slower \
+                     than it was, or others use it; watch longer",
+                    ms(each_ms),
+                    ms(SPIN_SLOW_MS + transfer_ms)
+                );
+                return Some((Verdict::Unknown, why));
+            }
+            return Some((Verdict::Ok, free));
         }
         if spindles > 1.0 && under_way * (1.0 - WAITING) < spindles {
             let why = format!("{spindles:.0} spindles have {} requests under way: some are free", queue(under_way));
             return Some((Verdict::Ok, why));
         }
 
-        let ill_ms = SPIN_ILL_MS + self.size_kib * 1024.0 / SPIN_SLOW_BYTES_PER_S * 1000.0;
-        let is_slow_medium =
-            ["sr", "fd", "mmcblk"].iter().any(|start| self.evidence.interval.device.starts_with(start));
-        if spindles == 1.0 && each_ms >= ill_ms && !is_slow_medium {
+        if spindles == 1.0 && each_ms >= SPIN_ILL_MS + transfer_ms && !self.is_slow_medium() {
             let why =
                 format!("it needs {} for one request, several times what a healthy disk does; {long}", ms(each_ms));
             return Some((Verdict::Degraded, why));
@@ -553,6 +571,11 @@ impl<'a> Case<'a> {
         let why =
             format!("busy {:.0} % of the time with one request after the other{if_it_spins}; {long}", util.min(100.0));
         Some((Verdict::Saturated, why))
+    }
+
+    /// Returns whether the device is an optical drive, a floppy disk or a card.
+    fn is_slow_medium(&self) -> bool {
+        ["sr", "fd", "mmcblk"].iter().any(|start| self.evidence.interval.device.starts_with(start))
     }
 
     /// Returns the busy time per read or write in milliseconds: on a serial device, its service time.

@@ -140,6 +140,7 @@ impl Watch {
             capacity_use,
             basis: &basis,
             was_full: of_full.is_some(),
+            did_far_more: memory.peaks.did_far_more(columns),
             saturation: &saturation,
             in_flight_before,
             is_stuck: memory.is_stuck,

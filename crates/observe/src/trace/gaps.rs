@@ -271,7 +271,7 @@ impl Gaps {
     }
 
     fn visit_span(&mut self, span: &Span) {
-        if span.is_cancelled && span.dispatched_ns.is_none() {
+        if span.is_cancelled_in_queue() {
             // The trace does not say when the piece was cancelled, so it is treated as never queued.
             return;
         }
@@ -282,7 +282,7 @@ impl Gaps {
         // The kernel has no queue for each CPU.
         let is_of_kernel = span.dispatched_ns.is_none() && span.submitted_ns.is_some();
         let key = (span.disk, if is_of_kernel { 0 } else { span.shard });
-        let ended_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
+        let ended_ns = span.in_device().gone_ns.or(span.callback_ns);
         let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
 
         if let Some(queued_ns) = queued_ns {
@@ -300,7 +300,7 @@ impl Gaps {
             return;
         };
 
-        let back_ns = span.completed_ns.or(span.reaped_ns).filter(|back_ns| *back_ns >= out_ns);
+        let back_ns = span.in_device().gone_ns.filter(|back_ns| *back_ns >= out_ns);
         let piece = Piece {
             class: span.class,
             shard: span.shard,

@@ -9,7 +9,9 @@
 //! which it goes out, itself included. There are two scales: *offered* (queue and device together), which is the
 //! parallelism of a closed loop, and *in the device*. Levels are 1, 2, 3-4, 5-8 and so on.
 //! [`plimsoll_figures::verdict`] judges; `doubt.rs` tries that on parts of the time, whose rates also give each
-//! level's its interval. A level whose interval is too wide, or not known, is left out of the curve, and named.
+//! level's its interval. A level whose interval is too wide, or not known, is left out of the curve, and named. A fall
+//! counts only if Little's law holds at the level at which throughput fell (otherwise the load comes in bursts), and if it
+//! is of a quarter: each level was there once, and the disk may have been slower just then.
 //!
 //! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown, but
 //! not judged.
@@ -54,6 +56,9 @@ pub(super) const SLICES: usize = 32;
 
 /// Part of a throughput, in percent, above which half of its interval leaves a level out of the curve: as for sweeps.
 const VAGUE_PCT: f64 = 25.0;
+
+/// Least part of the depth in the device that rate times latency of a steady level makes up.
+const STEADY_LEAST: f64 = 0.8;
 
 /// Fewest slices of a level whose interval is known: two, of nearly the same time, can disagree.
 const SLICES_MIN: f64 = 1.9;
@@ -134,12 +139,11 @@ pub(super) struct DisksLevels {
 }
 
 impl DisksLevels {
-    /// Takes a piece. It is in the device from D to C, as in [`super::stages`].
+    /// Takes a piece.
     pub(super) fn visit(&mut self, span: &Span) {
-        let (out_ns, gone_ns) = (span.out_ns(), span.completed_ns.or(span.reaped_ns).or(span.callback_ns));
+        let (out_ns, gone_ns) = (span.out_ns(), span.in_device().gone_ns.or(span.callback_ns));
         let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
-        let latency_ns = span.completed_ns.or(span.reaped_ns).zip(out_ns);
-        let latency_ns = latency_ns.and_then(|(back_ns, out_ns)| back_ns.checked_sub(out_ns));
+        let latency_ns = span.in_device().whole().map(|stay| stay.end - stay.start);
         match (out_ns, latency_ns) {
             (Some(out_ns), Some(latency_ns)) => {
                 self.push(span, queued_ns, 1, Move::Queued);
@@ -336,6 +340,25 @@ impl Levels {
             format!("parallelism {:.0}, whose throughput is known {known} only", point.parallelism)
         };
         found.evidence.extend(vague.iter().map(|level| format!("left out: {}", name(level))));
+        if let (Kind::Falls, Some((level, last))) = (found.kind, known.last()) {
+            let most = points.iter().map(|point| point.throughput).fold(0.0, f64::max);
+            let why = match () {
+                () if !self.is_steady(*level) => {
+                    Some("requests have no time to come back, as at the begin of a burst,")
+                }
+                () if last.throughput > (1.0 - VAGUE_PCT / 100.0) * most => {
+                    Some("throughput is lower, or was just then,")
+                }
+                () => None,
+            };
+            if let Some(why) = why {
+                found.kind = Kind::Unclear;
+                found.sentence = format!(
+                    "not clear: {why} at parallelism {:.0}; record loads that stay, and each twice",
+                    last.parallelism
+                );
+            }
+        }
         // Levels beyond the end of the curve do not change what it shows, unless it still grows there.
         let is_open = matches!(found.kind, Kind::ScalesLow | Kind::Reached | Kind::Unclear);
         let end = known.last().map_or(0, |(level, _)| *level);
@@ -353,6 +376,14 @@ impl Levels {
             (None, _) => {}
         }
         found
+    }
+
+    /// Returns whether as many requests came back at a level as its depth and latency promise, by Little's law. At the
+    /// begin of a burst the depth is high before the first of its requests can be back.
+    fn is_steady(&self, level: usize) -> bool {
+        let levels = self.offered();
+        let of_level = levels.iter().find(|it| level_of(it.depth_max) == level);
+        of_level.is_some_and(|it| it.ends_per_s * it.latency_mean_ns / 1e9 >= STEADY_LEAST * it.in_device)
     }
 
     /// Returns which levels are too vague for the curve.
@@ -455,6 +486,23 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    /// Thirty-two at once, of which a disk serves sixteen at a time in 800 us, every 8 ms: for the first 800 us none of
+    /// them can be back. That was a disk that is overloaded.
+    #[test]
+    fn a_burst_is_no_disk_that_falls() {
+        let mut levels = Levels::default();
+        for burst in 0..200_u64 {
+            let begin_ns = burst * 8 * MS;
+            (0..32).for_each(|_| levels.take(begin_ns, Move::Queued));
+            let ends_ns = |nth: u64| (1 + nth / 16) * 800_000 + nth % 16 * 30_000;
+            (0..32).for_each(|nth| levels.take(begin_ns, Move::Out { latency_ns: ends_ns(nth), was_queued: true }));
+            (0..32).for_each(|nth| levels.take(begin_ns + ends_ns(nth), Move::Back { len_bytes: 4096 }));
+        }
+        let found = levels.verdict();
+        assert_ne!(found.kind, Kind::Falls, "{found:?}");
+        assert!(found.sentence.contains("at the begin of a burst"), "{found:?}");
+    }
 
     #[test]
     fn pieces_that_come_back_together_count_where_they_were() {

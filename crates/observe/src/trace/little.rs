@@ -43,7 +43,7 @@ use serde::Serialize;
 
 use super::levels::{DisksLevels, Level, Levels, remark_of_lost};
 use super::parts::Windows;
-use super::span::{Item, Trace};
+use super::span::{Covered, Item, Stay, Trace};
 
 pub const SCHEMA: u32 = 1;
 
@@ -171,27 +171,20 @@ pub struct Little {
     windows: [Windows; 2],
     open: [Open; 2],
     levels: DisksLevels,
-    begin_ns: Option<u64>,
-    end_ns: u64,
+    covered: Covered,
 }
 
 impl Little {
     pub fn visit(&mut self, item: &Item) {
         let Item::Span(span) = item else { return };
-        let out_ns = span.out_ns();
-        if span.is_cancelled && out_ns.is_none() {
-            // The trace does not say when the piece was cancelled.
+        if span.is_cancelled_in_queue() || span.begin_ns().is_none() {
             return;
         }
 
-        let Some(begin_ns) = span.begin_ns() else { return };
-        let back_ns = span.completed_ns.or(span.reaped_ns);
-
-        self.begin_ns = Some(self.begin_ns.map_or(begin_ns, |first_ns| first_ns.min(begin_ns)));
-        self.end_ns = self.end_ns.max(back_ns.or(out_ns).unwrap_or(begin_ns));
+        self.covered.add(span);
         let has_room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&span.class);
 
-        for (stage, (came_ns, gone_ns)) in [(span.queued_ns, out_ns), (out_ns, back_ns)].into_iter().enumerate() {
+        for (stage, Stay { came_ns, gone_ns }) in [span.in_queue(), span.in_device()].into_iter().enumerate() {
             let of_class = has_room.then(|| self.classes.entry(span.class).or_default());
             for sums in [Some(&mut self.total), of_class].into_iter().flatten() {
                 if let Some(sums) = sums.get_mut(stage) {
@@ -212,8 +205,7 @@ impl Little {
 
     pub fn finish(self, trace: &Trace) -> LittleReport {
         let (levels, late) = self.levels.finish();
-        let begin_ns = self.begin_ns.unwrap_or(0);
-        let range = (begin_ns, self.end_ns.max(begin_ns));
+        let range = self.covered.range_ns();
 
         let mut lost = trace.lost.clone();
         if late > 0 {

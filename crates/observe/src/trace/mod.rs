@@ -76,7 +76,7 @@ pub enum TraceError {
 }
 
 /// Bytes at the beginning of a file that decide its format.
-const HEAD_BYTES: u64 = 1 << 16;
+pub const HEAD_BYTES: u64 = 1 << 16;
 
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -122,6 +122,11 @@ pub fn read_from(mut input: impl Read, visit: &mut dyn FnMut(Item)) -> Result<Tr
         Form::Blktrace => kernel::read_blktrace(input, visit),
         Form::Blkparse => kernel::read_blkparse(input, visit),
     }
+}
+
+/// Returns whether a file that begins with `head` is a trace, as its first [`HEAD_BYTES`] show.
+pub fn is_trace(head: &[u8]) -> bool {
+    form_of(head.get(..HEAD_BYTES as usize).unwrap_or(head)).is_ok()
 }
 
 fn form_of(head: &[u8]) -> Result<Form, TraceError> {
@@ -187,6 +192,7 @@ mod tests {
             (b"8,0 1 1 0.5\0", None),
         ];
         for (head, form) in cases {
+            assert_eq!(is_trace(head), form.is_some(), "{:?}", String::from_utf8_lossy(head));
             match (form_of(head), form) {
                 (Ok(found), Some(form)) => assert_eq!(found, form),
                 (Err(TraceError::Format(sentence)), None) => assert!(sentence.contains("expected"), "{sentence}"),

@@ -9,6 +9,8 @@
 //!
 //! **Limits.** A span whose end is not in the trace comes at the end of the file, with the stations that it has.
 
+use std::ops::Range;
+
 use plimsoll::core::trace::Event;
 use plimsoll::core::{Op, WaitReason};
 use plimsoll::trace::format::Names;
@@ -65,6 +67,22 @@ impl Span {
         self.submitted_ns.or(self.dispatched_ns)
     }
 
+    /// Returns when the piece was in the queue: from Q to D. Every count of the queue's depth rests on this.
+    pub fn in_queue(&self) -> Stay {
+        Stay { came_ns: self.queued_ns, gone_ns: self.out_ns() }
+    }
+
+    /// Returns when the piece was in the device: from D until it was back. Every count of the device's depth rests on
+    /// this.
+    pub fn in_device(&self) -> Stay {
+        Stay { came_ns: self.out_ns(), gone_ns: self.completed_ns.or(self.reaped_ns) }
+    }
+
+    /// Returns whether the piece was cancelled before it went out.
+    pub fn is_cancelled_in_queue(&self) -> bool {
+        self.is_cancelled && self.out_ns().is_none()
+    }
+
     /// Returns the last known station.
     pub fn end_ns(&self) -> Option<u64> {
         self.callback_ns.or(self.reaped_ns).or(self.completed_ns)
@@ -73,6 +91,42 @@ impl Span {
     /// Returns when the piece was submitted, or first seen.
     pub fn begin_ns(&self) -> Option<u64> {
         self.queued_ns.or(self.dispatched_ns).or(self.submitted_ns).or(self.completed_ns)
+    }
+}
+
+/// The time of a piece in the queue or in the device. An end is `None` if it is not in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stay {
+    pub came_ns: Option<u64>,
+    pub gone_ns: Option<u64>,
+}
+
+impl Stay {
+    /// Returns the time from its begin to its end, if both are known, and in this order.
+    pub fn whole(&self) -> Option<Range<u64>> {
+        let (came_ns, gone_ns) = (self.came_ns?, self.gone_ns?);
+        (came_ns <= gone_ns).then_some(came_ns..gone_ns)
+    }
+}
+
+/// The time that the pieces of a trace cover, from the first known station to the last. Means over a trace are over
+/// this time. A piece cancelled before it went out does not count: the trace does not say when that was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Covered(Option<(u64, u64)>);
+
+impl Covered {
+    pub(super) fn add(&mut self, span: &Span) {
+        let Some(begin_ns) = span.begin_ns().filter(|_| !span.is_cancelled_in_queue()) else { return };
+        let end_ns = span.end_ns().or(span.out_ns()).unwrap_or(begin_ns).max(begin_ns);
+        self.0 = Some(match self.0 {
+            Some((first_ns, last_ns)) => (first_ns.min(begin_ns), last_ns.max(end_ns)),
+            None => (begin_ns, end_ns),
+        });
+    }
+
+    /// Returns begin and end; both 0 without pieces.
+    pub(super) fn range_ns(self) -> (u64, u64) {
+        self.0.unwrap_or_default()
     }
 }
 

@@ -43,6 +43,7 @@
 mod report;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use plimsoll::core::{Histogram, Op, WaitReason};
 use serde::Serialize;
@@ -51,7 +52,7 @@ pub use report::{ClassReport, DiskReport, GroupReport, PICTURES, SCHEMA, StageRe
 
 use super::order::Ordered;
 use super::parts::Parts;
-use super::span::{Item, Span, Trace};
+use super::span::{Covered, Item, Span, Trace};
 
 /// Most groups; spans of further groups share one more.
 pub const GROUPS_MAX: usize = 512;
@@ -293,8 +294,7 @@ pub struct Stages {
     classes: BTreeMap<u16, ClassSums>,
     disks: BTreeMap<u16, Disk>,
     other_disks: Option<Disk>,
-    begin_ns: u64,
-    end_ns: u64,
+    covered: Covered,
     errors: u64,
     cancelled: u64,
     backwards: u64,
@@ -310,8 +310,7 @@ impl Stages {
             classes: BTreeMap::new(),
             disks: BTreeMap::new(),
             other_disks: None,
-            begin_ns: u64::MAX,
-            end_ns: 0,
+            covered: Covered::default(),
             errors: 0,
             cancelled: 0,
             backwards: 0,
@@ -324,11 +323,10 @@ impl Stages {
         self.backwards += backwards;
         self.errors += u64::from(span.error.is_some());
         self.cancelled += u64::from(span.is_cancelled);
-        self.begin_ns = self.begin_ns.min(span.begin_ns().unwrap_or(u64::MAX));
-        self.end_ns = self.end_ns.max(span.end_ns().or(span.begin_ns()).unwrap_or(0));
+        self.covered.add(span);
         self.add_to_group(span, times);
         self.add_to_class(span, times);
-        self.add_to_disk(span, times);
+        self.add_to_disk(span);
     }
 
     pub fn finish(self, trace: &Trace) -> StagesReport {
@@ -369,23 +367,23 @@ impl Stages {
         }
     }
 
-    fn add_to_disk(&mut self, span: &Span, Times(times): Times) {
+    fn add_to_disk(&mut self, span: &Span) {
         let disk = if self.disks.len() < DISKS_MAX || self.disks.contains_key(&span.disk) {
             self.disks.entry(span.disk).or_default()
         } else {
             self.other_disks.get_or_insert_default()
         };
 
-        if let (Some(from_ns), Some(to_ns), Some(q2d_ns)) = (span.queued_ns, span.out_ns(), times[Q2D]) {
-            disk.queue_ns += u128::from(q2d_ns);
-            disk.queue.count(from_ns, to_ns);
-            disk.timeline.in_queue(from_ns, to_ns);
+        if let Some(Range { start, end }) = span.in_queue().whole() {
+            disk.queue_ns += u128::from(end - start);
+            disk.queue.count(start, end);
+            disk.timeline.in_queue(start, end);
         }
 
-        if let (Some(from_ns), Some(to_ns), Some(d2c_ns)) = (span.out_ns(), span.completed_ns, times[D2C]) {
-            disk.device_ns += u128::from(d2c_ns);
-            disk.device.count(from_ns, to_ns);
-            disk.timeline.in_device(from_ns, to_ns);
+        if let Some(Range { start, end }) = span.in_device().whole() {
+            disk.device_ns += u128::from(end - start);
+            disk.device.count(start, end);
+            disk.timeline.in_device(start, end);
         }
 
         if let (Some(completed_ns), true, None) = (span.completed_ns, span.op.is_transfer(), span.error) {

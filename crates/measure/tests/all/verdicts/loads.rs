@@ -21,8 +21,8 @@ use super::{Case, Found};
 
 /// Factors of rates: below the first two are the same, above the second they differ. Between, neither is true, and
 /// there is no case.
-const SAME: f64 = 1.04;
-const MORE: f64 = 1.15;
+pub(crate) const SAME: f64 = 1.04;
+pub(crate) const MORE: f64 = 1.15;
 
 /// Rates over a long time, in requests a second.
 #[derive(Default)]
@@ -139,7 +139,7 @@ pub(crate) fn of_gaps(situation: &Situation, seed: u64, references: &mut Referen
 }
 
 /// Returns whether what `trace gaps` and `trace little` say of one trace can both be true.
-fn agree(limiter: Limiter, curve: Kind) -> bool {
+pub(crate) fn agree(limiter: Limiter, curve: Kind) -> bool {
     match curve {
         Kind::Saturated => matches!(limiter, Limiter::Disk | Limiter::Unknown),
         Kind::LimitedAbove | Kind::ScalesLow | Kind::Reached => limiter != Limiter::Disk,

@@ -1,10 +1,11 @@
-//! Whether verdicts are true: `test --sweep`, `test --dual`, `trace gaps` and `tune` on simulated disks, most of them
-//! disturbed. Of each case one verdict is right; "unclear" is not wrong. `stat` has cases of its own in the crate that
+//! Whether verdicts are true: `test --sweep`, `test --dual`, `trace gaps`, `trace little` and `tune` on simulated disks,
+//! most of them disturbed. Of each case one verdict is right; "unclear" is not wrong. `stat` has cases of its own in the crate that
 //! it lies in.
 //!
 //! `--nocapture` shows the tally, and every case that is not right.
 
 mod loads;
+mod traces;
 mod tune;
 mod world;
 
@@ -64,7 +65,7 @@ fn situations() -> impl Iterator<Item = Situation> {
 }
 
 /// Prints the tally and the cases that are not right, and fails where too many are not.
-fn check(cases: &[Case], left_out: usize) {
+fn check(cases: &[&Case], left_out: usize) {
     let count = |found: Found| cases.iter().filter(|case| case.found == found).count();
     let (right, unclear, wrong) = (count(Found::Right), count(Found::Unclear), count(Found::Wrong));
     for case in cases.iter().filter(|case| case.found != Found::Right) {
@@ -89,7 +90,7 @@ fn judge(of: impl Fn(&Situation, u64, &mut References) -> Option<Case>) {
             None => left_out += 1,
         }
     }
-    check(&cases, left_out);
+    check(&cases.iter().collect::<Vec<_>>(), left_out);
 }
 
 #[test]
@@ -107,6 +108,18 @@ fn of_gaps() {
     judge(loads::of_gaps);
 }
 
+/// Programs of each kind, of which `trace gaps` and `trace little` say what limits them: at least 100 cases of each
+/// command, a third of them disturbed.
+#[test]
+fn of_programs_in_traces() {
+    let found = traces::all();
+    for command in ["gaps", "little"] {
+        let cases: Vec<&Case> = found.iter().flatten().filter(|case| case.command == command).collect();
+        assert!(cases.len() >= 100, "only {} cases of {command}", cases.len());
+        check(&cases, found.len() - cases.len());
+    }
+}
+
 /// Part of the intervals that hold the truth: what "95 %" promises.
 const HELD_LEAST: f64 = 0.95;
 
@@ -120,6 +133,6 @@ fn of_figures_and_their_intervals() {
     }
     let held = measured.iter().filter(|figure| figure.is_held).count() as f64 / measured.len() as f64;
     println!("tune: the truth is in {:.1} % of {} intervals", 100.0 * held, measured.len());
-    check(&cases, 0);
+    check(&cases.iter().collect::<Vec<_>>(), 0);
     assert!(cases.len() >= 200 && held >= HELD_LEAST, "{held} of the intervals hold the truth");
 }

@@ -100,12 +100,12 @@ impl Disk {
     }
 
     /// Returns what the disk is rated at, in requests a second.
-    fn rated(self) -> f64 {
+    pub(crate) fn rated(self) -> f64 {
         1.0 / self.model().config().model.cost(self.op, self.len_bytes).as_secs_f64()
     }
 
     /// Returns how many requests fill it: rate times latency.
-    fn fills(self) -> f64 {
+    pub(crate) fn fills(self) -> f64 {
         let spec = self.spec();
         let alone_ns = if self.op == Op::Read { spec.latency.read_ns } else { spec.latency.write_ns };
         let alone_ns = alone_ns + spec.latency.transfer_ns(f64::from(self.len_bytes)) + spec.network_rtt_ns as f64;
@@ -215,7 +215,7 @@ impl Situation {
         }
     }
 
-    fn job(&self, name: &str, load: Load) -> JobSpec {
+    pub(crate) fn job(&self, name: &str, load: Load) -> JobSpec {
         JobSpec {
             name: name.into(),
             class: "load".into(),
@@ -273,6 +273,6 @@ impl Situation {
     }
 }
 
-fn ns(seconds: f64) -> u64 {
+pub(crate) fn ns(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }

@@ -91,7 +91,8 @@ impl Case<'_> {
 
         // Requests do not wait, or only in bursts.
         let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
-        if let Some(unexplained) = self.unexplained(UNDER_WAY_FEW, 1.0) {
+        // The fewer there are, the less their latency is believed.
+        if let Some(unexplained) = self.unexplained(UNDER_WAY_FEW, 1.0).or_else(|| self.unexplained(0.0, 3.0)) {
             return Some(unexplained);
         }
         if !self.is_util_high {
@@ -145,6 +146,16 @@ impl Case<'_> {
         if let (Some(capacity_use), Kind::Parallel, true, false) = (fallen, self.class.kind, has_waited, is_at_limit) {
             let why = format!("only {} of the highest seen, and requests wait: {figures}", percent(capacity_use));
             return (Verdict::Degraded, why);
+        }
+
+        // The load is like none that filled it: writes beside reads may cost much, but not that much.
+        if self.evidence.did_far_more && self.class.kind == Kind::Parallel && has_waited && !is_at_limit {
+            let why = format!(
+                "not clear: {} with {figures}, and with another mix it did far more: it is slower than it was, or others \
+                 use it; --disk settles it",
+                self.done_text()
+            );
+            return (Verdict::Unknown, why);
         }
 
         let s = match self.evidence.saturation.overall {

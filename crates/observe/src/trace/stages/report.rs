@@ -166,7 +166,8 @@ pub struct StagesReport {
 }
 
 pub(super) fn of(stages: Stages, trace: &Trace) -> StagesReport {
-    let Stages { by, groups, others, classes, disks, other_disks, begin_ns, end_ns, .. } = stages;
+    let Stages { by, groups, others, classes, disks, other_disks, covered, .. } = stages;
+    let (begin_ns, end_ns) = covered.range_ns();
     let duration_ns = end_ns.saturating_sub(begin_ns);
     let mut found: Vec<(f64, GroupReport)> =
         groups.iter().map(|(key, group)| (time_ns(group), group_report(*key, group, &by, trace))).collect();

@@ -1,7 +1,7 @@
 //! Whether `stat` says what is so: figures and verdicts against simulated disks of which the truth is measured, and
 //! against real files judged by hand.
 //!
-//! What is asked: U within 5 points, S within 10 points (undisturbed), at most 3 of 1,000 verdicts wrong and 100
+//! What is asked: U within 5 points, S within 10 points (undisturbed), at most 1 of 900 verdicts wrong and 90
 //! unclear. Of a case one verdict is right. `--nocapture` shows every case that is off, and how verdicts were taken for
 //! each other.
 

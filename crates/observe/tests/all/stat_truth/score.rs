@@ -14,7 +14,7 @@ use super::world::{Disk, Look, Timeline};
 const USE_TOLERANCE: f64 = 0.05;
 const SATURATION_TOLERANCE: f64 = 0.10;
 /// The parts of the verdicts that may be wrong, and that may be unclear.
-const WRONG_MOST: f64 = 0.0033;
+const WRONG_MOST: f64 = 0.0011;
 const UNCLEAR_MOST: f64 = 0.10;
 
 /// What was found so far.
