@@ -1,4 +1,4 @@
-//! Disks that the kernel still works on: operations that have not ended, and attempts to open a device that hangs.
+//! Disks that the kernel still works on: operations that have not ended.
 //!
 //! # Why
 //! A look-up drops its read at the deadline, and a shard that stops drops its tasks, but the kernel keeps the
@@ -16,7 +16,7 @@
 //! A disk hangs with one read, which is dropped after 2 s. The disk's counters show no read in flight, but its file has
 //! two holders: the disk and the request.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -32,14 +32,7 @@ const CHECK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The files of a cache's disks.
 #[derive(Clone, Default)]
-pub(crate) struct DiskFiles(Arc<Mutex<Known>>);
-
-#[derive(Default)]
-struct Known {
-    files: Vec<(Weak<SharedFile>, Option<DeviceId>)>,
-    /// Attempts to open a path that were given up. The thread of each has the other end while it runs.
-    stuck: Vec<(PathBuf, Weak<()>)>,
-}
+pub(crate) struct DiskFiles(Arc<Mutex<Vec<(Weak<SharedFile>, Option<DeviceId>)>>>);
 
 /// A file on which operations have not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,20 +46,8 @@ impl DiskFiles {
     /// Adds a file that is about to be opened. `device` is what its path leads to.
     pub(crate) fn add(&self, file: &Arc<SharedFile>, device: Option<DeviceId>) {
         let mut known = lock(&self.0);
-        known.files.retain(|(file, _)| file.strong_count() > 0);
-        known.files.push((Arc::downgrade(file), device));
-    }
-
-    /// Adds an attempt to open a path, which has not ended in time. `thread` is lost when its thread ends.
-    pub(crate) fn add_stuck(&self, path: &Path, thread: Weak<()>) {
-        lock(&self.0).stuck.push((path.to_owned(), thread));
-    }
-
-    /// Returns whether an earlier attempt to open a path has still not ended.
-    pub(crate) fn is_stuck(&self, path: &Path) -> bool {
-        let mut known = lock(&self.0);
-        known.stuck.retain(|(_, thread)| thread.strong_count() > 0);
-        known.stuck.iter().any(|(stuck, _)| stuck == path)
+        known.retain(|(file, _)| file.strong_count() > 0);
+        known.push((Arc::downgrade(file), device));
     }
 
     /// Returns the files that have other holders than their disks.
@@ -74,7 +55,7 @@ impl DiskFiles {
         // Locked until all have been counted: another count holds the files too.
         let known = lock(&self.0);
         let upgrade = |(file, device): &(Weak<SharedFile>, _)| Some((file.upgrade()?, *device));
-        let files: Vec<_> = known.files.iter().filter_map(upgrade).collect();
+        let files: Vec<_> = known.iter().filter_map(upgrade).collect();
         let of_disks = of_disks();
         let is_held = |(file, _): &&(Arc<SharedFile>, _)| {
             let is_of_disk = of_disks.iter().any(|other| Arc::ptr_eq(other, file));

@@ -10,7 +10,8 @@
 //! the first and the last MiB: anything but zeros is foreign data.
 //!
 //! A device that hangs may never return from `open`, and `open` cannot be cancelled. So the lock is taken on a thread
-//! of its own, which is given up at the deadline of reads. As long as that thread runs, the path is not opened again.
+//! of its own, which is given up at the deadline of reads. As long as that thread runs, the process does not open the
+//! path again, so a program that tries again has one such thread for a device.
 //!
 //! # Limits
 //! `flock` excludes only processes that use it, as this program does. The device is opened for I/O on the shard, at once
@@ -20,8 +21,8 @@
 //! A device with an ext4 file system has a superblock at 1024: `create` refuses with "data that is not a cache's".
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
 use std::{fs, io};
 
 use futures_channel::oneshot;
@@ -33,8 +34,9 @@ use crate::error::CacheError;
 use crate::format::SlotError;
 use crate::held::Held;
 use crate::host::HostParts;
-use crate::race::{all, in_time};
+use crate::race::{DEADLINE, all, in_time};
 use crate::recover::{self, Label, Source};
+use crate::sync::lock;
 
 /// Offset of a disk's first slab, in bytes: behind the superblocks, and aligned to any erase block.
 pub(crate) const SLABS_AT_BYTES: u64 = 1 << 20;
@@ -54,6 +56,9 @@ pub(crate) struct Prepared {
     /// Its number in the topology.
     pub(crate) slot: u16,
 }
+
+/// Paths at which a thread was given up, for all caches of the process. The thread has the other end while it runs.
+static STUCK: Mutex<Vec<(PathBuf, Weak<()>)>> = Mutex::new(Vec::new());
 
 /// A device or file, by whatever path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +103,7 @@ pub(crate) async fn prepare(
     held: &[Held],
 ) -> Result<Prepared, CacheError> {
     let (lock, device) = if host.locks {
-        let (lock, device) = lock_in_time(host, shard, source, held).await?;
+        let (lock, device) = lock_in_time(shard, source, held).await?;
         (Some(lock), Some(device))
     } else {
         (None, None)
@@ -114,16 +119,41 @@ fn cannot_open(path: &Path, error: io::Error) -> CacheError {
     CacheError::Io { path: path.to_owned(), what: "cannot open it", error }
 }
 
-/// Takes the lock of a device on a thread of its own. After [`DEADLINE`](crate::race::DEADLINE) the thread is given up;
-/// it ends when the device answers.
-async fn lock_in_time(
-    host: &HostParts,
+/// Returns whether a path leads to a device that is none of those `held`.
+///
+/// # Errors
+/// When the path leads nowhere, or the device does not answer in time.
+pub(crate) async fn leads_elsewhere(shard: &Shard, path: &Path, held: &[Held]) -> Result<bool, CacheError> {
+    let held = devices(held);
+    let own = path.to_owned();
+    let work = move || fs::metadata(&own).map(|metadata| !held.contains(&DeviceId::of(&metadata)));
+    on_thread(shard, path, work).await?.map_err(|error| cannot_open(path, error))
+}
+
+/// Takes the lock of a device that is none of those `held`.
+async fn lock_in_time(shard: &Shard, source: &DiskSource, held: &[Held]) -> Result<(fs::File, DeviceId), CacheError> {
+    let held = devices(held);
+    let own = source.path.clone();
+    on_thread(shard, &source.path, move || take_lock(&own, &held)).await?
+}
+
+fn devices(held: &[Held]) -> Vec<DeviceId> {
+    held.iter().filter_map(|held| held.device).collect()
+}
+
+/// Does `work`, which may hang with the device of `path`, on a thread of its own. After [`DEADLINE`] the thread is given
+/// up; it ends when the device answers.
+async fn on_thread<T: Send + 'static>(
     shard: &Shard,
-    source: &DiskSource,
-    held: &[Held],
-) -> Result<(fs::File, DeviceId), CacheError> {
-    let path = &source.path;
-    if host.files.is_stuck(path) {
+    path: &Path,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CacheError> {
+    let is_stuck = {
+        let mut stuck = lock(&STUCK);
+        stuck.retain(|(_, thread)| thread.strong_count() > 0);
+        stuck.iter().any(|(stuck, _)| stuck == path)
+    };
+    if is_stuck {
         let message = "an earlier attempt has not ended: the device hangs";
         return Err(cannot_open(path, io::Error::new(io::ErrorKind::TimedOut, message)));
     }
@@ -131,23 +161,21 @@ async fn lock_in_time(
     let (answer, answered) = oneshot::channel();
     let running = Arc::new(());
     let thread = Arc::downgrade(&running);
-    let held: Vec<_> = held.iter().filter_map(|held| held.device).collect();
-    let own = path.clone();
-    let work = move || {
-        let end = take_lock(&own, &held);
+    let whole = move || {
+        // If the caller has given up, this drops the result, a lock perhaps, while the path still counts as stuck.
+        let _ = answer.send(work());
         drop(running);
-        // If the caller has given up, this drops the lock.
-        let _ = answer.send(end);
     };
-    let started = std::thread::Builder::new().name("plimsoll-open".to_owned()).spawn(work);
+    let started = std::thread::Builder::new().name("plimsoll-open".to_owned()).spawn(whole);
     started.map_err(|error| cannot_open(path, error))?;
 
     match in_time(shard, answered).await {
-        Some(Ok(end)) => end,
+        Some(Ok(end)) => Ok(end),
         Some(Err(_)) => Err(cannot_open(path, io::ErrorKind::Interrupted.into())),
         None => {
-            host.files.add_stuck(path, thread);
-            Err(cannot_open(path, io::Error::new(io::ErrorKind::TimedOut, "it has not answered for 10 s")))
+            lock(&STUCK).push((path.to_owned(), thread));
+            let message = format!("it has not answered for {} s", DEADLINE.as_secs());
+            Err(cannot_open(path, io::Error::new(io::ErrorKind::TimedOut, message)))
         }
     }
 }

@@ -308,6 +308,11 @@ impl Engine {
             if !self.has_left(member.disk) {
                 return Ok(());
             }
+            // The old life has the lock of a device on which operations have not ended, and keeps it.
+            let is_held = held.iter().any(|held| held.path == source.path);
+            if is_held && !label::leads_elsewhere(shard, &source.path, &held).await? {
+                return Ok(());
+            }
             // Drop the old life and its lock on the device, or the device could not be locked again.
             self.set_disk(member.disk, None);
         }
@@ -324,6 +329,7 @@ impl Engine {
         if label.block.generation > self.upkeep.numbers.last() {
             // Its number was not known at opening. After a crash now it would win against the other disks.
             self.upkeep.numbers.begin_after(label.block.generation);
+            drop(self.bell.ring_for_checkpoint());
             return Ok(());
         }
 

@@ -56,13 +56,12 @@ use plimsoll::Shard;
 use quick_cache::sync::Cache;
 
 use crate::block::Block;
-use crate::cache::{BlockCache, stopped};
+use crate::cache::BlockCache;
 use crate::crypt::OVERHEAD_BYTES;
 use crate::engine::Engine;
 use crate::entry::{Entry, MAX_BLOCK_BYTES};
 use crate::error::CacheError;
 use crate::grid::{Grid, part_in};
-use crate::health::is_passing;
 use crate::insert::{InsertOptions, Inserted};
 use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
@@ -279,7 +278,7 @@ impl BlockCache {
         let hash = engine.object_hash(key)?;
         let Some(gone) = engine.remove(&hash) else { return Ok(false) };
         // An insert that begins from here on has a version of its own, and finds no former one.
-        if let Some(head) = self.removed_head(hash, gone).await? {
+        if let Some(head) = self.removed_head(hash, gone).await {
             Extents::of(engine, head).remove().await;
         }
         Ok(true)
@@ -287,22 +286,19 @@ impl BlockCache {
 
     /// Returns the head that was removed from the index with `entry`, if it can be read. Its place is not written again
     /// before the next checkpoint, and after that its checksum is wrong.
-    async fn removed_head(&self, hash: KeyHash, entry: Entry) -> Result<Option<Head>, CacheError> {
+    async fn removed_head(&self, hash: KeyHash, entry: Entry) -> Option<Head> {
         let engine = self.engine();
         if let Some(head) = engine.heads.get(&hash, &entry) {
-            return Ok(Some(head));
+            return Some(head);
         }
         let own = Arc::clone(engine);
         let read = move |shard: Shard| async move {
             let read = own.read_entry(&shard, &hash, &entry, own.classes.hit, IoKind::LookupRead);
             race(read, shard.sleep(own.deadline_of(GetOptions::default()))).await
         };
-        let block = match engine.handle_for(&hash).run(read).await {
-            // The mailbox of the shard is full.
-            Err(error) if is_passing(&error) => return Ok(None),
-            end => end.map_err(stopped)?,
-        };
-        Ok(block.and_then(Result::ok).and_then(|block| Head::decode(&block)))
+        // The mailbox of the shard may be full, or the shard has stopped: the object is removed all the same.
+        let block = engine.handle_for(&hash).run(read).await.ok()??.ok()?;
+        Head::decode(&block)
     }
 
     /// Returns the present version of an object.

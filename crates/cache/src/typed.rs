@@ -129,7 +129,8 @@ impl<K: Code, V: Code> TypedCache<K, V> {
     }
 
     /// Returns the value of `key`. If it is not cached, calls `fetch` once for all that want it at the same time, and
-    /// begins to insert the result; see [`BlockCache::get_or_fetch`].
+    /// begins to insert the result; see [`BlockCache::get_or_fetch`]. Where the cache has a block of another key with the
+    /// same hash, each caller fetches for itself.
     ///
     /// # Errors
     /// As [`BlockCache::get_or_fetch`].
@@ -148,9 +149,10 @@ impl<K: Code, V: Code> TypedCache<K, V> {
             return Ok(value);
         }
 
-        // The block is that of another key with this hash, or of an older encoding.
+        // The block is that of another key with this hash, or of an older encoding. The origin has answered, whether the
+        // cache takes the value or not.
         let value = fetch().await.map_err(FetchError::Origin)?;
-        self.cache.insert(&key, &block_of(&key, &value)).await.map_err(FetchError::Cache)?;
+        let _ = self.cache.insert(&key, &block_of(&key, &value)).await;
         Ok(value)
     }
 }

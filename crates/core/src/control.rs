@@ -349,7 +349,8 @@ impl Controller {
         let elapsed_ns = (now_ns - self.last_ns) as f64;
         self.away_ns = (self.away_ns * (1.0 - (elapsed_ns / AWAY_FADES_NS).min(1.0))).max(away_ns);
         self.away_room_ns = self.away_room_ns.min(self.away_ns);
-        let dry_ns = totals.dry_ns.saturating_sub(self.last.dry_ns) as f64;
+        // Not with the other totals, which stay where no request has completed.
+        let dry_ns = totals.dry_ns.saturating_sub(std::mem::replace(&mut self.last.dry_ns, totals.dry_ns)) as f64;
         self.dry_part = (self.dry_part * DRY_MEMORY_NS + dry_ns) / (DRY_MEMORY_NS + elapsed_ns);
         self.last_ns = now_ns;
         if completions == 0 {

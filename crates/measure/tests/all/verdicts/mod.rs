@@ -1,6 +1,6 @@
 //! Whether verdicts are true: `test --sweep`, `test --dual`, `trace gaps`, `trace little` and `tune` on simulated disks,
-//! most of them disturbed. Of each case one verdict is right; "unclear" is not wrong. `stat` has cases of its own in the crate that
-//! it lies in.
+//! most of them disturbed. Of each case one verdict is right; "unclear" is not wrong. `stat` has cases of its own in the
+//! crate that it lies in.
 //!
 //! `--nocapture` shows the tally, and every case that is not right.
 
