@@ -32,7 +32,14 @@ const CHECK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The files of a cache's disks.
 #[derive(Clone, Default)]
-pub(crate) struct DiskFiles(Arc<Mutex<Vec<(Weak<SharedFile>, Option<DeviceId>)>>>);
+pub(crate) struct DiskFiles(Arc<Mutex<Vec<Known>>>);
+
+/// A file that the cache has opened, and what its path led to.
+struct Known {
+    file: Weak<SharedFile>,
+    /// `None` in simulated worlds.
+    device: Option<DeviceId>,
+}
 
 /// A file on which operations have not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,15 +53,15 @@ impl DiskFiles {
     /// Adds a file that is about to be opened. `device` is what its path leads to.
     pub(crate) fn add(&self, file: &Arc<SharedFile>, device: Option<DeviceId>) {
         let mut known = lock(&self.0);
-        known.retain(|(file, _)| file.strong_count() > 0);
-        known.push((Arc::downgrade(file), device));
+        known.retain(|known| known.file.strong_count() > 0);
+        known.push(Known { file: Arc::downgrade(file), device });
     }
 
     /// Returns the files that have other holders than their disks.
     fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<Held> {
         // Locked until all have been counted: another count holds the files too.
         let known = lock(&self.0);
-        let upgrade = |(file, device): &(Weak<SharedFile>, _)| Some((file.upgrade()?, *device));
+        let upgrade = |known: &Known| Some((known.file.upgrade()?, known.device));
         let files: Vec<_> = known.iter().filter_map(upgrade).collect();
         let of_disks = of_disks();
         let is_held = |(file, _): &&(Arc<SharedFile>, _)| {
