@@ -50,13 +50,19 @@ fn a_disk_in_place_of_one_that_never_answers_is_taken_back() {
     let held = Arc::clone(&old.file);
     old.judge(|health| health.set_failed("the test says so".to_owned()));
     drop(old);
-    wait_until(|| health() == DiskHealth::Missing);
+    wait_until(|| engine.has_left(1));
 
-    // The same device is not opened, whoever asks.
-    let own = Arc::clone(&engine);
-    let place = Whereabouts { source: disks[1].clone(), slot: 1, member: None };
-    let again = move |shard: Shard| async move { own.readmit(&shard, place).await };
-    let error = block_on(engine.first_handle().run(again)).unwrap().unwrap_err();
+    // The same device is not opened, whoever asks, and the old life keeps its lock.
+    let again = |member: Option<Member>| {
+        let own = Arc::clone(&engine);
+        let place = Whereabouts { source: disks[1].clone(), slot: 1, member };
+        let again = move |shard: Shard| async move { own.readmit(&shard, place).await };
+        block_on(engine.first_handle().run(again)).unwrap()
+    };
+    let guid = engine.disk(1).unwrap().identity.guid;
+    again(engine.roster.find(guid)).unwrap();
+    assert_eq!(health(), DiskHealth::Failed);
+    let error = again(None).unwrap_err();
     assert!(matches!(&error, CacheError::Io { error, .. } if error.kind() == io::ErrorKind::ResourceBusy), "{error}");
 
     std::fs::rename(&copy, &disks[1].path).unwrap();
