@@ -487,13 +487,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Thirty-two at once, of which a disk serves sixteen at a time in 800 us, every 8 ms: for the first 800 us none of
+    /// Thirty-two at once, of which a disk serves sixteen at a time in 800 us, every 2.4 ms: for the first 800 us none of
     /// them can be back. That was a disk that is overloaded.
     #[test]
     fn a_burst_is_no_disk_that_falls() {
         let mut levels = Levels::default();
         for burst in 0..200_u64 {
-            let begin_ns = burst * 8 * MS;
+            let begin_ns = burst * 2_400_000;
             (0..32).for_each(|_| levels.take(begin_ns, Move::Queued));
             let ends_ns = |nth: u64| (1 + nth / 16) * 800_000 + nth % 16 * 30_000;
             (0..32).for_each(|nth| levels.take(begin_ns, Move::Out { latency_ns: ends_ns(nth), was_queued: true }));
