@@ -376,7 +376,7 @@ fn make_file(directory: &Path, path: &Path, len_bytes: u64) -> std::io::Result<(
     }
 }
 
-pub(crate) fn stopped(error: std::io::Error) -> CacheError {
+fn stopped(error: std::io::Error) -> CacheError {
     CacheError::Stopped(error.to_string())
 }
 
