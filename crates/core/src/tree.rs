@@ -122,7 +122,8 @@ pub(crate) struct Tree {
     fairness: Fairness,
     /// The class that is being charged for its last request; it becomes idle.
     resting: u32,
-    /// Clock of the child of the root that was served last, before it was served.
+    /// The furthest clock of a child of the root at which it was served. Each pick takes the smallest clock, so this goes
+    /// back only where a class that was idle is behind: it still lags after its first request.
     served: u64,
     /// Device time that this queue may still use out of turn, because the classes whose turn it is are absent.
     overtime: Cost,
@@ -517,7 +518,7 @@ impl Tree {
         while by_shares && at != ROOT {
             let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
             if parent == ROOT && is_picked {
-                self.served = self.clock(at).own();
+                self.note_served(self.clock(at).own());
             }
             self.clock(at).serve(cost, per_share, alone);
             let group = self.node_mut(parent);
@@ -540,12 +541,19 @@ impl Tree {
         while at != ROOT {
             let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
             if parent == ROOT {
-                self.served = self.clock(ROOT).mean();
+                self.note_served(self.clock(ROOT).mean());
             }
             let mut carry = self.node(parent).carry;
             self.clock(parent).serve_only(self.clock(at), cost, per_share, &mut carry);
             self.node_mut(parent).carry = carry;
             at = parent;
+        }
+    }
+
+    /// Notes that a child of the root is served at clock `own`.
+    fn note_served(&mut self, own: u64) {
+        if is_before(self.served, own) {
+            self.served = own;
         }
     }
 

@@ -58,7 +58,7 @@ fn a_far_disk_has_a_larger_window() {
 }
 
 #[test]
-fn a_small_request_of_a_woken_class_enters_a_full_window() {
+fn small_requests_of_a_woken_class_enter_a_full_window() {
     let mut queue = queue_of(usual(), QueueConfig::default());
     let steady = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
     let guest = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
@@ -69,11 +69,17 @@ fn a_small_request_of_a_woken_class_enters_a_full_window() {
     let pieces: Vec<_> = std::iter::from_fn(|| queue.poll_dispatch(S)).collect();
     assert!(queue.poll_dispatch(2 * S).is_none());
     assert!(queue.disk().in_flight_ns() + 72_000 > queue.disk().window_ns());
-    queue.enqueue(2 * S, guest, Op::Read, 4 * KIB, 7).unwrap();
-    let small = queue.poll_dispatch(2 * S).expect("it is owed so much");
-    assert_eq!(small.user_data(), 7);
+    // The first does not use up what it is owed.
+    let small: Vec<_> = (7..12)
+        .map(|user_data| {
+            queue.enqueue(2 * S, guest, Op::Read, 4 * KIB, user_data).unwrap();
+            let small = queue.poll_dispatch(2 * S).expect("it is owed so much");
+            assert_eq!(small.user_data(), user_data);
+            small
+        })
+        .collect();
     assert!(queue.poll_dispatch(2 * S).is_none(), "the others still wait");
-    for piece in pieces.into_iter().chain([small]) {
+    for piece in pieces.into_iter().chain(small) {
         let len_bytes = piece.len_bytes();
         let _ = queue.complete(2 * S, piece, Outcome::Moved(len_bytes));
     }

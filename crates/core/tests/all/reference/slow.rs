@@ -501,7 +501,7 @@ impl Slow {
         while turn != Turn::Reserved && at != 0 {
             let parent = self.nodes[at].parent;
             if parent == 0 && turn == Turn::Shares {
-                self.served = self.nodes[at].clock;
+                self.served = self.served.max(self.nodes[at].clock);
             }
             self.nodes[at].clock += cost_fs * FINE / i128::from(self.nodes[at].shares);
             let weight = self.weight(parent);
