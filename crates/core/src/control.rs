@@ -44,6 +44,10 @@
 //!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example
 //!   until a busy CPU sees completions. The window then grows beyond the bound, as long as that elasticity lasts.
 //!
+//! * **Trim.** While classes come and go that send little, the window in force is the smallest part of the one found that
+//!   keeps the throughput goal's part of the *drained* rate, with everything sent as it comes (`trim`). Two windows far
+//!   apart are compared for that, and now and then one far above the bound; a slope cannot tell it.
+//!
 //! * **Demand.** Where something else than the window limits the disk, no probe can tell anything. If the work in flight
 //!   keeps the disk busy all the same, by the rule of the bound, then all of it queues in the device: the window comes
 //!   down to 0.75 of it, so that the classes have requests to choose from, and probes tell something again.
@@ -51,8 +55,8 @@
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits
-//! The window is never below three requests of the size in which the disk spends most time (nor above the bound), so a
-//! device that serves one request at a time holds up to two more. Disks of a few hundred requests per second need
+//! The search never goes below three requests of the size in which the disk spends most time (nor above the bound), so a
+//! device that serves one request at a time holds up to two more, unless the trim takes them. Disks of a few hundred requests per second need
 //! minutes to find a distant knee. With very mixed sizes, a device whose services slow down to a quarter gets too small
 //! a window for about a second after the fall. If all speeds vary by 10 % from one 20 ms to the next, the window rests
 //! at 1 to 3, at worst 6, times the smallest one with 0.90 of the throughput (`tests`).
@@ -66,6 +70,7 @@
 
 mod bounds;
 mod event;
+mod evidence;
 mod falls;
 mod meter;
 mod scale;
@@ -75,6 +80,7 @@ mod tests;
 #[cfg(test)]
 mod tests_bench;
 mod totals;
+mod trim;
 mod tuning;
 
 use crate::bucket::TICKS_PER_NS;
@@ -85,6 +91,7 @@ use meter::{Meter, Reading};
 use search::Search;
 use totals::UNLOADED_SHIFT;
 pub(crate) use totals::{LaneTotals, Totals, unloaded_work};
+use trim::{Goal, Stage, Trim};
 use tuning::*;
 pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
 
@@ -98,7 +105,8 @@ pub struct ControlConfig {
     /// The largest capacity scale, at least `scale_min`. If equal, the scale is fixed.
     pub scale_max: f64,
     /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values count as the nearest).
-    /// The higher it is, the longer requests wait in the device. The latency goal bounds the window nevertheless.
+    /// The higher it is, the longer requests wait in the device. The latency goal bounds the window nevertheless. All of
+    /// the rest is given up only while classes that had no request wake up a hundred times a second.
     pub throughput_goal: f64,
 }
 
@@ -174,8 +182,13 @@ fn ln_rate(reading: &Reading) -> f64 {
 /// window wanders. Of k channels chosen at random, n requests keep n / (n + k - 1) busy (a closed queueing network with
 /// equal stations), and the elasticity there is 1 minus that. A sharper knee gives more than the goal.
 fn elasticity_goal(throughput_goal: f64) -> f64 {
+    GOAL_MARGIN * (1.0 - clamped_goal(throughput_goal))
+}
+
+/// Returns the nearest sensible throughput goal.
+fn clamped_goal(throughput_goal: f64) -> f64 {
     let goal = if throughput_goal.is_nan() { DEFAULT_THROUGHPUT_GOAL } else { throughput_goal };
-    GOAL_MARGIN * (1.0 - goal.clamp(THROUGHPUT_GOAL_MIN, THROUGHPUT_GOAL_MAX))
+    goal.clamp(THROUGHPUT_GOAL_MIN, THROUGHPUT_GOAL_MAX)
 }
 
 /// The controller of one disk; see the module's documentation.
@@ -208,6 +221,7 @@ pub(crate) struct Controller {
     scale_growth: [f64; 2],
     reported_scale: [f64; 2],
     search: Search,
+    trim: Trim,
     /// Ratio of the upper probe to the centre, and of the centre to the lower probe, in this phase.
     probe_ratio: f64,
     at_bound: bool,
@@ -226,6 +240,8 @@ pub(crate) struct Controller {
     /// Number of completions from which on requests count in the phase; `turnover_from`: in turnover and period.
     phase_from: u64,
     turnover_from: u64,
+    /// The window of the last phase of the trim.
+    phase_window_ns: f64,
     phase: Meter,
     turnover: Meter,
     period: Meter,
@@ -268,6 +284,7 @@ impl Controller {
             reported_scale: [scale; 2],
             probe_ratio: exp(search.probe_ln()),
             search,
+            trim: Trim::new(),
             at_bound: false,
             first_phase: None,
             usual_rate: None,
@@ -281,6 +298,7 @@ impl Controller {
             last_completion_ns: 0,
             phase_from: 0,
             turnover_from: 0,
+            phase_window_ns: 0.0,
             phase: Meter::default(),
             turnover: Meter::default(),
             period: Meter::default(),
@@ -307,7 +325,8 @@ impl Controller {
     /// Returns the rate of the disk over the rate of its model, by which tokens are given out; one per direction on a
     /// duplex disk.
     pub(crate) fn capacity_scale(&self) -> [f64; 2] {
-        self.scale
+        // Tokens at the disk's own rate would not let the device fill.
+        if self.trim.stage() == Stage::Excursion { [self.config.scale_max; 2] } else { self.scale }
     }
 
     /// Returns the latency above which latencies are clipped, so that one stall does not hide everything else.
@@ -352,6 +371,8 @@ impl Controller {
         // Not with the other totals, which stay where no request has completed.
         let dry_ns = totals.dry_ns.saturating_sub(std::mem::replace(&mut self.last.dry_ns, totals.dry_ns)) as f64;
         self.dry_part = (self.dry_part * DRY_MEMORY_NS + dry_ns) / (DRY_MEMORY_NS + elapsed_ns);
+        let wakeups = totals.wakeups.saturating_sub(std::mem::replace(&mut self.last.wakeups, totals.wakeups));
+        self.trim.note_guests(elapsed_ns as u64, wakeups);
         self.last_ns = now_ns;
         if completions == 0 {
             self.step_without_completion(now_ns, totals);
@@ -390,9 +411,14 @@ impl Controller {
             self.phase = Meter::start(now_ns, totals);
         }
 
-        self.end_period(now_ns, totals);
+        let is_at_rest = self.trim.stage() == Stage::Hold;
+        if is_at_rest {
+            self.end_period(now_ns, totals);
+        }
         if self.config.enabled {
-            self.end_turnover(now_ns, totals);
+            if is_at_rest {
+                self.end_turnover(now_ns, totals);
+            }
             self.end_phase(now_ns, totals);
         }
     }
@@ -458,11 +484,21 @@ impl Controller {
     }
 
     fn window(&self) -> f64 {
-        let wished_ns = match (self.config.enabled, self.mode, self.side) {
-            (false, ..) => return self.ceiling_ns,
-            (true, Mode::Suspect | Mode::Confirm { .. } | Mode::Stalled, _) => self.centre_ns,
-            (true, Mode::Probe, Side::High) => self.centre_ns * self.probe_ratio,
-            (true, Mode::Probe, Side::Low) => self.centre_ns / self.probe_ratio,
+        if !self.config.enabled {
+            return self.ceiling_ns;
+        }
+        if self.trim.stage() == Stage::Excursion {
+            return EXCURSION_NS.max(self.bound_ns * EXCURSION_BOUNDS);
+        }
+        if let Some(part) = self.trim.part_now() {
+            // A cap lowers the reference, and the part only where it is below that.
+            let full_ns = if part < 1.0 { self.uncapped_ns.unwrap_or(self.centre_ns) } else { self.centre_ns };
+            return (full_ns * part).max(self.least_ns()).min(self.ceiling_ns);
+        }
+        let wished_ns = match (self.mode, self.side) {
+            (Mode::Suspect | Mode::Confirm { .. } | Mode::Stalled, _) => self.centre_ns,
+            (Mode::Probe, Side::High) => self.centre_ns * self.probe_ratio,
+            (Mode::Probe, Side::Low) => self.centre_ns / self.probe_ratio,
         };
         wished_ns.max(self.floor_ns()).min(self.ceiling_ns)
     }
@@ -473,12 +509,23 @@ impl Controller {
         self.turnover = Meter::start(now_ns, totals);
         self.period = self.turnover;
         self.first_phase = None;
+        self.trim.give_up_round();
         self.begin_phase(now_ns, totals);
     }
 
     fn begin_phase(&mut self, now_ns: u64, totals: &Totals) {
         self.probe_ratio = exp(self.search.probe_ln());
-        self.phase_from = totals.completions.saturating_add(2 * u64::from(totals.in_flight_requests));
+        let in_flight = u64::from(totals.in_flight_requests);
+        let settled = in_flight + in_flight.min(SETTLED_MORE);
+        // The device fills first.
+        let is_filling = self.trim.stage() == Stage::Excursion;
+        let filling = if is_filling { FILLS * self.window() / self.typical_ns().max(1.0) } else { 0.0 };
+        self.phase_from = totals.completions.saturating_add(settled.max(filling as u64));
+        let window_ns = self.window();
+        if self.trim.part_now().is_some() && window_ns != std::mem::replace(&mut self.phase_window_ns, window_ns) {
+            // The rates of two windows differ; that is neither a fall nor a recovery.
+            self.turnover_from = self.phase_from;
+        }
         self.phase = Meter::start(now_ns, totals);
     }
 
@@ -494,15 +541,21 @@ impl Controller {
         }
 
         let reading = self.phase.read(now_ns, totals);
-        let windows_min = if self.search.is_far() { PHASE_WINDOWS_FAR } else { PHASE_WINDOWS };
+        let windows_min = match self.trim.stage() {
+            Stage::Excursion => 0.0,
+            _ if self.is_rough() => PHASE_WINDOWS_FAR,
+            _ => PHASE_WINDOWS,
+        };
         let work_min_ns = (windows_min * self.window()).max(PHASE_TYPICAL_PART * length as f64 * self.typical_ns());
         if reading.work_ns < work_min_ns {
             return;
         }
 
-        if !reading.offered {
+        // In an excursion the classes may have less than the window.
+        if !reading.offered && self.trim.stage() != Stage::Excursion {
             self.follow_demand(now_ns, totals, &reading);
             self.first_phase = None;
+            self.trim.give_up_round();
             self.phase = Meter::start(now_ns, totals);
             return;
         }
@@ -513,12 +566,18 @@ impl Controller {
             self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
             self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);
             let most_ns = self.ceiling_ns.min(self.bound_ns + self.away_room_ns);
-            if self.centre_ns < AWAY_NEAR * most_ns {
+            if self.centre_ns * self.trim.part() < AWAY_NEAR * most_ns {
+                self.trim.end(self.centre_ns);
                 self.first_phase = None;
                 self.move_centre(now_ns, ln(most_ns / self.centre_ns).min(STEP_FAR), 0.0);
                 self.begin_phase(now_ns, totals);
                 return;
             }
+        }
+
+        if self.end_trim_phase(now_ns, &reading) {
+            self.begin_phase(now_ns, totals);
+            return;
         }
 
         let phase = Phase {
@@ -538,6 +597,45 @@ impl Controller {
         self.begin_phase(now_ns, totals);
     }
 
+    /// Ends a phase of the trim, or begins a round of it. Returns whether the phase was not one of the search.
+    fn end_trim_phase(&mut self, now_ns: u64, reading: &Reading) -> bool {
+        let ln_rate = ln(reading.completed_rate);
+        if self.trim.stage() != Stage::Hold {
+            let before_ns = self.centre_ns * self.trim.part();
+            let goal = Goal {
+                throughput: clamped_goal(self.config.throughput_goal),
+                centre_ns: self.centre_ns,
+                least_part: self.least_ns() / self.centre_ns,
+            };
+            if let Some(reason) = self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
+                let after_ns = self.centre_ns * self.trim.part();
+                let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
+                self.events.push(now_ns, kind, before_ns, after_ns, reason);
+                // The rate follows the window; that is neither a fall nor a recovery.
+                self.usual_rate = None;
+            }
+            return true;
+        }
+
+        let is_trimmed = self.trim.part() < 1.0;
+        let is_free = !self.is_beyond && self.away_room_ns == 0.0;
+        if !is_free || self.first_phase.is_some() || !self.trim.is_due(self.centre_ns) {
+            return is_trimmed;
+        }
+        if !self.trim.has_guests() {
+            if is_trimmed {
+                self.trim.end(self.centre_ns);
+            }
+            return is_trimmed;
+        }
+        let window_ns = self.window();
+        self.trim.begin_round(is_trimmed.then_some(ln_rate));
+        if self.trim.stage() == Stage::Excursion {
+            self.events.push(now_ns, EventKind::Excursion, window_ns, self.window(), EventReason::Guests);
+        }
+        true
+    }
+
     /// Lowers the window below the work in flight, if that is more than the disk needs and the window did not limit it.
     /// Without this a window above all that the classes have outstanding would stay there, and no share would hold.
     fn follow_demand(&mut self, now_ns: u64, totals: &Totals, reading: &Reading) {
@@ -555,8 +653,15 @@ impl Controller {
         }
     }
 
+    /// Returns whether a short phase tells enough.
+    fn is_rough(&self) -> bool {
+        self.search.is_far() || self.trim.part_now().is_some()
+    }
+
     fn phase_length(&self) -> u64 {
-        if self.search.is_far() {
+        if self.trim.is_long() {
+            EXCURSION_COMPLETIONS
+        } else if self.is_rough() {
             PHASE_COMPLETIONS_FAR
         } else if self.side == Side::Low {
             // The lower side costs throughput.

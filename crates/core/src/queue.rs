@@ -436,6 +436,8 @@ impl IoQueue {
         if member.stats.queued == 0 {
             member.mark = WaitMark::start(&self.blocked, limited_ns, now_ns);
             let is_first = self.lanes.iter().all(|lane| lane.tree.clock(node).queues() <= 1);
+            let was_idle = is_first && member.stats.in_flight == 0;
+            self.unreported.wakeups += u64::from(was_idle && self.disk.is_full());
             if let (true, true, Some(tags)) = (is_first, member.qos.has_reservation(), &member.tags) {
                 tags.begin_reservations(self.disk.reserved_time(now_ns));
             }

@@ -144,7 +144,7 @@ pub struct Event {
 const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate];
 
 /// The decisions of the closed loop, in the order of their numbers in events.
-const DECISIONS: [Decision; 14] = [
+const DECISIONS: [Decision; 15] = [
     Decision::WindowRaised,
     Decision::WindowLowered,
     Decision::Fall,
@@ -159,6 +159,7 @@ const DECISIONS: [Decision; 14] = [
     Decision::WeightRaised,
     Decision::WeightLowered,
     Decision::TargetUnreachable,
+    Decision::Excursion,
 ];
 
 impl Event {

@@ -47,7 +47,8 @@ impl Controller {
         self.uncapped_ns = (centre_ns < wished_ns).then_some(wished_ns);
 
         let change = centre_ns / self.centre_ns - 1.0;
-        if change.abs() > CAP_LEAP && (was_capped || self.uncapped_ns.is_some()) {
+        let is_in_force = self.trim.part() == 1.0;
+        if is_in_force && change.abs() > CAP_LEAP && (was_capped || self.uncapped_ns.is_some()) {
             let kind = if change < 0.0 { EventKind::Bound } else { EventKind::WindowRaised };
             self.window_event(now_ns, kind, centre_ns, EventReason::Outstanding);
             // The rate follows the window; that is neither a fall nor a recovery.
@@ -65,6 +66,11 @@ impl Controller {
     /// Returns the cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
     pub(super) fn typical_ns(&self) -> f64 {
         if self.mean_cost_ns > 0.0 { self.mean_cost_ns + self.cost_variance_ns2 / self.mean_cost_ns } else { 0.0 }
+    }
+
+    /// Returns the smallest window below the search's: one request of typical cost.
+    pub(super) fn least_ns(&self) -> f64 {
+        self.typical_ns().max(self.limits.min_window_ns as f64)
     }
 
     /// Returns the smallest window, three requests of typical cost: a window that one long request fills shows no

@@ -53,6 +53,8 @@ pub enum EventKind {
     /// A latency target is missed although classes with looser targets use hardly any device time. Values: the part
     /// that they use.
     TargetUnreachable,
+    /// The window is opened far beyond its bound for some milliseconds, to see the disk's full rate.
+    Excursion,
 }
 
 impl EventKind {
@@ -72,6 +74,7 @@ impl EventKind {
             EventKind::WeightRaised => "weight raised",
             EventKind::WeightLowered => "weight lowered",
             EventKind::TargetUnreachable => "latency target out of reach, others use",
+            EventKind::Excursion => "full rate tried, window",
         }
     }
 }
@@ -100,6 +103,16 @@ pub enum EventReason {
         /// The part that may miss it.
         allowed: f64,
     },
+    /// Parts of the rate at the largest window found: what this window loses of it, and what the throughput goal allows to
+    /// lose.
+    Loss {
+        /// The part lost, as far as it is known.
+        lost: f64,
+        /// The part that may be lost.
+        allowed: f64,
+    },
+    /// A class that had no request waits behind the requests of others.
+    Guests,
     /// A class has too few outstanding requests to hold its share of a larger window, or has enough again.
     Outstanding,
 }
@@ -116,6 +129,10 @@ impl fmt::Display for EventReason {
             EventReason::Missed { part, allowed } => {
                 write!(f, "{:.2} % missed their target, {:.2} % may", part * 100.0, allowed * 100.0)
             }
+            EventReason::Loss { lost, allowed } => {
+                write!(f, "{:.1} % of the rate lost, {:.1} % may be", lost * 100.0, allowed * 100.0)
+            }
+            EventReason::Guests => write!(f, "classes that send little wait behind others"),
             EventReason::Outstanding => write!(f, "the least of what the classes have outstanding"),
         }
     }

@@ -82,7 +82,8 @@ impl Controller {
                 self.restart(now_ns, totals);
             }
             _ if rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
-            _ if rate > RECOVERY_RATIO * usual && !is_noise => {
+            // Of a window below the search's, losses tell more than one fast turnover.
+            _ if rate > RECOVERY_RATIO * usual && !is_noise && self.trim.part() == 1.0 => {
                 self.usual_rate = Some(rate);
                 self.search.begin_anew(STEP_FAR);
                 self.window_event(now_ns, EventKind::Recovery, self.centre_ns, reason);
@@ -95,8 +96,15 @@ impl Controller {
         }
     }
 
+    /// Makes the window in force the centre, because the disk has changed.
+    fn untrim(&mut self) {
+        self.centre_ns = (self.centre_ns * self.trim.part()).max(self.floor_ns());
+        self.trim.end(self.centre_ns);
+    }
+
     fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
         self.uncapped_ns = None;
+        self.untrim();
         let centre_before_ns = self.centre_ns;
         let cut_ns = (centre_before_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);

@@ -50,6 +50,8 @@ pub(crate) struct Meter {
 pub(crate) struct Reading {
     /// Model device time completed, in nanoseconds.
     pub(crate) work_ns: f64,
+    /// Model device time completed per time, in both directions and without what is in flight.
+    pub(crate) completed_rate: f64,
     /// Model device time completed per time; on a duplex disk that of the busier direction.
     pub(crate) rate: f64,
     /// The rate of each direction.
@@ -110,6 +112,7 @@ impl Meter {
         let held = self.unblocked_of.map(|unblocked| offered && is_seldom(unblocked));
         Reading {
             work_ns,
+            completed_rate: completed_ns / elapsed,
             rate: rates[0].max(rates[1]),
             rates,
             requests: mean_requests,

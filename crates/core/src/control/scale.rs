@@ -49,7 +49,14 @@ impl Controller {
                 let usual = self.usual_rate.filter(|_| is_busier).unwrap_or(0.0);
                 let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
                 self.scale_growth[lane] = SCALE_GROWTH;
-                self.set_scale(now_ns, lane, usual.max(rates[lane] / present) * headroom, reason);
+                let scale = usual.max(rates[lane] / present) * headroom;
+                // A part of the window shows a part of the rate; tokens must not keep the reference from its own.
+                let (more, least) = match self.trim.is_climbing() {
+                    true => (1.0, self.scale[lane]),
+                    false if self.trim.part() < 1.0 => (TRIMMED_HEADROOM, 0.0),
+                    false => (1.0, 0.0),
+                };
+                self.set_scale(now_ns, lane, (scale * more).max(least), reason);
             } else if !held[lane] && tokens_missing[lane] {
                 let scale = self.scale[lane] * (1.0 + self.scale_growth[lane]);
                 self.set_scale(now_ns, lane, scale, EventReason::TokensMissing);

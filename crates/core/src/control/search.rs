@@ -22,19 +22,15 @@
 //! The goal is 0.08, windows of a pair differ by 0.5 in ln(window). Elasticities of 1 and 1 each step up by 0.7; one of
 //! 0 steps down by 0.25; the next of 0 decides nothing yet, because short steps downwards need at least three pairs.
 
+use super::evidence::Evidence;
 use super::tuning::*;
 
 /// The state of the search; see the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    /// Since the last step: the number of pairs, the sum of their gains beyond the goal, and their possible gain at an
-    /// elasticity of 1.
-    pairs: f64,
-    excess: f64,
+    /// Since the last step: the gains of pairs beyond the goal, and their possible gain at an elasticity of 1.
+    excess: Evidence,
     range: f64,
-    last_gain: Option<f64>,
-    /// Standard deviation of a pair's gain, in ln(rate).
-    noise: f64,
     /// Smallest half distance of the windows of a pair, in ln(window).
     probe: f64,
     /// Length of the next step, in ln(window).
@@ -55,11 +51,8 @@ impl Search {
     /// Returns a search that knows nothing, so its steps are long.
     pub(super) fn new() -> Search {
         Search {
-            pairs: 0.0,
-            excess: 0.0,
+            excess: Evidence::new(),
             range: 0.0,
-            last_gain: None,
-            noise: NOISE_PRIOR,
             probe: PROBE_LN,
             step: STEP_FAR,
             was_upwards: None,
@@ -74,7 +67,7 @@ impl Search {
 
     /// Returns the distance of a pair's windows from the centre, in ln(window).
     pub(super) fn probe_ln(&self) -> f64 {
-        let wide = if self.is_far() { PROBE_LN_MAX } else { self.noise * PROBE_PER_NOISE };
+        let wide = if self.is_far() { PROBE_LN_MAX } else { self.excess.noise() * PROBE_PER_NOISE };
         wide.clamp(self.probe, PROBE_LN_MAX)
     }
 
@@ -85,36 +78,29 @@ impl Search {
 
     /// Restarts with steps of `step`, because the disk has changed.
     pub(super) fn begin_anew(&mut self, step: f64) {
-        *self = Search { noise: self.noise, step, ..Search::new() };
+        self.forget();
+        *self = Search { excess: self.excess, step, ..Search::new() };
     }
 
     /// Forgets the evidence, but neither the disk's noise nor the length of the step.
     pub(super) fn forget(&mut self) {
-        (self.pairs, self.excess, self.range, self.last_gain) = (0.0, 0.0, 0.0, None);
+        self.excess.forget();
+        self.range = 0.0;
     }
 
     /// Takes a pair of probes whose windows differ by `ln_window` and whose rates by `ln_rate`. Returns the next step,
     /// if there is enough evidence. `goal` is the elasticity sought. `is_patient`: steps downwards take patience.
     pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64, is_patient: bool) -> Option<Step> {
-        let most = OUTLIER * self.noise;
-        let gain = ln_rate - goal * ln_window;
-
-        if let Some(last) = self.last_gain.replace(gain) {
-            let difference = (gain - last).abs().min(most * 2.0);
-            self.noise += (difference * DEVIATION_PER_DIFFERENCE - self.noise) * NOISE_SMOOTHING;
-            self.noise = self.noise.max(NOISE_MIN);
-        }
-
+        self.excess.note(ln_rate - goal * ln_window);
         self.probe = (self.probe * PROBE_NARROW).max(PROBE_LN);
-        self.pairs += 1.0;
         self.range += ln_window;
-        self.excess += gain.clamp(-most, most);
 
-        let upwards = self.excess > 0.0;
-        let is_early = is_patient && !upwards && !self.is_far() && self.pairs < self.patience;
-        let is_known = self.excess * self.excess > ERRORS_NEEDED * ERRORS_NEEDED * self.pairs * self.noise * self.noise;
-        if is_known && !is_early {
-            let elasticity = goal + self.excess / self.range;
+        let known = self.excess.is_positive();
+        let is_early = is_patient && known == Some(false) && !self.is_far() && self.excess.count() < self.patience;
+        if let Some(upwards) = known
+            && !is_early
+        {
+            let elasticity = goal + self.excess.sum() / self.range;
             self.turn(upwards);
             self.forget();
             return Some(Step {
@@ -123,9 +109,9 @@ impl Search {
             });
         }
 
-        if self.pairs >= PAIRS_MAX {
-            // No better window can be told. Old evidence counts less.
-            (self.pairs, self.excess, self.range) = (self.pairs / 2.0, self.excess / 2.0, self.range / 2.0);
+        if self.excess.fade() {
+            // No better window can be told.
+            self.range /= 2.0;
             self.stopped();
         }
         None
@@ -212,7 +198,7 @@ mod tests {
     fn windows_that_admit_the_same_requests_are_moved_apart() {
         let mut search = Search::new();
         search.begin_anew(STEP_MIN);
-        search.noise = 0.0;
+        (0..200).for_each(|_| search.excess.note(0.0));
         let before = search.probe_ln();
         (0..20).for_each(|_| search.widen());
         assert_eq!((before, search.probe_ln()), (PROBE_LN, PROBE_LN_MAX));

@@ -9,7 +9,17 @@ const SECOND: u64 = 1000 * MS;
 const STEADY_NS: u64 = 2500 * MS;
 
 fn device(queues: usize, servers: usize, fixed_us: u64, sigma: f64, sizes: Sizes) -> Device {
-    Device { queues, servers, fixed_ns: fixed_us * 1000, speed: 1.0, sigma, weather: 0.0, sizes, changes: Vec::new() }
+    Device {
+        queues,
+        servers,
+        fixed_ns: fixed_us * 1000,
+        speed: 1.0,
+        sigma,
+        weather: 0.0,
+        sizes,
+        curve: None,
+        changes: Vec::new(),
+    }
 }
 
 fn with(device: &Device, changes: &[(u64, Change)]) -> Device {
@@ -393,6 +403,7 @@ fn senseless_figures_are_survived() {
                 in_flight_requests: rng.next() as u32,
                 late_ns: rng.next(),
                 dry_ns: rng.next(),
+                wakeups: rng.next(),
                 longest_away_ns: rng.next(),
                 window_blocks: rng.next(),
                 lanes: [(); 2].map(|()| LaneTotals {
@@ -511,5 +522,71 @@ fn the_bound_does_not_hold_where_nothing_waits_in_the_device() {
             assert!(rate >= 0.88, "{name}: rate {rate:.3} of drained");
             assert!(held_ns <= 1.05 * bound_ns as f64, "{name}: {held_ns} held");
         }
+    }
+}
+
+/// The rate of a virtual disk with so many requests of 128 KiB in it, 1 to 20, over the one with 128: near to what fio
+/// measured on one.
+const SLOW_RISE: &[f64] = &[
+    0.91, 1.1, 1.16, 1.2, 1.23, 1.24, 1.25, 1.25, 1.25, 1.24, 1.23, 1.22, 1.2, 1.18, 1.15, 1.12, 1.1, 1.08, 1.05, 1.0,
+];
+/// A source of which each fifth request is of a class that had none.
+const WITH_GUESTS: Source = Source { completions_per_wakeup: 5, outstanding: 128, ..ENDLESS };
+
+fn slow_rise() -> [(&'static str, Device); 2] {
+    let calm = Device { curve: Some(SLOW_RISE), ..device(1, 1, 0, 0.3, &[(100_000, 100)]) };
+    [("calm", calm.clone()), ("noisy", Device { weather: 0.1, ..calm })]
+}
+
+/// Runs `device` under the default goals. Returns the rate over the drained one, and the requests in the device.
+fn run_for_guests(device: &Device, source: Source, seed: u64, from_ns: u64, to_ns: u64) -> (f64, f64) {
+    let drained = run(device, Policy::Drain(128), ENDLESS, 99, 4 * SECOND).rate(100 * MS, 4 * SECOND);
+    let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
+    let run = run(device, Policy::Control(config, limits(750_000)), source, seed, to_ns);
+    (run.rate(from_ns, to_ns) / drained, run.in_flight_ns(from_ns, to_ns) / mean_cost_ns(device))
+}
+
+#[test]
+fn a_disk_whose_rate_rises_slowly_holds_few_requests_while_guests_come() {
+    for (name, device) in slow_rise() {
+        for seed in 0..4 {
+            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, SECOND, 8 * SECOND);
+            println!("{name}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
+            assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
+            assert!(requests <= 2.5, "{name}, seed {seed}: {requests:.2} requests");
+        }
+    }
+}
+
+#[test]
+fn nobody_gives_up_throughput_where_no_guest_comes() {
+    let alone = Source { completions_per_wakeup: 0, ..WITH_GUESTS };
+    for (name, device) in slow_rise() {
+        let (rate, _) = run_for_guests(&device, alone, 1, SECOND, 4 * SECOND);
+        assert!(rate >= 1.15, "{name}: {rate:.3} of drained");
+    }
+}
+
+#[test]
+fn disks_that_need_their_window_keep_it_with_guests() {
+    for (name, device) in [
+        ("16 servers", device(1, 16, 0, 0.3, SMALL)),
+        ("8 channels", device(8, 1, 0, 0.3, SMALL)),
+        ("virtual disk", device(1, 1, 50, 0.3, SMALL)),
+    ] {
+        for seed in 0..4 {
+            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, SECOND, 8 * SECOND);
+            println!("{name}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
+            assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
+        }
+    }
+}
+
+#[test]
+fn a_fall_is_noticed_while_guests_come() {
+    for (name, device) in slow_rise() {
+        let falls = with(&device, &[(2 * SECOND, Change::Speed(0.25)), (3 * SECOND, Change::Speed(1.0))]);
+        let (rate, requests) = run_for_guests(&falls, WITH_GUESTS, 1, 4 * SECOND, 8 * SECOND);
+        assert!(rate >= 0.85 && requests <= 8.0, "{name}: {rate:.3}, {requests:.2} requests after the return");
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Device {
     /// The speed of the whole device varies, anew every 20 ms: the standard deviation of its logarithm.
     pub(super) weather: f64,
     pub(super) sizes: Sizes,
+    /// The rate with 1, 2, 3... requests in the device, over the model's; with more, the last one holds. One server.
+    pub(super) curve: Option<&'static [f64]>,
     pub(super) changes: Vec<(u64, Change)>,
 }
 
@@ -57,9 +59,12 @@ pub(super) struct Source {
     /// Requests of one cost that it has outstanding at most; the device may hold all of them. Only then are unloaded
     /// latencies told.
     pub(super) outstanding: u32,
+    /// Completions for each wake-up of a class; 0: all classes always have more.
+    pub(super) completions_per_wakeup: u64,
 }
 
-pub(super) const ENDLESS: Source = Source { on_off_ns: None, cap_ns: None, outstanding: u32::MAX };
+pub(super) const ENDLESS: Source =
+    Source { on_off_ns: None, cap_ns: None, outstanding: u32::MAX, completions_per_wakeup: 0 };
 
 /// Ten milliseconds of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -282,7 +287,10 @@ impl World<'_> {
             && let Some((cost_ns, sent_ns)) = self.waiting[queue].pop_front()
         {
             self.busy[queue] += 1;
-            let parallel = (self.device.queues * self.device.servers) as f64;
+            let parallel = match self.device.curve {
+                Some(curve) => 1.0 / curve[(self.totals.in_flight_requests as usize).clamp(1, curve.len()) - 1],
+                None => (self.device.queues * self.device.servers) as f64,
+            };
             let speed = self.speed * self.weather();
             let service = cost_ns as f64 * parallel / speed * self.rng.lognormal(self.device.sigma);
             self.post(self.now_ns + (service as u64).max(1), Event::Served { queue, cost_ns, sent_ns });
@@ -299,6 +307,9 @@ impl World<'_> {
     fn complete(&mut self, cost_ns: u64, sent_ns: u64) {
         let clip_ns = self.run.controller.as_ref().map_or(u64::MAX, Controller::latency_clip_ns);
         self.totals.completions += 1;
+        let is_wakeup = self.source.completions_per_wakeup > 0
+            && self.totals.completions.is_multiple_of(self.source.completions_per_wakeup);
+        self.totals.wakeups += u64::from(is_wakeup);
         self.totals.completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.lanes[0].completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.latency_ns += (self.now_ns - sent_ns).min(clip_ns);

@@ -29,6 +29,8 @@ pub(super) const PHASE_TYPICAL_PART: f64 = 0.5;
 /// Least length of a phase, in times of the longest recent absence of a queue: phases that differ by one absence more or
 /// less tell nothing.
 pub(super) const PHASE_AWAYS: f64 = 8.0;
+/// Completions that a phase leaves out at its begin: as many as are in flight, twice, but no more than this again.
+pub(super) const SETTLED_MORE: u64 = 64;
 /// Windows of a pair whose ln differs by less than this cannot be compared.
 pub(super) const PROBE_LN_MIN: f64 = 0.02;
 /// The requests in flight of a pair must differ by at least this part of the difference of the windows.
@@ -68,6 +70,39 @@ pub(super) const STEP_IS_FAR: f64 = 0.2;
 /// Factors of the step after a decision in the same direction, and after one in the opposite.
 pub(super) const STEP_GROW: f64 = 1.5;
 pub(super) const STEP_SHRINK: f64 = 0.4;
+
+/// The next smaller part of the centre over the part in force.
+pub(super) const TRIM_STEP: f64 = 0.8;
+/// The part of what the throughput goal gives up that the trim may lose, because the rates that it compares are not exact.
+pub(super) const TRIM_MARGIN: f64 = 0.9;
+/// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
+pub(super) const CLIMB_ROUNDS: f64 = 24.0;
+/// Time between two rounds at rest, in times of the reference's phase.
+pub(super) const TRIM_REST: u64 = 100;
+/// The window of an excursion, and the least of it in bounds.
+pub(super) const EXCURSION_NS: f64 = 4e6;
+pub(super) const EXCURSION_BOUNDS: f64 = 4.0;
+/// Completions before its first phase, over the requests that such a window holds: the device fills as fast as tokens allow.
+pub(super) const FILLS: f64 = 1.5;
+/// Completions of each of its two phases.
+pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
+/// Excursions before the first trial, those that count in their mean, and rounds at rest between two later ones: at first,
+/// and at most.
+pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
+pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
+pub(super) const EXCURSION_ROUNDS_MIN: u32 = 32;
+pub(super) const EXCURSION_ROUNDS_MAX: u32 = 128;
+/// How far below the drained rate a reference is poor, in times of what the goal gives up. Nearer ones may be noise.
+pub(super) const POOR_GOALS: f64 = 2.0;
+/// Time under load until a trim that has ended begins again, at first and at most, and the growth of the reference at which
+/// it begins sooner.
+pub(super) const EXCURSION_RETRY_NS: u64 = 2_500_000_000;
+pub(super) const EXCURSION_RETRY_MAX_NS: u64 = 160_000_000_000;
+pub(super) const EXCURSION_GROWTH: f64 = 4.0;
+/// Wake-ups of classes, smoothed over this time, at which the trim begins, and below which it ends.
+pub(super) const GUEST_MEMORY_NS: f64 = 1e9;
+pub(super) const GUESTS_BEGIN: f64 = 100.0;
+pub(super) const GUESTS_STAY: f64 = 20.0;
 
 /// Part of the usual rate below which a turnover is a fall; `RECOVERY_RATIO` is the part above which it is a recovery.
 pub(super) const FALL_RATIO: f64 = 0.55;
@@ -109,6 +144,8 @@ pub(super) const SCALE_PERIOD_NS: u64 = 10_000_000;
 pub(super) const CERTAIN_LEAST: f64 = 0.01;
 /// Capacity scale over the rate at full window: above the upper probe near the knee, so that tokens do not cut it.
 pub(super) const SCALE_HEADROOM: f64 = 1.15;
+/// More of it while a part of the window is in force, which keeps 0.81 of the rate at least at the default goal.
+pub(super) const TRIMMED_HEADROOM: f64 = 1.25;
 /// Growth in a period in which tokens were the limit: at first, and at most; it doubles in each further such period in
 /// a row.
 pub(super) const SCALE_GROWTH: f64 = 0.05;

@@ -28,6 +28,7 @@ pub(super) struct Feedback {
     latency_ns: AtomicU64,
     late_ns: AtomicU64,
     dry_ns: AtomicU64,
+    wakeups: AtomicU64,
     window_blocks: AtomicU64,
     lanes: [LaneFeedback; 2],
 }
@@ -61,6 +62,8 @@ pub(crate) struct Report {
     /// The queue's part of [`crate::control::Totals::dry_ns`], and its longest time away.
     pub(crate) dry_ns: u64,
     pub(crate) longest_away_ns: u64,
+    /// The queue's part of [`crate::control::Totals::wakeups`].
+    pub(crate) wakeups: u64,
     pub(crate) window_blocks: u64,
     pub(crate) lanes: [LaneTotals; 2],
     /// The queue's part of [`crate::control::Totals::outstanding_cap_ns`].
@@ -92,6 +95,7 @@ impl Feedback {
             (&self.latency_ns, report.latency_ns),
             (&self.late_ns, report.late_ns),
             (&self.dry_ns, report.dry_ns),
+            (&self.wakeups, report.wakeups),
             (&self.window_blocks, report.window_blocks),
         ];
         totals.into_iter().for_each(add);
@@ -118,6 +122,7 @@ impl Feedback {
             latency_ns: total(&self.latency_ns),
             late_ns: total(&self.late_ns),
             dry_ns: total(&self.dry_ns),
+            wakeups: total(&self.wakeups),
             in_flight_requests: total(&self.in_device) as u32,
             window_blocks: total(&self.window_blocks),
             lanes: self.lanes.each_ref().map(|lane| LaneTotals {

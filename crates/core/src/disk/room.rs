@@ -97,7 +97,7 @@ impl Disk {
     /// Returns the queue, other than `but`, that is to be polled because there is room in the device; `None` if there
     /// is none, or no queue waits for it whose turn comes before `before`, by lane.
     pub(crate) fn first_waiter(&self, but: Option<u16>, before: [Option<u64>; 2]) -> Option<u16> {
-        let is_full = self.in_flight_ticks() >= self.window_ticks();
+        let is_full = self.is_full();
         (0..self.waiters.len())
             .filter(|lane| !is_full || self.is_own_room(self.flow.in_flight(*lane), 0, 0))
             .find_map(|lane| self.waiters[lane].take_first(but, before[lane]))
@@ -126,6 +126,11 @@ impl Disk {
     fn is_own_room(&self, in_flight_ticks: u64, ticks: u64, overdraft_ticks: u64) -> bool {
         let most_ticks = (self.window_ticks() / OWN_PART).saturating_add(overdraft_ticks);
         self.config.duplex && (in_flight_ticks == 0 || in_flight_ticks.saturating_add(ticks) < most_ticks)
+    }
+
+    /// Returns whether the device holds the window.
+    pub(crate) fn is_full(&self) -> bool {
+        self.in_flight_ticks() >= self.window_ticks()
     }
 
     /// Returns the longest recent piece, in ticks.

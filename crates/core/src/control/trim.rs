@@ -1,0 +1,289 @@
+//! The trim: how far below the search's window the disk keeps the throughput goal.
+//!
+//! # Why
+//! The search compares two windows that are close together, so it knows a slope. Where the rate rises slowly for long, or
+//! falls again with very many requests, as on virtual disks, that slope is above its goal long after the disk gives the
+//! throughput goal's part of what it gives *drained*, with all requests sent as they come. Until then each per cent more
+//! costs a few requests more in the device, and a class that has few requests waits behind them.
+//!
+//! # How it works
+//! The search's window stays as a reference, and the window in force is a *part* of it.
+//! * **Guests.** Throughput is given up only for somebody: while classes that had no request get one and find the window
+//!   full. Classes that always have more to send gain nothing from a short queue in the device.
+//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work until the disk has shown its rate; then comes
+//!   the reference. Of several, the mean of ln of the reference's rate over the excursion's, and what the goal gives up (less
+//!   a margin), may be lost; at most twice what the goal gives up, on a disk that collapses under many requests.
+//! * **Rounds.** A short phase at the part in force, then one at the reference: ln of their ratio is the loss of the part.
+//!   Losses are summed until it is clear on which side of the budget they are (`evidence`).
+//! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows by 1 / [`TRIM_STEP`]
+//!   while it is beyond the budget. Rounds follow each other until the loss is within it; where that cannot be told soon,
+//!   the likelier side decides.
+//! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 32 rounds,
+//!   64, and each 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
+//!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
+//! * **End.** Where no part keeps the goal, after a fall, and without guests, the search goes on with windows of its own. The
+//!   trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long.
+//!
+//! # Limits
+//! The reference is not searched again while the part is below 1. A disk that gains channels is noticed by the loss, which
+//! grows, and by the next excursion. On a disk whose rate varies by a tenth the part is right to some per cent of the rate.
+//!
+//! # Example
+//! A goal of 0.90, of which 0.9 x -ln(0.90) = 0.095 counts. The reference holds seven requests and gives 1.10 of the drained
+//! rate, so ln(1.10) + 0.095 = 0.19 may be lost. One request gives 0.87 of the drained rate, a loss of 0.23: refused. Two
+//! give 0.93, a loss of 0.17: kept.
+
+use super::EventReason;
+use super::evidence::Evidence;
+use super::tuning::*;
+use crate::math::{exp, ln};
+
+/// The window in force now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The part, or the search's own windows while that is 1.
+    Hold,
+    /// Far more than the bound.
+    Excursion,
+    /// The next smaller part.
+    Trial,
+    /// The centre.
+    Reference,
+}
+
+/// What is aimed at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    /// The part of the drained rate to keep, below 1.
+    pub(super) throughput: f64,
+    /// The reference.
+    pub(super) centre_ns: f64,
+    /// The part of the reference that one request takes.
+    pub(super) least_part: f64,
+}
+
+/// The state of the trim; see the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trim {
+    stage: Stage,
+    part: f64,
+    /// ln of the reference's rate over that of an excursion: the mean of so many.
+    over_drained: f64,
+    excursions: f64,
+    /// Rounds at rest until the next excursion, and until the one after that.
+    rounds_left: u32,
+    rounds_next: u32,
+    /// ln of the rates of this round: of the part in force, and of the trial or the excursion.
+    held_ln_rate: Option<f64>,
+    first_ln_rate: f64,
+    is_excursion: bool,
+    /// Losses of the part in force and of the trial, beyond the budget.
+    held: Evidence,
+    trial: Evidence,
+    /// Whether rounds follow each other.
+    is_climbing: bool,
+    /// Time under load, and the time at which the next round is due.
+    busy_ns: u64,
+    due_ns: u64,
+    /// The reference at which the trim ended last, and the time after which it begins again.
+    ended_ns: f64,
+    retry_ns: u64,
+    /// Recent wake-ups of classes, which fade over [`GUEST_MEMORY_NS`].
+    guests: f64,
+}
+
+impl Trim {
+    pub(super) fn new() -> Trim {
+        Trim {
+            stage: Stage::Hold,
+            part: 1.0,
+            over_drained: 0.0,
+            excursions: 0.0,
+            rounds_left: EXCURSION_ROUNDS_MIN,
+            rounds_next: EXCURSION_ROUNDS_MIN,
+            held_ln_rate: None,
+            first_ln_rate: 0.0,
+            is_excursion: false,
+            held: Evidence::new(),
+            trial: Evidence::new(),
+            is_climbing: false,
+            busy_ns: 0,
+            due_ns: 0,
+            ended_ns: 0.0,
+            retry_ns: EXCURSION_RETRY_NS,
+            guests: 0.0,
+        }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Returns the part of the centre in force, above 0, at most 1.
+    pub(super) fn part(&self) -> f64 {
+        self.part
+    }
+
+    /// Returns the part of the centre in this stage; `None` if the search chooses the window.
+    pub(super) fn part_now(&self) -> Option<f64> {
+        match self.stage {
+            Stage::Hold => (self.part < 1.0).then_some(self.part),
+            Stage::Trial => Some(self.part * TRIM_STEP),
+            Stage::Reference | Stage::Excursion => Some(1.0),
+        }
+    }
+
+    pub(super) fn is_climbing(&self) -> bool {
+        self.is_climbing
+    }
+
+    /// Counts wake-ups of classes in the time since the last step. Of a pause, only its begin is time under load.
+    pub(super) fn note_guests(&mut self, elapsed_ns: u64, wakeups: u64) {
+        let elapsed_ns = elapsed_ns.min(STALL_MIN_NS);
+        self.busy_ns = self.busy_ns.saturating_add(elapsed_ns);
+        self.guests = self.guests * GUEST_MEMORY_NS / (GUEST_MEMORY_NS + elapsed_ns as f64) + wakeups as f64;
+    }
+
+    /// Returns whether throughput may be given up, because somebody gains by it.
+    pub(super) fn has_guests(&self) -> bool {
+        self.guests >= if self.part < 1.0 { GUESTS_STAY } else { GUESTS_BEGIN }
+    }
+
+    /// Ends the trim of the reference `centre_ns`: the search chooses the window for some time, at least until it has found
+    /// a far larger one.
+    pub(super) fn end(&mut self, centre_ns: f64) {
+        *self = Trim {
+            guests: self.guests,
+            busy_ns: self.busy_ns,
+            due_ns: self.busy_ns.saturating_add(self.retry_ns),
+            retry_ns: (2 * self.retry_ns).min(EXCURSION_RETRY_MAX_NS),
+            ended_ns: centre_ns,
+            ..Trim::new()
+        };
+    }
+
+    /// Gives up the round, because a phase told nothing.
+    pub(super) fn give_up_round(&mut self) {
+        (self.stage, self.held_ln_rate) = (Stage::Hold, None);
+    }
+
+    /// Returns whether a round is due for the reference `centre_ns`.
+    pub(super) fn is_due(&self, centre_ns: f64) -> bool {
+        self.busy_ns >= self.due_ns || (self.ended_ns > 0.0 && centre_ns > EXCURSION_GROWTH * self.ended_ns)
+    }
+
+    /// Begins a round. `held_ln_rate`: of the phase that has just ended, if the part was in force in it.
+    pub(super) fn begin_round(&mut self, held_ln_rate: Option<f64>) {
+        self.held_ln_rate = held_ln_rate;
+        self.is_excursion = self.excursions < EXCURSIONS_FIRST || self.rounds_left == 0;
+        self.stage = match (self.is_excursion, self.is_climbing) {
+            (true, _) => Stage::Excursion,
+            (false, true) => Stage::Reference,
+            (false, false) => Stage::Trial,
+        };
+        if self.is_excursion {
+            self.rounds_left = self.rounds_next;
+            self.rounds_next = (2 * self.rounds_next).min(EXCURSION_ROUNDS_MAX);
+        } else if !self.is_climbing {
+            self.rounds_left -= 1;
+        }
+    }
+
+    /// Returns whether this phase is one of an excursion.
+    pub(super) fn is_long(&self) -> bool {
+        self.is_excursion && self.stage != Stage::Hold
+    }
+
+    /// Takes ln of the rate of a phase of the round. Returns why the part has changed, if it has.
+    pub(super) fn end_phase(&mut self, elapsed_ns: u64, ln_rate: f64, goal: Goal) -> Option<EventReason> {
+        if self.stage != Stage::Reference {
+            (self.stage, self.first_ln_rate) = (Stage::Reference, ln_rate);
+            return None;
+        }
+        self.stage = Stage::Hold;
+        let given_up = -TRIM_MARGIN * ln(goal.throughput);
+        let reason = if self.is_excursion {
+            self.end_excursion(ln_rate - self.first_ln_rate, given_up, goal)
+        } else {
+            let budget = self.budget(given_up);
+            if let Some(held_ln_rate) = self.held_ln_rate.take() {
+                self.held.note(ln_rate - held_ln_rate - budget);
+            }
+            if !self.is_climbing {
+                self.trial.note(ln_rate - self.first_ln_rate - budget);
+            }
+            self.judge(budget, goal.least_part.min(1.0))
+        };
+        if reason.is_some() && self.part == 1.0 {
+            self.end(goal.centre_ns);
+            return reason;
+        }
+        let is_urgent = self.is_climbing || self.excursions < EXCURSIONS_FIRST;
+        let rest_ns = if is_urgent { 0 } else { TRIM_REST * elapsed_ns };
+        self.due_ns = self.busy_ns.saturating_add(rest_ns);
+        reason
+    }
+
+    /// Returns the loss allowed, in ln(rate).
+    fn budget(&self, given_up: f64) -> f64 {
+        (self.over_drained + given_up).min(2.0 * given_up)
+    }
+
+    /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb.
+    fn end_excursion(&mut self, over_drained: f64, given_up: f64, goal: Goal) -> Option<EventReason> {
+        self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
+        self.over_drained += (over_drained - self.over_drained) / self.excursions;
+        if self.excursions < EXCURSIONS_FIRST {
+            return None;
+        }
+        let allowed = -expm1(-self.budget(given_up));
+
+        if self.over_drained < -POOR_GOALS * given_up {
+            let was_trimmed = self.part < 1.0;
+            self.end(goal.centre_ns);
+            return was_trimmed.then_some(EventReason::Loss { lost: 0.0, allowed });
+        }
+        if self.excursions > EXCURSIONS_FIRST || self.part < 1.0 || goal.least_part >= 1.0 {
+            return None;
+        }
+        (self.part, self.is_climbing) = (goal.least_part, true);
+        Some(EventReason::Guests)
+    }
+
+    /// Changes the part, if the losses tell enough.
+    fn judge(&mut self, budget: f64, least_part: f64) -> Option<EventReason> {
+        let held = self.held.is_positive().or_else(|| {
+            // Too near to be told soon: the likelier side.
+            (self.is_climbing && self.held.count() >= CLIMB_ROUNDS).then(|| self.held.sum() > 0.0)
+        });
+        let trial = self.trial.is_positive();
+        let (part, known) = match (held, trial) {
+            (Some(true), _) => ((self.part / TRIM_STEP).min(1.0), self.held),
+            (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part), self.trial),
+            _ => (self.part, self.held),
+        };
+        let has_changed = part != self.part;
+        let part_of = |ln_loss: f64| -expm1(-ln_loss);
+        let loss = EventReason::Loss { lost: part_of(budget + known.mean()), allowed: part_of(budget) };
+
+        self.part = part;
+        self.is_climbing &= held != Some(false) && part < 1.0;
+        if held == Some(false) {
+            self.retry_ns = EXCURSION_RETRY_NS;
+        }
+        if held.is_some() || has_changed {
+            self.held.forget();
+        }
+        if trial.is_some() || has_changed {
+            self.trial.forget();
+        }
+        self.held.fade();
+        self.trial.fade();
+        has_changed.then_some(loss)
+    }
+}
+
+/// Returns e^x - 1.
+fn expm1(x: f64) -> f64 {
+    exp(x) - 1.0
+}
