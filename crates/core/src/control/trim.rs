@@ -149,8 +149,8 @@ impl Trim {
         self.guests >= if self.part < 1.0 { GUESTS_STAY } else { GUESTS_BEGIN }
     }
 
-    /// Ends the trim of the reference `centre_ns`: the search chooses the window for some time, at least until it has found
-    /// a far larger one.
+    /// Ends the trim of the reference `centre_ns`: the search chooses the window for some time, or until it has found
+    /// a larger one.
     pub(super) fn end(&mut self, centre_ns: f64) {
         *self = Trim {
             guests: self.guests,
