@@ -182,8 +182,10 @@ impl Trim {
             (false, false) => Stage::Trial,
         };
         if self.is_excursion {
+            if self.excursions >= EXCURSIONS_FIRST {
+                self.rounds_next = (2 * self.rounds_next).min(EXCURSION_ROUNDS_MAX);
+            }
             self.rounds_left = self.rounds_next;
-            self.rounds_next = (2 * self.rounds_next).min(EXCURSION_ROUNDS_MAX);
         } else if !self.is_climbing {
             self.rounds_left -= 1;
         }
@@ -214,7 +216,8 @@ impl Trim {
             }
             self.judge(budget, goal.least_part.min(1.0))
         };
-        if reason.is_some() && self.part == 1.0 {
+        let has_nothing_left = self.part == 1.0 && (reason.is_some() || self.excursions >= EXCURSIONS_FIRST);
+        if has_nothing_left {
             self.end(goal.centre_ns);
             return reason;
         }
@@ -229,7 +232,8 @@ impl Trim {
         (self.over_drained + given_up).min(2.0 * given_up)
     }
 
-    /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb.
+    /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb, or sets the part to 1
+    /// where there is nothing to trim.
     fn end_excursion(&mut self, over_drained: f64, given_up: f64, goal: Goal) -> Option<EventReason> {
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
@@ -238,16 +242,19 @@ impl Trim {
         }
         let allowed = -expm1(-self.budget(given_up));
 
-        if self.over_drained < -POOR_GOALS * given_up {
-            let was_trimmed = self.part < 1.0;
-            self.end(goal.centre_ns);
-            return was_trimmed.then_some(EventReason::Loss { lost: 0.0, allowed });
+        let is_poor = self.over_drained < -POOR_GOALS * given_up || goal.least_part >= 1.0;
+        let was_trimmed = self.part < 1.0;
+        match (is_poor, was_trimmed) {
+            (true, _) => {
+                self.part = 1.0;
+                was_trimmed.then_some(EventReason::Loss { lost: 0.0, allowed })
+            }
+            (false, true) => None,
+            (false, false) => {
+                (self.part, self.is_climbing) = (goal.least_part, true);
+                Some(EventReason::Guests)
+            }
         }
-        if self.excursions > EXCURSIONS_FIRST || self.part < 1.0 || goal.least_part >= 1.0 {
-            return None;
-        }
-        (self.part, self.is_climbing) = (goal.least_part, true);
-        Some(EventReason::Guests)
     }
 
     /// Changes the part, if the losses tell enough.
