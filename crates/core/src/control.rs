@@ -30,7 +30,7 @@
 //!   duplex disk has its own scale. The window tests for queueing: while it has room, no queue stands in the device
 //!   beyond the knee, so more tokens do no harm.
 //!
-//! * **Bound.** The largest window is the latency goal, or if that is more, the amount that keeps the disk busy: 3
+//! * **Bound.** The largest window, but for an excursion of the trim, is the latency goal, or if that is more, the amount that keeps the disk busy: 3
 //!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
 //!   volume, 1 to 2 ms away, would get one request at a time.
 //!
@@ -106,7 +106,7 @@ pub struct ControlConfig {
     pub scale_max: f64,
     /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values count as the nearest).
     /// The higher it is, the longer requests wait in the device. The latency goal bounds the window nevertheless. All of
-    /// the rest is given up only while classes that had no request wake up a hundred times a second.
+    /// the rest is given up only while classes that had no request get one often, from a hundred times a second on.
     pub throughput_goal: f64,
 }
 
@@ -368,6 +368,9 @@ impl Controller {
         let elapsed_ns = (now_ns - self.last_ns) as f64;
         self.away_ns = (self.away_ns * (1.0 - (elapsed_ns / AWAY_FADES_NS).min(1.0))).max(away_ns);
         self.away_room_ns = self.away_room_ns.min(self.away_ns);
+        if self.away_room_ns < AWAY_LEAST * self.bound_ns {
+            self.away_room_ns = 0.0;
+        }
         // Not with the other totals, which stay where no request has completed.
         let dry_ns = totals.dry_ns.saturating_sub(std::mem::replace(&mut self.last.dry_ns, totals.dry_ns)) as f64;
         self.dry_part = (self.dry_part * DRY_MEMORY_NS + dry_ns) / (DRY_MEMORY_NS + elapsed_ns);
@@ -555,8 +558,12 @@ impl Controller {
         if !reading.offered && self.trim.stage() != Stage::Excursion {
             self.follow_demand(now_ns, totals, &reading);
             self.first_phase = None;
-            self.trim.give_up_round();
-            self.phase = Meter::start(now_ns, totals);
+            if self.trim.stage() == Stage::Hold {
+                self.phase = Meter::start(now_ns, totals);
+            } else {
+                self.trim.give_up_round();
+                self.begin_phase(now_ns, totals);
+            }
             return;
         }
 
@@ -618,14 +625,11 @@ impl Controller {
         }
 
         let is_trimmed = self.trim.part() < 1.0;
-        let is_free = !self.is_beyond && self.away_room_ns == 0.0;
-        if !is_free || self.first_phase.is_some() || !self.trim.is_due(self.centre_ns) {
+        if self.is_beyond || self.away_room_ns > 0.0 || !self.trim.has_guests() {
+            self.trim.end(self.centre_ns);
             return is_trimmed;
         }
-        if !self.trim.has_guests() {
-            if is_trimmed {
-                self.trim.end(self.centre_ns);
-            }
+        if self.first_phase.is_some() || !self.trim.is_due(self.centre_ns) {
             return is_trimmed;
         }
         let window_ns = self.window();

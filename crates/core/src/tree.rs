@@ -122,8 +122,8 @@ pub(crate) struct Tree {
     fairness: Fairness,
     /// The class that is being charged for its last request; it becomes idle.
     resting: u32,
-    /// The furthest clock of a child of the root at which it was served. Each pick takes the smallest clock, so this goes
-    /// back only where a class that was idle is behind: it still lags after its first request.
+    /// The furthest clock of a child of the root at which it was served since the root had no work. A class that was idle is
+    /// behind it, after its first request too.
     served: u64,
     /// Device time that this queue may still use out of turn, because the classes whose turn it is are absent.
     overtime: Cost,
@@ -265,6 +265,10 @@ impl Tree {
                 self.node_mut(at).local = local;
             }
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
+                if parent == ROOT && self.group(ROOT).active_children == 0 {
+                    // What was served before is no measure any more.
+                    self.served = self.clock(ROOT).mean();
+                }
                 let (above, own) = (self.clock(parent), self.clock(at));
                 above.join(own, shares, credit);
                 // The shares may have changed since they were counted.
@@ -412,8 +416,8 @@ impl Tree {
         true
     }
 
-    /// Returns the lag of `class`: behind the mean of the others if queues compete, or behind the class served last if
-    /// this queue alone decides.
+    /// Returns the lag of `class`: behind the mean of the others if queues compete, or behind the furthest class served
+    /// if this queue alone decides.
     pub(crate) fn lag(&self, class: u32) -> Lag {
         let mut top = class;
         while self.node(top).parent != ROOT && top != ROOT {
@@ -541,7 +545,7 @@ impl Tree {
         while at != ROOT {
             let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
             if parent == ROOT {
-                self.note_served(self.clock(ROOT).mean());
+                self.served = self.clock(ROOT).mean();
             }
             let mut carry = self.node(parent).carry;
             self.clock(parent).serve_only(self.clock(at), cost, per_share, &mut carry);

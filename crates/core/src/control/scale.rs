@@ -51,9 +51,11 @@ impl Controller {
                 self.scale_growth[lane] = SCALE_GROWTH;
                 let scale = usual.max(rates[lane] / present) * headroom;
                 // A part of the window shows a part of the rate; tokens must not keep the reference from its own.
+                let goal = super::clamped_goal(self.config.throughput_goal);
                 let (more, least) = match self.trim.is_climbing() {
                     true => (1.0, self.scale[lane]),
-                    false if self.trim.part() < 1.0 => (TRIMMED_HEADROOM, 0.0),
+                    // A part keeps the square of the goal of the reference's rate at least.
+                    false if self.trim.part() < 1.0 => (1.0 / (goal * goal), 0.0),
                     false => (1.0, 0.0),
                 };
                 self.set_scale(now_ns, lane, (scale * more).max(least), reason);

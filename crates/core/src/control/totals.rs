@@ -28,7 +28,7 @@ pub(crate) struct Totals {
     pub(crate) dry_ns: u64,
     /// The longest time since the reporting queue's last report for which it did not look, if the device ran dry.
     pub(crate) longest_away_ns: u64,
-    /// Times that a class without a request, neither queued nor in the device, got one and found the window full.
+    /// Times that a class without a request, neither queued nor of that queue in the device, got one and found the window full.
     pub(crate) wakeups: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,

@@ -10,7 +10,7 @@
 //! The search's window stays as a reference, and the window in force is a *part* of it.
 //! * **Guests.** Throughput is given up only for somebody: while classes that had no request get one and find the window
 //!   full. Classes that always have more to send gain nothing from a short queue in the device.
-//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work until the disk has shown its rate; then comes
+//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work, or to four bounds if that is more, until the disk has shown its rate; then comes
 //!   the reference. Of several, the mean of ln of the reference's rate over the excursion's, and what the goal gives up (less
 //!   a margin), may be lost; at most twice what the goal gives up, on a disk that collapses under many requests.
 //! * **Rounds.** A short phase at the part in force, then one at the reference: ln of their ratio is the loss of the part.
@@ -85,7 +85,9 @@ pub(super) struct Trim {
     /// Time under load, and the time at which the next round is due.
     busy_ns: u64,
     due_ns: u64,
-    /// The reference at which the trim ended last, and the time after which it begins again.
+    /// The time under load at which the round has begun.
+    begun_ns: u64,
+    /// The reference at which the trim ended last, 0 since it began again, and the time after which it begins again.
     ended_ns: f64,
     retry_ns: u64,
     /// Recent wake-ups of classes, which fade over [`GUEST_MEMORY_NS`].
@@ -109,6 +111,7 @@ impl Trim {
             is_climbing: false,
             busy_ns: 0,
             due_ns: 0,
+            begun_ns: 0,
             ended_ns: 0.0,
             retry_ns: EXCURSION_RETRY_NS,
             guests: 0.0,
@@ -141,17 +144,28 @@ impl Trim {
     pub(super) fn note_guests(&mut self, elapsed_ns: u64, wakeups: u64) {
         let elapsed_ns = elapsed_ns.min(STALL_MIN_NS);
         self.busy_ns = self.busy_ns.saturating_add(elapsed_ns);
+        if self.stage == Stage::Excursion && self.busy_ns > self.begun_ns.saturating_add(EXCURSION_MOST_NS) {
+            self.give_up_round();
+        }
         self.guests = self.guests * GUEST_MEMORY_NS / (GUEST_MEMORY_NS + elapsed_ns as f64) + wakeups as f64;
     }
 
     /// Returns whether throughput may be given up, because somebody gains by it.
     pub(super) fn has_guests(&self) -> bool {
-        self.guests >= if self.part < 1.0 { GUESTS_STAY } else { GUESTS_BEGIN }
+        self.guests >= if self.is_on() { GUESTS_STAY } else { GUESTS_BEGIN }
     }
 
-    /// Ends the trim of the reference `centre_ns`: the search chooses the window for some time, or until it has found
+    /// Returns whether the trim has begun.
+    fn is_on(&self) -> bool {
+        self.excursions > 0.0 || self.stage != Stage::Hold
+    }
+
+    /// Ends the trim of the reference `centre_ns`, if it has begun: the search chooses the window for some time, or until it has found
     /// a larger one.
     pub(super) fn end(&mut self, centre_ns: f64) {
+        if !self.is_on() {
+            return;
+        }
         *self = Trim {
             guests: self.guests,
             busy_ns: self.busy_ns,
@@ -162,8 +176,11 @@ impl Trim {
         };
     }
 
-    /// Gives up the round, because a phase told nothing.
+    /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once.
     pub(super) fn give_up_round(&mut self) {
+        if self.is_long() {
+            self.due_ns = self.busy_ns.saturating_add(EXCURSION_RETRY_NS);
+        }
         (self.stage, self.held_ln_rate) = (Stage::Hold, None);
     }
 
@@ -174,7 +191,7 @@ impl Trim {
 
     /// Begins a round. `held_ln_rate`: of the phase that has just ended, if the part was in force in it.
     pub(super) fn begin_round(&mut self, held_ln_rate: Option<f64>) {
-        self.held_ln_rate = held_ln_rate;
+        (self.held_ln_rate, self.begun_ns, self.ended_ns) = (held_ln_rate, self.busy_ns, 0.0);
         self.is_excursion = self.excursions < EXCURSIONS_FIRST || self.rounds_left == 0;
         self.stage = match (self.is_excursion, self.is_climbing) {
             (true, _) => Stage::Excursion,
@@ -235,6 +252,8 @@ impl Trim {
     /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb, or sets the part to 1
     /// where there is nothing to trim.
     fn end_excursion(&mut self, over_drained: f64, given_up: f64, goal: Goal) -> Option<EventReason> {
+        let most = EXCURSION_OUTLIER * given_up;
+        let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         if self.excursions < EXCURSIONS_FIRST {
@@ -242,7 +261,7 @@ impl Trim {
         }
         let allowed = -expm1(-self.budget(given_up));
 
-        let is_poor = self.over_drained < -POOR_GOALS * given_up || goal.least_part >= 1.0;
+        let is_poor = self.budget(given_up) <= 0.0 || goal.least_part >= 1.0;
         let was_trimmed = self.part < 1.0;
         match (is_poor, was_trimmed) {
             (true, _) => {
@@ -274,6 +293,7 @@ impl Trim {
         let loss = EventReason::Loss { lost: part_of(budget + known.mean()), allowed: part_of(budget) };
 
         self.part = part;
+        self.is_climbing |= held == Some(true);
         self.is_climbing &= held != Some(false) && part < 1.0;
         if held == Some(false) {
             self.retry_ns = EXCURSION_RETRY_NS;

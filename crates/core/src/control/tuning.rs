@@ -92,8 +92,9 @@ pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
 pub(super) const EXCURSION_ROUNDS_MIN: u32 = 32;
 pub(super) const EXCURSION_ROUNDS_MAX: u32 = 128;
-/// How far below the drained rate a reference is poor, in times of what the goal gives up. Nearer ones may be noise.
-pub(super) const POOR_GOALS: f64 = 2.0;
+/// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.
+pub(super) const EXCURSION_OUTLIER: f64 = 4.0;
+pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;
 /// Time under load until a trim that has ended begins again, at first and at most, and the growth of the reference at which
 /// it begins sooner.
 pub(super) const EXCURSION_RETRY_NS: u64 = 2_500_000_000;
@@ -144,8 +145,6 @@ pub(super) const SCALE_PERIOD_NS: u64 = 10_000_000;
 pub(super) const CERTAIN_LEAST: f64 = 0.01;
 /// Capacity scale over the rate at full window: above the upper probe near the knee, so that tokens do not cut it.
 pub(super) const SCALE_HEADROOM: f64 = 1.15;
-/// More of it while a part of the window is in force, which keeps 0.81 of the rate at least at the default goal.
-pub(super) const TRIMMED_HEADROOM: f64 = 1.25;
 /// Growth in a period in which tokens were the limit: at first, and at most; it doubles in each further such period in
 /// a row.
 pub(super) const SCALE_GROWTH: f64 = 0.05;
@@ -165,6 +164,8 @@ pub(super) const BEYOND_MOST: f64 = 64.0;
 /// Time in which the allowance for queues that were away fades, and the most of it, in bounds.
 pub(super) const AWAY_FADES_NS: f64 = 4e9;
 pub(super) const AWAY_MOST: f64 = 16.0;
+/// The part of the bound below which that allowance is none.
+pub(super) const AWAY_LEAST: f64 = 0.01;
 /// Time over which the part of the time in which the device ran dry is smoothed.
 pub(super) const DRY_MEMORY_NS: f64 = 1e9;
 /// Part of the largest window from which on a window is not made larger for queues that were away.

@@ -243,6 +243,9 @@ impl Slow {
         let node = &mut self.nodes[at];
         node.clock = if others == 0 { mean } else { node.clock.max(mean - credit) };
         node.active = true;
+        if parent == 0 && others == 0 {
+            self.served = mean;
+        }
         let ahead = node.clock - mean;
         if others > 0 {
             self.nodes[parent].mean += ahead * own / (others + own);
