@@ -91,7 +91,7 @@ use meter::{Meter, Reading};
 use search::Search;
 use totals::UNLOADED_SHIFT;
 pub(crate) use totals::{LaneTotals, Totals, unloaded_work};
-use trim::{Goal, Stage, Trim};
+use trim::{Stage, Trim};
 use tuning::*;
 pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
 
@@ -602,59 +602,6 @@ impl Controller {
             Some(first) => self.end_pair(now_ns, first, phase),
         }
         self.begin_phase(now_ns, totals);
-    }
-
-    /// Ends a phase of the trim, or begins a round of it. Returns whether the phase was not one of the search.
-    fn end_trim_phase(&mut self, now_ns: u64, reading: &Reading) -> bool {
-        let ln_rate = ln(reading.completed_rate);
-        if self.trim.stage() != Stage::Hold {
-            let before_ns = self.centre_ns * self.trim.part();
-            let goal = Goal {
-                throughput: clamped_goal(self.config.throughput_goal),
-                centre_ns: self.centre_ns,
-                least_part: self.least_ns() / self.centre_ns,
-            };
-            if let Some(reason) = self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
-                let after_ns = self.centre_ns * self.trim.part();
-                let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
-                self.events.push(now_ns, kind, before_ns, after_ns, reason);
-                // The rate follows the window; that is neither a fall nor a recovery.
-                self.usual_rate = None;
-            }
-            return true;
-        }
-
-        let is_trimmed = self.trim.part() < 1.0;
-        if self.is_beyond || self.away_room_ns > 0.0 || !self.trim.has_guests() {
-            self.trim.end(self.centre_ns);
-            return is_trimmed;
-        }
-        if self.first_phase.is_some() || !self.trim.is_due(self.centre_ns) {
-            return is_trimmed;
-        }
-        let window_ns = self.window();
-        self.trim.begin_round(is_trimmed.then_some(ln_rate));
-        if self.trim.stage() == Stage::Excursion {
-            self.events.push(now_ns, EventKind::Excursion, window_ns, self.window(), EventReason::Guests);
-        }
-        true
-    }
-
-    /// Lowers the window below the work in flight, if that is more than the disk needs and the window did not limit it.
-    /// Without this a window above all that the classes have outstanding would stay there, and no share would hold.
-    fn follow_demand(&mut self, now_ns: u64, totals: &Totals, reading: &Reading) {
-        let is_known = self.unloaded_ns.is_some_and(|unloaded_ns| unloaded_ns > 0.0);
-        if !is_known || self.phase.tokens_missing(totals).contains(&true) {
-            return;
-        }
-        // Little's law in work: the mean number in flight, each worth the mean of those that completed.
-        let requests = reading.requests / reading.present;
-        let in_flight_ns = requests * reading.work_ns / self.phase.completions(totals) as f64;
-        let wished_ns = (DEMAND_PART * in_flight_ns).max(self.needed_ns).max(self.floor_ns());
-        if in_flight_ns > self.needed_ns && wished_ns < self.centre_ns {
-            (self.at_bound, self.uncapped_ns) = (false, None);
-            self.window_event(now_ns, EventKind::WindowLowered, wished_ns, EventReason::Outstanding);
-        }
     }
 
     /// Returns whether a short phase tells enough.

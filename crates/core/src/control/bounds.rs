@@ -13,6 +13,7 @@
 //! A bound of 750 us, requests of 130 us, an idle disk that answers in 400 us: the window is 390 us at least, and at most
 //! 3 x 400 + 130 = 1330 us.
 
+use super::meter::Reading;
 use super::tuning::*;
 use super::{Controller, EventKind, EventReason, Totals};
 
@@ -77,5 +78,22 @@ impl Controller {
     /// elasticity, however narrow it is.
     pub(super) fn floor_ns(&self) -> f64 {
         (self.typical_ns() * WINDOW_MIN_REQUESTS).max(self.limits.min_window_ns as f64)
+    }
+
+    /// Lowers the window below the work in flight, if that is more than the disk needs and the window did not limit it.
+    /// Without this a window above all that the classes have outstanding would stay there, and no share would hold.
+    pub(super) fn follow_demand(&mut self, now_ns: u64, totals: &Totals, reading: &Reading) {
+        let is_known = self.unloaded_ns.is_some_and(|unloaded_ns| unloaded_ns > 0.0);
+        if !is_known || self.phase.tokens_missing(totals).contains(&true) {
+            return;
+        }
+        // Little's law in work: the mean number in flight, each worth the mean of those that completed.
+        let requests = reading.requests / reading.present;
+        let in_flight_ns = requests * reading.work_ns / self.phase.completions(totals) as f64;
+        let wished_ns = (DEMAND_PART * in_flight_ns).max(self.needed_ns).max(self.floor_ns());
+        if in_flight_ns > self.needed_ns && wished_ns < self.centre_ns {
+            (self.at_bound, self.uncapped_ns) = (false, None);
+            self.window_event(now_ns, EventKind::WindowLowered, wished_ns, EventReason::Outstanding);
+        }
     }
 }

@@ -33,9 +33,10 @@
 //! rate, so ln(1.10) + 0.095 = 0.19 may be lost. One request gives 0.87 of the drained rate, a loss of 0.23: refused. Two
 //! give 0.93, a loss of 0.17: kept.
 
-use super::EventReason;
 use super::evidence::Evidence;
+use super::meter::Reading;
 use super::tuning::*;
+use super::{Controller, EventKind, EventReason, clamped_goal};
 use crate::math::{exp, ln};
 
 /// The window in force now.
@@ -307,6 +308,44 @@ impl Trim {
         self.held.fade();
         self.trial.fade();
         has_changed.then_some(loss)
+    }
+}
+
+impl Controller {
+    /// Ends a phase of the trim, or begins a round of it. Returns whether the phase was not one of the search.
+    pub(super) fn end_trim_phase(&mut self, now_ns: u64, reading: &Reading) -> bool {
+        let ln_rate = ln(reading.completed_rate);
+        if self.trim.stage() != Stage::Hold {
+            let before_ns = self.centre_ns * self.trim.part();
+            let goal = Goal {
+                throughput: clamped_goal(self.config.throughput_goal),
+                centre_ns: self.centre_ns,
+                least_part: self.least_ns() / self.centre_ns,
+            };
+            if let Some(reason) = self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
+                let after_ns = self.centre_ns * self.trim.part();
+                let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
+                self.events.push(now_ns, kind, before_ns, after_ns, reason);
+                // The rate follows the window; that is neither a fall nor a recovery.
+                self.usual_rate = None;
+            }
+            return true;
+        }
+
+        let is_trimmed = self.trim.part() < 1.0;
+        if self.is_beyond || self.away_room_ns > 0.0 || !self.trim.has_guests() {
+            self.trim.end(self.centre_ns);
+            return is_trimmed;
+        }
+        if self.first_phase.is_some() || !self.trim.is_due(self.centre_ns) {
+            return is_trimmed;
+        }
+        let window_ns = self.window();
+        self.trim.begin_round(is_trimmed.then_some(ln_rate));
+        if self.trim.stage() == Stage::Excursion {
+            self.events.push(now_ns, EventKind::Excursion, window_ns, self.window(), EventReason::Guests);
+        }
+        true
     }
 }
 
