@@ -30,9 +30,9 @@
 //!   duplex disk has its own scale. The window tests for queueing: while it has room, no queue stands in the device
 //!   beyond the knee, so more tokens do no harm.
 //!
-//! * **Bound.** The largest window, but for an excursion of the trim, is the latency goal, or if that is more, the amount that keeps the disk busy: 3
-//!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
-//!   volume, 1 to 2 ms away, would get one request at a time.
+//! * **Bound.** The largest window, but for an excursion of the trim, is the latency goal, or if that is more, the
+//!   amount that keeps the disk busy: 3 times the latency that recent requests have when none waits for another, and one
+//!   request. Otherwise a network volume, 1 to 2 ms away, would get one request at a time.
 //!
 //! * **Absences.** A shard that computes, or has no CPU, sends nothing meanwhile, and the device runs dry
 //!   (`Totals::dry_ns`). That time does not count in turnovers, scale and the test of pauses. If over about a second it
@@ -56,8 +56,8 @@
 //!
 //! # Limits
 //! The search never goes below three requests of the size in which the disk spends most time (nor above the bound), so a
-//! device that serves one request at a time holds up to two more, unless the trim takes them. Disks of a few hundred requests per second need
-//! minutes to find a distant knee. With very mixed sizes, a device whose services slow down to a quarter gets too small
+//! device that serves one request at a time holds up to two more, unless the trim takes them. Disks of a few hundred
+//! requests per second need minutes to find a distant knee. With very mixed sizes, a device whose services slow down to a quarter gets too small
 //! a window for about a second after the fall. If all speeds vary by 10 % from one 20 ms to the next, the window rests
 //! at 1 to 3, at worst 6, times the smallest one with 0.90 of the throughput (`tests`).
 //!
@@ -182,7 +182,7 @@ fn ln_rate(reading: &Reading) -> f64 {
 /// window wanders. Of k channels chosen at random, n requests keep n / (n + k - 1) busy (a closed queueing network with
 /// equal stations), and the elasticity there is 1 minus that. A sharper knee gives more than the goal.
 fn elasticity_goal(throughput_goal: f64) -> f64 {
-    GOAL_MARGIN * (1.0 - clamped_goal(throughput_goal))
+    GOAL_MARGIN * (1.0 - throughput_goal)
 }
 
 /// Returns the nearest sensible throughput goal.
@@ -264,9 +264,10 @@ impl Controller {
         };
 
         let search = Search::new();
+        let throughput_goal = clamped_goal(config.throughput_goal);
         Controller {
-            config: ControlConfig { scale_min, scale_max, ..config },
-            elasticity_goal: elasticity_goal(config.throughput_goal),
+            config: ControlConfig { scale_min, scale_max, throughput_goal, ..config },
+            elasticity_goal: elasticity_goal(throughput_goal),
             limits,
             mode: Mode::Probe,
             side: Side::High,
@@ -375,7 +376,7 @@ impl Controller {
         let dry_ns = totals.dry_ns.saturating_sub(std::mem::replace(&mut self.last.dry_ns, totals.dry_ns)) as f64;
         self.dry_part = (self.dry_part * DRY_MEMORY_NS + dry_ns) / (DRY_MEMORY_NS + elapsed_ns);
         let wakeups = totals.wakeups.saturating_sub(std::mem::replace(&mut self.last.wakeups, totals.wakeups));
-        self.trim.note_guests(elapsed_ns as u64, wakeups);
+        self.trim.note_guests(now_ns - self.last_ns, wakeups);
         self.last_ns = now_ns;
         if completions == 0 {
             self.step_without_completion(now_ns, totals);
@@ -388,6 +389,9 @@ impl Controller {
 
         self.set_bound();
         self.set_ceiling(now_ns, totals);
+        if self.trim.is_overdue() {
+            self.restart(now_ns, totals);
+        }
 
         if matches!(self.mode, Mode::Stalled) {
             self.mode = Mode::Probe;
@@ -414,14 +418,15 @@ impl Controller {
             self.phase = Meter::start(now_ns, totals);
         }
 
-        let is_at_rest = self.trim.stage() == Stage::Hold;
-        if is_at_rest {
+        // The windows of a round last for a moment: their rates are neither the disk's capacity nor a fall.
+        let holds = self.trim.stage() == Stage::Hold;
+        if holds {
             self.end_period(now_ns, totals);
         }
+        if holds && self.config.enabled {
+            self.end_turnover(now_ns, totals);
+        }
         if self.config.enabled {
-            if is_at_rest {
-                self.end_turnover(now_ns, totals);
-            }
             self.end_phase(now_ns, totals);
         }
     }
@@ -522,9 +527,9 @@ impl Controller {
         let settled = in_flight + in_flight.min(SETTLED_MORE);
         // The device fills first.
         let is_filling = self.trim.stage() == Stage::Excursion;
-        let filling = if is_filling { FILLS * self.window() / self.typical_ns().max(1.0) } else { 0.0 };
-        self.phase_from = totals.completions.saturating_add(settled.max(filling as u64));
         let window_ns = self.window();
+        let filling = if is_filling { FILLS * window_ns / self.typical_ns().max(1.0) } else { 0.0 };
+        self.phase_from = totals.completions.saturating_add(settled.max(filling as u64));
         if self.trim.part_now().is_some() && window_ns != std::mem::replace(&mut self.phase_window_ns, window_ns) {
             // The rates of two windows differ; that is neither a fall nor a recovery.
             self.turnover_from = self.phase_from;

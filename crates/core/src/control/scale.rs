@@ -51,7 +51,7 @@ impl Controller {
                 self.scale_growth[lane] = SCALE_GROWTH;
                 let scale = usual.max(rates[lane] / present) * headroom;
                 // A part of the window shows a part of the rate; tokens must not keep the reference from its own.
-                let goal = super::clamped_goal(self.config.throughput_goal);
+                let goal = self.config.throughput_goal;
                 let (more, least) = match self.trim.is_climbing() {
                     true => (1.0, self.scale[lane]),
                     // A part keeps the square of the goal of the reference's rate at least.

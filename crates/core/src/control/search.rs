@@ -6,9 +6,8 @@
 //! shows only a little noise around an elasticity of 0. A search that waits for certainty never arrives.
 //!
 //! # How it works
-//! * **Whether.** The gains of pairs beyond the goal are summed until the sum is two standard errors away from 0 (a
-//!   sequential test). The error is learnt from the differences of successive pairs. A pair far away decides alone; at
-//!   the knee of a noisy disk it takes tens. If even [`PAIRS_MAX`] decide nothing, the window is right.
+//! * **Whether.** The gains of pairs beyond the goal are summed until the sum differs from 0 (`evidence`). A pair far away
+//!   decides alone; at the knee of a noisy disk it takes tens. If even [`PAIRS_MAX`] decide nothing, the window is right.
 //! * **How far.** The step grows as long as decisions agree, and shrinks when they turn (resilient propagation,
 //!   Riedmiller and Braun 1993). Only signs count, so no outlier carries the window away.
 //! * **Downwards with patience.** A step too low costs throughput at once, one too high nearly nothing. So short steps
@@ -16,7 +15,7 @@
 //! * **How wide.** The noisier the disk, the farther apart the two windows of a pair, so that noise hides less.
 //!
 //! # Limits
-//! A pair's gain counts for at most [`OUTLIER`] times the noise, so a change that comes in leaps is learnt slowly.
+//! Those of `evidence`: a change that comes in leaps is learnt slowly.
 //!
 //! # Example
 //! The goal is 0.08, windows of a pair differ by 0.5 in ln(window). Elasticities of 1 and 1 each step up by 0.7; one of

@@ -10,9 +10,10 @@
 //! The search's window stays as a reference, and the window in force is a *part* of it.
 //! * **Guests.** Throughput is given up only for somebody: while classes that had no request get one and find the window
 //!   full. Classes that always have more to send gain nothing from a short queue in the device.
-//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work, or to four bounds if that is more, until the disk has shown its rate; then comes
-//!   the reference. Of several, the mean of ln of the reference's rate over the excursion's, and what the goal gives up (less
-//!   a margin), may be lost; at most twice what the goal gives up, on a disk that collapses under many requests.
+//! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work, or to [`EXCURSION_BOUNDS`] bounds if that is
+//!   more, until the disk has shown its rate; then comes the reference. Of several, the mean of ln of the reference's rate
+//!   over the excursion's, and what the goal gives up (less a margin), may be lost; at most twice what the goal gives up, on
+//!   a disk that collapses under many requests.
 //! * **Rounds.** A short phase at the part in force, then one at the reference: ln of their ratio is the loss of the part.
 //!   Losses are summed until it is clear on which side of the budget they are (`evidence`).
 //! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows by 1 / [`TRIM_STEP`]
@@ -36,7 +37,7 @@
 use super::evidence::Evidence;
 use super::meter::Reading;
 use super::tuning::*;
-use super::{Controller, EventKind, EventReason, clamped_goal};
+use super::{Controller, EventKind, EventReason};
 use crate::math::{exp, ln};
 
 /// The window in force now.
@@ -145,10 +146,12 @@ impl Trim {
     pub(super) fn note_guests(&mut self, elapsed_ns: u64, wakeups: u64) {
         let elapsed_ns = elapsed_ns.min(STALL_MIN_NS);
         self.busy_ns = self.busy_ns.saturating_add(elapsed_ns);
-        if self.stage == Stage::Excursion && self.busy_ns > self.begun_ns.saturating_add(EXCURSION_MOST_NS) {
-            self.give_up_round();
-        }
         self.guests = self.guests * GUEST_MEMORY_NS / (GUEST_MEMORY_NS + elapsed_ns as f64) + wakeups as f64;
+    }
+
+    /// Returns whether an excursion has lasted too long, because little is sent.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.stage == Stage::Excursion && self.busy_ns > self.begun_ns.saturating_add(EXCURSION_MOST_NS)
     }
 
     /// Returns whether throughput may be given up, because somebody gains by it.
@@ -161,8 +164,8 @@ impl Trim {
         self.excursions > 0.0 || self.stage != Stage::Hold
     }
 
-    /// Ends the trim of the reference `centre_ns`, if it has begun: the search chooses the window for some time, or until it has found
-    /// a larger one.
+    /// Ends the trim of the reference `centre_ns`, if it has begun: the search chooses the window for some time, or until
+    /// it has found a far larger one.
     pub(super) fn end(&mut self, centre_ns: f64) {
         if !self.is_on() {
             return;
@@ -260,14 +263,13 @@ impl Trim {
         if self.excursions < EXCURSIONS_FIRST {
             return None;
         }
-        let allowed = -expm1(-self.budget(given_up));
-
-        let is_poor = self.budget(given_up) <= 0.0 || goal.least_part >= 1.0;
+        let budget = self.budget(given_up);
+        let is_poor = budget <= 0.0 || goal.least_part >= 1.0;
         let was_trimmed = self.part < 1.0;
         match (is_poor, was_trimmed) {
             (true, _) => {
                 self.part = 1.0;
-                was_trimmed.then_some(EventReason::Loss { lost: 0.0, allowed })
+                was_trimmed.then_some(EventReason::Loss { lost: 0.0, allowed: part_lost(budget) })
             }
             (false, true) => None,
             (false, false) => {
@@ -290,8 +292,7 @@ impl Trim {
             _ => (self.part, self.held),
         };
         let has_changed = part != self.part;
-        let part_of = |ln_loss: f64| -expm1(-ln_loss);
-        let loss = EventReason::Loss { lost: part_of(budget + known.mean()), allowed: part_of(budget) };
+        let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
 
         self.part = part;
         self.is_climbing |= held == Some(true);
@@ -318,7 +319,7 @@ impl Controller {
         if self.trim.stage() != Stage::Hold {
             let before_ns = self.centre_ns * self.trim.part();
             let goal = Goal {
-                throughput: clamped_goal(self.config.throughput_goal),
+                throughput: self.config.throughput_goal,
                 centre_ns: self.centre_ns,
                 least_part: self.least_ns() / self.centre_ns,
             };
@@ -349,7 +350,7 @@ impl Controller {
     }
 }
 
-/// Returns e^x - 1.
-fn expm1(x: f64) -> f64 {
-    exp(x) - 1.0
+/// Returns the part of a rate that a loss of `ln_loss` in its logarithm is.
+fn part_lost(ln_loss: f64) -> f64 {
+    1.0 - exp(-ln_loss)
 }
