@@ -87,6 +87,7 @@ use crate::bucket::TICKS_PER_NS;
 use crate::math::{exp, ln};
 use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
+use falls::Cut;
 use meter::{Meter, Reading};
 use search::Search;
 use totals::UNLOADED_SHIFT;
@@ -147,7 +148,6 @@ enum Mode {
     Suspect,
     /// The window was cut; the next turnover decides whether the rate is still `rate`.
     Confirm {
-        centre_before_ns: f64,
         rate: f64,
     },
     Stalled,
@@ -198,6 +198,8 @@ pub(crate) struct Controller {
     elasticity_goal: f64,
     limits: Limits,
     mode: Mode,
+    /// The last cut, until it is taken back.
+    cut: Option<Cut>,
     side: Side,
     centre_ns: f64,
     /// The centre before the classes' outstanding work lowered it: it is in force again when they have more. `None` if
@@ -270,6 +272,7 @@ impl Controller {
             elasticity_goal: elasticity_goal(throughput_goal),
             limits,
             mode: Mode::Probe,
+            cut: None,
             side: Side::High,
             centre_ns: begin_ns,
             uncapped_ns: None,
@@ -443,8 +446,8 @@ impl Controller {
             return;
         }
 
-        if let Mode::Confirm { centre_before_ns, .. } = self.mode {
-            self.centre_ns = centre_before_ns;
+        if let (Mode::Confirm { .. }, Some(cut)) = (self.mode, self.cut.take()) {
+            self.revert_cut(cut);
         }
         self.mode = Mode::Stalled;
         self.window_event(now_ns, EventKind::Stall, self.centre_ns, EventReason::SilenceNs(silence_ns));
@@ -572,8 +575,7 @@ impl Controller {
             return;
         }
 
-        // Half of what the goal gives up is for the search.
-        if self.dry_part > (1.0 - self.config.throughput_goal) / 2.0 {
+        if self.is_often_dry() {
             // However little the next per cents of the window gain: the device runs dry while queues are away.
             self.away_room_ns = self.away_ns.min(AWAY_MOST * self.bound_ns);
             self.ceiling_ns = self.ceiling_for(totals.outstanding_cap_ns);

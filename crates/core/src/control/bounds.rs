@@ -36,6 +36,12 @@ impl Controller {
         if self.is_beyond { self.bound_ns * BEYOND_MOST } else { self.bound_ns + self.away_room_ns }
     }
 
+    /// Returns whether the device runs dry so often, while queues do not look, that half of what the goal gives up is lost.
+    /// The other half is for the search.
+    pub(super) fn is_often_dry(&self) -> bool {
+        self.dry_part > (1.0 - self.config.throughput_goal) / 2.0
+    }
+
     /// Sets the largest window now, and moves the centre within it. Work that keeps the disk busy is admitted however
     /// little a class has outstanding. A class that ends its work has little for a moment: what the search had found is
     /// in force again afterwards.
@@ -48,7 +54,7 @@ impl Controller {
         self.uncapped_ns = (centre_ns < wished_ns).then_some(wished_ns);
 
         let change = centre_ns / self.centre_ns - 1.0;
-        let is_in_force = self.trim.part() == 1.0;
+        let is_in_force = self.trim.part_now().is_none();
         if is_in_force && change.abs() > CAP_LEAP && (was_capped || self.uncapped_ns.is_some()) {
             let kind = if change < 0.0 { EventKind::Bound } else { EventKind::WindowRaised };
             self.window_event(now_ns, kind, centre_ns, EventReason::Outstanding);

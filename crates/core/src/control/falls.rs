@@ -10,8 +10,9 @@
 //! proportion, and the rate is measured again. If it is nearly unchanged, the cut stays; otherwise it is taken back.
 //! The new rate becomes the usual one, so the rate of a write cache is forgotten when the cache is full.
 //!
-//! **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. A disk that got
-//! its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
+//! **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. If it is near the rate
+//! before the last cut, the cut is taken back, and the trim goes on: many disks are slow for some tens of milliseconds
+//! now and then. A disk that got its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
 //!
 //! # Limits
 //! A turnover of few completions is not judged, nor one whose rate exceeds the tokens by far: several queues reported at
@@ -23,8 +24,19 @@
 
 use super::event::{EventKind, EventReason};
 use super::meter::Meter;
+use super::trim::Trim;
 use super::tuning::*;
 use super::{Controller, Mode, Totals};
+
+/// What a cut has changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    usual_rate: f64,
+    /// The centre; and the window in force, of which the cut leaves a part.
+    centre_ns: f64,
+    window_ns: f64,
+    trim: Trim,
+}
 
 impl Controller {
     /// Ends a turnover: detects falls and recoveries, and judges a cut.
@@ -61,8 +73,8 @@ impl Controller {
             return;
         }
 
-        if let Mode::Confirm { centre_before_ns, rate: before } = self.mode {
-            self.judge_cut(now_ns, totals, centre_before_ns, EventReason::Rate { before, after: rate });
+        if let Mode::Confirm { rate: before } = self.mode {
+            self.judge_cut(now_ns, totals, EventReason::Rate { before, after: rate });
             return;
         }
 
@@ -86,7 +98,11 @@ impl Controller {
             _ if rate > RECOVERY_RATIO * usual && !is_noise && self.trim.part() == 1.0 => {
                 self.usual_rate = Some(rate);
                 self.search.begin_anew(STEP_FAR);
-                self.window_event(now_ns, EventKind::Recovery, self.centre_ns, reason);
+                let before_ns = self.window();
+                if let Some(cut) = self.cut.take_if(|cut| rate > cut.usual_rate / RECOVERY_RATIO) {
+                    self.revert_cut(cut);
+                }
+                self.events.push(now_ns, EventKind::Recovery, before_ns, self.window(), reason);
                 self.restart(now_ns, totals);
             }
             _ => {
@@ -96,36 +112,43 @@ impl Controller {
         }
     }
 
-    /// Makes the window in force the centre, because the disk has changed.
-    fn untrim(&mut self) {
-        self.centre_ns = (self.centre_ns * self.trim.part()).max(self.floor_ns());
-        self.trim.end(self.centre_ns);
-    }
-
     fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
+        let window_ns = (self.centre_ns * self.trim.part()).max(self.floor_ns());
+        self.cut = Some(Cut { usual_rate: usual, centre_ns: self.centre_ns, window_ns, trim: self.trim });
         self.uncapped_ns = None;
-        self.untrim();
-        let centre_before_ns = self.centre_ns;
-        let cut_ns = (centre_before_ns * rate / usual).max(self.floor_ns());
+        self.centre_ns = window_ns;
+        self.trim.end(window_ns);
+        let cut_ns = (window_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);
         self.search.begin_anew(STEP_IS_FAR);
-        self.mode = Mode::Confirm { centre_before_ns, rate };
+        self.mode = Mode::Confirm { rate };
         self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
         self.restart(now_ns, totals);
     }
 
-    fn judge_cut(&mut self, now_ns: u64, totals: &Totals, centre_before_ns: f64, reason: EventReason) {
+    /// Takes a cut back, and the end of the trim with it.
+    pub(super) fn revert_cut(&mut self, cut: Cut) {
+        self.centre_ns = cut.centre_ns;
+        self.trim.resume(cut.trim);
+    }
+
+    fn judge_cut(&mut self, now_ns: u64, totals: &Totals, reason: EventReason) {
         let EventReason::Rate { before, after } = reason else { return };
         self.mode = Mode::Probe;
         // If services are slower, the rate follows the cut; with less parallelism it stays. The mark is half way
         // between.
-        let cut = self.centre_ns / centre_before_ns;
-        if after * after < before * before * cut {
-            // Every service takes longer; the knee has not moved.
-            self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
-        } else if after > before * CONFIRM_MAX {
+        let Some(cut) = self.cut else { return };
+        let left = self.centre_ns / cut.window_ns;
+        // Every service takes longer, so the knee has not moved; or the fall is over.
+        let is_slower = after * after < before * before * left;
+        let is_over = !is_slower && after > before * CONFIRM_MAX;
+        if is_over {
             self.usual_rate = None;
-            self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
+        }
+        if is_slower || is_over {
+            self.events.push(now_ns, EventKind::FallReverted, self.centre_ns, cut.window_ns, reason);
+            self.revert_cut(cut);
+            self.cut = None;
         }
         self.restart(now_ns, totals);
     }

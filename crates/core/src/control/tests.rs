@@ -530,6 +530,10 @@ fn the_bound_does_not_hold_where_nothing_waits_in_the_device() {
 const SLOW_RISE: &[f64] = &[
     0.91, 1.1, 1.16, 1.2, 1.23, 1.24, 1.25, 1.25, 1.25, 1.24, 1.23, 1.22, 1.2, 1.18, 1.15, 1.12, 1.1, 1.08, 1.05, 1.0,
 ];
+/// A disk of which three requests give 0.8 of the rate, twice as many hardly more, and twelve 0.93.
+const LATE_RISE: &[f64] = &[
+    0.65, 0.75, 0.8, 0.81, 0.81, 0.82, 0.82, 0.83, 0.84, 0.86, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.98, 0.99, 0.99, 1.0,
+];
 /// A source of which each fifth request is of a class that had none.
 const WITH_GUESTS: Source = Source { completions_per_wakeup: 5, outstanding: 128, ..ENDLESS };
 
@@ -550,11 +554,22 @@ fn run_for_guests(device: &Device, source: Source, seed: u64, from_ns: u64, to_n
 fn a_disk_whose_rate_rises_slowly_holds_few_requests_while_guests_come() {
     for (name, device) in slow_rise() {
         for seed in 0..4 {
-            // A first attempt may fail on noise; the next one comes after 2.5 s.
-            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, 4 * SECOND, 8 * SECOND);
+            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, 8 * SECOND, 12 * SECOND);
             println!("{name}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
             assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
-            assert!(requests <= 2.5, "{name}, seed {seed}: {requests:.2} requests");
+            assert!(requests <= 3.0, "{name}, seed {seed}: {requests:.2} requests");
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_loses_too_much_grows_while_guests_come() {
+    for weather in [0.0, 0.1] {
+        let device = Device { curve: Some(LATE_RISE), weather, ..device(1, 1, 0, 0.3, &[(50_000, 100)]) };
+        for seed in 0..4 {
+            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, 8 * SECOND, 12 * SECOND);
+            println!("weather {weather}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
+            assert!(rate >= 0.86, "weather {weather}, seed {seed}: {rate:.3} of drained");
         }
     }
 }
@@ -581,6 +596,14 @@ fn disks_that_need_their_window_keep_it_with_guests() {
             assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
         }
     }
+}
+
+#[test]
+fn a_dip_does_not_end_the_trim() {
+    let (_, calm) = slow_rise()[0].clone();
+    let dips = with(&calm, &[(8 * SECOND, Change::Speed(0.25)), (8 * SECOND + 30 * MS, Change::Speed(1.0))]);
+    let (rate, requests) = run_for_guests(&dips, WITH_GUESTS, 1, 8 * SECOND + 60 * MS, 8 * SECOND + 600 * MS);
+    assert!(rate >= 0.9 && requests <= 3.0, "{rate:.3} of drained with {requests:.2} requests");
 }
 
 #[test]

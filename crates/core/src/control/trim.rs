@@ -16,17 +16,20 @@
 //!   a disk that collapses under many requests.
 //! * **Rounds.** A short phase at the part in force, then one at the reference: ln of their ratio is the loss of the part.
 //!   Losses are summed until it is clear on which side of the budget they are (`evidence`).
-//! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows by 1 / [`TRIM_STEP`]
-//!   while it is beyond the budget. Rounds follow each other until the loss is within it; where that cannot be told soon,
-//!   the likelier side decides.
+//! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows while it is beyond
+//!   the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds follow each
+//!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
+//! * **Raise.** Where no part keeps the goal, the reference itself is too small: it grows by [`TRIM_RAISE`], up to the
+//!   ceiling, and excursions tell anew what it gives.
 //! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 32 rounds,
 //!   64, and each 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
-//! * **End.** Where no part keeps the goal, after a fall, and without guests, the search goes on with windows of its own. The
-//!   trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long.
+//! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
+//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long; or at
+//!   once, where the fall was none.
 //!
 //! # Limits
-//! The reference is not searched again while the part is below 1. A disk that gains channels is noticed by the loss, which
+//! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
 //! grows, and by the next excursion. On a disk whose rate varies by a tenth the part is right to some per cent of the rate.
 //!
 //! # Example
@@ -58,10 +61,20 @@ pub(super) enum Stage {
 pub(super) struct Goal {
     /// The part of the drained rate to keep, below 1.
     pub(super) throughput: f64,
-    /// The reference.
-    pub(super) centre_ns: f64,
     /// The part of the reference that one request takes.
     pub(super) least_part: f64,
+}
+
+/// What a phase of a round has told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verdict {
+    Nothing,
+    /// The part is another one.
+    Part(EventReason),
+    /// The reference itself loses too much.
+    TooSmall(EventReason),
+    /// One request is the reference: there is nothing to trim.
+    Least,
 }
 
 /// The state of the trim; see the module's documentation.
@@ -180,10 +193,34 @@ impl Trim {
         };
     }
 
-    /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once.
+    /// Begins anew with a larger reference, of which the one before is the part `part`.
+    pub(super) fn raise(&mut self, part: f64) {
+        let (mut held, mut trial) = (self.held, self.trial);
+        held.forget();
+        trial.forget();
+        *self = Trim {
+            guests: self.guests,
+            busy_ns: self.busy_ns,
+            due_ns: self.busy_ns,
+            retry_ns: self.retry_ns,
+            part,
+            is_climbing: true,
+            held,
+            trial,
+            ..Trim::new()
+        };
+    }
+
+    /// Goes on as `before` a fall that was none.
+    pub(super) fn resume(&mut self, before: Trim) {
+        *self = Trim { guests: self.guests, busy_ns: self.busy_ns, stage: Stage::Hold, held_ln_rate: None, ..before };
+    }
+
+    /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once: requests
+    /// that wait behind either are to be rare.
     pub(super) fn give_up_round(&mut self) {
         if self.is_long() {
-            self.due_ns = self.busy_ns.saturating_add(EXCURSION_RETRY_NS);
+            self.due_ns = self.busy_ns.saturating_add(GIVEN_UP_REST * self.busy_ns.saturating_sub(self.begun_ns));
         }
         (self.stage, self.held_ln_rate) = (Stage::Hold, None);
     }
@@ -217,15 +254,15 @@ impl Trim {
         self.is_excursion && self.stage != Stage::Hold
     }
 
-    /// Takes ln of the rate of a phase of the round. Returns why the part has changed, if it has.
-    pub(super) fn end_phase(&mut self, elapsed_ns: u64, ln_rate: f64, goal: Goal) -> Option<EventReason> {
+    /// Takes ln of the rate of a phase of the round.
+    pub(super) fn end_phase(&mut self, elapsed_ns: u64, ln_rate: f64, goal: Goal) -> Verdict {
         if self.stage != Stage::Reference {
             (self.stage, self.first_ln_rate) = (Stage::Reference, ln_rate);
-            return None;
+            return Verdict::Nothing;
         }
         self.stage = Stage::Hold;
         let given_up = -TRIM_MARGIN * ln(goal.throughput);
-        let reason = if self.is_excursion {
+        let verdict = if self.is_excursion {
             self.end_excursion(ln_rate - self.first_ln_rate, given_up, goal)
         } else {
             let budget = self.budget(given_up);
@@ -237,15 +274,10 @@ impl Trim {
             }
             self.judge(budget, goal.least_part.min(1.0))
         };
-        let has_nothing_left = self.part == 1.0 && (reason.is_some() || self.excursions >= EXCURSIONS_FIRST);
-        if has_nothing_left {
-            self.end(goal.centre_ns);
-            return reason;
-        }
         let is_urgent = self.is_climbing || self.excursions < EXCURSIONS_FIRST;
         let rest_ns = if is_urgent { 0 } else { TRIM_REST * elapsed_ns };
         self.due_ns = self.busy_ns.saturating_add(rest_ns);
-        reason
+        verdict
     }
 
     /// Returns the loss allowed, in ln(rate).
@@ -253,41 +285,40 @@ impl Trim {
         (self.over_drained + given_up).min(2.0 * given_up)
     }
 
-    /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb, or sets the part to 1
-    /// where there is nothing to trim.
-    fn end_excursion(&mut self, over_drained: f64, given_up: f64, goal: Goal) -> Option<EventReason> {
+    /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb.
+    fn end_excursion(&mut self, over_drained: f64, given_up: f64, goal: Goal) -> Verdict {
         let most = EXCURSION_OUTLIER * given_up;
         let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         if self.excursions < EXCURSIONS_FIRST {
-            return None;
+            return Verdict::Nothing;
         }
         let budget = self.budget(given_up);
-        let is_poor = budget <= 0.0 || goal.least_part >= 1.0;
-        let was_trimmed = self.part < 1.0;
-        match (is_poor, was_trimmed) {
-            (true, _) => {
-                self.part = 1.0;
-                was_trimmed.then_some(EventReason::Loss { lost: 0.0, allowed: part_lost(budget) })
-            }
-            (false, true) => None,
-            (false, false) => {
-                (self.part, self.is_climbing) = (goal.least_part, true);
-                Some(EventReason::Guests)
-            }
+        if goal.least_part >= 1.0 {
+            Verdict::Least
+        } else if budget <= 0.0 {
+            Verdict::TooSmall(EventReason::Loss { lost: 0.0, allowed: part_lost(budget) })
+        } else if self.part < 1.0 {
+            Verdict::Nothing
+        } else {
+            (self.part, self.is_climbing) = (goal.least_part, true);
+            Verdict::Part(EventReason::Guests)
         }
     }
 
     /// Changes the part, if the losses tell enough.
-    fn judge(&mut self, budget: f64, least_part: f64) -> Option<EventReason> {
+    fn judge(&mut self, budget: f64, least_part: f64) -> Verdict {
         let held = self.held.is_positive().or_else(|| {
             // Too near to be told soon: the likelier side.
             (self.is_climbing && self.held.count() >= CLIMB_ROUNDS).then(|| self.held.sum() > 0.0)
         });
         let trial = self.trial.is_positive();
         let (part, known) = match (held, trial) {
-            (Some(true), _) => ((self.part / TRIM_STEP).min(1.0), self.held),
+            (Some(true), _) => {
+                let factor = 1.0 + (self.held.mean() / budget).max(0.0);
+                ((self.part * factor.clamp(1.0 / TRIM_STEP, CLIMB_MOST)).min(1.0), self.held)
+            }
             (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part), self.trial),
             _ => (self.part, self.held),
         };
@@ -308,7 +339,11 @@ impl Trim {
         }
         self.held.fade();
         self.trial.fade();
-        has_changed.then_some(loss)
+        match has_changed {
+            true if part == 1.0 => Verdict::TooSmall(loss),
+            true => Verdict::Part(loss),
+            false => Verdict::Nothing,
+        }
     }
 }
 
@@ -318,23 +353,29 @@ impl Controller {
         let ln_rate = ln(reading.completed_rate);
         if self.trim.stage() != Stage::Hold {
             let before_ns = self.centre_ns * self.trim.part();
-            let goal = Goal {
-                throughput: self.config.throughput_goal,
-                centre_ns: self.centre_ns,
-                least_part: self.least_ns() / self.centre_ns,
+            let goal = Goal { throughput: self.config.throughput_goal, least_part: self.least_ns() / self.centre_ns };
+            let reason = match self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
+                Verdict::Nothing => return true,
+                Verdict::Part(reason) => reason,
+                Verdict::TooSmall(reason) => {
+                    self.raise_reference();
+                    reason
+                }
+                Verdict::Least => {
+                    self.trim.end(self.centre_ns);
+                    return true;
+                }
             };
-            if let Some(reason) = self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
-                let after_ns = self.centre_ns * self.trim.part();
-                let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
-                self.events.push(now_ns, kind, before_ns, after_ns, reason);
-                // The rate follows the window; that is neither a fall nor a recovery.
-                self.usual_rate = None;
-            }
+            let after_ns = self.centre_ns * self.trim.part();
+            let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
+            self.events.push(now_ns, kind, before_ns, after_ns, reason);
+            // The rate follows the window; that is neither a fall nor a recovery.
+            self.usual_rate = None;
             return true;
         }
 
         let is_trimmed = self.trim.part() < 1.0;
-        if self.is_beyond || self.away_room_ns > 0.0 || !self.trim.has_guests() {
+        if self.is_beyond || self.is_often_dry() || !self.trim.has_guests() {
             self.trim.end(self.centre_ns);
             return is_trimmed;
         }
@@ -342,11 +383,28 @@ impl Controller {
             return is_trimmed;
         }
         let window_ns = self.window();
+        if !self.trim.is_on() {
+            // What a queue that was away has opened is given up again; dry time tells whether it is needed.
+            self.centre_ns = self.centre_ns.min(self.bound_ns);
+        }
         self.trim.begin_round(is_trimmed.then_some(ln_rate));
         if self.trim.stage() == Stage::Excursion {
             self.events.push(now_ns, EventKind::Excursion, window_ns, self.window(), EventReason::Guests);
         }
         true
+    }
+
+    /// Makes the reference larger, or ends the trim where it is the largest already.
+    fn raise_reference(&mut self) {
+        let before_ns = self.centre_ns;
+        let raised_ns = (before_ns * TRIM_RAISE).min(self.ceiling_ns);
+        if raised_ns < before_ns * (1.0 + CAP_LEAP) {
+            self.trim.end(before_ns);
+            return;
+        }
+        self.centre_ns = raised_ns;
+        self.search.forget();
+        self.trim.raise(before_ns / raised_ns);
     }
 }
 

@@ -75,8 +75,12 @@ pub(super) const STEP_SHRINK: f64 = 0.4;
 pub(super) const TRIM_STEP: f64 = 0.8;
 /// The part of what the throughput goal gives up that the trim may lose, because the rates that it compares are not exact.
 pub(super) const TRIM_MARGIN: f64 = 0.9;
+/// The largest growth of the part at a time.
+pub(super) const CLIMB_MOST: f64 = 2.0;
+/// The growth of a reference of which no part keeps the goal.
+pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
-pub(super) const CLIMB_ROUNDS: f64 = 24.0;
+pub(super) const CLIMB_ROUNDS: f64 = 12.0;
 /// Time between two rounds at rest, in times of the reference's phase.
 pub(super) const TRIM_REST: u64 = 100;
 /// The window of an excursion, and the least of it in bounds.
@@ -88,13 +92,15 @@ pub(super) const FILLS: f64 = 1.5;
 pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
 /// Excursions before the first trial, those that count in their mean, and rounds at rest between two later ones: at first,
 /// and at most.
-pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
+pub(super) const EXCURSIONS_FIRST: f64 = 4.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
-pub(super) const EXCURSION_ROUNDS_MIN: u32 = 32;
+pub(super) const EXCURSION_ROUNDS_MIN: u32 = 4;
 pub(super) const EXCURSION_ROUNDS_MAX: u32 = 128;
 /// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.
-pub(super) const EXCURSION_OUTLIER: f64 = 4.0;
+pub(super) const EXCURSION_OUTLIER: f64 = 2.0;
 pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;
+/// The time until the next excursion after one that told nothing, in times of its length.
+pub(super) const GIVEN_UP_REST: u64 = 10;
 /// Time under load until a trim that has ended begins again, at first and at most, and the growth of the reference at which
 /// it begins sooner.
 pub(super) const EXCURSION_RETRY_NS: u64 = 2_500_000_000;
