@@ -9,7 +9,8 @@
 //! The owner of a reactor turns it:
 //! ```text
 //!   submit*  ->  park  =  dispatch (gates, backend.submit)  +  flush and sleep until something happens
-//!   reap     ->  the requests that have ended, as a list of `Done`; many completions take several turns
+//!   reap     ->  the requests that have ended, as a list of `Done`; many completions take several turns;
+//!                if the device holds few, the next ones go at once
 //! ```
 //! A request moves its buffer in and gets it back in its [`Done`]. Between shards there are only messages: if a disk
 //! has fewer I/O queues than shards, a request goes to the queue's coordinator as a message and comes back as one.
@@ -127,6 +128,8 @@ struct Pending {
     /// The finished parts of a discard: their length, and their time.
     discarded_bytes: u64,
     discarded_ns: u64,
+    /// Whether a discard ends with its part in the device, because it was cancelled.
+    is_stopping: bool,
 }
 
 /// The shard that sent a request, and its number for the request.
@@ -416,6 +419,7 @@ impl Reactor {
             from,
             discarded_bytes: 0,
             discarded_ns: 0,
+            is_stopping: false,
         });
         if self.tracer.is_on() {
             self.note_queued(key);
@@ -443,6 +447,7 @@ impl Reactor {
             from: None,
             discarded_bytes: 0,
             discarded_ns: 0,
+            is_stopping: false,
         });
 
         request.tag = key as u64;
@@ -476,11 +481,14 @@ impl Reactor {
                 true
             }
             Cancel::Stopping => true,
-            Cancel::TooLate => false,
+            Cancel::TooLate => self.stop_discard(ticket.key as usize),
         }
     }
 
     /// Handles completions and messages, and appends the requests that have ended to `done`. Does not block.
+    ///
+    /// If few operations are in the backend, submits those that may go now: the disk is not to run dry while the caller
+    /// handles what has ended.
     ///
     /// Handles only some of many completions in a call, so that pieces that may go now are submitted before the rest is
     /// handled; [`Reactor::park`] does not sleep then. If the caller has computed for long since the last call, handles
@@ -489,7 +497,15 @@ impl Reactor {
         self.look();
         let is_long_turn = self.now_ns.saturating_sub(self.turned_ns) > LONG_TURN_NS;
         self.turned_ns = self.now_ns;
+        let has_completions = !self.reaped.is_empty();
         self.see_to(if is_long_turn { usize::MAX } else { REAP_MAX });
+        if has_completions && self.backend.in_flight() < REAP_MAX {
+            self.dispatch();
+            if self.unflushed > 0 {
+                // The flush at the end of the turn returns an error again.
+                let _ = self.flush();
+            }
+        }
 
         self.read_mail();
         self.follow_classes();

@@ -15,7 +15,7 @@
 //! The backend moves 4 KiB of a read of 8 KiB: `outcome` reports a short transfer, the queue continues it, and the
 //! piece for the other 4 KiB is stalled until the next turn.
 
-use plimsoll_core::{Dispatch, Op, Outcome, Progress};
+use plimsoll_core::{Dispatch, Op, Outcome, Progress, Stopped};
 
 use super::{Back, Pending, Piece, Place, Reactor, reason_of};
 use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
@@ -260,6 +260,10 @@ impl Reactor {
         }
         pending.discarded_bytes = discarded_bytes;
         pending.discarded_ns = pending.discarded_ns.saturating_add(part_ns);
+        if pending.is_stopping {
+            self.is_cancelled(Stopped { user_data: key as u64, moved_bytes: 0 });
+            return true;
+        }
 
         let (class, source) = (pending.request.class, pending.from.map_or(self.shard, |from| from.shard));
         let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
@@ -268,6 +272,15 @@ impl Reactor {
             Err(error) => self.end(key, Err(RequestError::Refused(reason_of(error))), 0),
         }
         true
+    }
+
+    /// Ends a discard after the part that is in the device. Returns whether more parts would follow.
+    pub(super) fn stop_discard(&mut self, key: usize) -> bool {
+        let Some(pending) = self.pending.get_mut(key) else { return false };
+        let RequestKind::Discard { len_bytes } = pending.request.kind else { return false };
+        let has_more = pending.discarded_bytes + discard_part(pending).1 < len_bytes;
+        pending.is_stopping |= has_more;
+        has_more
     }
 
     /// Fails a piece that has not reached the device with the error number `code`.
