@@ -599,6 +599,15 @@ fn disks_that_need_their_window_keep_it_with_guests() {
 }
 
 #[test]
+fn a_raised_reference_is_given_up_when_guests_stay_away() {
+    let mut trim = Trim::new();
+    trim.raise(0.67);
+    assert!(!trim.has_guests() && trim.part() == 0.67);
+    trim.end(1.0);
+    assert_eq!((trim.part(), trim.part_now()), (1.0, None));
+}
+
+#[test]
 fn a_dip_does_not_end_the_trim() {
     let (_, calm) = slow_rise()[0].clone();
     let dips = with(&calm, &[(8 * SECOND, Change::Speed(0.25)), (8 * SECOND + 30 * MS, Change::Speed(1.0))]);

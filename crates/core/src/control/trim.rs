@@ -21,8 +21,8 @@
 //!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
 //! * **Raise.** Where no part keeps the goal, the reference itself is too small: it grows by [`TRIM_RAISE`], up to the
 //!   ceiling, and excursions tell anew what it gives.
-//! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 32 rounds,
-//!   64, and each 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
+//! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 4 rounds, 8,
+//!   16 and so on, up to 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
 //! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
 //!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long; or at
@@ -174,7 +174,7 @@ impl Trim {
 
     /// Returns whether the trim has begun.
     fn is_on(&self) -> bool {
-        self.excursions > 0.0 || self.stage != Stage::Hold
+        self.part < 1.0 || self.excursions > 0.0 || self.stage != Stage::Hold
     }
 
     /// Ends the trim of the reference `centre_ns`, if it has begun: the search chooses the window for some time, or until
