@@ -500,7 +500,7 @@ impl Reactor {
         let has_completions = !self.reaped.is_empty();
         self.see_to(if is_long_turn { usize::MAX } else { REAP_MAX });
         if has_completions && self.backend.in_flight() < REAP_MAX {
-            self.dispatch();
+            self.send();
             if self.unflushed > 0 {
                 // The flush at the end of the turn returns an error again.
                 let _ = self.flush();
@@ -528,6 +528,11 @@ impl Reactor {
 
     /// Submits the pieces that may go now to the backend, one disk after the other. Does not block.
     pub fn dispatch(&mut self) {
+        self.first_disk = (self.first_disk + 1) % self.queues.len();
+        self.send();
+    }
+
+    fn send(&mut self) {
         if self.broken.is_some() {
             return;
         }
@@ -535,7 +540,6 @@ impl Reactor {
         self.now_ns = self.backend.now_ns();
 
         let disks = self.queues.len();
-        self.first_disk = (self.first_disk + 1) % disks;
         for turn in 0..disks {
             let disk = (self.first_disk + turn) % disks;
             while self.send_stalled(disk) && self.dispatch_one(disk) {}

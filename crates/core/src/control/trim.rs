@@ -25,8 +25,8 @@
 //!   16 and so on, up to 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
 //! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
-//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long; or at
-//!   once, where the fall was none.
+//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long. It goes
+//!   on as before once a fall is over.
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
@@ -211,7 +211,7 @@ impl Trim {
         };
     }
 
-    /// Goes on as `before` a fall that was none.
+    /// Goes on as `before` a fall that is over.
     pub(super) fn resume(&mut self, before: Trim) {
         *self = Trim { guests: self.guests, busy_ns: self.busy_ns, stage: Stage::Hold, held_ln_rate: None, ..before };
     }
