@@ -148,6 +148,7 @@ enum Mode {
     Suspect,
     /// The window was cut; the next turnover decides whether the rate is still `rate`.
     Confirm {
+        before_ns: f64,
         rate: f64,
     },
     Stalled,
@@ -446,7 +447,9 @@ impl Controller {
             return;
         }
 
-        if let (Mode::Confirm { .. }, Some(cut)) = (self.mode, self.cut.take()) {
+        if matches!(self.mode, Mode::Confirm { .. })
+            && let Some(cut) = self.cut.take()
+        {
             self.revert_cut(cut);
         }
         self.mode = Mode::Stalled;

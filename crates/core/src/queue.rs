@@ -226,6 +226,8 @@ pub struct IoQueue {
     /// gets what this one cannot use.
     has_left: bool,
     hand_over: Option<u16>,
+    /// Whether since the last poll a request has ended of a class that has nothing queued.
+    has_emptied: bool,
     /// Number of the disk's queues with work at that attempt.
     queues_at_dispatch: u32,
     blocked: BlockedTime,
@@ -323,6 +325,7 @@ impl IoQueue {
             waits_until: [None; 2],
             has_left: false,
             hand_over: None,
+            has_emptied: false,
             queues_at_dispatch: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
@@ -471,6 +474,7 @@ impl IoQueue {
         }
 
         self.stop_waiting();
+        self.has_emptied = false;
         // Unparks classes whose requests were cancelled meanwhile, too: their next request must not find them parked.
         self.unpark_due(now_ns);
         if self.queued == 0 {

@@ -283,6 +283,10 @@ impl DiskQueue {
         self.queue.next_wakeup()
     }
 
+    pub(crate) fn may_go_early(&self) -> bool {
+        self.queue.may_go_early()
+    }
+
     pub(crate) fn take_hand_over(&mut self) -> Option<u16> {
         self.queue.take_hand_over()
     }

@@ -462,7 +462,8 @@ impl Reactor {
     }
 
     /// Cancels the queued rest of a request, and returns whether there was any. The request ends with `ECANCELED`, at
-    /// once or when its pieces in the device are back, unless one of them fails or meets the end of the file. A request
+    /// once or when its pieces in the device are back, unless one of them fails or meets the end of the file. Of a discard,
+    /// the parts that follow the one in the device are its rest. A request
     /// that was sent to another shard's queue is not cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.number as u32 == ticket.serial) else {
@@ -472,7 +473,8 @@ impl Reactor {
         let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
 
         let cancel = queue.cancel(id);
-        if self.tracer.is_on() && !matches!(cancel, Cancel::TooLate) {
+        let is_stopped = !matches!(cancel, Cancel::TooLate) || self.stop_discard(ticket.key as usize);
+        if self.tracer.is_on() && is_stopped {
             self.note_cancelled(ticket.key as usize);
         }
         match cancel {
@@ -480,14 +482,13 @@ impl Reactor {
                 self.is_cancelled(stopped);
                 true
             }
-            Cancel::Stopping => true,
-            Cancel::TooLate => self.stop_discard(ticket.key as usize),
+            Cancel::Stopping | Cancel::TooLate => is_stopped,
         }
     }
 
     /// Handles completions and messages, and appends the requests that have ended to `done`. Does not block.
     ///
-    /// If few operations are in the backend, submits those that may go now: the disk is not to run dry while the caller
+    /// If a disk holds few of this shard's pieces, submits those that may go now: it is not to run dry while the caller
     /// handles what has ended.
     ///
     /// Handles only some of many completions in a call, so that pieces that may go now are submitted before the rest is
@@ -497,18 +498,11 @@ impl Reactor {
         self.look();
         let is_long_turn = self.now_ns.saturating_sub(self.turned_ns) > LONG_TURN_NS;
         self.turned_ns = self.now_ns;
-        let has_completions = !self.reaped.is_empty();
         self.see_to(if is_long_turn { usize::MAX } else { REAP_MAX });
-        if has_completions && self.backend.in_flight() < REAP_MAX {
-            self.send();
-            if self.unflushed > 0 {
-                // The flush at the end of the turn returns an error again.
-                let _ = self.flush();
-            }
-        }
 
         self.read_mail();
         self.follow_classes();
+        self.send_early();
 
         if self.tracer.is_on() {
             self.note_callbacks();
@@ -528,11 +522,6 @@ impl Reactor {
 
     /// Submits the pieces that may go now to the backend, one disk after the other. Does not block.
     pub fn dispatch(&mut self) {
-        self.first_disk = (self.first_disk + 1) % self.queues.len();
-        self.send();
-    }
-
-    fn send(&mut self) {
         if self.broken.is_some() {
             return;
         }
@@ -540,9 +529,27 @@ impl Reactor {
         self.now_ns = self.backend.now_ns();
 
         let disks = self.queues.len();
+        self.first_disk = (self.first_disk + 1) % disks;
         for turn in 0..disks {
             let disk = (self.first_disk + turn) % disks;
             while self.send_stalled(disk) && self.dispatch_one(disk) {}
+        }
+    }
+
+    /// Submits and flushes what may go before the caller handles what has ended.
+    fn send_early(&mut self) {
+        if self.broken.is_some() {
+            return;
+        }
+        for disk in 0..self.queues.len() {
+            if self.queues[disk].as_ref().is_some_and(DiskQueue::may_go_early) {
+                self.now_ns = self.backend.now_ns();
+                while self.send_stalled(disk) && self.dispatch_one(disk) {}
+            }
+        }
+        if self.unflushed > 0 {
+            // The flush at the end of the turn returns an error again.
+            let _ = self.flush();
         }
     }
 

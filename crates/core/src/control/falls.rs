@@ -31,11 +31,17 @@ use super::{Controller, Mode, Totals};
 /// What a cut has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
+    at_ns: u64,
     usual_rate: f64,
-    /// The centre; and the window in force, of which the cut leaves a part.
     centre_ns: f64,
-    window_ns: f64,
+    uncapped_ns: Option<f64>,
     trim: Trim,
+}
+
+impl Cut {
+    fn is_recent(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.at_ns) < CUT_MEMORY_NS
+    }
 }
 
 impl Controller {
@@ -73,8 +79,8 @@ impl Controller {
             return;
         }
 
-        if let Mode::Confirm { rate: before } = self.mode {
-            self.judge_cut(now_ns, totals, EventReason::Rate { before, after: rate });
+        if let Mode::Confirm { before_ns, rate: before } = self.mode {
+            self.judge_cut(now_ns, totals, before_ns, EventReason::Rate { before, after: rate });
             return;
         }
 
@@ -96,11 +102,15 @@ impl Controller {
             _ if rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
             // Of a window below the search's, losses tell more than one fast turnover.
             _ if rate > RECOVERY_RATIO * usual && !is_noise && self.trim.part() == 1.0 => {
-                self.usual_rate = Some(rate);
-                self.search.begin_anew(STEP_FAR);
                 let before_ns = self.window();
-                if let Some(cut) = self.cut.take_if(|cut| rate > cut.usual_rate / RECOVERY_RATIO) {
-                    self.revert_cut(cut);
+                match self.cut.take() {
+                    Some(cut) if cut.is_recent(now_ns) && rate > cut.usual_rate / RECOVERY_RATIO => {
+                        self.revert_cut(cut)
+                    }
+                    _ => {
+                        self.usual_rate = Some(rate);
+                        self.search.begin_anew(STEP_FAR);
+                    }
                 }
                 self.events.push(now_ns, EventKind::Recovery, before_ns, self.window(), reason);
                 self.restart(now_ns, totals);
@@ -113,42 +123,53 @@ impl Controller {
     }
 
     fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
-        let window_ns = (self.centre_ns * self.trim.part()).max(self.floor_ns());
-        self.cut = Some(Cut { usual_rate: usual, centre_ns: self.centre_ns, window_ns, trim: self.trim });
+        let before_ns = self.window();
+        let cut = Cut {
+            at_ns: now_ns,
+            usual_rate: usual,
+            centre_ns: self.centre_ns,
+            uncapped_ns: self.uncapped_ns,
+            trim: self.trim,
+        };
+        // Of several falls in a row, the first one knows the disk as it was.
+        self.cut = self.cut.filter(|cut| cut.is_recent(now_ns)).or(Some(cut));
         self.uncapped_ns = None;
-        self.centre_ns = window_ns;
-        self.trim.end(window_ns);
-        let cut_ns = (window_ns * rate / usual).max(self.floor_ns());
+        self.centre_ns = before_ns;
+        self.trim.end(before_ns);
+        let cut_ns = (before_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);
         self.search.begin_anew(STEP_IS_FAR);
-        self.mode = Mode::Confirm { rate };
+        self.mode = Mode::Confirm { before_ns, rate };
         self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
         self.restart(now_ns, totals);
     }
 
     /// Takes a cut back, and the end of the trim with it.
     pub(super) fn revert_cut(&mut self, cut: Cut) {
-        self.centre_ns = cut.centre_ns;
+        self.centre_ns = cut.centre_ns.min(self.most_ns());
+        self.uncapped_ns = cut.uncapped_ns;
         self.trim.resume(cut.trim);
+        // The rate follows the window; that is neither a fall nor a recovery.
+        self.usual_rate = None;
+        self.search.forget();
     }
 
-    fn judge_cut(&mut self, now_ns: u64, totals: &Totals, reason: EventReason) {
+    fn judge_cut(&mut self, now_ns: u64, totals: &Totals, window_before_ns: f64, reason: EventReason) {
         let EventReason::Rate { before, after } = reason else { return };
         self.mode = Mode::Probe;
         // If services are slower, the rate follows the cut; with less parallelism it stays. The mark is half way
         // between.
-        let Some(cut) = self.cut else { return };
-        let left = self.centre_ns / cut.window_ns;
-        // Every service takes longer, so the knee has not moved; or the fall is over.
+        let left = self.centre_ns / window_before_ns;
         let is_slower = after * after < before * before * left;
-        let is_over = !is_slower && after > before * CONFIRM_MAX;
-        if is_over {
-            self.usual_rate = None;
-        }
-        if is_slower || is_over {
-            self.events.push(now_ns, EventKind::FallReverted, self.centre_ns, cut.window_ns, reason);
+        let is_over = after > before * CONFIRM_MAX;
+        // A window of few requests was not cut at all, so nothing has been learnt.
+        if (is_slower || is_over || left >= 1.0)
+            && let Some(cut) = self.cut.take()
+        {
+            let cut_ns = self.centre_ns;
             self.revert_cut(cut);
-            self.cut = None;
+            self.usual_rate = Some(before).filter(|_| is_slower);
+            self.events.push(now_ns, EventKind::FallReverted, cut_ns, self.window(), reason);
         }
         self.restart(now_ns, totals);
     }

@@ -19,14 +19,14 @@
 //! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows while it is beyond
 //!   the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds follow each
 //!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
-//! * **Raise.** Where no part keeps the goal, the reference itself is too small: it grows by [`TRIM_RAISE`], up to the
-//!   ceiling, and excursions tell anew what it gives.
+//! * **Raise.** Where the reference itself loses more than the goal gives up, or no part up to [`CLIMB_END`] is within the
+//!   budget, it grows by [`TRIM_RAISE`], up to the ceiling, and excursions tell anew what it gives.
 //! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 4 rounds, 8,
 //!   16 and so on, up to 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
 //! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
-//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long. It goes
-//!   on as before once a fall is over.
+//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long. After a
+//!   fall that is soon over it goes on as before (`falls`).
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
@@ -220,7 +220,8 @@ impl Trim {
     /// that wait behind either are to be rare.
     pub(super) fn give_up_round(&mut self) {
         if self.is_long() {
-            self.due_ns = self.busy_ns.saturating_add(GIVEN_UP_REST * self.busy_ns.saturating_sub(self.begun_ns));
+            let rest_ns = GIVEN_UP_REST * self.busy_ns.saturating_sub(self.begun_ns);
+            self.due_ns = self.busy_ns.saturating_add(rest_ns.max(GIVEN_UP_REST_MIN_NS));
         }
         (self.stage, self.held_ln_rate) = (Stage::Hold, None);
     }
@@ -272,7 +273,7 @@ impl Trim {
             if !self.is_climbing {
                 self.trial.note(ln_rate - self.first_ln_rate - budget);
             }
-            self.judge(budget, goal.least_part.min(1.0))
+            self.judge(budget, goal.least_part)
         };
         let is_urgent = self.is_climbing || self.excursions < EXCURSIONS_FIRST;
         let rest_ns = if is_urgent { 0 } else { TRIM_REST * elapsed_ns };
@@ -309,6 +310,9 @@ impl Trim {
 
     /// Changes the part, if the losses tell enough.
     fn judge(&mut self, budget: f64, least_part: f64) -> Verdict {
+        if least_part >= 1.0 {
+            return Verdict::Least;
+        }
         let held = self.held.is_positive().or_else(|| {
             // Too near to be told soon: the likelier side.
             (self.is_climbing && self.held.count() >= CLIMB_ROUNDS).then(|| self.held.sum() > 0.0)
@@ -317,11 +321,16 @@ impl Trim {
         let (part, known) = match (held, trial) {
             (Some(true), _) => {
                 let factor = 1.0 + (self.held.mean() / budget).max(0.0);
-                ((self.part * factor.clamp(1.0 / TRIM_STEP, CLIMB_MOST)).min(1.0), self.held)
+                let part = self.part * factor.clamp(1.0 / TRIM_STEP, CLIMB_MOST);
+                (part.min((1.0 + self.part) / 2.0), self.held)
             }
             (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part), self.trial),
             _ => (self.part, self.held),
         };
+        if held == Some(true) && self.part > CLIMB_END {
+            let loss = EventReason::Loss { lost: part_lost(budget + self.held.mean()), allowed: part_lost(budget) };
+            return Verdict::TooSmall(loss);
+        }
         let has_changed = part != self.part;
         let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
 
@@ -339,11 +348,7 @@ impl Trim {
         }
         self.held.fade();
         self.trial.fade();
-        match has_changed {
-            true if part == 1.0 => Verdict::TooSmall(loss),
-            true => Verdict::Part(loss),
-            false => Verdict::Nothing,
-        }
+        if has_changed { Verdict::Part(loss) } else { Verdict::Nothing }
     }
 }
 
@@ -383,9 +388,10 @@ impl Controller {
             return is_trimmed;
         }
         let window_ns = self.window();
-        if !self.trim.is_on() {
+        if !self.trim.is_on() && self.centre_ns > self.bound_ns {
             // What a queue that was away has opened is given up again; dry time tells whether it is needed.
-            self.centre_ns = self.centre_ns.min(self.bound_ns);
+            (self.uncapped_ns, self.usual_rate) = (None, None);
+            self.window_event(now_ns, EventKind::WindowLowered, self.bound_ns, EventReason::Guests);
         }
         self.trim.begin_round(is_trimmed.then_some(ln_rate));
         if self.trim.stage() == Stage::Excursion {

@@ -75,8 +75,9 @@ pub(super) const STEP_SHRINK: f64 = 0.4;
 pub(super) const TRIM_STEP: f64 = 0.8;
 /// The part of what the throughput goal gives up that the trim may lose, because the rates that it compares are not exact.
 pub(super) const TRIM_MARGIN: f64 = 0.9;
-/// The largest growth of the part at a time.
+/// The largest growth of the part at a time, and the part above which it counts as the whole.
 pub(super) const CLIMB_MOST: f64 = 2.0;
+pub(super) const CLIMB_END: f64 = 0.9;
 /// The growth of a reference of which no part keeps the goal.
 pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
@@ -99,8 +100,9 @@ pub(super) const EXCURSION_ROUNDS_MAX: u32 = 128;
 /// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.
 pub(super) const EXCURSION_OUTLIER: f64 = 2.0;
 pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;
-/// The time until the next excursion after one that told nothing, in times of its length.
+/// The time until the next excursion after one that told nothing, in times of its length, and at least.
 pub(super) const GIVEN_UP_REST: u64 = 10;
+pub(super) const GIVEN_UP_REST_MIN_NS: u64 = 100_000_000;
 /// Time under load until a trim that has ended begins again, at first and at most, and the growth of the reference at which
 /// it begins sooner.
 pub(super) const EXCURSION_RETRY_NS: u64 = 2_500_000_000;
@@ -116,6 +118,8 @@ pub(super) const FALL_RATIO: f64 = 0.55;
 /// Part of the usual rate below which half a turnover suffices.
 pub(super) const FALL_RATIO_DEEP: f64 = 0.35;
 pub(super) const RECOVERY_RATIO: f64 = 1.4;
+/// Time after a fall within which a recovery means that the disk is as it was before.
+pub(super) const CUT_MEMORY_NS: u64 = 1_000_000_000;
 /// Requirements of a turnover: completions, and windows of work.
 pub(super) const TURNOVER_COMPLETIONS: u64 = 16;
 pub(super) const TURNOVER_WINDOWS: f64 = 3.0;

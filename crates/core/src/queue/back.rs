@@ -14,6 +14,9 @@ use crate::tree::Turn;
 /// The error number that stands for 0, which is none: Linux's `EIO`.
 const UNNAMED: NonZeroI32 = NonZeroI32::new(5).expect("it is not 0");
 
+/// Pieces in the device from which on it does not run dry while a program handles what has ended.
+const EARLY_MAX: u32 = 8;
+
 impl IoQueue {
     /// Takes back a piece that the device has done, and returns what that means for its request.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
@@ -32,6 +35,14 @@ impl IoQueue {
     /// after it was done. All of that does not count as device time.
     pub fn complete_after(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.complete_within(now_ns, late_ns, true, piece, outcome)
+    }
+
+    /// Returns whether to poll before the program handles what has ended, so that the device does not run dry meanwhile:
+    /// it holds few of this queue's pieces, and more is queued. Not if a class has ended its only request: its next one,
+    /// which may come at once, would find that room taken.
+    #[must_use]
+    pub fn may_go_early(&self) -> bool {
+        self.queued > 0 && !self.has_emptied && self.in_flight < EARLY_MAX
     }
 
     /// Completes a piece that was away from the device for `late_ns`, if that is certain, otherwise for up to as long.
@@ -145,6 +156,7 @@ impl IoQueue {
         if slot.outstanding > 0 || slot.queued {
             return Progress::Pending;
         }
+        self.has_emptied |= self.members[piece.class as usize].stats.queued == 0;
         let finished = self.finish(now_ns, piece.slot);
         // Lateness of the caller is in neither: no scheduling mends it.
         let queue_ns = finished.total_ns.saturating_sub(now_ns.saturating_sub(piece.dispatched_ns));

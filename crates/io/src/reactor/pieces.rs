@@ -274,13 +274,12 @@ impl Reactor {
         true
     }
 
-    /// Ends a discard after the part that is in the device. Returns whether more parts would follow.
+    /// Ends a discard after the part that is in the device. Returns whether more parts would have followed.
     pub(super) fn stop_discard(&mut self, key: usize) -> bool {
         let Some(pending) = self.pending.get_mut(key) else { return false };
         let RequestKind::Discard { len_bytes } = pending.request.kind else { return false };
         let has_more = pending.discarded_bytes + discard_part(pending).1 < len_bytes;
-        pending.is_stopping |= has_more;
-        has_more
+        has_more && !std::mem::replace(&mut pending.is_stopping, true)
     }
 
     /// Fails a piece that has not reached the device with the error number `code`.

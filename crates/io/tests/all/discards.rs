@@ -138,6 +138,7 @@ fn a_discard_stops_in_the_middle() {
         reactor_.reap(&mut Vec::new());
     }
     assert!(reactor_.cancel(ticket));
+    assert!(!reactor_.cancel(ticket), "nothing is left to cancel");
     assert_eq!(run(&mut reactor_, 1)[0].result, Err(RequestError::failed(libc::ECANCELED)));
     let (topology, mut reactor_, file) = reactor(slow(), Faults::default());
     let class = topology.classes().add_class("doomed", None, 100).unwrap();
