@@ -541,7 +541,9 @@ impl Reactor {
         if self.broken.is_some() {
             return;
         }
-        for disk in 0..self.queues.len() {
+        let disks = self.queues.len();
+        for turn in 0..disks {
+            let disk = (self.first_disk + turn) % disks;
             if self.queues[disk].as_ref().is_some_and(DiskQueue::may_go_early) {
                 self.now_ns = self.backend.now_ns();
                 while self.send_stalled(disk) && self.dispatch_one(disk) {}
