@@ -148,7 +148,7 @@ enum Mode {
     Suspect,
     /// The window was cut; the next turnover decides whether the rate is still `rate`.
     Confirm {
-        before_ns: f64,
+        window_before_ns: f64,
         rate: f64,
     },
     Stalled,

@@ -462,9 +462,9 @@ impl Reactor {
     }
 
     /// Cancels the queued rest of a request, and returns whether there was any. The request ends with `ECANCELED`, at
-    /// once or when its pieces in the device are back, unless one of them fails or meets the end of the file. Of a discard,
-    /// the parts that follow the one in the device are its rest. A request
-    /// that was sent to another shard's queue is not cancelled.
+    /// once or when its pieces in the device are back, unless one of them fails or meets the end of the file. The rest
+    /// of a discard are the parts after the one in the device. A request that was sent to another shard's queue is not
+    /// cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.number as u32 == ticket.serial) else {
             return false;

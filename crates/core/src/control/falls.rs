@@ -11,8 +11,9 @@
 //! The new rate becomes the usual one, so the rate of a write cache is forgotten when the cache is full.
 //!
 //! **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. If it is near the rate
-//! before the last cut, the cut is taken back, and the trim goes on: many disks are slow for some tens of milliseconds
-//! now and then. A disk that got its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
+//! before a cut of the last second, the cut is taken back, and the trim goes on: many disks are slow for some tens of
+//! milliseconds now and then. A disk that got its parallelism back shows no higher rate, but an elasticity near 1, which
+//! has the same effect.
 //!
 //! # Limits
 //! A turnover of few completions is not judged, nor one whose rate exceeds the tokens by far: several queues reported at
@@ -79,8 +80,8 @@ impl Controller {
             return;
         }
 
-        if let Mode::Confirm { before_ns, rate: before } = self.mode {
-            self.judge_cut(now_ns, totals, before_ns, EventReason::Rate { before, after: rate });
+        if let Mode::Confirm { window_before_ns, rate: before } = self.mode {
+            self.judge_cut(now_ns, totals, window_before_ns, EventReason::Rate { before, after: rate });
             return;
         }
 
@@ -139,7 +140,7 @@ impl Controller {
         let cut_ns = (before_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);
         self.search.begin_anew(STEP_IS_FAR);
-        self.mode = Mode::Confirm { before_ns, rate };
+        self.mode = Mode::Confirm { window_before_ns: before_ns, rate };
         self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
         self.restart(now_ns, totals);
     }

@@ -552,12 +552,13 @@ fn run_for_guests(device: &Device, source: Source, seed: u64, from_ns: u64, to_n
 
 #[test]
 fn a_disk_whose_rate_rises_slowly_holds_few_requests_while_guests_come() {
-    for (name, device) in slow_rise() {
+    // The first four excursions on a disk that varies by a tenth may tell too much of a drained rate; later ones mend it.
+    for ((name, device), from_ns) in slow_rise().into_iter().zip([4 * SECOND, 8 * SECOND]) {
         for seed in 0..4 {
-            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, 8 * SECOND, 12 * SECOND);
+            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, from_ns, from_ns + 4 * SECOND);
             println!("{name}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
             assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
-            assert!(requests <= 3.0, "{name}, seed {seed}: {requests:.2} requests");
+            assert!(requests <= 2.5, "{name}, seed {seed}: {requests:.2} requests");
         }
     }
 }

@@ -184,36 +184,36 @@ impl Trim {
             return;
         }
         *self = Trim {
-            guests: self.guests,
-            busy_ns: self.busy_ns,
             due_ns: self.busy_ns.saturating_add(self.retry_ns),
             retry_ns: (2 * self.retry_ns).min(EXCURSION_RETRY_MAX_NS),
             ended_ns: centre_ns,
-            ..Trim::new()
+            ..self.go_on_as(Trim::new())
         };
+    }
+
+    /// Returns `other` with the guests and the time of this trim.
+    fn go_on_as(&self, other: Trim) -> Trim {
+        Trim { guests: self.guests, busy_ns: self.busy_ns, ..other }
     }
 
     /// Begins anew with a larger reference, of which the one before is the part `part`.
     pub(super) fn raise(&mut self, part: f64) {
-        let (mut held, mut trial) = (self.held, self.trial);
-        held.forget();
-        trial.forget();
+        self.held.forget();
+        self.trial.forget();
         *self = Trim {
-            guests: self.guests,
-            busy_ns: self.busy_ns,
             due_ns: self.busy_ns,
             retry_ns: self.retry_ns,
             part,
             is_climbing: true,
-            held,
-            trial,
-            ..Trim::new()
+            held: self.held,
+            trial: self.trial,
+            ..self.go_on_as(Trim::new())
         };
     }
 
-    /// Goes on as `before` a fall that is over.
+    /// Goes on as `before` a fall that is over. A fall comes between rounds.
     pub(super) fn resume(&mut self, before: Trim) {
-        *self = Trim { guests: self.guests, busy_ns: self.busy_ns, stage: Stage::Hold, held_ln_rate: None, ..before };
+        *self = self.go_on_as(before);
     }
 
     /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once: requests
@@ -327,12 +327,11 @@ impl Trim {
             (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part), self.trial),
             _ => (self.part, self.held),
         };
+        let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
         if held == Some(true) && self.part > CLIMB_END {
-            let loss = EventReason::Loss { lost: part_lost(budget + self.held.mean()), allowed: part_lost(budget) };
             return Verdict::TooSmall(loss);
         }
         let has_changed = part != self.part;
-        let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
 
         self.part = part;
         self.is_climbing |= held == Some(true);

@@ -38,8 +38,8 @@ impl IoQueue {
     }
 
     /// Returns whether to poll before the program handles what has ended, so that the device does not run dry meanwhile:
-    /// a piece has left it since the last poll, it holds few of this queue's, and more is queued. Not if a class has ended its only request: its next one,
-    /// which may come at once, would find that room taken.
+    /// a piece has left it since the last poll, it holds few of this queue's, and more is queued. Not if a class has
+    /// ended its only request: its next one, which may come at once, would find that room taken.
     #[must_use]
     pub fn may_go_early(&self) -> bool {
         self.has_left && self.queued > 0 && !self.has_emptied && self.in_flight < EARLY_MAX

@@ -302,7 +302,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
         let mut scales: Vec<f64> = within(&bins, from_ns, until_ns).map(|bin| bin.scale).collect();
         scales.sort_by(f64::total_cmp);
         let median = scales.get(scales.len() / 2).copied().unwrap_or(f64::NAN);
-        let count = within(&bins, from_ns, until_ns).count().max(1) as f64;
+        let count = scales.len().max(1) as f64;
         let mean = within(&bins, from_ns, until_ns).map(|bin| bin.in_device).sum::<f64>() / count;
         outcome.figure(format!("{name}: writes over drained"), writes / drained, Target::AtLeast(0.92));
         outcome.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
