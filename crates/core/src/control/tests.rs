@@ -542,23 +542,38 @@ fn slow_rise() -> [(&'static str, Device); 2] {
     [("calm", calm.clone()), ("noisy", Device { weather: 0.1, ..calm })]
 }
 
-/// Runs `device` under the default goals. Returns the rate over the drained one, and the requests in the device.
-fn run_for_guests(device: &Device, source: Source, seed: u64, from_ns: u64, to_ns: u64) -> (f64, f64) {
+/// Figures of a run with guests.
+struct ForGuests {
+    /// Rate over the drained one.
+    rate: f64,
+    /// Requests in the device: median and mean over the time.
+    typical: f64,
+    mean: f64,
+}
+
+/// Runs `device` under the default goals.
+fn run_for_guests(device: &Device, source: Source, seed: u64, from_ns: u64, to_ns: u64) -> ForGuests {
     let drained = run(device, Policy::Drain(128), ENDLESS, 99, 4 * SECOND).rate(100 * MS, 4 * SECOND);
     let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
     let run = run(device, Policy::Control(config, limits(750_000)), source, seed, to_ns);
-    (run.rate(from_ns, to_ns) / drained, run.in_flight_ns(from_ns, to_ns) / mean_cost_ns(device))
+    let cost_ns = mean_cost_ns(device);
+    ForGuests {
+        rate: run.rate(from_ns, to_ns) / drained,
+        typical: run.typical_in_flight_ns(from_ns, to_ns) / cost_ns,
+        mean: run.in_flight_ns(from_ns, to_ns) / cost_ns,
+    }
 }
 
 #[test]
 fn a_disk_whose_rate_rises_slowly_holds_few_requests_while_guests_come() {
-    // The first four excursions on a disk that varies by a tenth may tell too much of a drained rate; later ones mend it.
     for ((name, device), from_ns) in slow_rise().into_iter().zip([4 * SECOND, 8 * SECOND]) {
-        for seed in 0..4 {
-            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, from_ns, from_ns + 4 * SECOND);
-            println!("{name}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
+        for seed in 0..8 {
+            let ForGuests { rate, typical, mean } =
+                run_for_guests(&device, WITH_GUESTS, seed, from_ns, from_ns + 4 * SECOND);
+            println!("{name}, seed {seed}: {rate:.3} of drained, in the device {typical:.2}, mean {mean:.2}");
             assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
-            assert!(requests <= 2.5, "{name}, seed {seed}: {requests:.2} requests");
+            assert!(typical <= 2.5, "{name}, seed {seed}: {typical:.2} requests");
+            assert!(mean <= 4.5, "{name}, seed {seed}: {mean:.2} requests");
         }
     }
 }
@@ -567,11 +582,16 @@ fn a_disk_whose_rate_rises_slowly_holds_few_requests_while_guests_come() {
 fn a_reference_that_loses_too_much_grows_while_guests_come() {
     for weather in [0.0, 0.1] {
         let device = Device { curve: Some(LATE_RISE), weather, ..device(1, 1, 0, 0.3, &[(50_000, 100)]) };
-        for seed in 0..4 {
-            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, 8 * SECOND, 12 * SECOND);
-            println!("weather {weather}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
-            assert!(rate >= 0.86, "weather {weather}, seed {seed}: {rate:.3} of drained");
+        let mut rates = Vec::new();
+        for seed in 0..16 {
+            let ForGuests { rate, typical, .. } = run_for_guests(&device, WITH_GUESTS, seed, 8 * SECOND, 12 * SECOND);
+            println!("weather {weather}, seed {seed}: {rate:.3} of drained, in the device {typical:.2}");
+            assert!(rate >= 0.8, "weather {weather}, seed {seed}: {rate:.3} of drained");
+            rates.push(rate);
         }
+        rates.sort_by(f64::total_cmp);
+        let median = rates[rates.len() / 2];
+        assert!(median >= 0.9, "weather {weather}: {median:.3} of drained in the median");
     }
 }
 
@@ -579,7 +599,7 @@ fn a_reference_that_loses_too_much_grows_while_guests_come() {
 fn nobody_gives_up_throughput_where_no_guest_comes() {
     let alone = Source { completions_per_wakeup: 0, ..WITH_GUESTS };
     for (name, device) in slow_rise() {
-        let (rate, _) = run_for_guests(&device, alone, 1, SECOND, 4 * SECOND);
+        let ForGuests { rate, .. } = run_for_guests(&device, alone, 1, SECOND, 4 * SECOND);
         assert!(rate >= 1.15, "{name}: {rate:.3} of drained");
     }
 }
@@ -592,8 +612,8 @@ fn disks_that_need_their_window_keep_it_with_guests() {
         ("virtual disk", device(1, 1, 50, 0.3, SMALL)),
     ] {
         for seed in 0..4 {
-            let (rate, requests) = run_for_guests(&device, WITH_GUESTS, seed, SECOND, 8 * SECOND);
-            println!("{name}, seed {seed}: {rate:.3} of drained with {requests:.2} requests in the device");
+            let ForGuests { rate, typical, .. } = run_for_guests(&device, WITH_GUESTS, seed, SECOND, 8 * SECOND);
+            println!("{name}, seed {seed}: {rate:.3} of drained, in the device {typical:.2}");
             assert!(rate >= 0.9, "{name}, seed {seed}: {rate:.3} of drained");
         }
     }
@@ -612,15 +632,16 @@ fn a_raised_reference_is_given_up_when_guests_stay_away() {
 fn a_dip_does_not_end_the_trim() {
     let (_, calm) = slow_rise()[0].clone();
     let dips = with(&calm, &[(8 * SECOND, Change::Speed(0.25)), (8 * SECOND + 30 * MS, Change::Speed(1.0))]);
-    let (rate, requests) = run_for_guests(&dips, WITH_GUESTS, 1, 8 * SECOND + 60 * MS, 8 * SECOND + 600 * MS);
-    assert!(rate >= 0.9 && requests <= 3.0, "{rate:.3} of drained with {requests:.2} requests");
+    let ForGuests { rate, mean, .. } =
+        run_for_guests(&dips, WITH_GUESTS, 1, 8 * SECOND + 60 * MS, 8 * SECOND + 600 * MS);
+    assert!(rate >= 0.9 && mean <= 3.0, "{rate:.3} of drained with {mean:.2} requests");
 }
 
 #[test]
 fn a_fall_is_noticed_while_guests_come() {
     for (name, device) in slow_rise() {
         let falls = with(&device, &[(2 * SECOND, Change::Speed(0.25)), (3 * SECOND, Change::Speed(1.0))]);
-        let (rate, requests) = run_for_guests(&falls, WITH_GUESTS, 1, 4 * SECOND, 8 * SECOND);
+        let ForGuests { rate, mean: requests, .. } = run_for_guests(&falls, WITH_GUESTS, 1, 4 * SECOND, 8 * SECOND);
         assert!(rate >= 0.85 && requests <= 8.0, "{name}: {rate:.3}, {requests:.2} requests after the return");
     }
 }

@@ -92,6 +92,12 @@ impl Run {
     pub(super) fn in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
         self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2).sum::<f64>() / (to_ns - from_ns) as f64
     }
+    /// Returns the median over the bins of the work in flight: excursions of the trim are rare, but long.
+    pub(super) fn typical_in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let mut bins: Vec<f64> = self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2 / BIN_NS as f64).collect();
+        bins.sort_by(f64::total_cmp);
+        bins[bins.len() / 2]
+    }
     /// Returns the relative root mean square of the rates of 100 ms around their mean.
     pub(super) fn oscillation(&self, from_ns: u64, to_ns: u64) -> f64 {
         let mean = self.rate(from_ns, to_ns);

@@ -25,7 +25,7 @@
 //!   16 and so on, up to 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
 //! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
-//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after twice as long. After a
+//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long. After a
 //!   fall that is soon over it goes on as before (`falls`).
 //!
 //! # Limits
@@ -185,7 +185,7 @@ impl Trim {
         }
         *self = Trim {
             due_ns: self.busy_ns.saturating_add(self.retry_ns),
-            retry_ns: (2 * self.retry_ns).min(EXCURSION_RETRY_MAX_NS),
+            retry_ns: (EXCURSION_RETRY_GROWTH * self.retry_ns).min(EXCURSION_RETRY_MAX_NS),
             ended_ns: centre_ns,
             ..self.go_on_as(Trim::new())
         };

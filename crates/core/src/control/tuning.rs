@@ -83,9 +83,10 @@ pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
 pub(super) const CLIMB_ROUNDS: f64 = 12.0;
 /// Time between two rounds at rest, in times of the reference's phase.
-pub(super) const TRIM_REST: u64 = 100;
-/// The window of an excursion, and the least of it in bounds.
-pub(super) const EXCURSION_NS: f64 = 4e6;
+pub(super) const TRIM_REST: u64 = 250;
+/// The window of an excursion, and the least of it in bounds. It is to hold what programs have outstanding, because some disks
+/// give less with very many requests.
+pub(super) const EXCURSION_NS: f64 = 16e6;
 pub(super) const EXCURSION_BOUNDS: f64 = 4.0;
 /// Completions before its first phase, over the requests that such a window holds: the device fills as fast as tokens allow.
 pub(super) const FILLS: f64 = 1.5;
@@ -93,7 +94,7 @@ pub(super) const FILLS: f64 = 1.5;
 pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
 /// Excursions before the first trial, those that count in their mean, and rounds at rest between two later ones: at first,
 /// and at most.
-pub(super) const EXCURSIONS_FIRST: f64 = 4.0;
+pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
 pub(super) const EXCURSION_ROUNDS_MIN: u32 = 4;
 pub(super) const EXCURSION_ROUNDS_MAX: u32 = 128;
@@ -103,9 +104,10 @@ pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;
 /// The time until the next excursion after one that told nothing, in times of its length, and at least.
 pub(super) const GIVEN_UP_REST: u64 = 10;
 pub(super) const GIVEN_UP_REST_MIN_NS: u64 = 100_000_000;
-/// Time under load until a trim that has ended begins again, at first and at most, and the growth of the reference at which
-/// it begins sooner.
-pub(super) const EXCURSION_RETRY_NS: u64 = 2_500_000_000;
+/// Time under load until a trim that has ended begins again, at first and at most, and its growth each time. The growth of the
+/// reference at which it begins sooner.
+pub(super) const EXCURSION_RETRY_NS: u64 = 500_000_000;
+pub(super) const EXCURSION_RETRY_GROWTH: u64 = 4;
 pub(super) const EXCURSION_RETRY_MAX_NS: u64 = 160_000_000_000;
 pub(super) const EXCURSION_GROWTH: f64 = 4.0;
 /// Wake-ups of classes, smoothed over this time, at which the trim begins, and below which it ends.

@@ -29,7 +29,7 @@ const SLICE_MIN_S: f64 = 0.05;
 /// Uncounted beginning of each slice, in seconds, in which requests of the slice before complete in the disk.
 const WARMUP_S: f64 = 0.1;
 /// Length of the slice in which the closed loop settles, in slices under load.
-const SETTLE_SLICES: f64 = 4.0;
+const SETTLE_SLICES: f64 = 6.0;
 /// Part of the remaining write bound that slices are planned for: later ones may write faster.
 const PLANNED_PART: f64 = 0.9;
 const BACKGROUND_BYTES: u32 = 128 << 10;
