@@ -628,6 +628,44 @@ fn a_raised_reference_is_given_up_when_guests_stay_away() {
     assert_eq!((trim.part(), trim.part_now()), (1.0, None));
 }
 
+/// Lets time under load pass until a round is due, and returns it.
+fn until_due_ns(trim: &mut Trim) -> u64 {
+    let mut waited_ns = 0;
+    while !trim.is_due(1.0) {
+        trim.note_guests(MS, 1);
+        waited_ns += MS;
+    }
+    waited_ns
+}
+
+#[test]
+fn a_trim_that_has_ended_begins_again_ever_later() {
+    let mut trim = Trim::new();
+    let waits_ms: Vec<u64> = (0..6)
+        .map(|_| {
+            until_due_ns(&mut trim);
+            trim.begin_round(None);
+            trim.end(1.0);
+            until_due_ns(&mut trim) / MS
+        })
+        .collect();
+    assert_eq!(waits_ms, [500, 2_000, 8_000, 32_000, 128_000, 160_000]);
+}
+
+#[test]
+fn an_excursion_that_told_nothing_is_not_repeated_at_once() {
+    let mut trim = Trim::new();
+    for (length_ms, wait_ms) in [(60, 600), (2, 100), (60, 600)] {
+        trim.begin_round(None);
+        assert_eq!(trim.stage(), Stage::Excursion);
+        for _ in 0..length_ms {
+            trim.note_guests(MS, 1);
+        }
+        trim.give_up_round();
+        assert_eq!((trim.stage(), until_due_ns(&mut trim)), (Stage::Hold, wait_ms * MS));
+    }
+}
+
 #[test]
 fn a_dip_does_not_end_the_trim() {
     let (_, calm) = slow_rise()[0].clone();

@@ -21,8 +21,8 @@
 //!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
 //! * **Raise.** Where the reference itself loses more than the goal gives up, or no part up to [`CLIMB_END`] is within the
 //!   budget, it grows by [`TRIM_RAISE`], up to the ceiling, and excursions tell anew what it gives.
-//! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 4 rounds, 8,
-//!   16 and so on, up to 128: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
+//! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 8 rounds, 16
+//!   and so on, up to 64: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
 //! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
 //!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long. After a
@@ -85,6 +85,8 @@ pub(super) struct Trim {
     /// ln of the reference's rate over that of an excursion: the mean of so many.
     over_drained: f64,
     excursions: f64,
+    /// What may be lost, by each excursion: where that is clearly less than nothing, the first few need not all be made.
+    allowed: Evidence,
     /// Rounds at rest until the next excursion, and until the one after that.
     rounds_left: u32,
     rounds_next: u32,
@@ -116,6 +118,7 @@ impl Trim {
             part: 1.0,
             over_drained: 0.0,
             excursions: 0.0,
+            allowed: Evidence::new(),
             rounds_left: EXCURSION_ROUNDS_MIN,
             rounds_next: EXCURSION_ROUNDS_MIN,
             held_ln_rate: None,
@@ -292,7 +295,11 @@ impl Trim {
         let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
-        if self.excursions < EXCURSIONS_FIRST {
+        let is_first = self.excursions < EXCURSIONS_FIRST;
+        if is_first {
+            self.allowed.note(over_drained + given_up);
+        }
+        if is_first && self.allowed.is_positive() != Some(false) {
             return Verdict::Nothing;
         }
         let budget = self.budget(given_up);

@@ -96,8 +96,8 @@ pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
 /// and at most.
 pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
-pub(super) const EXCURSION_ROUNDS_MIN: u32 = 4;
-pub(super) const EXCURSION_ROUNDS_MAX: u32 = 128;
+pub(super) const EXCURSION_ROUNDS_MIN: u32 = 8;
+pub(super) const EXCURSION_ROUNDS_MAX: u32 = 64;
 /// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.
 pub(super) const EXCURSION_OUTLIER: f64 = 2.0;
 pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Poll;
 
-use crate::common::{CREATE, filled, memory, one, one_reactor, one_shard, within_reason};
+use crate::common::{CREATE, disk, filled, memory, one, one_reactor, one_shard, within_reason};
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::{
     Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
 };
+use plimsoll::core::LatencyGoal;
 use plimsoll::{Class, Classes, DiskSetup, Done, Reactor, Request, RequestKind, SharedFile, Topology};
 
 /// So many are seen to in a turn.
@@ -179,6 +180,42 @@ fn what_follows_goes_out_before_the_rest_is_seen_to() {
         }
         assert_eq!(ended, (24..54).collect::<Vec<_>>());
     });
+}
+
+/// A disk that holds one request gets the next one before the caller sees what has ended; pieces of other shards too.
+#[test]
+fn what_may_go_is_sent_before_the_caller_sees_what_has_ended() {
+    let mut setup = disk(100_000, 1_000_000_000, LatencyGoal::Ns(10_000));
+    (setup.config.window_ns, setup.num_io_queues) = (Some(1), Some(1));
+    let topology = Topology::new(2, Classes::new(), vec![setup]).unwrap();
+    let (backend, told) = Telling::boxed();
+    let mut coordinator = Reactor::new(0, &topology, backend).unwrap();
+    let mut other = Reactor::new(1, &topology, memory()).unwrap();
+    let file = topology.file("file".as_ref(), CREATE, 0);
+    for tag in 0..3 {
+        coordinator.submit(write(&file, tag)).unwrap();
+        other.submit(write(&file, 100 + tag)).unwrap();
+    }
+    coordinator.park(None).unwrap();
+    assert_eq!(told.calls(), [Call::Submit, Call::Flush]);
+
+    let mut done = Vec::new();
+    let mut reap = |coordinator: &mut Reactor| {
+        // For the tokens of the next.
+        told.now_ns.fetch_add(100_000, Ordering::Relaxed);
+        coordinator.reap(&mut done);
+        (told.calls(), done.len())
+    };
+    for turn in 0..4 {
+        assert_eq!(reap(&mut coordinator).0, [Call::Submit, Call::Flush], "turn {turn}");
+    }
+    // The coordinator has ended its last request. Room is left for the next one, which the caller may send at once.
+    assert_eq!(reap(&mut coordinator), (vec![], 3));
+    coordinator.park(Some(0)).unwrap();
+    assert_eq!(reap(&mut coordinator).0[..2], [Call::Submit, Call::Flush]);
+    let mut done = Vec::new();
+    other.reap(&mut done);
+    assert_eq!((done.len(), other.under_way()), (3, 0));
 }
 
 /// Who computes for long between two looks would else get eight in that time, however fast the disk is.
