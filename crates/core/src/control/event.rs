@@ -53,7 +53,7 @@ pub enum EventKind {
     /// A latency target is missed although classes with looser targets use hardly any device time. Values: the part
     /// that they use.
     TargetUnreachable,
-    /// The window is opened far beyond its bound for some milliseconds, to see the disk's full rate.
+    /// The window is opened far beyond its bound for some tens of milliseconds, to see the disk's full rate.
     Excursion,
 }
 

@@ -19,14 +19,17 @@
 //! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows while it is beyond
 //!   the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds follow each
 //!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
-//! * **Raise.** Where the reference itself loses more than the goal gives up, or no part up to [`CLIMB_END`] is within the
-//!   budget, it grows by [`TRIM_RAISE`], up to the ceiling, and excursions tell anew what it gives.
+//! * **Raise.** Where the reference itself loses more than the goal gives up, which may be clear before all of the first
+//!   excursions are made, or no part up to [`CLIMB_END`] is within the budget, it grows by [`TRIM_RAISE`], up to the ceiling,
+//!   and excursions tell anew what it gives.
 //! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 8 rounds, 16
 //!   and so on, up to 64: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
-//! * **End.** Where the largest reference does not keep the goal, after a fall, and without guests, the search goes on with
-//!   windows of its own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long. After a
-//!   fall that is soon over it goes on as before (`falls`).
+//! * **Ceiling.** Where the largest reference does not keep the goal, the latency goal binds. A part may then lose
+//!   [`BUDGET_LARGEST`] of what the goal gives up.
+//! * **End.** After a fall, without guests, and where one request is the reference, the search goes on with windows of its
+//!   own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
+//!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`).
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
@@ -63,6 +66,8 @@ pub(super) struct Goal {
     pub(super) throughput: f64,
     /// The part of the reference that one request takes.
     pub(super) least_part: f64,
+    /// Whether the reference is the largest that the latency goal allows.
+    pub(super) is_largest: bool,
 }
 
 /// What a phase of a round has told.
@@ -85,7 +90,8 @@ pub(super) struct Trim {
     /// ln of the reference's rate over that of an excursion: the mean of so many.
     over_drained: f64,
     excursions: f64,
-    /// What may be lost, by each excursion: where that is clearly less than nothing, the first few need not all be made.
+    /// What each excursion allows to lose. Where that is clearly less than nothing, a reference is raised before all of the
+    /// first ones are made; goals near 1 never tell so much.
     allowed: Evidence,
     /// Rounds at rest until the next excursion, and until the one after that.
     rounds_left: u32,
@@ -269,24 +275,26 @@ impl Trim {
         let verdict = if self.is_excursion {
             self.end_excursion(ln_rate - self.first_ln_rate, given_up, goal)
         } else {
-            let budget = self.budget(given_up);
+            let budget = self.budget(given_up, goal);
             if let Some(held_ln_rate) = self.held_ln_rate.take() {
                 self.held.note(ln_rate - held_ln_rate - budget);
             }
             if !self.is_climbing {
                 self.trial.note(ln_rate - self.first_ln_rate - budget);
             }
-            self.judge(budget, goal.least_part)
+            self.judge(budget, goal)
         };
         let is_urgent = self.is_climbing || self.excursions < EXCURSIONS_FIRST;
-        let rest_ns = if is_urgent { 0 } else { TRIM_REST * elapsed_ns };
+        let rest_ns = if is_urgent { 0 } else { TRIM_REST.saturating_mul(elapsed_ns).min(TRIM_REST_MOST_NS) };
         self.due_ns = self.busy_ns.saturating_add(rest_ns);
         verdict
     }
 
-    /// Returns the loss allowed, in ln(rate).
-    fn budget(&self, given_up: f64) -> f64 {
-        (self.over_drained + given_up).min(2.0 * given_up)
+    /// Returns the loss allowed, in ln(rate). The largest reference may lose a little in any case: what the goal asks for is out
+    /// of reach, or nearly so.
+    fn budget(&self, given_up: f64, goal: Goal) -> f64 {
+        let budget = (self.over_drained + given_up).min(BUDGET_MOST * given_up);
+        if goal.is_largest { budget.max(BUDGET_LARGEST * given_up) } else { budget }
     }
 
     /// Takes ln of the reference's rate over the drained one. After the first few, begins the climb.
@@ -295,14 +303,13 @@ impl Trim {
         let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
-        let is_first = self.excursions < EXCURSIONS_FIRST;
-        if is_first {
-            self.allowed.note(over_drained + given_up);
-        }
-        if is_first && self.allowed.is_positive() != Some(false) {
+        self.allowed.note(over_drained + given_up);
+        let budget = self.budget(given_up, goal);
+        let is_told_early =
+            self.excursions >= EXCURSIONS_LEAST && budget <= 0.0 && self.allowed.is_positive() == Some(false);
+        if self.excursions < EXCURSIONS_FIRST && !is_told_early {
             return Verdict::Nothing;
         }
-        let budget = self.budget(given_up);
         if goal.least_part >= 1.0 {
             Verdict::Least
         } else if budget <= 0.0 {
@@ -316,7 +323,8 @@ impl Trim {
     }
 
     /// Changes the part, if the losses tell enough.
-    fn judge(&mut self, budget: f64, least_part: f64) -> Verdict {
+    fn judge(&mut self, budget: f64, goal: Goal) -> Verdict {
+        let least_part = goal.least_part;
         if least_part >= 1.0 {
             return Verdict::Least;
         }
@@ -335,14 +343,15 @@ impl Trim {
             _ => (self.part, self.held),
         };
         let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
-        if held == Some(true) && self.part > CLIMB_END {
+        let is_whole = held == Some(true) && self.part > CLIMB_END;
+        if is_whole && !goal.is_largest {
             return Verdict::TooSmall(loss);
         }
         let has_changed = part != self.part;
 
         self.part = part;
         self.is_climbing |= held == Some(true);
-        self.is_climbing &= held != Some(false) && part < 1.0;
+        self.is_climbing &= held != Some(false) && part < 1.0 && !is_whole;
         if held == Some(false) {
             self.retry_ns = EXCURSION_RETRY_NS;
         }
@@ -364,7 +373,11 @@ impl Controller {
         let ln_rate = ln(reading.completed_rate);
         if self.trim.stage() != Stage::Hold {
             let before_ns = self.centre_ns * self.trim.part();
-            let goal = Goal { throughput: self.config.throughput_goal, least_part: self.least_ns() / self.centre_ns };
+            let goal = Goal {
+                throughput: self.config.throughput_goal,
+                least_part: self.least_ns() / self.centre_ns,
+                is_largest: self.raised_ns() < self.centre_ns * (1.0 + CAP_LEAP),
+            };
             let reason = match self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
                 Verdict::Nothing => return true,
                 Verdict::Part(reason) => reason,
@@ -390,7 +403,9 @@ impl Controller {
             self.trim.end(self.centre_ns);
             return is_trimmed;
         }
-        if self.first_phase.is_some() || !self.trim.is_due(self.centre_ns) {
+        // Of one request there is no part.
+        let is_least = self.least_ns() >= self.centre_ns;
+        if self.first_phase.is_some() || is_least || !self.trim.is_due(self.centre_ns) {
             return is_trimmed;
         }
         let window_ns = self.window();
@@ -406,17 +421,17 @@ impl Controller {
         true
     }
 
-    /// Makes the reference larger, or ends the trim where it is the largest already.
+    /// Returns the next larger reference.
+    fn raised_ns(&self) -> f64 {
+        (self.centre_ns * TRIM_RAISE).min(self.ceiling_ns)
+    }
+
+    /// Makes the reference larger.
     fn raise_reference(&mut self) {
         let before_ns = self.centre_ns;
-        let raised_ns = (before_ns * TRIM_RAISE).min(self.ceiling_ns);
-        if raised_ns < before_ns * (1.0 + CAP_LEAP) {
-            self.trim.end(before_ns);
-            return;
-        }
-        self.centre_ns = raised_ns;
+        self.centre_ns = self.raised_ns();
         self.search.forget();
-        self.trim.raise(before_ns / raised_ns);
+        self.trim.raise(before_ns / self.centre_ns);
     }
 }
 

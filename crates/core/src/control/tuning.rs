@@ -75,6 +75,10 @@ pub(super) const STEP_SHRINK: f64 = 0.4;
 pub(super) const TRIM_STEP: f64 = 0.8;
 /// The part of what the throughput goal gives up that the trim may lose, because the rates that it compares are not exact.
 pub(super) const TRIM_MARGIN: f64 = 0.9;
+/// The most that a part may lose, over what the throughput goal gives up; and what it may lose in any case where the reference
+/// cannot be raised.
+pub(super) const BUDGET_MOST: f64 = 2.0;
+pub(super) const BUDGET_LARGEST: f64 = 0.3;
 /// The largest growth of the part at a time, and the part above which it counts as the whole.
 pub(super) const CLIMB_MOST: f64 = 2.0;
 pub(super) const CLIMB_END: f64 = 0.9;
@@ -82,8 +86,9 @@ pub(super) const CLIMB_END: f64 = 0.9;
 pub(super) const TRIM_RAISE: f64 = 1.5;
 /// Rounds in a row after which the likelier side decides: the loss is within a few per cent of the budget.
 pub(super) const CLIMB_ROUNDS: f64 = 12.0;
-/// Time between two rounds at rest, in times of the reference's phase.
+/// Time between two rounds at rest, in times of the reference's phase, and at most.
 pub(super) const TRIM_REST: u64 = 250;
+pub(super) const TRIM_REST_MOST_NS: u64 = 10_000_000_000;
 /// The window of an excursion, and the least of it in bounds. It is to hold what programs have outstanding, because some disks
 /// give less with very many requests.
 pub(super) const EXCURSION_NS: f64 = 16e6;
@@ -92,9 +97,10 @@ pub(super) const EXCURSION_BOUNDS: f64 = 4.0;
 pub(super) const FILLS: f64 = 1.5;
 /// Completions of each of its two phases.
 pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
-/// Excursions before the first trial, those that count in their mean, and rounds at rest between two later ones: at first,
+/// Excursions before the first trial, the fewest after which a reference is raised, those that count in their mean, and rounds at rest between two later ones: at first,
 /// and at most.
 pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
+pub(super) const EXCURSIONS_LEAST: f64 = 3.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
 pub(super) const EXCURSION_ROUNDS_MIN: u32 = 8;
 pub(super) const EXCURSION_ROUNDS_MAX: u32 = 64;
