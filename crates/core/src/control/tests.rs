@@ -618,22 +618,30 @@ fn the_goal_is_a_part_of_what_the_disk_gives_with_all_that_is_outstanding() {
 }
 
 #[test]
-fn a_reference_that_clearly_loses_too_much_is_raised_after_three_excursions() {
+fn excursions_tell_what_follows() {
     let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
-    for (is_largest, excursions) in [(false, 3), (true, 8)] {
-        let mut trim = Trim::new();
-        let mut made = 0;
+    for (goal, over_drained, excursions, expected) in [
+        (goal, -0.25, 3, "TooSmall"),
+        (goal, -0.11, 8, "TooSmall"),
+        (goal, -0.05, 8, "Part"),
+        (Goal { is_largest: true, ..goal }, -0.25, 8, "End"),
+        (Goal { is_largest: true, ..goal }, -0.11, 8, "Part"),
+        (Goal { least_part: 1.0, ..goal }, -0.05, 8, "End"),
+    ] {
+        let (mut trim, mut made) = (Trim::new(), 0);
         let verdict = loop {
             until_due_ns(&mut trim);
             trim.begin_round(None);
             assert!(matches!(trim.end_phase(MS, 0.0, goal), Verdict::Nothing));
             made += 1;
-            match trim.end_phase(MS, -0.25, Goal { is_largest, ..goal }) {
+            match trim.end_phase(MS, over_drained, goal) {
                 Verdict::Nothing => {}
-                verdict => break verdict,
+                Verdict::Part(_) => break "Part",
+                Verdict::TooSmall(_) => break "TooSmall",
+                Verdict::End => break "End",
             }
         };
-        assert_eq!((made, matches!(verdict, Verdict::TooSmall(_))), (excursions, !is_largest));
+        assert_eq!((made, verdict), (excursions, expected), "{goal:?}, {over_drained}");
     }
 }
 

@@ -25,10 +25,10 @@
 //! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 8 rounds, 16
 //!   and so on, up to 64: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
 //!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
-//! * **Ceiling.** Where the largest reference does not keep the goal, the latency goal binds. A part may then lose
+//! * **Ceiling.** Where the largest reference does not quite keep the goal, the latency goal binds. A part may then lose
 //!   [`BUDGET_LARGEST`] of what the goal gives up.
-//! * **End.** After a fall, without guests, and where one request is the reference, the search goes on with windows of its
-//!   own. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
+//! * **End.** After a fall, without guests, where one request is the reference, and where the largest one loses more than
+//!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
 //!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`).
 //!
 //! # Limits
@@ -78,8 +78,8 @@ pub(super) enum Verdict {
     Part(EventReason),
     /// The reference itself loses too much.
     TooSmall(EventReason),
-    /// One request is the reference: there is nothing to trim.
-    Least,
+    /// There is nothing to trim: one request is the reference, or the largest one loses far too much.
+    End,
 }
 
 /// The state of the trim; see the module's documentation.
@@ -310,8 +310,9 @@ impl Trim {
         if self.excursions < EXCURSIONS_FIRST && !is_told_early {
             return Verdict::Nothing;
         }
-        if goal.least_part >= 1.0 {
-            Verdict::Least
+        let is_far_off = goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
+        if goal.least_part >= 1.0 || is_far_off {
+            Verdict::End
         } else if budget <= 0.0 {
             Verdict::TooSmall(EventReason::Loss { lost: 0.0, allowed: part_lost(budget) })
         } else if self.part < 1.0 {
@@ -326,7 +327,7 @@ impl Trim {
     fn judge(&mut self, budget: f64, goal: Goal) -> Verdict {
         let least_part = goal.least_part;
         if least_part >= 1.0 {
-            return Verdict::Least;
+            return Verdict::End;
         }
         let held = self.held.is_positive().or_else(|| {
             // Too near to be told soon: the likelier side.
@@ -385,7 +386,7 @@ impl Controller {
                     self.raise_reference();
                     reason
                 }
-                Verdict::Least => {
+                Verdict::End => {
                     self.trim.end(self.centre_ns);
                     return true;
                 }

@@ -79,6 +79,8 @@ pub(super) const TRIM_MARGIN: f64 = 0.9;
 /// cannot be raised.
 pub(super) const BUDGET_MOST: f64 = 2.0;
 pub(super) const BUDGET_LARGEST: f64 = 0.3;
+/// The loss of the largest reference, over what the goal gives up, from which on the search decides, which may go beyond the bound.
+pub(super) const LARGEST_LOSS: f64 = 1.5;
 /// The largest growth of the part at a time, and the part above which it counts as the whole.
 pub(super) const CLIMB_MOST: f64 = 2.0;
 pub(super) const CLIMB_END: f64 = 0.9;
