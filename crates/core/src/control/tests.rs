@@ -705,7 +705,7 @@ fn a_trim_that_has_ended_begins_again_ever_later() {
 #[test]
 fn an_excursion_that_told_nothing_is_not_repeated_at_once() {
     let mut trim = Trim::new();
-    for (length_ms, wait_ms) in [(60, 600), (2, 100), (60, 600)] {
+    for (length_ms, wait_ms) in [(60, 600), (2, 100), (60, 2_400), (60, 4_800), (60, 9_600), (60, 9_600)] {
         trim.begin_round(None);
         assert_eq!(trim.stage(), Stage::Excursion);
         for _ in 0..length_ms {

@@ -100,6 +100,8 @@ pub(super) struct Trim {
     held_ln_rate: Option<f64>,
     first_ln_rate: f64,
     is_excursion: bool,
+    /// Excursions in a row that told nothing.
+    given_up: u32,
     /// Losses of the part in force and of the trial, beyond the budget.
     held: Evidence,
     trial: Evidence,
@@ -130,6 +132,7 @@ impl Trim {
             held_ln_rate: None,
             first_ln_rate: 0.0,
             is_excursion: false,
+            given_up: 0,
             held: Evidence::new(),
             trial: Evidence::new(),
             is_climbing: false,
@@ -225,11 +228,13 @@ impl Trim {
         *self = self.go_on_as(before);
     }
 
-    /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once: requests
-    /// that wait behind either are to be rare.
+    /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once, and after several
+    /// ever later: requests that wait behind them are to be rare.
     pub(super) fn give_up_round(&mut self) {
         if self.is_long() {
-            let rest_ns = GIVEN_UP_REST * self.busy_ns.saturating_sub(self.begun_ns);
+            let rests = GIVEN_UP_REST << self.given_up.min(GIVEN_UP_DOUBLINGS);
+            let rest_ns = self.busy_ns.saturating_sub(self.begun_ns).saturating_mul(rests);
+            self.given_up = self.given_up.saturating_add(1);
             self.due_ns = self.busy_ns.saturating_add(rest_ns.max(GIVEN_UP_REST_MIN_NS));
         }
         (self.stage, self.held_ln_rate) = (Stage::Hold, None);
@@ -302,6 +307,7 @@ impl Trim {
         let most = EXCURSION_OUTLIER * given_up;
         let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
+        self.given_up = 0;
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         self.allowed.note(over_drained + given_up);
         let budget = self.budget(given_up, goal);

@@ -109,8 +109,10 @@ pub(super) const EXCURSION_ROUNDS_MAX: u32 = 64;
 /// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.
 pub(super) const EXCURSION_OUTLIER: f64 = 2.0;
 pub(super) const EXCURSION_MOST_NS: u64 = 500_000_000;
-/// The time until the next excursion after one that told nothing, in times of its length, and at least.
+/// The time until the next excursion after one that told nothing, in times of its length, how often it doubles while they
+/// tell nothing, and the least of it.
 pub(super) const GIVEN_UP_REST: u64 = 10;
+pub(super) const GIVEN_UP_DOUBLINGS: u32 = 4;
 pub(super) const GIVEN_UP_REST_MIN_NS: u64 = 100_000_000;
 /// Time under load until a trim that has ended begins again, at first and at most, and its growth each time. The growth of the
 /// reference at which it begins sooner.
