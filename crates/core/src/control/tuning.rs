@@ -79,7 +79,8 @@ pub(super) const TRIM_MARGIN: f64 = 0.9;
 /// cannot be raised.
 pub(super) const BUDGET_MOST: f64 = 2.0;
 pub(super) const BUDGET_LARGEST: f64 = 0.3;
-/// The loss of the largest reference, over what the goal gives up, from which on the search decides, which may go beyond the bound.
+/// The loss of the largest reference, over what the goal gives up, from which on the search decides, which may go beyond
+/// the bound.
 pub(super) const LARGEST_LOSS: f64 = 1.5;
 /// The largest growth of the part at a time, and the part above which it counts as the whole.
 pub(super) const CLIMB_MOST: f64 = 2.0;
@@ -99,11 +100,11 @@ pub(super) const EXCURSION_BOUNDS: f64 = 4.0;
 pub(super) const FILLS: f64 = 1.5;
 /// Completions of each of its two phases.
 pub(super) const EXCURSION_COMPLETIONS: u64 = 192;
-/// Excursions before the first trial, the fewest after which a reference is raised, those that count in their mean, and rounds at rest between two later ones: at first,
-/// and at most.
+/// Excursions before the first trial, the fewest after which a reference is raised, and those that count in their mean.
 pub(super) const EXCURSIONS_FIRST: f64 = 8.0;
 pub(super) const EXCURSIONS_LEAST: f64 = 3.0;
 pub(super) const EXCURSIONS_MEMORY: f64 = 16.0;
+/// Rounds at rest between two later excursions: at first, and at most.
 pub(super) const EXCURSION_ROUNDS_MIN: u32 = 8;
 pub(super) const EXCURSION_ROUNDS_MAX: u32 = 64;
 /// An excursion counts for at most so many times what the goal gives up, in ln(rate), and lasts at most this long under load.

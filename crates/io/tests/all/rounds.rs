@@ -126,6 +126,16 @@ unsafe impl Backend for Telling {
     }
 }
 
+/// The coordinator of the only queue of a disk, over a telling backend, another shard, and a new file.
+fn two_reactors(setup: DiskSetup) -> ([Reactor; 2], Told, Arc<SharedFile>) {
+    let setup = DiskSetup { num_io_queues: Some(1), ..setup };
+    let topology = Topology::new(2, Classes::new(), vec![setup]).unwrap();
+    let (backend, told) = Telling::boxed();
+    let coordinator = Reactor::new(0, &topology, backend).unwrap();
+    let other = Reactor::new(1, &topology, memory()).unwrap();
+    ([coordinator, other], told, topology.file("file".as_ref(), CREATE, 0))
+}
+
 fn write(file: &Arc<SharedFile>, tag: u64) -> Request {
     let kind = RequestKind::Write { len_bytes: 512 };
     Request { file: Arc::clone(file), class: Class::DEFAULT, kind, offset: tag * 512, data: one(512), tag }
@@ -186,12 +196,8 @@ fn what_follows_goes_out_before_the_rest_is_seen_to() {
 #[test]
 fn what_may_go_is_sent_before_the_caller_sees_what_has_ended() {
     let mut setup = disk(100_000, 1_000_000_000, LatencyGoal::Ns(10_000));
-    (setup.config.window_ns, setup.num_io_queues) = (Some(1), Some(1));
-    let topology = Topology::new(2, Classes::new(), vec![setup]).unwrap();
-    let (backend, told) = Telling::boxed();
-    let mut coordinator = Reactor::new(0, &topology, backend).unwrap();
-    let mut other = Reactor::new(1, &topology, memory()).unwrap();
-    let file = topology.file("file".as_ref(), CREATE, 0);
+    setup.config.window_ns = Some(1);
+    let ([mut coordinator, mut other], told, file) = two_reactors(setup);
     for tag in 0..3 {
         coordinator.submit(write(&file, tag)).unwrap();
         other.submit(write(&file, 100 + tag)).unwrap();
@@ -256,12 +262,7 @@ fn a_reactor_goes_with_ends_that_were_not_seen_to() {
 /// Mail is read in each turn, also while there is more to be seen to.
 #[test]
 fn mail_does_not_wait_for_the_rest() {
-    let setup = DiskSetup { num_io_queues: Some(1), ..DiskSetup::unlimited() };
-    let topology = Topology::new(2, Classes::new(), vec![setup]).unwrap();
-    let (backend, _told) = Telling::boxed();
-    let mut coordinator = Reactor::new(0, &topology, backend).unwrap();
-    let mut other = Reactor::new(1, &topology, memory()).unwrap();
-    let file = topology.file("file".as_ref(), CREATE, 0);
+    let ([mut coordinator, mut other], _told, file) = two_reactors(DiskSetup::unlimited());
     for tag in 0..40 {
         coordinator.submit(write(&file, tag)).unwrap();
     }
