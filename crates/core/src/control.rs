@@ -79,6 +79,8 @@ mod search;
 mod tests;
 #[cfg(test)]
 mod tests_bench;
+#[cfg(test)]
+mod tests_trim;
 mod totals;
 mod trim;
 mod tuning;

@@ -10,6 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::*;
 
 pub(super) const MS: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1000 * MS;
 
 /// Costs in nanoseconds of model device time, each with its share in 100.
 pub(super) type Sizes = &'static [(u64, u64)];
@@ -412,5 +413,31 @@ impl World<'_> {
             ticket -= of_100;
         }
         self.device.sizes[0].0
+    }
+}
+
+pub(super) fn limits(bound_ns: u64) -> Limits {
+    Limits { bound_ns, min_window_ns: 0, unloaded_latency_ns: 0, rate_max: 1.0 }
+}
+
+pub(super) fn mean_cost_ns(device: &Device) -> f64 {
+    device.sizes.iter().map(|(cost_ns, of_100)| (cost_ns * of_100) as f64 / 100.0).sum()
+}
+
+pub(super) fn with(device: &Device, changes: &[(u64, Change)]) -> Device {
+    Device { changes: changes.to_vec(), ..device.clone() }
+}
+
+pub(super) fn device(queues: usize, servers: usize, fixed_us: u64, sigma: f64, sizes: Sizes) -> Device {
+    Device {
+        queues,
+        servers,
+        fixed_ns: fixed_us * 1000,
+        speed: 1.0,
+        sigma,
+        weather: 0.0,
+        sizes,
+        curve: None,
+        changes: Vec::new(),
     }
 }
