@@ -332,8 +332,9 @@ impl Controller {
     /// Returns the rate of the disk over the rate of its model, by which tokens are given out; one per direction on a
     /// duplex disk.
     pub(crate) fn capacity_scale(&self) -> [f64; 2] {
-        // Tokens at the disk's own rate would not let the device fill.
-        if self.trim.stage() == Stage::Excursion { [self.config.scale_max; 2] } else { self.scale }
+        // Tokens at the disk's own rate would not let the device fill, and in the reference's phase they, not the window,
+        // would be the limit of a disk that has become faster since the scale was learnt.
+        if self.trim.needs_all_tokens() { [self.config.scale_max; 2] } else { self.scale }
     }
 
     /// Returns the latency above which latencies are clipped, so that one stall does not hide everything else.

@@ -194,6 +194,19 @@ fn an_excursion_that_told_nothing_is_not_repeated_at_once() {
     }
 }
 
+/// The scale was learnt while the disk was slower; tokens at that rate, not the window, would limit the reference's phase.
+#[test]
+fn excursions_tell_something_on_a_disk_whose_speed_varies_by_a_third() {
+    let device = Device { curve: Some(SLOW_RISE), weather: 0.3, ..device(1, 1, 0, 0.3, &[(100_000, 100)]) };
+    let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
+    for seed in 0..8 {
+        let events = run(&device, Policy::Control(config, limits(750_000)), WITH_GUESTS, seed, 4 * SECOND).events();
+        let excursions = events.iter().filter(|event| event.kind == EventKind::Excursion).count();
+        let has_told = events.iter().any(|event| matches!(event.reason, EventReason::Loss { .. }));
+        assert!(has_told, "seed {seed}: {excursions} excursions told nothing");
+    }
+}
+
 #[test]
 fn a_dip_does_not_end_the_trim() {
     let (_, calm) = slow_rise()[0].clone();

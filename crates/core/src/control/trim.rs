@@ -149,6 +149,11 @@ impl Trim {
         self.stage
     }
 
+    /// Returns whether the rate of this stage is to be the disk's own, whatever the tokens allowed before.
+    pub(super) fn needs_all_tokens(&self) -> bool {
+        matches!(self.stage, Stage::Excursion | Stage::Reference)
+    }
+
     /// Returns the part of the centre in force, above 0, at most 1.
     pub(super) fn part(&self) -> f64 {
         self.part
