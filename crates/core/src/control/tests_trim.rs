@@ -123,6 +123,56 @@ fn excursions_tell_what_follows() {
     }
 }
 
+/// Makes rounds as long as they follow each other, on a disk of which the part `p` loses `loss(p)`. Returns the part after
+/// each that changed it.
+fn settle(trim: &mut Trim, goal: Goal, loss: impl Fn(f64) -> f64) -> Vec<f64> {
+    let mut parts = Vec::new();
+    while trim.is_due(1.0) {
+        let before = trim.part();
+        trim.begin_round(Some(-loss(before)));
+        while trim.stage() != Stage::Hold {
+            let rate = match trim.stage() {
+                Stage::Trial => -loss(trim.part() * TRIM_STEP),
+                _ => 0.0,
+            };
+            trim.end_phase(MS, rate, goal);
+        }
+        if trim.part() != before {
+            parts.push((trim.part() * 1000.0).round() / 1000.0);
+        }
+        assert!(parts.len() < 20, "{parts:?}");
+    }
+    parts
+}
+
+#[test]
+fn a_climb_that_leaps_is_followed_by_a_descent() {
+    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    // Eight excursions come first, of which each allows 0.095.
+    for (enough, parts) in [(0.25, vec![0.1, 0.2, 0.4, 0.32, 0.256]), (0.1, vec![0.1]), (0.2, vec![0.1, 0.2])] {
+        let mut trim = Trim::new();
+        until_due_ns(&mut trim);
+        let loss = |part: f64| if part < enough { 0.3 } else { 0.02 };
+        assert_eq!(settle(&mut trim, goal, loss), parts, "{enough} of the reference is enough");
+    }
+}
+
+#[test]
+fn a_descent_that_was_wrong_takes_back_one_step() {
+    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    let (mut trim, enough) = (Trim::new(), std::cell::Cell::new(0.15));
+    until_due_ns(&mut trim);
+    let loss = |part: f64| {
+        if (0.11..0.14).contains(&part) {
+            // The next smaller part is tried, which tells nothing: from now on, the one in force is no longer enough.
+            enough.set(0.19);
+            return 0.1;
+        }
+        if part < enough.get() { 0.3 } else { 0.02 }
+    };
+    assert_eq!(settle(&mut trim, goal, loss), [0.1, 0.2, 0.16, 0.2]);
+}
+
 #[test]
 fn nobody_gives_up_throughput_where_no_guest_comes() {
     let alone = Source { completions_per_wakeup: 0, ..WITH_GUESTS };

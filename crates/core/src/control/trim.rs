@@ -19,16 +19,20 @@
 //! * **Climb.** The part begins at one request, where the loss is largest and soonest told, and grows while it is beyond
 //!   the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds follow each
 //!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
+//! * **Descent.** A climb goes in leaps, and one outlier may have caused the last. So rounds go on, each with a *trial* of the
+//!   next smaller part, which comes into force if its loss is within the budget, until one is not. If meanwhile the part in
+//!   force turns out to be too small, it grows by one step at a time, and there is no second descent.
 //! * **Raise.** Where the reference itself loses more than the goal gives up, which may be clear before all of the first
 //!   excursions are made, or no part up to [`CLIMB_END`] is within the budget, it grows by [`TRIM_RAISE`], up to the ceiling,
 //!   and excursions tell anew what it gives.
 //! * **Rest.** From then on the reference takes one part in [`TRIM_REST`] of the time, and excursions come after 8 rounds, 16
-//!   and so on, up to 64: requests that wait behind either are rare. A round has a third phase, a *trial* of the next smaller
-//!   part, which comes into force if its loss is within the budget. A part beyond the budget becomes larger.
+//!   and so on, up to 64: requests that wait behind either are rare. A round has a trial, as in the descent. A part beyond the
+//!   budget becomes larger.
 //! * **Ceiling.** Where the largest reference does not quite keep the goal, the latency goal binds. A part may then lose
 //!   [`BUDGET_LARGEST`] of what the goal gives up.
 //! * **End.** After a fall, without guests, where one request is the reference, and where the largest one loses more than
-//!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound. The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
+//!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound.
+//!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
 //!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`).
 //!
 //! # Limits
@@ -57,6 +61,17 @@ pub(super) enum Stage {
     Trial,
     /// The centre.
     Reference,
+}
+
+/// How soon rounds follow each other, and what they look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Now and then, for a part that has become too large or too small.
+    Rest,
+    /// At once, for a larger part.
+    Climb,
+    /// At once, for a smaller part.
+    Descend,
 }
 
 /// What is aimed at.
@@ -105,8 +120,9 @@ pub(super) struct Trim {
     /// Losses of the part in force and of the trial, beyond the budget.
     held: Evidence,
     trial: Evidence,
-    /// Whether rounds follow each other.
-    is_climbing: bool,
+    pace: Pace,
+    /// Whether a descent has begun since the last rest.
+    has_descended: bool,
     /// Time under load, and the time at which the next round is due.
     busy_ns: u64,
     due_ns: u64,
@@ -135,7 +151,8 @@ impl Trim {
             given_up: 0,
             held: Evidence::new(),
             trial: Evidence::new(),
-            is_climbing: false,
+            pace: Pace::Rest,
+            has_descended: false,
             busy_ns: 0,
             due_ns: 0,
             begun_ns: 0,
@@ -169,7 +186,7 @@ impl Trim {
     }
 
     pub(super) fn is_climbing(&self) -> bool {
-        self.is_climbing
+        self.pace == Pace::Climb
     }
 
     /// Counts wake-ups of classes in the time since the last step. Of a pause, only its begin is time under load.
@@ -221,7 +238,7 @@ impl Trim {
             due_ns: self.busy_ns,
             retry_ns: self.retry_ns,
             part,
-            is_climbing: true,
+            pace: Pace::Climb,
             held: self.held,
             trial: self.trial,
             ..self.go_on_as(Trim::new())
@@ -254,17 +271,17 @@ impl Trim {
     pub(super) fn begin_round(&mut self, held_ln_rate: Option<f64>) {
         (self.held_ln_rate, self.begun_ns, self.ended_ns) = (held_ln_rate, self.busy_ns, 0.0);
         self.is_excursion = self.excursions < EXCURSIONS_FIRST || self.rounds_left == 0;
-        self.stage = match (self.is_excursion, self.is_climbing) {
+        self.stage = match (self.is_excursion, self.pace) {
             (true, _) => Stage::Excursion,
-            (false, true) => Stage::Reference,
-            (false, false) => Stage::Trial,
+            (false, Pace::Climb) => Stage::Reference,
+            (false, Pace::Rest | Pace::Descend) => Stage::Trial,
         };
         if self.is_excursion {
             if self.excursions >= EXCURSIONS_FIRST {
                 self.rounds_next = (2 * self.rounds_next).min(EXCURSION_ROUNDS_MAX);
             }
             self.rounds_left = self.rounds_next;
-        } else if !self.is_climbing {
+        } else if self.pace == Pace::Rest {
             self.rounds_left -= 1;
         }
     }
@@ -289,12 +306,12 @@ impl Trim {
             if let Some(held_ln_rate) = self.held_ln_rate.take() {
                 self.held.note(ln_rate - held_ln_rate - budget);
             }
-            if !self.is_climbing {
+            if self.pace != Pace::Climb {
                 self.trial.note(ln_rate - self.first_ln_rate - budget);
             }
             self.judge(budget, goal)
         };
-        let is_urgent = self.is_climbing || self.excursions < EXCURSIONS_FIRST;
+        let is_urgent = self.pace != Pace::Rest || self.excursions < EXCURSIONS_FIRST;
         let rest_ns = if is_urgent { 0 } else { TRIM_REST.saturating_mul(elapsed_ns).min(TRIM_REST_MOST_NS) };
         self.due_ns = self.busy_ns.saturating_add(rest_ns);
         verdict
@@ -329,7 +346,7 @@ impl Trim {
         } else if self.part < 1.0 {
             Verdict::Nothing
         } else {
-            (self.part, self.is_climbing) = (goal.least_part, true);
+            (self.part, self.pace) = (goal.least_part, Pace::Climb);
             Verdict::Part(EventReason::Guests)
         }
     }
@@ -340,15 +357,18 @@ impl Trim {
         if least_part >= 1.0 {
             return Verdict::End;
         }
-        let held = self.held.is_positive().or_else(|| {
-            // Too near to be told soon: the likelier side.
-            (self.is_climbing && self.held.count() >= CLIMB_ROUNDS).then(|| self.held.sum() > 0.0)
-        });
-        let trial = self.trial.is_positive();
+        // Too near to be told soon: the likelier side.
+        let told = |losses: &Evidence, pace: Pace| {
+            losses
+                .is_positive()
+                .or_else(|| (self.pace == pace && losses.count() >= CLIMB_ROUNDS).then(|| losses.sum() > 0.0))
+        };
+        let (held, trial) = (told(&self.held, Pace::Climb), told(&self.trial, Pace::Descend));
         let (part, known) = match (held, trial) {
             (Some(true), _) => {
                 let factor = 1.0 + (self.held.mean() / budget).max(0.0);
-                let part = self.part * factor.clamp(1.0 / TRIM_STEP, CLIMB_MOST);
+                let most = if self.has_descended { 1.0 / TRIM_STEP } else { CLIMB_MOST };
+                let part = self.part * factor.clamp(1.0 / TRIM_STEP, most);
                 (part.min((1.0 + self.part) / 2.0), self.held)
             }
             (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part), self.trial),
@@ -362,8 +382,15 @@ impl Trim {
         let has_changed = part != self.part;
 
         self.part = part;
-        self.is_climbing |= held == Some(true);
-        self.is_climbing &= held != Some(false) && part < 1.0 && !is_whole;
+        self.pace = match (self.pace, held, trial) {
+            (_, Some(true), _) if part >= 1.0 || is_whole => Pace::Rest,
+            (_, Some(true), _) => Pace::Climb,
+            (Pace::Climb, Some(false), _) if part > least_part && !self.has_descended => Pace::Descend,
+            (Pace::Climb, Some(false), _) | (Pace::Descend, _, Some(true)) => Pace::Rest,
+            (Pace::Descend, ..) if part <= least_part => Pace::Rest,
+            (pace, ..) => pace,
+        };
+        self.has_descended = self.pace == Pace::Descend || (self.has_descended && self.pace == Pace::Climb);
         if held == Some(false) {
             self.retry_ns = EXCURSION_RETRY_NS;
         }
