@@ -94,7 +94,7 @@ use meter::{Meter, Reading};
 use search::Search;
 use totals::UNLOADED_SHIFT;
 pub(crate) use totals::{LaneTotals, Totals, unloaded_work};
-use trim::{Stage, Trim};
+use trim::{Left, Stage, Trim};
 use tuning::*;
 pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
 
@@ -227,6 +227,7 @@ pub(crate) struct Controller {
     reported_scale: [f64; 2],
     search: Search,
     trim: Trim,
+    left: Option<Left>,
     /// Ratio of the upper probe to the centre, and of the centre to the lower probe, in this phase.
     probe_ratio: f64,
     at_bound: bool,
@@ -276,6 +277,7 @@ impl Controller {
             limits,
             mode: Mode::Probe,
             cut: None,
+            left: None,
             side: Side::High,
             centre_ns: begin_ns,
             uncapped_ns: None,

@@ -62,10 +62,12 @@ pub(super) struct Source {
     pub(super) outstanding: u32,
     /// Completions for each wake-up of a class; 0: all classes always have more.
     pub(super) completions_per_wakeup: u64,
+    /// No class wakes up between these times.
+    pub(super) guests_away_ns: (u64, u64),
 }
 
 pub(super) const ENDLESS: Source =
-    Source { on_off_ns: None, cap_ns: None, outstanding: u32::MAX, completions_per_wakeup: 0 };
+    Source { on_off_ns: None, cap_ns: None, outstanding: u32::MAX, completions_per_wakeup: 0, guests_away_ns: (0, 0) };
 
 /// Ten milliseconds of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -314,7 +316,9 @@ impl World<'_> {
     fn complete(&mut self, cost_ns: u64, sent_ns: u64) {
         let clip_ns = self.run.controller.as_ref().map_or(u64::MAX, Controller::latency_clip_ns);
         self.totals.completions += 1;
+        let (away_ns, back_ns) = self.source.guests_away_ns;
         let is_wakeup = self.source.completions_per_wakeup > 0
+            && !(away_ns..back_ns).contains(&self.now_ns)
             && self.totals.completions.is_multiple_of(self.source.completions_per_wakeup);
         self.totals.wakeups += u64::from(is_wakeup);
         self.totals.completed_ticks += cost_ns * TICKS_PER_NS;

@@ -198,6 +198,29 @@ fn disks_that_need_their_window_keep_it_with_guests() {
 }
 
 #[test]
+fn guests_that_return_find_the_part_that_they_left() {
+    let excursions = |run: &Run, from_ns: u64| {
+        let events = run.events().into_iter().filter(|event| event.at_ns >= from_ns);
+        events.filter(|event| event.kind == EventKind::Excursion).count()
+    };
+    let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
+    let policy = Policy::Control(config, limits(750_000));
+    for (name, device) in slow_rise() {
+        for (away_s, expected) in [(10, 0), (120, EXCURSIONS_FIRST as usize)] {
+            let back_ns = (4 + away_s) * SECOND;
+            let source = Source { guests_away_ns: (4 * SECOND, back_ns), ..WITH_GUESTS };
+            let run = run(&device, policy, source, 1, back_ns + 2 * SECOND);
+            let requests = |from_ns, to_ns| run.typical_in_flight_ns(from_ns, to_ns) / mean_cost_ns(&device);
+            let before = requests(back_ns - SECOND, back_ns);
+            assert!(before >= 3.0, "{name}: {before:.2} requests while they are away");
+            assert_eq!(excursions(&run, back_ns), expected, "{name}, away for {away_s} s");
+            let after = requests(back_ns + 200 * MS, back_ns + 2 * SECOND);
+            assert!(away_s > 10 || after <= 2.5, "{name}: {after:.2} requests");
+        }
+    }
+}
+
+#[test]
 fn a_raised_reference_is_given_up_when_guests_stay_away() {
     let mut trim = Trim::new();
     trim.raise(0.67);

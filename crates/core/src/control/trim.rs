@@ -33,7 +33,8 @@
 //! * **End.** After a fall, without guests, where one request is the reference, and where the largest one loses more than
 //!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound.
 //!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
-//!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`).
+//!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`), and so it does for guests
+//!   that return within [`LEFT_MEMORY_NS`].
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
@@ -133,6 +134,14 @@ pub(super) struct Trim {
     retry_ns: u64,
     /// Recent wake-ups of classes, which fade over [`GUEST_MEMORY_NS`].
     guests: f64,
+}
+
+/// The trim as guests left it, with its reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    at_ns: u64,
+    centre_ns: f64,
+    trim: Trim,
 }
 
 impl Trim {
@@ -438,9 +447,23 @@ impl Controller {
         }
 
         let is_trimmed = self.trim.part() < 1.0;
-        if self.is_beyond || self.is_often_dry() || !self.trim.has_guests() {
+        if self.is_beyond || self.is_often_dry() {
             self.trim.end(self.centre_ns);
             return is_trimmed;
+        }
+        if !self.trim.has_guests() {
+            if self.trim.is_on() {
+                self.left = Some(Left { at_ns: now_ns, centre_ns: self.centre_ns, trim: self.trim });
+                self.trim.end(self.centre_ns);
+            }
+            return is_trimmed;
+        }
+        if !self.trim.is_on()
+            && let Some(left) = self.left.take()
+            && now_ns.saturating_sub(left.at_ns) < LEFT_MEMORY_NS
+        {
+            self.go_on(now_ns, left);
+            return true;
         }
         // Of one request there is no part.
         let is_least = self.least_ns() >= self.centre_ns;
@@ -458,6 +481,18 @@ impl Controller {
             self.events.push(now_ns, EventKind::Excursion, window_ns, self.window(), EventReason::Guests);
         }
         true
+    }
+
+    /// Goes on with the trim as guests left it.
+    fn go_on(&mut self, now_ns: u64, left: Left) {
+        let before_ns = self.window();
+        self.centre_ns = left.centre_ns.min(self.most_ns());
+        self.uncapped_ns = None;
+        self.trim.resume(left.trim);
+        // The rate follows the window; that is neither a fall nor a recovery.
+        self.usual_rate = None;
+        self.search.forget();
+        self.events.push(now_ns, EventKind::WindowLowered, before_ns, self.window(), EventReason::Guests);
     }
 
     /// Returns the next larger reference.

@@ -125,6 +125,8 @@ pub(super) const EXCURSION_GROWTH: f64 = 4.0;
 pub(super) const GUEST_MEMORY_NS: f64 = 1e9;
 pub(super) const GUESTS_BEGIN: f64 = 100.0;
 pub(super) const GUESTS_STAY: f64 = 20.0;
+/// Time for which the trim that guests have left is good for those who come.
+pub(super) const LEFT_MEMORY_NS: u64 = 60_000_000_000;
 
 /// Part of the usual rate below which a turnover is a fall; `RECOVERY_RATIO` is the part above which it is a recovery.
 pub(super) const FALL_RATIO: f64 = 0.55;
