@@ -94,7 +94,7 @@ use meter::{Meter, Reading};
 use search::Search;
 use totals::UNLOADED_SHIFT;
 pub(crate) use totals::{LaneTotals, Totals, unloaded_work};
-use trim::{Left, Stage, Trim};
+use trim::{Kept, Stage, Trim};
 use tuning::*;
 pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
 
@@ -227,7 +227,8 @@ pub(crate) struct Controller {
     reported_scale: [f64; 2],
     search: Search,
     trim: Trim,
-    left: Option<Left>,
+    /// The trim as guests left it.
+    left: Option<Kept>,
     /// Ratio of the upper probe to the centre, and of the centre to the lower probe, in this phase.
     probe_ratio: f64,
     at_bound: bool,
@@ -334,6 +335,11 @@ impl Controller {
     /// Returns the rate of the disk over the rate of its model, by which tokens are given out; one per direction on a
     /// duplex disk.
     pub(crate) fn capacity_scale(&self) -> [f64; 2] {
+        self.scale
+    }
+
+    /// Returns the scale at which tokens are given out in each direction.
+    pub(crate) fn token_scale(&self) -> [f64; 2] {
         // Tokens at the disk's own rate would not let the device fill, and in the reference's phase they, not the window,
         // would be the limit of a disk that has become faster since the scale was learnt.
         if self.trim.needs_all_tokens() { [self.config.scale_max; 2] } else { self.scale }
@@ -455,7 +461,7 @@ impl Controller {
         if matches!(self.mode, Mode::Confirm { .. })
             && let Some(cut) = self.cut.take()
         {
-            self.revert_cut(cut);
+            self.restore(cut.before);
         }
         self.mode = Mode::Stalled;
         self.window_event(now_ns, EventKind::Stall, self.centre_ns, EventReason::SilenceNs(silence_ns));

@@ -178,6 +178,7 @@ impl Flow {
 struct Settings {
     /// By direction, on a duplex disk.
     scale_bits: [AtomicU64; 2],
+    token_scale_bits: [AtomicU64; 2],
     bound_ticks: AtomicU64,
     latency_clip_ns: AtomicU64,
     long_piece_ticks: AtomicU64,
@@ -253,6 +254,7 @@ impl Disk {
             write_share_bits: OwnLine::new(0),
             settings: Settings {
                 scale_bits: controller.capacity_scale().map(|scale| AtomicU64::new(scale.to_bits())),
+                token_scale_bits: controller.token_scale().map(|scale| AtomicU64::new(scale.to_bits())),
                 bound_ticks: AtomicU64::new(bound_ns.saturating_mul(TICKS_PER_NS)),
                 latency_clip_ns: AtomicU64::new(controller.latency_clip_ns()),
                 long_piece_ticks: AtomicU64::new(0),
@@ -303,11 +305,14 @@ impl Disk {
     /// the slower direction.
     #[must_use]
     pub fn capacity_scale(&self) -> f64 {
-        if self.config.duplex { self.scale_of(0).min(self.scale_of(1)) } else { self.scale_of(0) }
+        let [first, second] = [0, 1].map(|lane| f64::from_bits(self.settings.scale_bits[lane].load(Ordering::Relaxed)));
+        if self.config.duplex { first.min(second) } else { first }
     }
 
-    fn scale_of(&self, lane: usize) -> f64 {
-        f64::from_bits(self.settings.scale_bits[lane].load(Ordering::Relaxed))
+    /// Returns the rate at which tokens are given out over that of the model: the capacity scale, except while the closed
+    /// loop lets the disk show what it can.
+    fn token_scale(&self, lane: usize) -> f64 {
+        f64::from_bits(self.settings.token_scale_bits[lane].load(Ordering::Relaxed))
     }
 
     fn closed_loop(&self) -> MutexGuard<'_, Controller> {
@@ -402,8 +407,12 @@ impl Disk {
             change(&self.settings.bound_ticks, controller.bound_ns().saturating_mul(TICKS_PER_NS));
             change(&self.window_ticks.0, controller.window_ns().saturating_mul(TICKS_PER_NS));
         }
-        for (bits, scale) in self.settings.scale_bits.iter().zip(controller.capacity_scale()) {
-            change(bits, scale.to_bits());
+        let scales = [
+            (&self.settings.scale_bits, controller.capacity_scale()),
+            (&self.settings.token_scale_bits, controller.token_scale()),
+        ];
+        for (bits, of_lanes) in scales {
+            bits.iter().zip(of_lanes).for_each(|(bits, scale)| change(bits, scale.to_bits()));
         }
         change(&self.settings.latency_clip_ns, controller.latency_clip_ns());
         if control.enabled {

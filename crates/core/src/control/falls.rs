@@ -25,23 +25,20 @@
 
 use super::event::{EventKind, EventReason};
 use super::meter::Meter;
-use super::trim::Trim;
+use super::trim::Kept;
 use super::tuning::*;
 use super::{Controller, Mode, Totals};
 
 /// What a cut has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    at_ns: u64,
     usual_rate: f64,
-    centre_ns: f64,
-    uncapped_ns: Option<f64>,
-    trim: Trim,
+    pub(super) before: Kept,
 }
 
 impl Cut {
     fn is_recent(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.at_ns) < CUT_MEMORY_NS
+        now_ns.saturating_sub(self.before.at_ns) < CUT_MEMORY_NS
     }
 }
 
@@ -106,7 +103,7 @@ impl Controller {
                 let before_ns = self.window();
                 match self.cut.take() {
                     Some(cut) if cut.is_recent(now_ns) && rate > cut.usual_rate / RECOVERY_RATIO => {
-                        self.revert_cut(cut)
+                        self.restore(cut.before)
                     }
                     _ => {
                         self.usual_rate = Some(rate);
@@ -125,16 +122,10 @@ impl Controller {
 
     fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
         let before_ns = self.window();
-        let cut = Cut {
-            at_ns: now_ns,
-            usual_rate: usual,
-            centre_ns: self.centre_ns,
-            uncapped_ns: self.uncapped_ns,
-            trim: self.trim,
-        };
+        let cut = Cut { usual_rate: usual, before: self.keep(now_ns) };
         // Of several falls in a row, the first one knows the disk as it was.
         self.cut = self.cut.filter(|cut| cut.is_recent(now_ns)).or(Some(cut));
-        self.uncapped_ns = None;
+        (self.uncapped_ns, self.left) = (None, None);
         self.centre_ns = before_ns;
         self.trim.end(before_ns);
         let cut_ns = (before_ns * rate / usual).max(self.floor_ns());
@@ -143,16 +134,6 @@ impl Controller {
         self.mode = Mode::Confirm { window_before_ns: before_ns, rate };
         self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
         self.restart(now_ns, totals);
-    }
-
-    /// Takes a cut back, and the end of the trim with it.
-    pub(super) fn revert_cut(&mut self, cut: Cut) {
-        self.centre_ns = cut.centre_ns.min(self.most_ns());
-        self.uncapped_ns = cut.uncapped_ns;
-        self.trim.resume(cut.trim);
-        // The rate follows the window; that is neither a fall nor a recovery.
-        self.usual_rate = None;
-        self.search.forget();
     }
 
     fn judge_cut(&mut self, now_ns: u64, totals: &Totals, window_before_ns: f64, reason: EventReason) {
@@ -168,7 +149,7 @@ impl Controller {
             && let Some(cut) = self.cut.take()
         {
             let cut_ns = self.centre_ns;
-            self.revert_cut(cut);
+            self.restore(cut.before);
             self.usual_rate = Some(before).filter(|_| is_slower);
             self.events.push(now_ns, EventKind::FallReverted, cut_ns, self.window(), reason);
         }

@@ -50,7 +50,8 @@ impl Controller {
                 let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
                 self.scale_growth[lane] = SCALE_GROWTH;
                 let scale = usual.max(rates[lane] / present) * headroom;
-                // A part of the window shows a part of the rate; tokens must not keep the reference from its own.
+                // A part of the window shows a part of the rate; tokens must not keep the next larger part, or the search when
+                // the trim has ended, from its own.
                 let goal = self.config.throughput_goal;
                 let (more, least) = match self.trim.is_climbing() {
                     true => (1.0, self.scale[lane]),

@@ -362,7 +362,7 @@ impl World<'_> {
         }
 
         let Policy::Control(_, limits) = self.policy else { return false };
-        let cost = cost_ns as f64 / controller.capacity_scale()[0];
+        let cost = cost_ns as f64 / controller.token_scale()[0];
         let depth = (limits.bound_ns.max(controller.window_ns()) as f64).max(cost);
         let start = self.tat_ns.max(self.now_ns as f64);
         if start + cost > self.now_ns as f64 + depth {

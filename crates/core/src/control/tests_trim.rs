@@ -126,7 +126,7 @@ fn excursions_tell_what_follows() {
 /// Makes rounds as long as they follow each other, on a disk of which the part `p` loses `loss(p)`. Returns the part after
 /// each that changed it.
 fn settle(trim: &mut Trim, goal: Goal, loss: impl Fn(f64) -> f64) -> Vec<f64> {
-    let mut parts = Vec::new();
+    let (mut parts, mut rounds) = (Vec::new(), 0);
     while trim.is_due(1.0) {
         let before = trim.part();
         trim.begin_round(Some(-loss(before)));
@@ -140,7 +140,8 @@ fn settle(trim: &mut Trim, goal: Goal, loss: impl Fn(f64) -> f64) -> Vec<f64> {
         if trim.part() != before {
             parts.push((trim.part() * 1000.0).round() / 1000.0);
         }
-        assert!(parts.len() < 20, "{parts:?}");
+        rounds += 1;
+        assert!(rounds < 200, "{parts:?}");
     }
     parts
 }
@@ -197,26 +198,83 @@ fn disks_that_need_their_window_keep_it_with_guests() {
     }
 }
 
-#[test]
-fn guests_that_return_find_the_part_that_they_left() {
-    let excursions = |run: &Run, from_ns: u64| {
-        let events = run.events().into_iter().filter(|event| event.at_ns >= from_ns);
-        events.filter(|event| event.kind == EventKind::Excursion).count()
-    };
+fn count(run: &Run, from_ns: u64, is_counted: impl Fn(&ControlEvent) -> bool) -> usize {
+    run.events().iter().filter(|event| event.at_ns >= from_ns && is_counted(event)).count()
+}
+
+fn is_excursion(event: &ControlEvent) -> bool {
+    event.kind == EventKind::Excursion
+}
+
+/// Runs `device` with guests that are away from 4 s for `away_s`, until `more_s` after their return. Returns that time and
+/// the run.
+fn run_with_return(device: &Device, away_s: u64, more_s: u64, seed: u64) -> (u64, Run) {
     let config = ControlConfig { scale_max: 1.5, ..ControlConfig::default() };
-    let policy = Policy::Control(config, limits(750_000));
+    let back_ns = (4 + away_s) * SECOND;
+    let source = Source { guests_away_ns: (4 * SECOND, back_ns), ..WITH_GUESTS };
+    (back_ns, run(device, Policy::Control(config, limits(750_000)), source, seed, back_ns + more_s * SECOND))
+}
+
+#[test]
+fn guests_that_return_soon_find_the_trim_that_they_left() {
     for (name, device) in slow_rise() {
-        for (away_s, expected) in [(10, 0), (120, EXCURSIONS_FIRST as usize)] {
-            let back_ns = (4 + away_s) * SECOND;
-            let source = Source { guests_away_ns: (4 * SECOND, back_ns), ..WITH_GUESTS };
-            let run = run(&device, policy, source, 1, back_ns + 2 * SECOND);
+        for seed in 0..8 {
+            let (back_ns, run) = run_with_return(&device, 10, 2, seed);
             let requests = |from_ns, to_ns| run.typical_in_flight_ns(from_ns, to_ns) / mean_cost_ns(&device);
-            let before = requests(back_ns - SECOND, back_ns);
-            assert!(before >= 3.0, "{name}: {before:.2} requests while they are away");
-            assert_eq!(excursions(&run, back_ns), expected, "{name}, away for {away_s} s");
-            let after = requests(back_ns + 200 * MS, back_ns + 2 * SECOND);
-            assert!(away_s > 10 || after <= 2.5, "{name}: {after:.2} requests");
+            let (left, away) = (requests(3 * SECOND, 4 * SECOND), requests(back_ns - SECOND, back_ns));
+            let back = requests(back_ns + 200 * MS, back_ns + 2 * SECOND);
+            println!("{name}, seed {seed}: {left:.2} requests, {away:.2} while guests are away, {back:.2} afterwards");
+            assert!(away > left && back < away && back <= 2.5, "{name}, seed {seed}: {left:.2}, {away:.2}, {back:.2}");
+            assert_eq!(count(&run, back_ns, is_excursion), 0, "{name}, seed {seed}");
         }
+    }
+}
+
+#[test]
+fn a_trim_that_guests_return_to_goes_on_with_its_rounds() {
+    for (name, device) in slow_rise() {
+        for seed in 0..4 {
+            let (back_ns, run) = run_with_return(&device, 10, 60, seed);
+            let is_of_a_round =
+                |event: &ControlEvent| is_excursion(event) || matches!(event.reason, EventReason::Loss { .. });
+            assert!(count(&run, back_ns, is_of_a_round) > 0, "{name}, seed {seed}: no round in a minute");
+        }
+    }
+}
+
+#[test]
+fn guests_that_return_late_begin_anew() {
+    let (name, device) = slow_rise()[0].clone();
+    let (back_ns, run) = run_with_return(&device, 120, 2, 1);
+    assert_eq!(count(&run, back_ns, is_excursion), EXCURSIONS_FIRST as usize, "{name}");
+}
+
+#[test]
+fn what_guests_left_is_forgotten_when_the_disk_falls() {
+    let device = with(&device(1, 16, 0, 0.3, SMALL), &[(16 * SECOND, Change::Servers(4))]);
+    for seed in 0..6 {
+        let (back_ns, run) = run_with_return(&device, 26, 4, seed);
+        let requests = run.typical_in_flight_ns(back_ns + SECOND, back_ns + 4 * SECOND) / mean_cost_ns(&device);
+        println!("seed {seed}: {requests:.2} requests");
+        assert!(requests <= 10.0, "seed {seed}: {requests:.2} requests on four servers");
+    }
+}
+
+#[test]
+fn rounds_that_tell_nothing_are_not_repeated_at_once() {
+    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: false };
+    let mut trim = Trim::new();
+    until_due_ns(&mut trim);
+    settle(&mut trim, goal, |part| if part < 0.25 { 0.3 } else { 0.02 });
+    assert!(trim.part() < 1.0);
+    until_due_ns(&mut trim);
+    for wait_ms in [100, 200, 400, 800, 1600, 1600] {
+        trim.begin_round(Some(0.0));
+        for _ in 0..10 {
+            trim.note_guests(MS, 1);
+        }
+        trim.give_up_round();
+        assert_eq!((trim.stage(), until_due_ns(&mut trim)), (Stage::Hold, wait_ms * MS));
     }
 }
 

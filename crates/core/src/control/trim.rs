@@ -20,8 +20,9 @@
 //!   the budget: in proportion, because the loss falls about as one over the requests in the device. Rounds follow each
 //!   other until the loss is within the budget; where that cannot be told soon, the likelier side decides.
 //! * **Descent.** A climb goes in leaps, and one outlier may have caused the last. So rounds go on, each with a *trial* of the
-//!   next smaller part, which comes into force if its loss is within the budget, until one is not. If meanwhile the part in
-//!   force turns out to be too small, it grows by one step at a time, and there is no second descent.
+//!   next smaller part, which comes into force if its loss is within the budget, until one is not; again the likelier side
+//!   decides in the end. If meanwhile the part in force turns out to be too small, it grows by one step at a time, and there
+//!   is no second descent.
 //! * **Raise.** Where the reference itself loses more than the goal gives up, which may be clear before all of the first
 //!   excursions are made, or no part up to [`CLIMB_END`] is within the budget, it grows by [`TRIM_RAISE`], up to the ceiling,
 //!   and excursions tell anew what it gives.
@@ -34,7 +35,7 @@
 //!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound.
 //!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
 //!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`), and so it does for guests
-//!   that return within [`LEFT_MEMORY_NS`].
+//!   that return within [`LEFT_MEMORY_NS`], if the disk has not fallen meanwhile.
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
@@ -116,7 +117,7 @@ pub(super) struct Trim {
     held_ln_rate: Option<f64>,
     first_ln_rate: f64,
     is_excursion: bool,
-    /// Excursions in a row that told nothing.
+    /// Rounds in a row that told nothing.
     given_up: u32,
     /// Losses of the part in force and of the trial, beyond the budget.
     held: Evidence,
@@ -136,11 +137,12 @@ pub(super) struct Trim {
     guests: f64,
 }
 
-/// The trim as guests left it, with its reference.
+/// A trim and its reference, to be gone on with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
-    at_ns: u64,
+pub(super) struct Kept {
+    pub(super) at_ns: u64,
     centre_ns: f64,
+    uncapped_ns: Option<f64>,
     trim: Trim,
 }
 
@@ -230,12 +232,12 @@ impl Trim {
             due_ns: self.busy_ns.saturating_add(self.retry_ns),
             retry_ns: (EXCURSION_RETRY_GROWTH * self.retry_ns).min(EXCURSION_RETRY_MAX_NS),
             ended_ns: centre_ns,
-            ..self.go_on_as(Trim::new())
+            ..self.with_clock_of(Trim::new())
         };
     }
 
     /// Returns `other` with the guests and the time of this trim.
-    fn go_on_as(&self, other: Trim) -> Trim {
+    fn with_clock_of(&self, other: Trim) -> Trim {
         Trim { guests: self.guests, busy_ns: self.busy_ns, ..other }
     }
 
@@ -250,19 +252,14 @@ impl Trim {
             pace: Pace::Climb,
             held: self.held,
             trial: self.trial,
-            ..self.go_on_as(Trim::new())
+            ..self.with_clock_of(Trim::new())
         };
     }
 
-    /// Goes on as `before` a fall that is over. A fall comes between rounds.
-    pub(super) fn resume(&mut self, before: Trim) {
-        *self = self.go_on_as(before);
-    }
-
-    /// Gives up the round, because a phase told nothing. After an excursion the next one is not due at once, and after several
-    /// ever later: requests that wait behind them are to be rare.
+    /// Gives up the round under way, if any, because a phase told nothing. The next one is not due at once, and after several
+    /// ever later: requests that wait behind a reference or an excursion are to be rare.
     pub(super) fn give_up_round(&mut self) {
-        if self.is_long() {
+        if self.stage != Stage::Hold {
             let rests = GIVEN_UP_REST << self.given_up.min(GIVEN_UP_DOUBLINGS);
             let rest_ns = self.busy_ns.saturating_sub(self.begun_ns).saturating_mul(rests);
             self.given_up = self.given_up.saturating_add(1);
@@ -306,7 +303,7 @@ impl Trim {
             (self.stage, self.first_ln_rate) = (Stage::Reference, ln_rate);
             return Verdict::Nothing;
         }
-        self.stage = Stage::Hold;
+        (self.stage, self.given_up) = (Stage::Hold, 0);
         let given_up = -TRIM_MARGIN * ln(goal.throughput);
         let verdict = if self.is_excursion {
             self.end_excursion(ln_rate - self.first_ln_rate, given_up, goal)
@@ -338,7 +335,6 @@ impl Trim {
         let most = EXCURSION_OUTLIER * given_up;
         let over_drained = if over_drained.is_nan() { 0.0 } else { over_drained.clamp(-most, most) };
         self.excursions = (self.excursions + 1.0).min(EXCURSIONS_MEMORY);
-        self.given_up = 0;
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         self.allowed.note(over_drained + given_up);
         let budget = self.budget(given_up, goal);
@@ -380,7 +376,7 @@ impl Trim {
                 let part = self.part * factor.clamp(1.0 / TRIM_STEP, most);
                 (part.min((1.0 + self.part) / 2.0), self.held)
             }
-            (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part), self.trial),
+            (_, Some(false)) => ((self.part * TRIM_STEP).max(least_part).min(self.part), self.trial),
             _ => (self.part, self.held),
         };
         let loss = EventReason::Loss { lost: part_lost(budget + known.mean()), allowed: part_lost(budget) };
@@ -392,7 +388,7 @@ impl Trim {
 
         self.part = part;
         self.pace = match (self.pace, held, trial) {
-            (_, Some(true), _) if part >= 1.0 || is_whole => Pace::Rest,
+            (_, Some(true), _) if is_whole => Pace::Rest,
             (_, Some(true), _) => Pace::Climb,
             (Pace::Climb, Some(false), _) if part > least_part && !self.has_descended => Pace::Descend,
             (Pace::Climb, Some(false), _) | (Pace::Descend, _, Some(true)) => Pace::Rest,
@@ -423,7 +419,7 @@ impl Controller {
             let before_ns = self.centre_ns * self.trim.part();
             let goal = Goal {
                 throughput: self.config.throughput_goal,
-                least_part: self.least_ns() / self.centre_ns,
+                least_part: self.least_ns() / self.uncapped_ns.unwrap_or(self.centre_ns),
                 is_largest: self.raised_ns() < self.centre_ns * (1.0 + CAP_LEAP),
             };
             let reason = match self.trim.end_phase(self.phase.elapsed_ns(now_ns), ln_rate, goal) {
@@ -453,7 +449,7 @@ impl Controller {
         }
         if !self.trim.has_guests() {
             if self.trim.is_on() {
-                self.left = Some(Left { at_ns: now_ns, centre_ns: self.centre_ns, trim: self.trim });
+                self.left = Some(self.keep(now_ns));
                 self.trim.end(self.centre_ns);
             }
             return is_trimmed;
@@ -462,7 +458,11 @@ impl Controller {
             && let Some(left) = self.left.take()
             && now_ns.saturating_sub(left.at_ns) < LEFT_MEMORY_NS
         {
-            self.go_on(now_ns, left);
+            let before_ns = self.window();
+            self.restore(left);
+            let after_ns = self.window();
+            let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
+            self.events.push(now_ns, kind, before_ns, after_ns, EventReason::Guests);
             return true;
         }
         // Of one request there is no part.
@@ -483,16 +483,20 @@ impl Controller {
         true
     }
 
-    /// Goes on with the trim as guests left it.
-    fn go_on(&mut self, now_ns: u64, left: Left) {
-        let before_ns = self.window();
-        self.centre_ns = left.centre_ns.min(self.most_ns());
-        self.uncapped_ns = None;
-        self.trim.resume(left.trim);
-        // The rate follows the window; that is neither a fall nor a recovery.
-        self.usual_rate = None;
+    /// Returns the trim as it is between two rounds.
+    pub(super) fn keep(&self, now_ns: u64) -> Kept {
+        let Controller { centre_ns, uncapped_ns, trim, .. } = *self;
+        Kept { at_ns: now_ns, centre_ns, uncapped_ns, trim }
+    }
+
+    /// Goes on with the trim as it was.
+    pub(super) fn restore(&mut self, kept: Kept) {
+        self.centre_ns = kept.centre_ns.min(self.most_ns());
+        self.uncapped_ns = kept.uncapped_ns;
+        self.trim = self.trim.with_clock_of(kept.trim);
+        // The rate follows the window; that is neither a fall nor a recovery. Nor is it the other half of the search's pair.
+        (self.usual_rate, self.first_phase) = (None, None);
         self.search.forget();
-        self.events.push(now_ns, EventKind::WindowLowered, before_ns, self.window(), EventReason::Guests);
     }
 
     /// Returns the next larger reference.

@@ -133,7 +133,7 @@ impl Disk {
         if is_in_time || !self.config.control.enabled {
             return 0;
         }
-        late_ns.min((self.window_ns() as f64 / self.scale_of(lane)) as u64)
+        late_ns.min((self.window_ns() as f64 / self.token_scale(lane)) as u64)
     }
 
     /// Returns the tokens of a piece that takes `cost_ticks` of device time in the present mix. If operations and bytes
@@ -156,7 +156,7 @@ impl Disk {
     /// groups divide the rate.
     fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
         let ticks = cost_ticks.saturating_mul(self.groups as u64);
-        let scale = self.scale_of(lane);
+        let scale = self.token_scale(lane);
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
