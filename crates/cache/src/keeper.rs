@@ -72,6 +72,7 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
     let mut cursor = Cursor::default();
     let budget = engine.config.write_bytes_per_day;
     let mut endurance = budget.map(|bytes| Endurance::new(bytes, shard.now_ns(), engine.written_bytes()));
+    engine.shorten_inherited_logs(shard).await;
     loop {
         let wake_ns = due_ns.min(shard.now_ns().saturating_add(ROUND_NS));
         // Either way there may be work.
@@ -98,8 +99,9 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
                 let _ = waiter.send(end.clone());
             }
             due_ns = shard.now_ns().saturating_add(interval_ns);
-            engine.start_snapshot(shard);
+            engine.start_snapshot(shard, Engine::has_long_log);
         }
+        engine.start_snapshot(shard, Engine::is_short_of_slabs);
 
         engine.start_mover(shard).await;
         if is_stopping {
@@ -120,6 +122,7 @@ async fn watch(engine: &Engine, shard: &Shard) {
         shard.sleep(Duration::from_nanos(ROUND_NS)).await;
         engine.compare_disks(shard.now_ns());
         for disk in engine.all_disks() {
+            engine.spare_log(&disk);
             let rounds = standstills.entry(disk.identity.number).or_default().count_round(disk.progress());
             // In rounds, so that a leap of the clock is none.
             if rounds == PROBED_AFTER_ROUNDS && disk.takes_reads() {

@@ -16,7 +16,7 @@
 //!
 //! # Limits
 //! If the disk has no slab left for its log, records wait in memory. If there is still none at the next checkpoint, the
-//! disk begins anew. The reserve of free slabs makes that the last resort.
+//! disk begins anew. The reserve of free slabs (`space`) makes that the last resort.
 //!
 //! # Example
 //! 92,000 inserts a second of 8 KiB are 2.3 MB/s of log; after a minute 138 MB. The snapshot of 10 million blocks has
@@ -248,19 +248,24 @@ impl DiskLog {
         self.old_bytes + self.stream.len_bytes
     }
 
+    /// Returns whether a snapshot is under way, or waits for the checkpoint that names it. Until then the older part of
+    /// the log is still needed, so another one would free nothing.
+    pub(crate) fn has_snapshot_under_way(&self) -> bool {
+        self.next_snapshot.is_some() || self.mark.is_some()
+    }
+
     /// Begins a snapshot. The log continues in a fresh slab, where its replay will begin. Returns the snapshot's
     /// stream.
     ///
     /// # Errors
-    /// When the disk has no slab, or a snapshot is under way or waits for the checkpoint that names it. Until then the
-    /// older part of the log is still needed.
-    pub(crate) fn begin_snapshot(&mut self, take: TakeSlab<'_>) -> Result<Stream, NoSlab> {
-        if self.next_snapshot.is_some() || self.mark.is_some() {
-            return Err(NoSlab);
+    /// When a snapshot is under way, or the disk has too few slabs; then with the one that was taken and is not used.
+    pub(crate) fn begin_snapshot(&mut self, take: TakeSlab<'_>) -> Result<Stream, Option<SlabId>> {
+        if self.has_snapshot_under_way() || self.stream.seal(take).is_err() {
+            return Err(None);
         }
-        self.stream.seal(take)?;
-        self.stream.go_on_in_new_slab(take)?;
-        let stream = Stream::new(self.stream.shape, random_u64(), take)?;
+        // The snapshot's slab first: a log that moved on in vain would take another slab at each attempt.
+        let stream = Stream::new(self.stream.shape, random_u64(), take).map_err(|NoSlab| None)?;
+        self.stream.go_on_in_new_slab(take).map_err(|NoSlab| Some(stream.slab))?;
         self.mark = Some((self.stream.head(), self.stream.slab, self.stream.len_bytes));
         Ok(stream)
     }

@@ -383,6 +383,9 @@ impl Engine {
         }
         self.claim_all(&mut rejected).await;
         for (disk, found) in loaded {
+            if writes {
+                self.make_room_for_log(&disk, &mut rejected).await;
+            }
             self.take_in(disk, found, opening, writes, &mut other).await?;
         }
         // Log the removals, or the next opening would find these entries again.
@@ -518,6 +521,31 @@ impl Engine {
                 Verdict::Drop
             }
         });
+    }
+
+    /// Clears a slab of a disk that has no free one for its log. Adds the blocks that it held to `lost`.
+    async fn make_room_for_log(&self, disk: &Labelled, lost: &mut Vec<(KeyHash, Entry)>) {
+        let number = disk.block.disk;
+        let cleared = {
+            let mut alloc = lock(&self.alloc);
+            if alloc.free_slabs(number) > 0 { None } else { alloc.clear_one(number) }
+        };
+        let Some(slab) = cleared else { return };
+        let lost_before = lost.len();
+        let mut cursor = Cursor::default();
+        while !cursor.is_done() {
+            self.index.sweep(&mut cursor, 65_536, |hash, entry| {
+                if entry.extent.slab != slab {
+                    return Verdict::Keep;
+                }
+                lost.push((hash, *entry));
+                Verdict::Drop
+            });
+            yield_now().await;
+        }
+        let (path, count) = (disk.device.source.path.display(), lost.len() - lost_before);
+        let finding = format!("{path}: it had no free slab for its log; the {count} blocks of one slab are lost");
+        lock(&self.findings).push(finding);
     }
 
     /// Adds a disk to the engine, with the log found or, if that cannot be used, a new one.

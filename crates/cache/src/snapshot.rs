@@ -8,7 +8,8 @@
 //! All disks are written in one pass over the index, beside all other I/O. Each disk's log moves to a fresh slab
 //! (`DiskLog::begin_snapshot`), every entry goes to the snapshot of its block's disk, and chunks are written as they
 //! fill, in the class of checkpoints. The next checkpoint names the new snapshots. Entries that change during the pass
-//! are also in the log, which is replayed after the snapshot.
+//! are also in the log, which is replayed after the snapshot. A disk that runs short of free slabs has its log cut sooner
+//! (`space`), and one that many short lives have left with many slabs at the next opening.
 //!
 //! # Limits
 //! Writes the whole index each time the log has grown by twice its size: every record is written about 1.5 times.
@@ -46,32 +47,57 @@ struct Growing {
 }
 
 impl Engine {
-    /// Starts to write snapshots if a log has become long and none is being written.
-    pub(crate) fn start_snapshot(self: &Arc<Engine>, shard: &Shard) {
-        let disks = self.all_disks();
-        let parts = disks.len().max(1) as u64;
-        let limit =
-            (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
-        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
-
-        let is_long = |disk: &Arc<CacheDisk>| {
-            disk.takes_metadata() && {
-                let log = lock(&disk.log);
-                // Every opening begins a slab, so many short lives make a log long though it has few bytes.
-                log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
-            }
-        };
-        if self.bell.is_stopping() || !disks.iter().any(is_long) {
+    /// Starts to write snapshots if one is wanted on some disk and none is being written.
+    pub(crate) fn start_snapshot(self: &Arc<Engine>, shard: &Shard, is_wanted: fn(&Engine, &CacheDisk) -> bool) {
+        if self.bell.is_stopping() || !self.wants_snapshot(is_wanted) {
             return;
         }
 
         let Some(run) = self.upkeep.snapshots.start() else { return };
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
-            engine.write_snapshots(&own).await;
+            let is_stopping = || engine.bell.is_stopping();
+            let has_any = engine.write_snapshots(&own, is_stopping).await;
             drop(run);
+            if has_any {
+                // The older part of the log is free after a checkpoint. Request one; do not wait for it.
+                drop(engine.bell.ring_for_checkpoint());
+            }
         };
         shard.spawn(work).detach();
+    }
+
+    /// Writes snapshots, and the checkpoint that names them, if the lives before this one have left too few slabs: perhaps
+    /// this life is as short as theirs were.
+    pub(crate) async fn shorten_inherited_logs(self: &Arc<Engine>, shard: &Shard) {
+        if self.wants_snapshot(Engine::is_short_of_slabs) && self.write_snapshots(shard, || false).await {
+            // If it fails, the disks know why, and the next one names the snapshots.
+            let _ = self.checkpoint(shard).await;
+        }
+    }
+
+    fn wants_snapshot(&self, is_wanted: fn(&Engine, &CacheDisk) -> bool) -> bool {
+        let is_possible = |disk: &CacheDisk| disk.takes_metadata() && !lock(&disk.log).has_snapshot_under_way();
+        self.all_disks().iter().any(|disk| is_possible(disk) && is_wanted(self, disk))
+    }
+
+    /// Returns whether the replay of a disk's log would take long.
+    pub(crate) fn has_long_log(&self, disk: &CacheDisk) -> bool {
+        let parts = self.all_disks().len().max(1) as u64;
+        let limit =
+            (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
+        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
+        let log = lock(&disk.log);
+        // Every opening begins a slab, so many short lives make a log long though it has few bytes.
+        log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
+    }
+
+    /// Returns whether a disk has fewer free slabs than its metadata needs, and a snapshot would free some: all of the log
+    /// but the last.
+    pub(crate) fn is_short_of_slabs(&self, disk: &CacheDisk) -> bool {
+        let number = disk.identity.number;
+        let needed = self.metadata_slabs(number);
+        lock(&self.alloc).free_slabs(number) < needed.in_all && lock(&disk.log).replay_slabs() > 1
     }
 
     /// Returns the size of two slabs: the shortest log worth a snapshot in small caches, whose slabs are small.
@@ -79,10 +105,14 @@ impl Engine {
         2 * u64::from(self.identity.geometry.slab_bytes)
     }
 
-    async fn write_snapshots(self: &Arc<Engine>, shard: &Shard) {
+    /// Writes a snapshot of each disk that has the slabs for one. Returns whether any did, and was not given up.
+    async fn write_snapshots(self: &Arc<Engine>, shard: &Shard, is_given_up: impl Fn() -> bool) -> bool {
         let mut growing: Vec<Growing> = self.all_disks().into_iter().filter_map(|disk| self.begin(disk)).collect();
+        if growing.is_empty() {
+            return false;
+        }
         let mut cursor = Cursor::default();
-        while !cursor.is_done() && !self.bell.is_stopping() {
+        while !cursor.is_done() && !is_given_up() {
             self.index.sweep(&mut cursor, PASS_ENTRIES, |hash, entry| {
                 if let Some(to) = growing.iter_mut().find(|to| to.slabs.has(entry.extent.slab)) {
                     self.put(to, &Record::Put { hash, entry: *entry });
@@ -97,7 +127,7 @@ impl Engine {
 
         if !cursor.is_done() {
             // Stopping: what was begun is not used, and its slabs are free after the next opening.
-            return;
+            return false;
         }
         for mut to in growing {
             self.put(&mut to, &Record::End);
@@ -115,6 +145,7 @@ impl Engine {
                 slabs.into_iter().for_each(|slab| alloc.free_metadata_slab(slab));
             }
         }
+        true
     }
 
     fn begin(&self, disk: Arc<CacheDisk>) -> Option<Growing> {
@@ -124,7 +155,14 @@ impl Engine {
         let number = disk.identity.number;
         // With the gate closed, the records of one change all lie before the snapshot or all after it.
         let _gate = write(&self.gate);
-        let stream = lock(&disk.log).begin_snapshot(&mut || self.metadata_slab(number)).ok()?;
+        let begun = lock(&disk.log).begin_snapshot(&mut || self.metadata_slab(number));
+        let stream = match begun {
+            Ok(stream) => stream,
+            Err(unused) => {
+                unused.into_iter().for_each(|slab| lock(&self.alloc).return_slab(slab));
+                return None;
+            }
+        };
         let (head, slabs) = (stream.head(), self.slabs_of(number));
         Some(Growing { disk, slabs, stream, head, is_whole: true })
     }

@@ -6,8 +6,10 @@
 //!
 //! # How it works
 //! `target_free_blocks_pct` of the capacity is kept free, counting the space that the next checkpoint will free. A
-//! pass over the index evicts entries older than a cutoff, and continues where the last one stopped. Each disk keeps
-//! slabs in reserve for its metadata.
+//! pass over the index evicts entries older than a cutoff, and continues where the last one stopped.
+//!
+//! Each disk keeps slabs in reserve for its metadata. With fewer free than it needs, a snapshot cuts its log (`snapshot`), or, if
+//! that would free nothing, slabs are emptied; with one or none, the disk takes no blocks until the next checkpoint.
 //!
 //! # Limits
 //! Evicted space can be reused only after the next checkpoint.
@@ -15,6 +17,7 @@
 //! # Example
 //! 1 TiB of which 5 % should be free and 4 % are: 1.5 % are evicted, from the oldest 5 %.
 
+use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::entry::Entry;
 use crate::format::MAX_RECORD_BYTES;
@@ -34,8 +37,26 @@ const EVICTION_PASS: f64 = 0.05;
 /// of eviction frees. A disk was added, or much was removed.
 const NOT_FULL: f64 = 0.1;
 
+/// What a log grows by while a snapshot and a checkpoint are written: 50,000 inserts, each with an eviction.
+const LOG_GROWTH_BYTES: f64 = (2 << 20) as f64;
+
+/// Free slabs that each disk keeps, however small: for its log, and for a snapshot.
+const LEAST_RESERVE_SLABS: u32 = 2;
+
+/// Slabs of the smallest disk that can spare three.
+const SLABS_OF_SMALL_DISK: u32 = 8;
+
 /// Part of the free-space target that must be usable at once; with less, a checkpoint is worth making early.
 const LOW_SPACE: f64 = 0.4;
+
+/// Slabs that must be free on a disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetadataSlabs {
+    /// For its next snapshot, and the log that goes on beside it.
+    pub(crate) for_snapshot: u32,
+    /// These, and what the log grows by until the checkpoint that frees the part before the snapshot.
+    pub(crate) in_all: u32,
+}
 
 impl Engine {
     /// Returns the bytes that should be free on disks that take blocks.
@@ -58,23 +79,48 @@ impl Engine {
         freeing as f64 >= target * 0.1 && (was_refused || free < target * LOW_SPACE)
     }
 
-    /// Reserves free slabs of each disk for logs and snapshots; blocks never take them.
+    /// Reserves free slabs of each disk for its log and its next snapshot. Blocks never take them; if they have, because
+    /// the index has grown since, the slabs with the fewest blocks are emptied.
     pub(crate) fn set_reserves(&self) {
-        let blocks = self.index.blocks();
-        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
-        let disks = self.all_disks();
-        let mut alloc = lock(&self.alloc);
-        let capacity = alloc.capacity_bytes().max(1);
-        for disk in &disks {
+        for disk in self.all_disks().iter().filter(|disk| disk.takes_metadata()) {
             let number = disk.identity.number;
-            let part = alloc.slabs(number) as f64 * slab_bytes as f64 / capacity as f64;
-            // A snapshot, the next one, and a log as long as both, less the slabs already taken.
-            let wanted_bytes = blocks as f64 * part * 4.0 * MAX_RECORD_BYTES as f64;
-            let wanted = (wanted_bytes / slab_bytes as f64).ceil() as u32 + 3;
-            let most = alloc.slabs(number) / 4;
-            let reserve = wanted.saturating_sub(alloc.metadata_slabs(number)).clamp(2, most.max(2));
-            alloc.set_reserve(number, reserve);
+            let needed = self.metadata_slabs(number);
+            let missing_of = {
+                let log = lock(&disk.log);
+                match log.replay_slabs() {
+                    _ if log.has_snapshot_under_way() => 0,
+                    1 => needed.in_all,
+                    // A snapshot will free the others.
+                    _ => needed.for_snapshot,
+                }
+            };
+            let mut alloc = lock(&self.alloc);
+            alloc.set_reserve(number, needed.in_all);
+            let coming = alloc.free_slabs(number) + alloc.slabs_to_be_free(number);
+            alloc.empty_some(number, missing_of.saturating_sub(coming));
         }
+    }
+
+    /// Returns the slabs that must be free on a disk.
+    pub(crate) fn metadata_slabs(&self, disk: u16) -> MetadataSlabs {
+        let alloc = lock(&self.alloc);
+        let slab_bytes = f64::from(self.identity.geometry.slab_bytes);
+        let slabs = alloc.slabs(disk);
+        let part = f64::from(slabs) * slab_bytes / alloc.capacity_bytes().max(1) as f64;
+        let snapshot_bytes = self.index.blocks() as f64 * part * MAX_RECORD_BYTES as f64;
+        // A disk of few slabs still has one for the log that the next opening begins.
+        let most = (slabs / 4).max(LEAST_RESERVE_SLABS + u32::from(slabs >= SLABS_OF_SMALL_DISK));
+        let for_snapshot = ((snapshot_bytes / slab_bytes).ceil() as u32 + 1).clamp(LEAST_RESERVE_SLABS, most);
+        let in_all = for_snapshot + (LOG_GROWTH_BYTES / slab_bytes).ceil() as u32;
+        MetadataSlabs { for_snapshot, in_all: in_all.min(most) }
+    }
+
+    /// Keeps blocks from a disk while its log needs what is free until the next checkpoint.
+    pub(crate) fn spare_log(&self, disk: &CacheDisk) {
+        let number = disk.identity.number;
+        let mut alloc = lock(&self.alloc);
+        let is_tight = alloc.free_slabs(number) < LEAST_RESERVE_SLABS;
+        alloc.set_tight_log(number, is_tight);
     }
 
     /// Evicts the oldest blocks until the free-space target is met.

@@ -23,6 +23,8 @@ use crate::entry::{Extent, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId, UNIT_BYTES};
 pub(super) struct Disk {
     pub(super) number: u16,
     pub(super) is_writable: bool,
+    /// The log needs what is free until the next checkpoint.
+    pub(super) has_tight_log: bool,
     pub(super) reserve_slabs: u32,
     pub(super) slabs: u32,
     pub(super) metadata_slabs: u32,
@@ -163,6 +165,7 @@ impl Allocator {
             let disk = Disk {
                 number,
                 is_writable: true,
+                has_tight_log: false,
                 reserve_slabs: 0,
                 slabs: 0,
                 metadata_slabs: 0,
@@ -197,6 +200,13 @@ impl Allocator {
     pub(crate) fn set_writable(&mut self, disk: u16, yes: bool) {
         if let Some(disk) = self.disk_mut(disk) {
             disk.is_writable = yes;
+        }
+    }
+
+    /// Sets whether a disk takes no new blocks until the next checkpoint, because its log needs what is free.
+    pub(crate) fn set_tight_log(&mut self, disk: u16, yes: bool) {
+        if let Some(disk) = self.disk_mut(disk) {
+            disk.has_tight_log = yes;
         }
     }
 

@@ -88,6 +88,48 @@ impl Allocator {
         victims
     }
 
+    /// Chooses `count` more slabs of a disk to be emptied, those with the fewest blocks first and open ones last, whether
+    /// or not other slabs have room: the disk needs them.
+    pub(crate) fn empty_some(&mut self, disk: u16, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let mut begun: Vec<_> = self.begun_slabs(disk).collect();
+        begun.sort_unstable();
+        for (_, _, slab) in begun.into_iter().take(count as usize) {
+            self.put(slab, Place::Evacuating);
+        }
+    }
+
+    /// Frees the slab of a disk with the fewest blocks at once, and returns it: for a cache that is being opened, whose caller
+    /// forgets these blocks.
+    pub(crate) fn clear_one(&mut self, disk: u16) -> Option<SlabId> {
+        let (_, allocated_units, slab) = self.begun_slabs(disk).min()?;
+        self.end_data(slab);
+        let disk = disk_index(&self.disks, disk).map(|index| &mut self.disks[index])?;
+        disk.evacuating_units -= u64::from(allocated_units);
+        disk.allocated_units -= u64::from(allocated_units);
+        Some(slab)
+    }
+
+    /// Returns the slabs of blocks of a disk that are not being emptied: whether each is open, and its allocated units.
+    fn begun_slabs(&self, disk: u16) -> impl Iterator<Item = (bool, u32, SlabId)> + '_ {
+        let of_disk = self.ranges.iter().filter(move |range| range.place.disk == disk);
+        let numbered = of_disk.flat_map(|range| (range.place.first.0..).map(SlabId).zip(&range.slabs));
+        numbered
+            .filter_map(|(slab, state)| Some((slab, state.data()?)))
+            .filter(|(_, data)| data.place != Place::Evacuating)
+            .map(|(slab, data)| (data.place == Place::Open, data.space.counts().allocated, slab))
+    }
+
+    /// Returns the slabs of a disk that are being emptied, or will be free after a checkpoint.
+    pub(crate) fn slabs_to_be_free(&self, disk: u16) -> u32 {
+        let Some(disk) = disk_index(&self.disks, disk).map(|index| &self.disks[index]) else { return 0 };
+        let is_freed = |slab: &&SlabId| matches!(self.slab(**slab), Some(Slab::FreedMetadata { .. }));
+        let freed = disk.freeing.iter().chain(&disk.leaving).filter(is_freed).count();
+        (disk.evacuating.len() + freed) as u32
+    }
+
     /// Marks some of a disk's slabs for evacuation, and stops new blocks. Returns whether there may be more.
     pub(crate) fn evacuate_some(&mut self, disk: u16) -> bool {
         let Some(index) = disk_index(&self.disks, disk) else { return false };

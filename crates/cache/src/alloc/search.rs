@@ -50,7 +50,10 @@ impl Lane<'_> {
             Some(only) => index == only,
             None => {
                 let is_open = |load: &DiskLoad| load.disk == disk.number && load.is_writable;
-                disk.is_writable && self.not_on != Some(disk.number) && self.loads.iter().any(is_open)
+                disk.is_writable
+                    && !disk.has_tight_log
+                    && self.not_on != Some(disk.number)
+                    && self.loads.iter().any(is_open)
             }
         }
     }
@@ -150,7 +153,7 @@ impl Allocator {
                 let disk = disk_index(disks, load.disk).and_then(|index| disks.get(index));
                 lane.not_on != Some(load.disk)
                     && !full.contains(&load.disk)
-                    && disk.is_some_and(|disk| disk.is_writable)
+                    && disk.is_some_and(|disk| disk.is_writable && !disk.has_tight_log)
             });
             let Some(load) = pick else { return Err(missed) };
             let only = Lane { disk: disk_index(disks, load.disk), ..lane };
@@ -247,6 +250,9 @@ impl Allocator {
     }
 
     fn why_none(&self, lane: Lane<'_>) -> NoSpace {
+        if self.disks.iter().any(|disk| disk.is_writable && disk.has_tight_log) {
+            return NoSpace::UntilCheckpoint;
+        }
         let mut why = NoSpace::NoDisk;
         for disk in self.lane_disks(lane) {
             if disk.freeing_units > 0 {

@@ -6,6 +6,7 @@ mod crash_points;
 mod damage;
 mod devices;
 mod disks;
+mod full;
 mod model;
 #[cfg(feature = "object_store")]
 mod object_store;

@@ -1,0 +1,97 @@
+//! Full caches: logs and snapshots find their slabs, so a sound disk keeps its blocks and never fails.
+
+use std::time::Duration;
+
+use crate::world::{Life, Task, Town, join, value_of};
+use plimsoll_cache::stats::{CacheStats, DiskHealth};
+use plimsoll_cache::{BlockCache, CacheConfig, Inserted};
+
+const BLOCK_BYTES: usize = 8000;
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_le_bytes()
+}
+
+/// Inserts `keys`, 64 at a time; a full cache may drop some. Time passes in between: a drop takes none.
+async fn insert(life: &Life, cache: &BlockCache, keys: std::ops::Range<u32>) {
+    let keys: Vec<u32> = keys.collect();
+    for lot in keys.chunks(64) {
+        let insert = |n: &u32| {
+            let n = *n;
+            Box::pin(async move { cache.insert(&key(n), &value_of(n, BLOCK_BYTES)).await.unwrap() }) as Task<'_, _>
+        };
+        let ends = join(lot.iter().map(insert).collect()).await;
+        if ends.iter().any(|end| *end != Inserted::Stored) {
+            life.runtime().shard(0).clone().sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn stats(life: &Life) -> CacheStats {
+    life.run(async |cache| cache.stats())
+}
+
+fn assert_sound(life: &Life, what: &str) {
+    for disk in stats(life).disks {
+        assert_eq!(disk.health, DiskHealth::Healthy, "{what}: {} {}", disk.path, disk.why);
+    }
+}
+
+/// Makes a full cache of two disks.
+fn full(slab_bytes: u32, slabs: u32) -> Town {
+    let bytes = u64::from(slab_bytes) * u64::from(slabs) + (1 << 20);
+    let town = Town::new(2, bytes, 1);
+    town.create(slab_bytes);
+    let life = town.open(&CacheConfig::default());
+    let blocks = 2 * slab_bytes / BLOCK_BYTES as u32 * slabs;
+    life.run(async |cache| insert(&life, cache, 0..blocks + blocks / 4).await);
+    assert_sound(&life, "filled");
+    life.close();
+    town
+}
+
+#[test]
+fn a_full_cache_keeps_its_blocks_however_often_it_is_opened() {
+    for (slab_bytes, slabs) in [(1 << 20, 48), (8 << 20, 8), (1 << 20, 8)] {
+        for checkpoints in [0, 3] {
+            let what = format!("{slabs} slabs of {slab_bytes} bytes, {checkpoints} checkpoints in each life");
+            let town = full(slab_bytes, slabs);
+            let life = town.open(&CacheConfig::default());
+            let blocks = stats(&life).blocks;
+            life.close();
+            for opening in 0..20 {
+                let life = town.open(&CacheConfig::default());
+                life.run(async |cache| {
+                    assert_eq!(cache.findings(), Vec::<String>::new(), "{what}, opening {opening}");
+                    for _ in 0..checkpoints {
+                        cache.checkpoint().await.unwrap();
+                    }
+                });
+                assert_sound(&life, &what);
+                let now = stats(&life).blocks;
+                assert_eq!(now, blocks, "{what}: at opening {opening}");
+                life.close();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_cache_takes_writes_for_ever() {
+    for (slab_bytes, slabs, interval_ms) in
+        [(1 << 20, 48, 60_000), (1 << 20, 48, 500), (1 << 20, 16, 60_000), (8 << 20, 8, 60_000)]
+    {
+        let what = format!("{slabs} slabs of {slab_bytes} bytes, a checkpoint in {interval_ms} ms");
+        let town = full(slab_bytes, slabs);
+        let config = CacheConfig { checkpoint_interval: Duration::from_millis(interval_ms), ..CacheConfig::default() };
+        let life = town.open(&config);
+        for lot in 0..40 {
+            life.run(async |cache| insert(&life, cache, 100_000 + lot * 5000..100_000 + (lot + 1) * 5000).await);
+            assert_sound(&life, &format!("{what}, lot {lot}"));
+        }
+        let stats = stats(&life);
+        assert_eq!(stats.drops.get("no_disk").copied().unwrap_or(0), 0, "{what}");
+        assert!(stats.inserts >= 150_000, "{what}: {} of 200,000 stored", stats.inserts);
+        life.close();
+    }
+}
