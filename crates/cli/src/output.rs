@@ -15,6 +15,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_show::plot::{self, Chart};
@@ -25,6 +26,18 @@ use crate::failure::Failure;
 pub(crate) struct Output {
     path: PathBuf,
     force: bool,
+}
+
+/// Checks that `output`, the value of `flag`, is not the file `input` under whatever name: writing would destroy it.
+pub(crate) fn refuse_input(output: &Path, flag: &str, input: &Path) -> Result<(), Failure> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|of| (of.dev(), of.ino(), of.is_file()));
+    match identity(output) {
+        Some(found @ (.., true)) if Some(found) == identity(input) => Err(Failure::Input(format!(
+            "{flag} would write over {}, which is read: name another file",
+            input.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Output {

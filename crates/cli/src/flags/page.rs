@@ -9,12 +9,12 @@
 //!
 //! **Example.** `trace stages t.trace --page t.html --pictures .` writes one page and a file for each picture.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::output::{Output, Pictures};
+use crate::output::{Output, Pictures, refuse_input};
 
 /// A page, and whether files are written over.
 #[derive(Args, Debug)]
@@ -47,6 +47,11 @@ pub(crate) struct PictureFlags {
 }
 
 impl PictureFlags {
+    /// Checks that the page would not be written over `input`, which is read.
+    pub(crate) fn refuse_input(&self, input: &Path) -> Result<(), Failure> {
+        self.page.page.iter().try_for_each(|page| refuse_input(page, "--page", input))
+    }
+
     /// Checks that the page and the pictures of these names can be written. Returns their outputs.
     pub(crate) fn check(&self, names: &[&str]) -> Result<(Option<Output>, Option<Pictures>), Failure> {
         let pictures = self.pictures.as_deref().map(|directory| Pictures::check(directory, self.page.force, names));

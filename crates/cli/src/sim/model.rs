@@ -12,7 +12,7 @@ use plimsoll_sim::fit::{Fit, fit as fit_cells};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::screen;
 
 /// Make a disk model from a measured surface of read latencies
@@ -47,6 +47,7 @@ pub(crate) fn fit(arguments: &FitArguments) -> Result<Outcome, Failure> {
             return Ok(Outcome::Done);
         }
         Some(path) => {
+            refuse_input(path, "--output", &arguments.surface)?;
             Output::check(path, arguments.force, "--output")?.write(&yaml)?;
             screen::note(&format!("wrote {}", path.display()));
         }

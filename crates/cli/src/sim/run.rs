@@ -19,7 +19,7 @@ use super::output::{Form, Pictures};
 use super::progress::Progress;
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::{interrupt, screen};
 
 const MAX_RUNS: usize = 10_000;
@@ -153,6 +153,7 @@ fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scena
     let Some(path) = &arguments.trace else { return Ok(None) };
     match tasks {
         [Task { subject: Subject::Own(scenario), seed, .. }] => {
+            arguments.scenarios.iter().try_for_each(|read| refuse_input(path, "--trace", Path::new(read)))?;
             Output::check(path, arguments.force, "--trace")?;
             Ok(Some((Scenario::clone(scenario), *seed)))
         }
@@ -185,6 +186,12 @@ fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
         arguments.scenarios.clone()
     };
 
+    if combinations.iter().flatten().any(|(key, _)| key == "seed") && (arguments.seed.is_some() || arguments.seeds > 1)
+    {
+        return Err(Failure::Input(
+            "--sweep seed=... says which seeds to run: leave --seed and --seeds out".to_owned(),
+        ));
+    }
     let runs = names.len().saturating_mul(combinations.len()).saturating_mul(arguments.seeds as usize);
     if runs > MAX_RUNS {
         return Err(Failure::Input(format!(

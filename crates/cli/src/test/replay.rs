@@ -1,6 +1,6 @@
 //! `plimsoll test --replay`: prints the result of a replay.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plimsoll_figures::units::format_count;
 use plimsoll_measure::experiment::words::us;
@@ -18,6 +18,7 @@ use super::outputs::Outputs;
 use super::{Steps, conclude, hand_over, remove_leftovers, table};
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{TestFormat, nanos};
+use crate::output::refuse_input;
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 
@@ -29,11 +30,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         return Err(Failure::Input("a replay has no jobs of fio: take --format table, json, csv or yaml".to_owned()));
     }
 
-    let same =
-        |other: &PathBuf| other.canonicalize().is_ok_and(|other| path.canonicalize().is_ok_and(|it| it == other));
-    if arguments.trace.as_ref().is_some_and(same) {
-        return Err(Failure::Input("--trace would write over the trace of --replay: name another file".to_owned()));
-    }
+    arguments.trace.iter().try_for_each(|trace| refuse_input(trace, "--trace", path))?;
 
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;

@@ -12,7 +12,7 @@ use plimsoll_observe::trace::export::{Export, Exported, Form, HAS_PARQUET};
 use super::show::{FilterFlags, check_class, head, read_again};
 use crate::failure::{Failure, Outcome, without_parquet};
 use crate::flags::{nanos, time};
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::screen;
 
 /// Bytes per write to the file.
@@ -82,7 +82,10 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
 
     let filter = arguments.filter.filter(arguments.until.map(nanos))?;
     match &arguments.output {
-        Some(path) => drop(Output::check(path, arguments.force, "--output")?),
+        Some(path) => {
+            refuse_input(path, "--output", &arguments.trace)?;
+            Output::check(path, arguments.force, "--output")?;
+        }
         None if !arguments.to.is_text() => {
             return Err(Failure::Input("this format is not for reading: name a file with -o FILE".to_owned()));
         }

@@ -89,12 +89,17 @@ fn time(ns: f64) -> String {
     format_duration_ns(ns as u64)
 }
 
+/// Formats a mean latency; `-` where none was measured.
+fn mean(ns: f64) -> String {
+    if ns > 0.0 { time(ns) } else { "-".to_owned() }
+}
+
 fn law(name: &str, law: &Law) -> Vec<String> {
     vec![
         name.to_owned(),
         format!("{:.2}", law.depth_mean),
         format!("{}/s", format_iops_short(law.per_s)),
-        format_duration_ns(law.latency_mean_ns as u64),
+        mean(law.latency_mean_ns),
         format!("{:.2}", law.product),
         if law.agrees { "yes" } else { "no" }.to_owned(),
     ]
@@ -112,7 +117,7 @@ fn windows(windows: &[Window]) -> String {
             depth(window.device.depth_mean),
             depth(window.device.product),
             format!("{}/s", format_iops_short(window.device.per_s)),
-            format_duration_ns(window.device.latency_mean_ns as u64),
+            mean(window.device.latency_mean_ns),
         ]
     };
     let each = windows.len().div_ceil(ROWS_SHOWN).max(1);
@@ -147,7 +152,7 @@ fn level(level: &Level) -> Vec<String> {
         format_count(level.ends),
         format!("{}/s", format_iops_short(level.ends_per_s)),
         format_throughput_decimal(level.bytes_per_s),
-        format_duration_ns(level.latency_mean_ns as u64),
+        mean(level.latency_mean_ns),
         format!("{:.2}", level.in_device),
         if level.is_judged { "" } else { "too short" }.to_owned(),
     ]

@@ -59,6 +59,7 @@ fn parse_by(text: &str) -> Result<Groups, String> {
 }
 
 pub(super) fn run(arguments: &StagesArguments) -> Result<Outcome, Failure> {
+    arguments.pictures.refuse_input(&arguments.trace)?;
     let (page, pictures) = arguments.pictures.check(&PICTURES)?;
     let mut stages = Stages::new(&arguments.by.0);
     let trace = super::read(&arguments.trace, &mut |item| stages.visit(&item))?;

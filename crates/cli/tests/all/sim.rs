@@ -75,6 +75,10 @@ fn sweeps_and_seeds() {
     let result = json(&seeds.out);
     assert_eq!(result["runs"].as_array().map(Vec::len), Some(3));
     assert!(result["seeds"][0]["half_width_95"].as_f64().is_some_and(|half| half >= 0.0), "{}", seeds.out);
+    for more in [["--seed", "7"], ["--seeds", "2"]] {
+        let both = [&["sim", "run", "mine.yaml", "--sweep", "seed=2,3"][..], &more].concat();
+        world.run(&both).assert_refused(2, &["--sweep seed=", "--seeds"]);
+    }
     let csv = world.run(&["sim", "run", "mine.yaml", "--sweep", "parallelism=1,8", "--format", "csv"]);
     assert!(csv.out.starts_with("scenario,sweep,seed,figure,value,"), "{}", csv.out);
 }

@@ -87,6 +87,10 @@ fn an_export_is_csv_perfetto_or_arrivals_that_the_simulator_replays() {
     let again = world.run(&["trace", "export", "k.txt", "--to", "perfetto", "-o", "k.pftrace"]);
     again.assert_refused(2, &["k.pftrace exists", "--force"]);
     world.run(&["trace", "export", "k.txt", "--to", "perfetto"]).assert_refused(2, &["-o FILE"]);
+    std::fs::hard_link(world.path().join("k.txt"), world.path().join("same.txt")).expect("a link");
+    let onto_itself = world.run(&["trace", "export", "k.txt", "--to", "csv", "-o", "same.txt", "--force"]);
+    onto_itself.assert_refused(2, &["--output would write over k.txt"]);
+    done(world.run(&["trace", "export", "k.txt", "--to", "csv"]));
     done(world.run(&["trace", "export", "k.txt", "--to", "arrivals", "--class", "db", "-o", "db.csv"]));
     let text = std::fs::read_to_string(world.path().join("db.csv")).expect("it was written");
     assert_eq!(text, "at_us,op,offset_bytes,len_bytes\n0.000,read,1048576,4096\n");
