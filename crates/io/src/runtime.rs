@@ -156,13 +156,52 @@ fn start_threads<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<Started<R>, StartError> {
-    let shards = topology.shards();
     let cpus = if options.pin { cpus_to_pin(topology)? } else { Vec::new() };
+    let mut waiting = Waiting { starts: Vec::new(), threads: Vec::new() };
+    match make_shards(topology, options, body, &cpus, &mut waiting) {
+        Ok(choice) => Ok(Started { threads: waiting.start(), choice, cpus }),
+        Err(error) => {
+            waiting.give_up();
+            Err(error)
+        }
+    }
+}
 
+/// Threads of shards, each of which waits for its start.
+struct Waiting<R> {
+    starts: Vec<mpsc::Sender<()>>,
+    threads: Vec<ShardThread<R>>,
+}
+
+impl<R> Waiting<R> {
+    fn start(self) -> Vec<ShardThread<R>> {
+        for start in self.starts {
+            // A thread that has ended meanwhile is found when it is joined.
+            let _ = start.send(());
+        }
+        self.threads
+    }
+
+    /// Ends all threads. When this returns, the places of their shards are free.
+    fn give_up(self) {
+        drop(self.starts);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes each shard's thread and reactor, and returns the first shard's backend once all of them wait for their start.
+fn make_shards<R: Send + 'static>(
+    topology: &Topology,
+    options: &ShardOptions,
+    body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
+    cpus: &[usize],
+    waiting: &mut Waiting<R>,
+) -> Result<Choice, StartError> {
+    let shards = topology.shards();
     // Each shard reports that it is ready, then waits until all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
-    let mut starts = Vec::new();
-    let mut threads = Vec::new();
     let world = World::new(options).map_err(StartError::System)?;
 
     for shard in 0..shards {
@@ -170,7 +209,7 @@ fn start_threads<R: Send + 'static>(
         let world = world.clone();
         let cpu = cpus.get(usize::from(shard)).copied();
         let (start, started) = mpsc::channel::<()>();
-        starts.push(start);
+        waiting.starts.push(start);
 
         let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
             Ok((reactor, choice)) => {
@@ -185,7 +224,7 @@ fn start_threads<R: Send + 'static>(
         };
 
         let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
-        threads.push(thread.map_err(StartError::System)?);
+        waiting.threads.push(thread.map_err(StartError::System)?);
     }
 
     // Only the threads hold a sender now, so a thread that panics is noticed.
@@ -198,12 +237,7 @@ fn start_threads<R: Send + 'static>(
     }
 
     // All shards have answered, including the first.
-    let choice = first.ok_or(StartError::Panicked { shard: 0 })?;
-
-    for start in starts {
-        let _ = start.send(());
-    }
-    Ok(Started { threads, choice, cpus })
+    first.ok_or(StartError::Panicked { shard: 0 })
 }
 
 /// Returns a CPU for each shard, on the node that the topology assigns to the shard.
@@ -289,7 +323,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts a [`Shard`] on a thread of its own for each shard of `topology`.
+    /// Starts a [`Shard`] on a thread of its own for each shard of `topology`. After an error none runs, and the
+    /// topology can be started again.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -300,8 +335,9 @@ impl Runtime {
             let _running = Arc::clone(&running);
             Shard::new(reactor).run()
         };
-        let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
+        // First: shards that run are not given up.
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
+        let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
         other_cpus.retain(|cpu| !cpus.contains(cpu));
         Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
     }

@@ -15,7 +15,7 @@ use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, Runtime, Shard, ShardOptions, SharedFile, SimRuntime,
+    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions, SharedFile, SimRuntime,
     StartError, Topology,
 };
 
@@ -379,4 +379,21 @@ fn too_many_pinned_shards_are_refused() {
     let topology = Topology::new(u16::MAX, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
     let pinned = ShardOptions { backend: Some(BackendKind::Null), ..ShardOptions::default() };
     assert!(matches!(Runtime::start(&topology, &pinned), Err(StartError::TooManyShards { shards: u16::MAX, .. })));
+}
+
+/// The shards that had started still held their places when the error was returned.
+#[test]
+fn a_failed_start_leaves_every_place_free() {
+    within_reason(|| {
+        for taken in [0, 3] {
+            let topology = Topology::new(4, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            for _ in 0..50 {
+                let reactor = Reactor::new(taken, &topology, common::memory()).unwrap();
+                let error = Runtime::start(&topology, &options(BackendKind::Memory)).map(|_| ()).unwrap_err();
+                assert!(matches!(error, StartError::Shard(ReactorError::IsOpen { shard }) if shard == taken), "{error}");
+                drop(reactor);
+                Runtime::start(&topology, &options(BackendKind::Memory)).unwrap().stop().unwrap();
+            }
+        }
+    });
 }
