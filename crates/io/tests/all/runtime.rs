@@ -15,8 +15,8 @@ use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions, SharedFile, SimRuntime,
-    StartError, Topology,
+    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions, SharedFile,
+    SimRuntime, StartError, Topology,
 };
 
 const BLOCK: usize = 4096;
@@ -390,7 +390,10 @@ fn a_failed_start_leaves_every_place_free() {
             for _ in 0..50 {
                 let reactor = Reactor::new(taken, &topology, common::memory()).unwrap();
                 let error = Runtime::start(&topology, &options(BackendKind::Memory)).map(|_| ()).unwrap_err();
-                assert!(matches!(error, StartError::Shard(ReactorError::IsOpen { shard }) if shard == taken), "{error}");
+                assert!(
+                    matches!(error, StartError::Shard(ReactorError::IsOpen { shard }) if shard == taken),
+                    "{error}"
+                );
                 drop(reactor);
                 Runtime::start(&topology, &options(BackendKind::Memory)).unwrap().stop().unwrap();
             }
