@@ -162,8 +162,11 @@ impl File {
         if read.len() == len_bytes {
             return Ok(read);
         }
-        let (path, got) = (self.path().display(), read.len());
-        let message = format!("{path} ends {got} bytes after {offset}: {len_bytes} were wanted");
+        let end = match read.len() {
+            0 => format!("at or before {offset}"),
+            got => format!("{got} bytes after {offset}"),
+        };
+        let message = format!("{} ends {end}: {len_bytes} bytes were wanted there", self.path().display());
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 
