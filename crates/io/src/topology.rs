@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue};
 
 use crate::backend::memory::MemoryStore;
-use crate::backend::{OpenOptions, explained};
+use crate::backend::{OpenOptions, error_number, explained};
 use crate::class::Classes;
 use crate::file::{FileOwner, SharedFile};
 use crate::mailbox::{Mailboxes, Message};
@@ -303,7 +303,8 @@ impl Topology {
     ///
     /// # Errors
     /// `ENODEV` if no disk has a mount point on the path's device; the message lists the mount points. So no request is
-    /// ever scheduled by the figures of another disk, or by none.
+    /// ever scheduled by the figures of another disk, or by none. The system's error if neither the path nor its directory
+    /// is there, or they may not be looked at.
     pub fn disk_of(&self, path: &Path) -> io::Result<u16> {
         if let [only] = self.0.disks.as_slice()
             && only.setup.mountpoints.is_empty()
@@ -311,8 +312,8 @@ impl Topology {
             return Ok(0);
         }
 
-        let device = device::device_for(path);
-        let holds = |disk: &TopologyDisk| device.is_some_and(|device| device::is_on(&disk.setup.mountpoints, device));
+        let device = device::device_for(path).map_err(|error| no_device(path, &error))?;
+        let holds = |disk: &TopologyDisk| device::is_on(&disk.setup.mountpoints, device);
 
         if let Some(disk) = self.0.disks.iter().position(holds) {
             return Ok(disk as u16);
@@ -324,7 +325,7 @@ impl Topology {
             .collect();
         let places = if places.is_empty() { "nowhere".to_owned() } else { places.join(", ") };
 
-        let (path, device) = (path.display(), device::name(device));
+        let (path, device) = (path.display(), device::name(Some(device)));
         let message = format!(
             "no disk holds {path} (device {device}): they are at {places}; add a disk whose mount point is on the same device, \
              or name the disk's number (Topology::file)"
@@ -482,6 +483,16 @@ impl Topology {
         };
         Some(DiskQueue::new(IoQueue::new(shared.clone(), config)))
     }
+}
+
+/// Returns the error for a path of which the system does not tell the device.
+fn no_device(path: &Path, error: &io::Error) -> io::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => ": its directory must exist",
+        io::ErrorKind::PermissionDenied => ": check the owner and mode of its directories",
+        _ => "",
+    };
+    explained(error_number(error), format!("cannot find the disk of {}: {error}{hint}", path.display()))
 }
 
 #[cfg(test)]

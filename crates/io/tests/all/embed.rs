@@ -270,6 +270,20 @@ fn a_file_on_no_known_disk_is_not_opened() {
 }
 
 #[test]
+fn a_path_below_a_missing_directory_says_that_it_is_missing() {
+    let disks = vec![DiskSetup { mountpoints: vec!["/".into()], ..DiskSetup::unlimited() }];
+    let topology = Topology::new(1, Classes::new(), disks).unwrap();
+    let runtime = Runtime::start(&topology, &options(BackendKind::Pool)).unwrap();
+    let dir = TempDir::new("missing");
+    let path = dir.path().join("not-there/file");
+    let error = block_on(runtime.any_shard().open(&path, &CREATE)).unwrap_err();
+    assert_eq!((error.kind(), error_number(&error)), (io::ErrorKind::NotFound, 2));
+    let text = error.to_string();
+    assert!(text.contains("not-there/file") && text.contains("its directory must exist"), "{text}");
+    runtime.stop().unwrap();
+}
+
+#[test]
 fn a_directory_is_synced() {
     for kind in usable_kinds() {
         within_reason(move || {
