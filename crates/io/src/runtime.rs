@@ -94,7 +94,7 @@ pub enum StartError {
     Backend(OpenBackendError),
     /// The system refused a thread or its CPU affinity.
     System(io::Error),
-    /// The topology's shards are running already.
+    /// The topology's shards are running already, or have not stopped yet.
     Shard(ReactorError),
     /// The code on a shard panicked.
     Panicked {
@@ -312,7 +312,8 @@ fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
 }
 
 /// Running shards. Dropping it tells them to stop and waits for nothing: each thread ends by itself once its operations
-/// in flight have come back.
+/// in flight have come back. The topology can be started again only after that; whoever wants to know when uses
+/// [`Runtime::stop`] or [`Runtime::shutdown`].
 pub struct Runtime {
     topology: Topology,
     threads: Vec<ShardThread<io::Result<()>>>,
@@ -389,7 +390,8 @@ impl Runtime {
     }
 
     /// Stops the shards as [`Runtime::stop`], but waits at most `limit` for them. Shards that have not stopped by then
-    /// do so when the kernel gives back the last of their operations: until then their buffers and files stay.
+    /// do so when the kernel gives back the last of their operations: until then their buffers and files stay, and the
+    /// topology cannot be started again.
     ///
     /// # Errors
     /// As [`Runtime::stop`]; [`StartError::StillRunning`] if the time is over.
