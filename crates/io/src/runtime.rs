@@ -66,7 +66,7 @@ use crate::topology::Topology;
 pub struct ShardOptions {
     /// The backend; `None` takes the best one that the machine allows, and records why.
     pub backend: Option<BackendKind>,
-    /// Operations that a backend takes at once (1 to 32768).
+    /// Operations that a backend takes at once (clamped to 1 to 32768).
     pub entries: u32,
     /// Whether to pin each shard to a CPU of its own. If so, keep other threads of the program, such as Tokio's
     /// workers, on [`Runtime::other_cpus`].

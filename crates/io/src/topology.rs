@@ -54,7 +54,7 @@ pub struct DiskSetup {
     pub mode: DiskMode,
     /// Number of I/O queues; `None` for one per shard.
     pub num_io_queues: Option<u16>,
-    /// Most requests in one I/O queue.
+    /// Most requests in one I/O queue, at least 1.
     pub max_requests: u32,
     /// Device time that a class may use before the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
@@ -85,7 +85,7 @@ impl DiskSetup {
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorConfig {
-    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
+    /// Most requests under way on a shard, at least 1, those from and for other shards included; also the most requests and jobs of
     /// [`Handle`](crate::Handle)s that wait to be started there.
     pub max_requests: u32,
 }
@@ -118,6 +118,8 @@ pub enum TopologyError {
         /// Number of nodes with shards.
         numa_nodes: u16,
     },
+    /// `max_requests` of a disk or of the reactors is 0: every request would be refused.
+    NoRequests,
 }
 
 impl std::fmt::Display for TopologyError {
@@ -133,6 +135,10 @@ impl std::fmt::Display for TopologyError {
                 f,
                 "{num_io_queues} I/O queues for {numa_nodes} NUMA nodes: give at least one for each node, so that no \
                  message crosses nodes"
+            ),
+            TopologyError::NoRequests => write!(
+                f,
+                "`max_requests` of a DiskSetup or of the ReactorConfig is 0, so every request would be refused: give at least 1"
             ),
         }
     }
@@ -194,7 +200,8 @@ impl Topology {
     /// Returns a topology of `shards` shards that use `disks`, with the classes of `classes`.
     ///
     /// # Errors
-    /// [`TopologyError`] if there is no shard or disk, or a disk's number of I/O queues does not fit the shards.
+    /// [`TopologyError`] if there is no shard or disk, a disk's number of I/O queues does not fit the shards, or no
+    /// request is allowed.
     pub fn new(shards: u16, classes: Classes, disks: Vec<DiskSetup>) -> Result<Topology, TopologyError> {
         Topology::with_config(shards, classes, disks, ReactorConfig::default())
     }
@@ -227,6 +234,9 @@ impl Topology {
         }
         if disks.is_empty() {
             return Err(TopologyError::NoDisks);
+        }
+        if reactor_config.max_requests == 0 || disks.iter().any(|disk| disk.max_requests == 0) {
+            return Err(TopologyError::NoRequests);
         }
 
         for num_io_queues in disks.iter().filter_map(|d| d.num_io_queues) {
@@ -548,5 +558,10 @@ mod tests {
         let setup = DiskSetup { num_io_queues: Some(3), ..DiskSetup::unlimited() };
         let many = Topology::new(2, Classes::new(), vec![setup]).map(|_| ());
         assert_eq!(many, Err(TopologyError::BadQueueCount { num_io_queues: 3, shards: 2 }));
+        let nothing = |setup: u32, shard: u32| {
+            let disk = DiskSetup { max_requests: setup, ..DiskSetup::unlimited() };
+            Topology::with_config(1, Classes::new(), vec![disk], ReactorConfig { max_requests: shard }).is_err()
+        };
+        assert_eq!([nothing(0, 1), nothing(1, 0), nothing(1, 1)], [true, true, false]);
     }
 }
