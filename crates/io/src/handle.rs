@@ -123,7 +123,7 @@ impl Handle {
         }
     }
 
-    /// Reads as [`Shard::read_at`], on this handle's shard. The buffer is lost only if the shard has stopped.
+    /// Reads as [`Shard::read_at`], on this handle's shard. The buffer is lost only if the shard has broken down.
     pub async fn read_at(
         &self,
         file: &Arc<SharedFile>,
@@ -137,7 +137,7 @@ impl Handle {
         (result.map(|n| n as usize), one(data))
     }
 
-    /// Writes as [`Shard::write_at`], on this handle's shard. The buffer is lost only if the shard has stopped.
+    /// Writes as [`Shard::write_at`], on this handle's shard. The buffer is lost only if the shard has broken down.
     pub async fn write_at(
         &self,
         file: &Arc<SharedFile>,
@@ -151,7 +151,7 @@ impl Handle {
         (result.and_then(|n| all_written(n, len_bytes)), one(data))
     }
 
-    /// Reads as [`Shard::read_vectored`], on this handle's shard. The buffers are lost only if the shard has stopped.
+    /// Reads as [`Shard::read_vectored`], on this handle's shard. The buffers are lost only if the shard has broken down.
     pub async fn read_vectored(
         &self,
         file: &Arc<SharedFile>,
@@ -165,7 +165,7 @@ impl Handle {
         (result.map(|n| n as usize), many(data))
     }
 
-    /// Writes as [`Shard::write_vectored`], on this handle's shard. The buffers are lost only if the shard has stopped.
+    /// Writes as [`Shard::write_vectored`], on this handle's shard. The buffers are lost only if the shard has broken down.
     pub async fn write_vectored(
         &self,
         file: &Arc<SharedFile>,

@@ -173,7 +173,7 @@ impl File {
     /// Fills `buffer` from `offset` on, and gives it back with the number of bytes read: fewer only at the end of the
     /// file. Allocates nothing. For direct I/O `offset` and the buffer's length must be multiples of
     /// [`FileInfo::offset_align_bytes`], and its address of [`FileInfo::memory_align_bytes`], which [`AlignedBuf::new`]
-    /// keeps. The buffer is lost (empty) only if the shard has stopped.
+    /// keeps. The buffer is lost (empty) only if the shard has broken down.
     pub async fn read_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<usize>, AlignedBuf) {
         if let Err(error) = self.check_buffer("read", offset, &buffer) {
             return (Err(error), buffer);
@@ -194,7 +194,7 @@ impl File {
     }
 
     /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment as
-    /// for [`File::read_buffer_at`], errors as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard has stopped.
+    /// for [`File::read_buffer_at`], errors as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard has broken down.
     pub async fn write_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
         if let Err(error) = self.check_writable().and_then(|()| self.check_buffer("write", offset, &buffer)) {
             return (Err(error), buffer);

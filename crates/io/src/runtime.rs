@@ -12,6 +12,8 @@
 //! ([`sys::pin::restrict_current_thread`], from Tokio's `on_thread_start`), or do not pin ([`ShardOptions::pin`]).
 //!
 //! # Limits
+//! Requests that are still queued when a runtime stops are given up: await first what must be done.
+//!
 //! At most as many pinned shards as CPUs that the process may use. [`Runtime::stop`] blocks the calling thread until
 //! the shards have stopped; from async code use [`Runtime::shutdown`]. A disk that hangs keeps its shard for as long as it
 //! hangs: [`Runtime::stop_within`] and [`Runtime::shutdown_within`] wait no longer than told. Dropping a runtime waits for nothing.
@@ -369,7 +371,9 @@ impl Runtime {
         Handle::to_any(&self.topology)
     }
 
-    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped.
+    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped. Requests that
+    /// are in a device then end there, and their futures get the results. Queued requests are given up, and end with
+    /// `BrokenPipe`: if you need them, await them first.
     ///
     /// # Errors
     /// The first error that ended a shard earlier, [`StartError::Panicked`] included.
@@ -378,7 +382,8 @@ impl Runtime {
         self.join()
     }
 
-    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end.
+    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end. Gives queued requests
+    /// up, too.
     ///
     /// # Errors
     /// As [`Runtime::stop`].

@@ -109,14 +109,21 @@ impl Reactor {
     }
 }
 
-impl Drop for Reactor {
-    fn drop(&mut self) {
-        // Waits for every piece, to give its device time back to the disk, which other shards continue to use. If the
-        // wait fails, the backend's own drop waits.
+impl Reactor {
+    /// Ends every request in this shard's queues, and appends the ends of this shard's own to `done`. Pieces in the device
+    /// end as always; what is queued ends with `EPIPE`. Blocks until the device has given all pieces back.
+    pub(crate) fn wind_down(&mut self, done: &mut Vec<Done>) {
+        self.drain();
+        self.end_all(libc::EPIPE);
+        done.append(&mut self.finished);
+    }
+
+    /// Waits for every piece in the backend. If a wait fails, pieces stay there, and the backend's own drop waits.
+    fn drain(&mut self) {
         loop {
             for disk in 0..self.stalled.len() {
                 while let Some(key) = self.stalled[disk].pop_front() {
-                    self.refuse_piece(key, libc::ECANCELED);
+                    self.refuse_piece(key, libc::EPIPE);
                 }
             }
             if self.backend.in_flight() == 0 && self.reaped.is_empty() {
@@ -129,6 +136,13 @@ impl Drop for Reactor {
                 break;
             }
         }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // Pieces give their device time back to the disk, which other shards continue to use.
+        self.drain();
         self.end_all(libc::EPIPE);
 
         // First the number, then the mailbox: the next reactor of the shard must number its requests differently.
