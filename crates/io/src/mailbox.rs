@@ -215,6 +215,12 @@ impl Mailboxes {
         }
     }
 
+    /// Returns whether `shard` reads its mail.
+    pub(crate) fn is_open(&self, shard: u16) -> bool {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
+        matches!(&*peer.reach.read().unwrap_or_else(PoisonError::into_inner), Reach::Open(_))
+    }
+
     /// Wakes `shard` if it runs.
     pub(crate) fn wake(&self, shard: u16) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };

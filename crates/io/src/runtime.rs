@@ -336,7 +336,7 @@ impl Runtime {
         let running = Arc::new(running);
         let body = move |reactor: Reactor, _: &Choice| {
             let _running = Arc::clone(&running);
-            Shard::new(reactor).run()
+            Shard::new(reactor).run_beside_others()
         };
         // First: shards that run are not given up.
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;

@@ -331,6 +331,14 @@ impl Shard {
         end
     }
 
+    /// Runs as [`Shard::run`], beside other shards that run so too, each on its own thread: waits also for requests in the
+    /// queues of the others.
+    pub(crate) fn run_beside_others(&self) -> io::Result<()> {
+        let end = self.run();
+        self.give_out(Reactor::await_others);
+        end
+    }
+
     /// Gives out the ends of requests that `collect` finds.
     fn give_out(&self, collect: impl FnOnce(&mut Reactor, &mut Vec<Done>)) {
         let mut done = Vec::new();

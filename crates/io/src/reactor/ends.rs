@@ -118,6 +118,30 @@ impl Reactor {
         done.append(&mut self.finished);
     }
 
+    /// Waits for the answers to requests in other shards' queues, for as long as those shards read their mail, and appends
+    /// them to `done`. Nothing new begins here meanwhile.
+    pub(crate) fn await_others(&mut self, done: &mut Vec<Done>) {
+        let broken = self.broken;
+        self.broken = broken.or(Some(libc::EPIPE));
+        while !self.pending.is_empty() {
+            // Before the mail is read: a shard answers before it closes its mailbox.
+            let is_asked = self.is_any_asked_shard_open();
+            self.read_mail();
+            self.jobs.clear();
+            drop(self.topology.mailboxes().submitted(self.shard));
+            if !self.pending.is_empty() && (!is_asked || self.backend.wait(None).is_err()) {
+                break;
+            }
+        }
+        self.broken = broken;
+        done.append(&mut self.finished);
+    }
+
+    fn is_any_asked_shard_open(&self) -> bool {
+        let asked = |pending: &Pending| self.topology.coordinator(pending.request.file.disk(), self.shard);
+        self.pending.iter().any(|(_, pending)| self.topology.mailboxes().is_open(asked(pending)))
+    }
+
     /// Waits for every piece in the backend. If a wait fails, pieces stay there, and the backend's own drop waits.
     fn drain(&mut self) {
         loop {

@@ -422,6 +422,30 @@ fn at_the_end_a_write_is_reported_as_the_disk_has_it() {
     });
 }
 
+/// What another shard did for it was reported as never done.
+#[test]
+fn a_shard_that_stops_waits_for_what_others_do_for_it() {
+    within_reason(|| {
+        let (runtime, file, _topology) = start(2, DiskSetup { num_io_queues: Some(1), ..DiskSetup::unlimited() });
+        let held = hold(&runtime.handle(0));
+        let handle = runtime.handle(1);
+        let at = |n: u64| n * BLOCK as u64;
+        let writes = (0..10).map(|n| handle.write_at(&file, Class::DEFAULT, at(n), filled(BLOCK, 5, at(n))));
+        let mut writes = std::pin::pin!(all(writes));
+        assert!(common::poll_once(writes.as_mut()).is_pending());
+        let stop = handle.run(|shard| async move {
+            shard.stop();
+            shard.reactor().under_way()
+        });
+        assert_eq!(block_on(stop).unwrap(), 10);
+        drop(held);
+        for (n, (end, buffer)) in (0..).zip(block_on(writes)) {
+            assert!(end.unwrap() == BLOCK && has_pattern(&buffer, 5, at(n)) && buffer.len() == BLOCK);
+        }
+        runtime.stop().unwrap();
+    });
+}
+
 #[test]
 fn a_shard_that_stops_with_operations_in_flight_waits_for_them() {
     within_reason(|| {
