@@ -48,8 +48,21 @@ pub struct Handle {
 #[derive(Clone)]
 enum To {
     One(u16),
-    /// All shards; holds the number of the next one.
-    Any(Arc<AtomicU16>),
+    /// Several shards in turn.
+    Any(Arc<Round>),
+}
+
+struct Round {
+    shards: Vec<u16>,
+    /// The number of turns so far.
+    turns: AtomicU16,
+}
+
+impl Round {
+    fn next(&self) -> u16 {
+        let turn = usize::from(self.turns.fetch_add(1, Relaxed));
+        self.shards[turn % self.shards.len()]
+    }
 }
 
 impl Handle {
@@ -57,8 +70,10 @@ impl Handle {
         Handle { topology: topology.clone(), to: To::One(shard % topology.shards()) }
     }
 
-    pub(crate) fn to_any(topology: &Topology) -> Handle {
-        Handle { topology: topology.clone(), to: To::Any(Arc::default()) }
+    /// Returns a handle to each of `shards`, at least one, in turn.
+    pub(crate) fn to_any(topology: &Topology, shards: Vec<u16>) -> Handle {
+        let round = Round { shards, turns: AtomicU16::new(0) };
+        Handle { topology: topology.clone(), to: To::Any(Arc::new(round)) }
     }
 
     /// Runs `body` on the shard and returns the result of its future. Dropping the returned future does not stop
@@ -119,7 +134,7 @@ impl Handle {
     fn next_shard(&self) -> u16 {
         match &self.to {
             To::One(shard) => *shard,
-            To::Any(next) => next.fetch_add(1, Relaxed) % self.topology.shards(),
+            To::Any(round) => round.next(),
         }
     }
 

@@ -92,6 +92,8 @@ pub enum StartError {
         /// CPUs that the process may use.
         cpus: usize,
     },
+    /// Gates have the places of all shards.
+    OnlyGates,
     /// The backend could not be opened.
     Backend(OpenBackendError),
     /// The system refused a thread or its CPU affinity.
@@ -115,6 +117,10 @@ impl std::fmt::Display for StartError {
                 "{shards} shards on {cpus} CPUs: a shard is a thread that owns its CPU; ask for at most {cpus} (or run \
                  without pinning)"
             ),
+            StartError::OnlyGates => write!(
+                f,
+                "gates have the places of all shards: make a topology with one shard for each gate and more for the runtime"
+            ),
             StartError::Backend(error) => error.fmt(f),
             StartError::System(error) => write!(f, "cannot start a shard: {error}"),
             StartError::Shard(error) => error.fmt(f),
@@ -131,7 +137,7 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns the results in the
-/// order of the shards. `body` also gets the chosen backend and the reason for the choice.
+/// order of the shards, without those whose place a gate has. `body` also gets the chosen backend and the reason for the choice.
 ///
 /// # Errors
 /// See [`StartError`]; either all shards run or none does.
@@ -143,7 +149,8 @@ pub fn run_shards<R: Send + 'static>(
     join(start_threads(topology, options, body)?.threads)
 }
 
-type ShardThread<R> = JoinHandle<Option<R>>;
+/// The number of a shard, and its thread.
+type ShardThread<R> = (u16, JoinHandle<Option<R>>);
 
 struct Started<R> {
     threads: Vec<ShardThread<R>>,
@@ -158,9 +165,13 @@ fn start_threads<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<Started<R>, StartError> {
-    let cpus = if options.pin { cpus_to_pin(topology)? } else { Vec::new() };
+    let shards: Vec<u16> = (0..topology.shards()).filter(|shard| !topology.mailboxes().has_gate(*shard)).collect();
+    if shards.is_empty() {
+        return Err(StartError::OnlyGates);
+    }
+    let cpus = if options.pin { cpus_to_pin(topology, &shards)? } else { Vec::new() };
     let mut waiting = Waiting { starts: Vec::new(), threads: Vec::new() };
-    match make_shards(topology, options, body, &cpus, &mut waiting) {
+    match make_shards(topology, options, body, (&shards, &cpus), &mut waiting) {
         Ok(choice) => Ok(Started { threads: waiting.start(), choice, cpus }),
         Err(error) => {
             waiting.give_up();
@@ -187,7 +198,7 @@ impl<R> Waiting<R> {
     /// Ends all threads. When this returns, the places of their shards are free.
     fn give_up(self) {
         drop(self.starts);
-        for thread in self.threads {
+        for (_, thread) in self.threads {
             let _ = thread.join();
         }
     }
@@ -198,18 +209,17 @@ fn make_shards<R: Send + 'static>(
     topology: &Topology,
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
-    cpus: &[usize],
+    (shards, cpus): (&[u16], &[usize]),
     waiting: &mut Waiting<R>,
 ) -> Result<Choice, StartError> {
-    let shards = topology.shards();
     // Each shard reports that it is ready, then waits until all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let world = World::new(options).map_err(StartError::System)?;
 
-    for shard in 0..shards {
+    for (at, shard) in shards.iter().copied().enumerate() {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
         let world = world.clone();
-        let cpu = cpus.get(usize::from(shard)).copied();
+        let cpu = cpus.get(at).copied();
         let (start, started) = mpsc::channel::<()>();
         waiting.starts.push(start);
 
@@ -226,27 +236,31 @@ fn make_shards<R: Send + 'static>(
         };
 
         let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
-        waiting.threads.push(thread.map_err(StartError::System)?);
+        waiting.threads.push((shard, thread.map_err(StartError::System)?));
     }
 
     // Only the threads hold a sender now, so a thread that panics is noticed.
     drop(ready);
 
+    let lowest = shards.first().copied().unwrap_or(0);
     let mut first = None;
-    for _ in 0..shards {
-        let (shard, choice) = readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
-        first = first.or((shard == 0).then_some(choice));
+    for _ in shards {
+        let (shard, choice) = readiness.recv().map_err(|_| StartError::Panicked { shard: lowest })??;
+        first = first.or((shard == lowest).then_some(choice));
     }
 
     // All shards have answered, including the first.
-    first.ok_or(StartError::Panicked { shard: 0 })
+    first.ok_or(StartError::Panicked { shard: lowest })
 }
 
-/// Returns a CPU for each shard, on the node that the topology assigns to the shard.
-fn cpus_to_pin(topology: &Topology) -> Result<Vec<usize>, StartError> {
+/// Returns a CPU for each of `shards`, on the node that the topology assigns to the shard.
+fn cpus_to_pin(topology: &Topology, shards: &[u16]) -> Result<Vec<usize>, StartError> {
     let cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
-    let too_many = || StartError::TooManyShards { shards: topology.shards(), cpus: cpus.values().map(Vec::len).sum() };
-    cpus_of_shards(topology.nodes(), &cpus).ok_or_else(too_many)
+    let too_many =
+        || StartError::TooManyShards { shards: shards.len() as u16, cpus: cpus.values().map(Vec::len).sum() };
+    let nodes: Vec<u16> =
+        shards.iter().filter_map(|shard| topology.nodes().get(usize::from(*shard)).copied()).collect();
+    cpus_of_shards(&nodes, &cpus).ok_or_else(too_many)
 }
 
 fn make_reactor(
@@ -308,9 +322,8 @@ impl World {
 
 fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
     // Joins all of them first: when this returns, no shard is running.
-    let ends: Vec<Option<R>> = threads.into_iter().map(|thread| thread.join().ok().flatten()).collect();
-    let end = |(shard, end): (usize, Option<R>)| end.ok_or(StartError::Panicked { shard: shard as u16 });
-    ends.into_iter().enumerate().map(end).collect()
+    let ends: Vec<_> = threads.into_iter().map(|(shard, thread)| (shard, thread.join().ok().flatten())).collect();
+    ends.into_iter().map(|(shard, end)| end.ok_or(StartError::Panicked { shard })).collect()
 }
 
 /// Running shards. Dropping it tells them to stop and waits for nothing: each thread ends by itself once its operations
@@ -318,6 +331,8 @@ fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
 /// [`Runtime::stop`] or [`Runtime::shutdown`].
 pub struct Runtime {
     topology: Topology,
+    /// The numbers of the shards, ascending: all of the topology's but those whose place a gate has.
+    shards: Vec<u16>,
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
     other_cpus: Vec<usize>,
@@ -326,7 +341,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts a [`Shard`] on a thread of its own for each shard of `topology`. After an error none runs, and the
+    /// Starts a [`Shard`] on a thread of its own for each shard of `topology` whose place no gate has. After an error none runs, and the
     /// topology can be started again.
     ///
     /// # Errors
@@ -342,7 +357,8 @@ impl Runtime {
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
         let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
         other_cpus.retain(|cpu| !cpus.contains(cpu));
-        Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
+        let shards = threads.iter().map(|(shard, _)| *shard).collect();
+        Ok(Runtime { topology: topology.clone(), shards, threads, backend: choice, other_cpus, ended })
     }
 
     /// Returns the backend of the first shard, and the reason for the choice.
@@ -358,7 +374,8 @@ impl Runtime {
         &self.other_cpus
     }
 
-    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread.
+    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread. If a gate has the
+    /// place of the shard, its requests end with `BrokenPipe`.
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
@@ -368,7 +385,7 @@ impl Runtime {
     /// I/O. Its clones share the turns.
     #[must_use]
     pub fn any_shard(&self) -> Handle {
-        Handle::to_any(&self.topology)
+        Handle::to_any(&self.topology, self.shards.clone())
     }
 
     /// Stops the shards at the end of their present turn and blocks this thread until they have stopped. Requests that
@@ -428,8 +445,8 @@ impl Runtime {
     }
 
     fn tell_to_stop(&self) {
-        for shard in 0..self.topology.shards() {
-            self.topology.mailboxes().send(shard, Shard::job(Shard::stop));
+        for shard in &self.shards {
+            self.topology.mailboxes().send(*shard, Shard::job(Shard::stop));
         }
     }
 }

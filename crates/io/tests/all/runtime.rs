@@ -15,10 +15,10 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
-use plimsoll::core::LatencyGoal;
+use plimsoll::core::{LatencyGoal, Op};
 use plimsoll::{
-    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions, SharedFile,
-    SimRuntime, StartError, Topology,
+    Class, Classes, DiskSetup, Gate, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions,
+    SharedFile, SimRuntime, StartError, Topology,
 };
 
 const BLOCK: usize = 4096;
@@ -472,6 +472,38 @@ fn too_many_pinned_shards_are_refused() {
     let topology = Topology::new(u16::MAX, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
     let pinned = ShardOptions { backend: Some(BackendKind::Null), ..ShardOptions::default() };
     assert!(matches!(Runtime::start(&topology, &pinned), Err(StartError::TooManyShards { shards: u16::MAX, .. })));
+}
+
+#[test]
+fn a_runtime_leaves_a_gates_place_alone() {
+    within_reason(|| {
+        for gated in [0, 1] {
+            let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let gate = Gate::new(&topology, gated, 0).unwrap();
+            let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
+            block_on(async {
+                let handle = runtime.any_shard();
+                let file = handle.open("file", &CREATE).await.unwrap();
+                for n in 0..10 {
+                    file.write_all_at(n * 8, [1; 8]).await.unwrap();
+                    drop(gate.enter(Class::DEFAULT, Op::Write, 8).unwrap());
+                    assert_eq!(handle.run(|shard| async move { shard.number() }).await.unwrap(), 1 - gated);
+                }
+                assert_eq!(file.len_bytes().await.unwrap(), 80);
+                let error = runtime.handle(gated).run(|_| async {}).await.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+            });
+            runtime.stop().unwrap();
+
+            let second = Gate::new(&topology, 1 - gated, 0).unwrap();
+            let error = Runtime::start(&topology, &options(BackendKind::Memory)).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains("gates have the places of all shards"), "{error}");
+            drop((gate, second));
+            let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
+            assert!([0, 1].iter().all(|n| block_on(runtime.handle(*n).run(|_| async {})).is_ok()));
+            runtime.stop().unwrap();
+        }
+    });
 }
 
 /// The shards that had started still held their places when the error was returned.
