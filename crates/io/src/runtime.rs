@@ -137,7 +137,8 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns the results in the
-/// order of the shards, without those whose place a gate has. `body` also gets the chosen backend and the reason for the choice.
+/// order of the shards, without those whose place a gate has. `body` also gets the chosen backend and the reason for
+/// the choice.
 ///
 /// # Errors
 /// See [`StartError`]; either all shards run or none does.
@@ -341,8 +342,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts a [`Shard`] on a thread of its own for each shard of `topology` whose place no gate has. After an error none runs, and the
-    /// topology can be started again.
+    /// Starts a [`Shard`] on a thread of its own for each shard of `topology` whose place no gate has. After an error
+    /// none runs, and the topology can be started again.
     ///
     /// # Errors
     /// See [`StartError`].

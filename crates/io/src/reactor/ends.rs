@@ -10,6 +10,9 @@
 //! error. If a piece of the request is in the backend, the reactor keeps the memory until the backend has been dropped,
 //! which waits for its operations.
 //!
+//! A shard that stops ends its requests while their waiters still listen: pieces in the device with their own results, the
+//! rest with `EPIPE`. Beside other shards it then waits for what they do for it.
+//!
 //! # Limits
 //! Requests that were sent to another shard's queue are answered by that shard.
 //!
@@ -107,9 +110,7 @@ impl Reactor {
             self.hand_back(pending, Err(RequestError::Failed(Failure { errno, moved_bytes })), 0);
         }
     }
-}
 
-impl Reactor {
     /// Ends every request in this shard's queues, and appends the ends of this shard's own to `done`. Pieces in the device
     /// end as always; what is queued ends with `EPIPE`. Blocks until the device has given all pieces back.
     pub(crate) fn wind_down(&mut self, done: &mut Vec<Done>) {
