@@ -59,6 +59,8 @@ pub enum ClassError {
     NotEmpty(String),
     /// All 65,535 numbers have been used.
     TooMany,
+    /// The part of the requests that a latency target names is not above 0 and below 1; holds it.
+    BadQuantile(String),
 }
 
 impl fmt::Display for ClassError {
@@ -69,6 +71,11 @@ impl fmt::Display for ClassError {
             ClassError::NotAGroup(name) => write!(f, "`{name}` is a class: only a group can have members"),
             ClassError::NotEmpty(name) => write!(f, "group `{name}` still has members: remove them first"),
             ClassError::TooMany => write!(f, "65,535 classes have been made: use fewer, or make a new registry"),
+            ClassError::BadQuantile(quantile) => write!(
+                f,
+                "a latency target cannot be for the part {quantile} of the requests: name one above 0 and below 1, such as \
+                 0.99 for a p99"
+            ),
         }
     }
 }
@@ -171,8 +178,13 @@ impl Classes {
     /// Changes the quality of service of a class or group, on every disk and in all shards, while they run.
     ///
     /// # Errors
-    /// [`ClassError::Unknown`].
+    /// [`ClassError::Unknown`]; [`ClassError::BadQuantile`] for a latency target that no class can have.
     pub fn set_qos(&self, class: Class, qos: Qos) -> Result<(), ClassError> {
+        if let Some(target) = qos.latency_target
+            && !(target.quantile > 0.0 && target.quantile < 1.0)
+        {
+            return Err(ClassError::BadQuantile(target.quantile.to_string()));
+        }
         let mut table = self.table();
         let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
         entry.qos = qos;
@@ -229,6 +241,8 @@ impl Classes {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::LatencyTarget;
+
     use super::*;
 
     #[test]
@@ -247,5 +261,22 @@ mod tests {
         assert_eq!(classes.set_shares(a, 5), Err(ClassError::Unknown));
         assert_eq!(classes.find("a"), None);
         classes.add_class("a", None, 7).unwrap();
+    }
+    #[test]
+    fn a_latency_target_is_for_a_part_of_the_requests() {
+        let classes = Classes::new();
+        let target = |quantile| Qos {
+            latency_target: Some(LatencyTarget { latency_ns: 1_000_000, quantile }),
+            ..Qos::default()
+        };
+        let epoch = classes.epoch();
+        for quantile in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 99.0] {
+            let error = classes.set_qos(Class::DEFAULT, target(quantile)).unwrap_err();
+            assert!(error.to_string().contains("above 0 and below 1, such as 0.99 for a p99"), "{error}");
+        }
+        assert_eq!((classes.list()[0].qos, classes.epoch()), (Qos::default(), epoch), "nothing has changed");
+        for quantile in [f64::MIN_POSITIVE, 0.5, 0.99, 1.0 - f64::EPSILON] {
+            classes.set_qos(Class::DEFAULT, target(quantile)).unwrap();
+        }
     }
 }

@@ -63,6 +63,11 @@ impl SharedFile {
         self.disk
     }
 
+    /// Returns whether its options open it for writing.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.options.write || self.options.create_new
+    }
+
     pub(crate) fn number(&self) -> u32 {
         self.number
     }

@@ -20,8 +20,12 @@
 //! work as with any shard. Threads of a class are served in the order of their arrival.
 //!
 //! # Limits
-//! One disk per gate. A gate costs two uncontended locks and two clock readings per call (`crates/benches` measures them);
-//! a thread that has to wait also pays for being woken. In a trace a piece counts as submitted when it is admitted, so
+//! One disk per gate. A [`Runtime`](crate::Runtime) on the same topology starts the shards whose place no gate has at that
+//! time: make the gates first. Other disks of the topology should have an I/O queue for each shard, too: requests to a
+//! queue whose coordinator's place a gate has end with `BrokenPipe`.
+//!
+//! A gate costs two uncontended locks and two clock readings per call (`crates/benches` measures them); a thread that
+//! has to wait also pays for being woken. In a trace a piece counts as submitted when it is admitted, so
 //! the time in which the thread wakes up is part of the device's time. A gate does not survive `fork`: the child must
 //! not use it.
 //!

@@ -48,8 +48,21 @@ pub struct Handle {
 #[derive(Clone)]
 enum To {
     One(u16),
-    /// All shards; holds the number of the next one.
-    Any(Arc<AtomicU16>),
+    /// Several shards in turn.
+    Any(Arc<Round>),
+}
+
+struct Round {
+    shards: Vec<u16>,
+    /// The number of turns so far.
+    turns: AtomicU16,
+}
+
+impl Round {
+    fn next(&self) -> u16 {
+        let turn = usize::from(self.turns.fetch_add(1, Relaxed));
+        self.shards[turn % self.shards.len()]
+    }
 }
 
 impl Handle {
@@ -57,8 +70,10 @@ impl Handle {
         Handle { topology: topology.clone(), to: To::One(shard % topology.shards()) }
     }
 
-    pub(crate) fn to_any(topology: &Topology) -> Handle {
-        Handle { topology: topology.clone(), to: To::Any(Arc::default()) }
+    /// Returns a handle to each of `shards`, at least one, in turn.
+    pub(crate) fn to_any(topology: &Topology, shards: Vec<u16>) -> Handle {
+        let round = Round { shards, turns: AtomicU16::new(0) };
+        Handle { topology: topology.clone(), to: To::Any(Arc::new(round)) }
     }
 
     /// Runs `body` on the shard and returns the result of its future. Dropping the returned future does not stop
@@ -119,11 +134,11 @@ impl Handle {
     fn next_shard(&self) -> u16 {
         match &self.to {
             To::One(shard) => *shard,
-            To::Any(next) => next.fetch_add(1, Relaxed) % self.topology.shards(),
+            To::Any(round) => round.next(),
         }
     }
 
-    /// Reads as [`Shard::read_at`], on this handle's shard. The buffer is lost only if the shard has stopped.
+    /// Reads as [`Shard::read_at`], on this handle's shard. The buffer is lost only if the shard has broken down.
     pub async fn read_at(
         &self,
         file: &Arc<SharedFile>,
@@ -137,7 +152,7 @@ impl Handle {
         (result.map(|n| n as usize), one(data))
     }
 
-    /// Writes as [`Shard::write_at`], on this handle's shard. The buffer is lost only if the shard has stopped.
+    /// Writes as [`Shard::write_at`], on this handle's shard. The buffer is lost only if the shard has broken down.
     pub async fn write_at(
         &self,
         file: &Arc<SharedFile>,
@@ -151,7 +166,7 @@ impl Handle {
         (result.and_then(|n| all_written(n, len_bytes)), one(data))
     }
 
-    /// Reads as [`Shard::read_vectored`], on this handle's shard. The buffers are lost only if the shard has stopped.
+    /// Reads as [`Shard::read_vectored`], on this handle's shard. The buffers are lost only if the shard has broken down.
     pub async fn read_vectored(
         &self,
         file: &Arc<SharedFile>,
@@ -165,7 +180,7 @@ impl Handle {
         (result.map(|n| n as usize), many(data))
     }
 
-    /// Writes as [`Shard::write_vectored`], on this handle's shard. The buffers are lost only if the shard has stopped.
+    /// Writes as [`Shard::write_vectored`], on this handle's shard. The buffers are lost only if the shard has broken down.
     pub async fn write_vectored(
         &self,
         file: &Arc<SharedFile>,

@@ -183,6 +183,12 @@ impl Mailboxes {
         true
     }
 
+    /// Returns whether a gate has the place of `shard`.
+    pub(crate) fn has_gate(&self, shard: u16) -> bool {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
+        matches!(&*peer.reach.read().unwrap_or_else(PoisonError::into_inner), Reach::Gate)
+    }
+
     /// Closes the mailbox of `shard` until it is opened again. Answers or drops the messages in it.
     pub(crate) fn close(&self, shard: u16) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
@@ -213,6 +219,12 @@ impl Mailboxes {
                 self.bounce(message);
             }
         }
+    }
+
+    /// Returns whether `shard` reads its mail.
+    pub(crate) fn is_open(&self, shard: u16) -> bool {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
+        matches!(&*peer.reach.read().unwrap_or_else(PoisonError::into_inner), Reach::Open(_))
     }
 
     /// Wakes `shard` if it runs.

@@ -20,7 +20,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::{FileInfo, OpenOptions};
+use crate::backend::{FileInfo, OpenOptions, explained};
 use crate::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES, OwnedSlice};
 use crate::class::Class;
 use crate::file::SharedFile;
@@ -162,16 +162,20 @@ impl File {
         if read.len() == len_bytes {
             return Ok(read);
         }
-        let (path, got) = (self.path().display(), read.len());
-        let message = format!("{path} ends {got} bytes after {offset}: {len_bytes} were wanted");
+        let end = match read.len() {
+            0 => format!("at or before {offset}"),
+            got => format!("{got} bytes after {offset}"),
+        };
+        let message = format!("{} ends {end}: {len_bytes} bytes were wanted there", self.path().display());
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 
     /// Fills `buffer` from `offset` on, and gives it back with the number of bytes read: fewer only at the end of the
     /// file. Allocates nothing. For direct I/O `offset` and the buffer's length must be multiples of
-    /// [`FileInfo::offset_align_bytes`]. The buffer is lost (empty) only if the shard has stopped.
+    /// [`FileInfo::offset_align_bytes`], and its address of [`FileInfo::memory_align_bytes`], which [`AlignedBuf::new`]
+    /// keeps. The buffer is lost (empty) only if the shard has broken down.
     pub async fn read_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<usize>, AlignedBuf) {
-        if let Err(error) = self.check_blocks("read", offset, buffer.len()) {
+        if let Err(error) = self.check_buffer("read", offset, &buffer) {
             return (Err(error), buffer);
         }
         self.handle.read_at(&self.file, self.class, offset, buffer).await
@@ -182,16 +186,17 @@ impl File {
     /// block, then set the length ([`File::set_len`]).
     ///
     /// # Errors
-    /// As [`File::read_at`]; `InvalidInput` if they are not whole blocks; `WriteZero` if the disk took fewer.
+    /// As [`File::read_at`]; `InvalidInput` if they are not whole blocks; `EBADF` if the file was opened for reading
+    /// only ([`error_number`](crate::backend::error_number)); `WriteZero` if the disk took fewer.
     pub async fn write_all_at(&self, offset: u64, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let buffer = self.copied(offset, bytes.as_ref())?;
         self.write_buffer_at(offset, buffer).await.0
     }
 
-    /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment
-    /// as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard has stopped.
+    /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment as
+    /// for [`File::read_buffer_at`], errors as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard has broken down.
     pub async fn write_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
-        if let Err(error) = self.check_blocks("write", offset, buffer.len()) {
+        if let Err(error) = self.check_writable().and_then(|()| self.check_buffer("write", offset, &buffer)) {
             return (Err(error), buffer);
         }
         let (written, buffer) = self.handle.write_at(&self.file, self.class, offset, buffer).await;
@@ -227,28 +232,35 @@ impl File {
     /// Sets the length, cutting off the bytes beyond it or adding zeros. Scheduled like every request.
     ///
     /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    /// The system's error; `EBADF` as [`File::write_all_at`]; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
     pub async fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.check_writable()?;
+        check_end(0, len_bytes)?;
         self.handle.set_len(&self.file, self.class, len_bytes).await
     }
 
     /// Gives a range back to the disk; it reads as zeros afterwards.
     ///
     /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    /// As [`File::set_len`].
     pub async fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.check_writable()?;
+        check_end(offset, len_bytes)?;
         self.handle.discard(&self.file, self.class, offset, len_bytes).await
     }
 
     /// Reserves space for a range, growing the file unless `keep_size`.
     ///
     /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    /// As [`File::set_len`].
     pub async fn allocate(&self, offset: u64, len_bytes: u64, keep_size: bool) -> io::Result<()> {
+        self.check_writable()?;
+        check_end(offset, len_bytes)?;
         self.handle.allocate(&self.file, self.class, offset, len_bytes, keep_size).await
     }
 
     fn copied(&self, offset: u64, bytes: &[u8]) -> io::Result<AlignedBuf> {
+        self.check_writable()?;
         self.check_blocks("write", offset, bytes.len())?;
         let align_bytes = DEFAULT_ALIGN_BYTES.max(self.info.memory_align_bytes as usize);
         let mut buffer = AlignedBuf::with_align(bytes.len(), align_bytes)?;
@@ -256,7 +268,31 @@ impl File {
         Ok(buffer)
     }
 
+    fn check_writable(&self) -> io::Result<()> {
+        if self.file.is_writable() {
+            return Ok(());
+        }
+        let path = self.path().display();
+        let message = format!("cannot change {path}: it was opened for reading only: set `write` in its OpenOptions");
+        Err(explained(libc::EBADF, message))
+    }
+
+    fn check_buffer(&self, verb: &str, offset: u64, buffer: &AlignedBuf) -> io::Result<()> {
+        self.check_blocks(verb, offset, buffer.len())?;
+        let align_bytes = self.info.memory_align_bytes.max(1) as usize;
+        if buffer.is_empty() || buffer.as_ptr().addr().is_multiple_of(align_bytes) {
+            return Ok(());
+        }
+        let message = format!(
+            "cannot {verb} {} at {offset}: the buffer's address must be a multiple of {align_bytes} bytes for direct I/O; \
+             make it with AlignedBuf::new, or open the file without `direct`",
+            self.path().display()
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
+
     fn check_blocks(&self, verb: &str, offset: u64, len_bytes: usize) -> io::Result<()> {
+        check_end(offset, len_bytes as u64)?;
         let block_bytes = u64::from(self.info.offset_align_bytes.max(1));
         if offset.is_multiple_of(block_bytes) && (len_bytes as u64).is_multiple_of(block_bytes) {
             return Ok(());
@@ -276,15 +312,22 @@ impl std::fmt::Debug for File {
     }
 }
 
+/// Checks that a file can have `len_bytes` bytes at `offset`.
+fn check_end(offset: u64, len_bytes: u64) -> io::Result<()> {
+    let is_possible = offset.checked_add(len_bytes).is_some_and(|end| end <= i64::MAX as u64);
+    if is_possible { Ok(()) } else { Err(too_far(offset, len_bytes)) }
+}
+
+fn too_far(offset: u64, len_bytes: u64) -> io::Error {
+    let message = format!("{len_bytes} bytes at {offset} end beyond the longest file: offsets are below 2^63");
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
 /// Returns the smallest range of whole blocks around `len_bytes` bytes at `offset`: its begin and its end.
 fn widened(offset: u64, len_bytes: usize, block_bytes: u64) -> io::Result<(u64, u64)> {
-    let too_far = || {
-        let message = format!("{len_bytes} bytes at {offset} end beyond the longest file: offsets are below 2^63");
-        io::Error::new(io::ErrorKind::InvalidInput, message)
-    };
     let from = offset / block_bytes * block_bytes;
     let until = offset.checked_add(len_bytes as u64).and_then(|end| end.checked_next_multiple_of(block_bytes));
-    let until = until.filter(|until| *until <= i64::MAX as u64).ok_or_else(too_far)?;
+    let until = until.filter(|until| *until <= i64::MAX as u64).ok_or_else(|| too_far(offset, len_bytes as u64))?;
     if until - from > u64::from(u32::MAX) {
         return Err(too_long());
     }

@@ -77,7 +77,8 @@ pub enum ReactorError {
         /// The number of shards.
         shards: u16,
     },
-    /// The shard has a reactor already, which must be dropped first.
+    /// The shard has a reactor or a gate already, which must be dropped first. A runtime that is still stopping has
+    /// reactors.
     IsOpen {
         /// The shard asked for.
         shard: u16,
@@ -91,7 +92,11 @@ impl std::fmt::Display for ReactorError {
                 write!(f, "there is no shard {shard}: the topology has {shards}, numbered from 0")
             }
             ReactorError::IsOpen { shard } => {
-                write!(f, "shard {shard} of this topology has a reactor already: drop that one first")
+                write!(
+                    f,
+                    "shard {shard} of this topology has a reactor or a gate already: drop it, or wait until its runtime has \
+                     stopped"
+                )
             }
         }
     }
@@ -217,7 +222,7 @@ impl Reactor {
     /// has one reactor at a time; when it is dropped, requests from other shards end with `EPIPE`.
     ///
     /// # Errors
-    /// [`ReactorError`] if there is no such shard, or it has a reactor.
+    /// [`ReactorError`] if there is no such shard, or it has a reactor or a gate.
     pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Result<Reactor, ReactorError> {
         if shard >= topology.shards() {
             return Err(ReactorError::NoSuchShard { shard, shards: topology.shards() });

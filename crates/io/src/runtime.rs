@@ -12,6 +12,8 @@
 //! ([`sys::pin::restrict_current_thread`], from Tokio's `on_thread_start`), or do not pin ([`ShardOptions::pin`]).
 //!
 //! # Limits
+//! Requests that are still queued when a runtime stops are given up: await first what must be done.
+//!
 //! At most as many pinned shards as CPUs that the process may use. [`Runtime::stop`] blocks the calling thread until
 //! the shards have stopped; from async code use [`Runtime::shutdown`]. A disk that hangs keeps its shard for as long as it
 //! hangs: [`Runtime::stop_within`] and [`Runtime::shutdown_within`] wait no longer than told. Dropping a runtime waits for nothing.
@@ -66,7 +68,7 @@ use crate::topology::Topology;
 pub struct ShardOptions {
     /// The backend; `None` takes the best one that the machine allows, and records why.
     pub backend: Option<BackendKind>,
-    /// Operations that a backend takes at once (1 to 32768).
+    /// Operations that a backend takes at once (clamped to 1 to 32768).
     pub entries: u32,
     /// Whether to pin each shard to a CPU of its own. If so, keep other threads of the program, such as Tokio's
     /// workers, on [`Runtime::other_cpus`].
@@ -90,11 +92,13 @@ pub enum StartError {
         /// CPUs that the process may use.
         cpus: usize,
     },
+    /// Gates have the places of all shards.
+    OnlyGates,
     /// The backend could not be opened.
     Backend(OpenBackendError),
     /// The system refused a thread or its CPU affinity.
     System(io::Error),
-    /// The topology's shards are running already.
+    /// The topology's shards are running already, or have not stopped yet.
     Shard(ReactorError),
     /// The code on a shard panicked.
     Panicked {
@@ -113,6 +117,10 @@ impl std::fmt::Display for StartError {
                 "{shards} shards on {cpus} CPUs: a shard is a thread that owns its CPU; ask for at most {cpus} (or run \
                  without pinning)"
             ),
+            StartError::OnlyGates => write!(
+                f,
+                "gates have the places of all shards: make a topology with one shard for each gate and more for the runtime"
+            ),
             StartError::Backend(error) => error.fmt(f),
             StartError::System(error) => write!(f, "cannot start a shard: {error}"),
             StartError::Shard(error) => error.fmt(f),
@@ -129,7 +137,8 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns the results in the
-/// order of the shards. `body` also gets the chosen backend and the reason for the choice.
+/// order of the shards, without those whose place a gate has. `body` also gets the chosen backend and the reason for
+/// the choice.
 ///
 /// # Errors
 /// See [`StartError`]; either all shards run or none does.
@@ -141,7 +150,8 @@ pub fn run_shards<R: Send + 'static>(
     join(start_threads(topology, options, body)?.threads)
 }
 
-type ShardThread<R> = JoinHandle<Option<R>>;
+/// The number of a shard, and its thread.
+type ShardThread<R> = (u16, JoinHandle<Option<R>>);
 
 struct Started<R> {
     threads: Vec<ShardThread<R>>,
@@ -156,21 +166,63 @@ fn start_threads<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<Started<R>, StartError> {
-    let shards = topology.shards();
-    let cpus = if options.pin { cpus_to_pin(topology)? } else { Vec::new() };
+    let shards: Vec<u16> = (0..topology.shards()).filter(|shard| !topology.mailboxes().has_gate(*shard)).collect();
+    if shards.is_empty() {
+        return Err(StartError::OnlyGates);
+    }
+    let cpus = if options.pin { cpus_to_pin(topology, &shards)? } else { Vec::new() };
+    let mut waiting = Waiting { starts: Vec::new(), threads: Vec::new() };
+    match make_shards(topology, options, body, (&shards, &cpus), &mut waiting) {
+        Ok(choice) => Ok(Started { threads: waiting.start(), choice, cpus }),
+        Err(error) => {
+            waiting.give_up();
+            Err(error)
+        }
+    }
+}
 
+/// Threads of shards, each of which waits for its start.
+struct Waiting<R> {
+    starts: Vec<mpsc::Sender<()>>,
+    threads: Vec<ShardThread<R>>,
+}
+
+impl<R> Waiting<R> {
+    fn start(self) -> Vec<ShardThread<R>> {
+        for start in self.starts {
+            // A thread that has ended meanwhile is found when it is joined.
+            let _ = start.send(());
+        }
+        self.threads
+    }
+
+    /// Ends all threads. When this returns, the places of their shards are free.
+    fn give_up(self) {
+        drop(self.starts);
+        for (_, thread) in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes each shard's thread and reactor, and returns the first shard's backend once all of them wait for their start.
+fn make_shards<R: Send + 'static>(
+    topology: &Topology,
+    options: &ShardOptions,
+    body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
+    (shards, cpus): (&[u16], &[usize]),
+    waiting: &mut Waiting<R>,
+) -> Result<Choice, StartError> {
     // Each shard reports that it is ready, then waits until all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
-    let mut starts = Vec::new();
-    let mut threads = Vec::new();
     let world = World::new(options).map_err(StartError::System)?;
 
-    for shard in 0..shards {
+    for (at, shard) in shards.iter().copied().enumerate() {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
         let world = world.clone();
-        let cpu = cpus.get(usize::from(shard)).copied();
+        let cpu = cpus.get(at).copied();
         let (start, started) = mpsc::channel::<()>();
-        starts.push(start);
+        waiting.starts.push(start);
 
         let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
             Ok((reactor, choice)) => {
@@ -185,32 +237,31 @@ fn start_threads<R: Send + 'static>(
         };
 
         let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
-        threads.push(thread.map_err(StartError::System)?);
+        waiting.threads.push((shard, thread.map_err(StartError::System)?));
     }
 
     // Only the threads hold a sender now, so a thread that panics is noticed.
     drop(ready);
 
+    let lowest = shards.first().copied().unwrap_or(0);
     let mut first = None;
-    for _ in 0..shards {
-        let (shard, choice) = readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
-        first = first.or((shard == 0).then_some(choice));
+    for _ in shards {
+        let (shard, choice) = readiness.recv().map_err(|_| StartError::Panicked { shard: lowest })??;
+        first = first.or((shard == lowest).then_some(choice));
     }
 
     // All shards have answered, including the first.
-    let choice = first.ok_or(StartError::Panicked { shard: 0 })?;
-
-    for start in starts {
-        let _ = start.send(());
-    }
-    Ok(Started { threads, choice, cpus })
+    first.ok_or(StartError::Panicked { shard: lowest })
 }
 
-/// Returns a CPU for each shard, on the node that the topology assigns to the shard.
-fn cpus_to_pin(topology: &Topology) -> Result<Vec<usize>, StartError> {
+/// Returns a CPU for each of `shards`, on the node that the topology assigns to the shard.
+fn cpus_to_pin(topology: &Topology, shards: &[u16]) -> Result<Vec<usize>, StartError> {
     let cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
-    let too_many = || StartError::TooManyShards { shards: topology.shards(), cpus: cpus.values().map(Vec::len).sum() };
-    cpus_of_shards(topology.nodes(), &cpus).ok_or_else(too_many)
+    let too_many =
+        || StartError::TooManyShards { shards: shards.len() as u16, cpus: cpus.values().map(Vec::len).sum() };
+    let nodes: Vec<u16> =
+        shards.iter().filter_map(|shard| topology.nodes().get(usize::from(*shard)).copied()).collect();
+    cpus_of_shards(&nodes, &cpus).ok_or_else(too_many)
 }
 
 fn make_reactor(
@@ -272,15 +323,17 @@ impl World {
 
 fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
     // Joins all of them first: when this returns, no shard is running.
-    let ends: Vec<Option<R>> = threads.into_iter().map(|thread| thread.join().ok().flatten()).collect();
-    let end = |(shard, end): (usize, Option<R>)| end.ok_or(StartError::Panicked { shard: shard as u16 });
-    ends.into_iter().enumerate().map(end).collect()
+    let ends: Vec<_> = threads.into_iter().map(|(shard, thread)| (shard, thread.join().ok().flatten())).collect();
+    ends.into_iter().map(|(shard, end)| end.ok_or(StartError::Panicked { shard })).collect()
 }
 
 /// Running shards. Dropping it tells them to stop and waits for nothing: each thread ends by itself once its operations
-/// in flight have come back.
+/// in flight have come back. The topology can be started again only after that; whoever wants to know when uses
+/// [`Runtime::stop`] or [`Runtime::shutdown`].
 pub struct Runtime {
     topology: Topology,
+    /// The numbers of the shards, ascending: all of the topology's but those whose place a gate has.
+    shards: Vec<u16>,
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
     other_cpus: Vec<usize>,
@@ -289,7 +342,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts a [`Shard`] on a thread of its own for each shard of `topology`.
+    /// Starts a [`Shard`] on a thread of its own for each shard of `topology` whose place no gate has. After an error
+    /// none runs, and the topology can be started again.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -298,12 +352,14 @@ impl Runtime {
         let running = Arc::new(running);
         let body = move |reactor: Reactor, _: &Choice| {
             let _running = Arc::clone(&running);
-            Shard::new(reactor).run()
+            Shard::new(reactor).run_beside_others()
         };
-        let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
+        // First: shards that run are not given up.
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
+        let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
         other_cpus.retain(|cpu| !cpus.contains(cpu));
-        Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
+        let shards = threads.iter().map(|(shard, _)| *shard).collect();
+        Ok(Runtime { topology: topology.clone(), shards, threads, backend: choice, other_cpus, ended })
     }
 
     /// Returns the backend of the first shard, and the reason for the choice.
@@ -319,7 +375,8 @@ impl Runtime {
         &self.other_cpus
     }
 
-    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread.
+    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread. If a gate has the
+    /// place of the shard, its requests end with `BrokenPipe`.
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
@@ -329,10 +386,12 @@ impl Runtime {
     /// I/O. Its clones share the turns.
     #[must_use]
     pub fn any_shard(&self) -> Handle {
-        Handle::to_any(&self.topology)
+        Handle::to_any(&self.topology, self.shards.clone())
     }
 
-    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped.
+    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped. Requests that
+    /// are in a device then end there, and their futures get the results. Queued requests are given up, and end with
+    /// `BrokenPipe`: if you need them, await them first.
     ///
     /// # Errors
     /// The first error that ended a shard earlier, [`StartError::Panicked`] included.
@@ -341,7 +400,8 @@ impl Runtime {
         self.join()
     }
 
-    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end.
+    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end. Gives queued requests
+    /// up, too.
     ///
     /// # Errors
     /// As [`Runtime::stop`].
@@ -353,7 +413,8 @@ impl Runtime {
     }
 
     /// Stops the shards as [`Runtime::stop`], but waits at most `limit` for them. Shards that have not stopped by then
-    /// do so when the kernel gives back the last of their operations: until then their buffers and files stay.
+    /// do so when the kernel gives back the last of their operations: until then their buffers and files stay, and the
+    /// topology cannot be started again.
     ///
     /// # Errors
     /// As [`Runtime::stop`]; [`StartError::StillRunning`] if the time is over.
@@ -385,8 +446,8 @@ impl Runtime {
     }
 
     fn tell_to_stop(&self) {
-        for shard in 0..self.topology.shards() {
-            self.topology.mailboxes().send(shard, Shard::job(Shard::stop));
+        for shard in &self.shards {
+            self.topology.mailboxes().send(*shard, Shard::job(Shard::stop));
         }
     }
 }

@@ -56,14 +56,14 @@ use std::time::Duration;
 use async_executor::{LocalExecutor, Task};
 use slab::Slab;
 
-use crate::backend::WakeHandle;
+use crate::backend::{WakeHandle, explained};
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
 use crate::reactor::{Reactor, ReactorView};
 use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind, Ticket};
-use crate::slot::{Order, Submission};
+use crate::slot::{GONE, Order, Submission};
 
 /// Ready tasks polled, and jobs started, in a turn, so that completions do not wait long.
 const TASKS_PER_TURN: usize = 256;
@@ -308,20 +308,42 @@ impl Shard {
         Sleep { shard: self, at_ns, timer: None }.await;
     }
 
-    /// Makes [`Shard::run`] return in its next turn.
+    /// Makes [`Shard::run`] end in its next turn: no queued request begins after that.
     pub fn stop(&self) {
         self.0.stopping.set(true);
         self.0.wake.wake();
     }
 
-    /// Runs the shard until [`Shard::stop`] is called on it, then drops the remaining tasks.
+    /// Runs the shard until [`Shard::stop`] is called on it, then drops the remaining tasks. Waits for what is in the
+    /// device, and gives its results and memory to the [`Handle`](crate::Handle)s that asked; queued requests of theirs end
+    /// with `BrokenPipe`, and get their memory back too.
     ///
     /// # Errors
     /// If the backend is broken.
     pub fn run(&self) -> io::Result<()> {
-        // Drops the tasks even if one panics.
-        let _tasks = DropTasks(self);
-        self.block_on(std::future::poll_fn(|_| if self.0.stopping.get() { Poll::Ready(()) } else { Poll::Pending }))
+        let is_stopped = |_: &mut Context<'_>| if self.0.stopping.get() { Poll::Ready(()) } else { Poll::Pending };
+        let end = {
+            // Drops the tasks even if one panics.
+            let _tasks = DropTasks(self);
+            self.block_on(std::future::poll_fn(is_stopped))
+        };
+        self.give_out(Reactor::wind_down);
+        end
+    }
+
+    /// Runs as [`Shard::run`], beside other shards that run so too, each on its own thread: waits also for requests in the
+    /// queues of the others.
+    pub(crate) fn run_beside_others(&self) -> io::Result<()> {
+        let end = self.run();
+        self.give_out(Reactor::await_others);
+        end
+    }
+
+    /// Gives out the ends of requests that `collect` finds.
+    fn give_out(&self, collect: impl FnOnce(&mut Reactor, &mut Vec<Done>)) {
+        let mut done = Vec::new();
+        collect(&mut self.0.reactor.borrow_mut(), &mut done);
+        done.into_iter().for_each(|end| self.is_done(end));
     }
 
     /// Runs the shard until `future` is ready.
@@ -383,7 +405,7 @@ impl Shard {
             Operation::Submitted(submission) => {
                 operations.remove(key);
                 drop(operations);
-                submission.finish((end.result.map_err(io::Error::from), end.data));
+                submission.finish((end.result.map_err(error_of), end.data));
             }
             Operation::Abandoned => {
                 operations.remove(key);
@@ -540,6 +562,14 @@ pub(crate) fn all_written(written: u32, wanted: u32) -> io::Result<usize> {
         return Ok(written as usize);
     }
     Err(io::Error::new(io::ErrorKind::WriteZero, format!("wrote {written} of {wanted} bytes: is the disk full?")))
+}
+
+/// Returns the error of a request of a handle. No file gives `EPIPE`: the shard that was to do it has stopped.
+fn error_of(error: RequestError) -> io::Error {
+    match error.errno() {
+        libc::EPIPE => explained(libc::EPIPE, GONE.to_owned()),
+        _ => error.into(),
+    }
 }
 
 pub(crate) fn one(data: Data) -> AlignedBuf {

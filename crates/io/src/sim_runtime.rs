@@ -169,7 +169,7 @@ impl SimRuntime {
     /// Returns a handle to all shards in turn, as [`Runtime::any_shard`](crate::Runtime::any_shard).
     #[must_use]
     pub fn any_shard(&self) -> Handle {
-        Handle::to_any(&self.topology)
+        Handle::to_any(&self.topology, (0..self.topology.shards()).collect())
     }
 
     /// Runs all shards until `future`, which runs on shard number `shard` (taken modulo their number), is ready.

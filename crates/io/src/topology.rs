@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue};
 
 use crate::backend::memory::MemoryStore;
-use crate::backend::{OpenOptions, explained};
+use crate::backend::{OpenOptions, error_number, explained};
 use crate::class::Classes;
 use crate::file::{FileOwner, SharedFile};
 use crate::mailbox::{Mailboxes, Message};
@@ -54,7 +54,7 @@ pub struct DiskSetup {
     pub mode: DiskMode,
     /// Number of I/O queues; `None` for one per shard.
     pub num_io_queues: Option<u16>,
-    /// Most requests in one I/O queue.
+    /// Most requests in one I/O queue, at least 1.
     pub max_requests: u32,
     /// Device time that a class may use before the others when it wakes up; see [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
@@ -85,7 +85,7 @@ impl DiskSetup {
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorConfig {
-    /// Most requests under way on a shard, those from and for other shards included; also the most requests and jobs of
+    /// Most requests under way on a shard, at least 1, those from and for other shards included; also the most requests and jobs of
     /// [`Handle`](crate::Handle)s that wait to be started there.
     pub max_requests: u32,
 }
@@ -118,6 +118,8 @@ pub enum TopologyError {
         /// Number of nodes with shards.
         numa_nodes: u16,
     },
+    /// `max_requests` of a disk or of the reactors is 0: every request would be refused.
+    NoRequests,
 }
 
 impl std::fmt::Display for TopologyError {
@@ -133,6 +135,10 @@ impl std::fmt::Display for TopologyError {
                 f,
                 "{num_io_queues} I/O queues for {numa_nodes} NUMA nodes: give at least one for each node, so that no \
                  message crosses nodes"
+            ),
+            TopologyError::NoRequests => write!(
+                f,
+                "`max_requests` of a DiskSetup or of the ReactorConfig is 0, so every request would be refused: give at least 1"
             ),
         }
     }
@@ -194,7 +200,8 @@ impl Topology {
     /// Returns a topology of `shards` shards that use `disks`, with the classes of `classes`.
     ///
     /// # Errors
-    /// [`TopologyError`] if there is no shard or disk, or a disk's number of I/O queues does not fit the shards.
+    /// [`TopologyError`] if there is no shard or disk, a disk's number of I/O queues does not fit the shards, or no
+    /// request is allowed.
     pub fn new(shards: u16, classes: Classes, disks: Vec<DiskSetup>) -> Result<Topology, TopologyError> {
         Topology::with_config(shards, classes, disks, ReactorConfig::default())
     }
@@ -227,6 +234,9 @@ impl Topology {
         }
         if disks.is_empty() {
             return Err(TopologyError::NoDisks);
+        }
+        if reactor_config.max_requests == 0 || disks.iter().any(|disk| disk.max_requests == 0) {
+            return Err(TopologyError::NoRequests);
         }
 
         for num_io_queues in disks.iter().filter_map(|d| d.num_io_queues) {
@@ -303,7 +313,8 @@ impl Topology {
     ///
     /// # Errors
     /// `ENODEV` if no disk has a mount point on the path's device; the message lists the mount points. So no request is
-    /// ever scheduled by the figures of another disk, or by none.
+    /// ever scheduled by the figures of another disk, or by none. The system's error if neither the path nor its directory
+    /// is there, or they may not be looked at.
     pub fn disk_of(&self, path: &Path) -> io::Result<u16> {
         if let [only] = self.0.disks.as_slice()
             && only.setup.mountpoints.is_empty()
@@ -311,8 +322,8 @@ impl Topology {
             return Ok(0);
         }
 
-        let device = device::device_for(path);
-        let holds = |disk: &TopologyDisk| device.is_some_and(|device| device::is_on(&disk.setup.mountpoints, device));
+        let device = device::device_for(path).map_err(|error| no_device(path, &error))?;
+        let holds = |disk: &TopologyDisk| device::is_on(&disk.setup.mountpoints, device);
 
         if let Some(disk) = self.0.disks.iter().position(holds) {
             return Ok(disk as u16);
@@ -324,7 +335,7 @@ impl Topology {
             .collect();
         let places = if places.is_empty() { "nowhere".to_owned() } else { places.join(", ") };
 
-        let (path, device) = (path.display(), device::name(device));
+        let (path, device) = (path.display(), device::name(Some(device)));
         let message = format!(
             "no disk holds {path} (device {device}): they are at {places}; add a disk whose mount point is on the same device, \
              or name the disk's number (Topology::file)"
@@ -484,6 +495,16 @@ impl Topology {
     }
 }
 
+/// Returns the error for a path of which the system does not tell the device.
+fn no_device(path: &Path, error: &io::Error) -> io::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => ": its directory must exist",
+        io::ErrorKind::PermissionDenied => ": check the owner and mode of its directories",
+        _ => "",
+    };
+    explained(error_number(error), format!("cannot find the disk of {}: {error}{hint}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -537,5 +558,10 @@ mod tests {
         let setup = DiskSetup { num_io_queues: Some(3), ..DiskSetup::unlimited() };
         let many = Topology::new(2, Classes::new(), vec![setup]).map(|_| ());
         assert_eq!(many, Err(TopologyError::BadQueueCount { num_io_queues: 3, shards: 2 }));
+        let nothing = |setup: u32, shard: u32| {
+            let disk = DiskSetup { max_requests: setup, ..DiskSetup::unlimited() };
+            Topology::with_config(1, Classes::new(), vec![disk], ReactorConfig { max_requests: shard }).is_err()
+        };
+        assert_eq!([nothing(0, 1), nothing(1, 0), nothing(1, 1)], [true, true, false]);
     }
 }

@@ -137,6 +137,8 @@ fn open_error(path: &Path, options: &OpenOptions, direct: bool, error: &io::Erro
     }
     let path = path.display();
     let hint = match error.kind() {
+        _ if error.raw_os_error() == Some(libc::EMFILE) => ": close some, or raise `ulimit -n`",
+        _ if error.raw_os_error() == Some(libc::ENFILE) => ": the whole system has too many: raise `fs.file-max`",
         io::ErrorKind::AlreadyExists => ": it is never overwritten; remove it or choose another name",
         io::ErrorKind::NotFound if options.create_new => ": its directory must exist",
         io::ErrorKind::NotFound => ": check the path, or ask for the file to be created",
@@ -342,6 +344,10 @@ mod tests {
             let Err(error) = OsFile::open(&missing, &options) else { panic!("{} exists", missing.display()) };
             let text = error.to_string();
             assert!(text.contains("plimsoll-no-such-directory") && text.contains(hint), "{text}");
+        }
+        for (errno, hint) in [(libc::EMFILE, "raise `ulimit -n`"), (libc::ENFILE, "raise `fs.file-max`")] {
+            let error = open_error(&missing, &OpenOptions::default(), false, &io::Error::from_raw_os_error(errno));
+            assert!(error_number(&error) == errno && error.to_string().contains(hint), "{error}");
         }
         let Err(error) = OsFile::open(&std::env::temp_dir(), &OpenOptions::default()) else { panic!("a directory") };
         assert!(error.to_string().contains("neither a regular file"), "{error}");

@@ -10,6 +10,9 @@
 //! error. If a piece of the request is in the backend, the reactor keeps the memory until the backend has been dropped,
 //! which waits for its operations.
 //!
+//! A shard that stops ends its requests while their waiters still listen: pieces in the device with their own results, the
+//! rest with `EPIPE`. Beside other shards it then waits for what they do for it.
+//!
 //! # Limits
 //! Requests that were sent to another shard's queue are answered by that shard.
 //!
@@ -107,16 +110,45 @@ impl Reactor {
             self.hand_back(pending, Err(RequestError::Failed(Failure { errno, moved_bytes })), 0);
         }
     }
-}
 
-impl Drop for Reactor {
-    fn drop(&mut self) {
-        // Waits for every piece, to give its device time back to the disk, which other shards continue to use. If the
-        // wait fails, the backend's own drop waits.
+    /// Ends every request in this shard's queues, and appends the ends of this shard's own to `done`. Pieces in the device
+    /// end as always; what is queued ends with `EPIPE`. Blocks until the device has given all pieces back.
+    pub(crate) fn wind_down(&mut self, done: &mut Vec<Done>) {
+        self.drain();
+        self.end_all(libc::EPIPE);
+        done.append(&mut self.finished);
+    }
+
+    /// Waits for the answers to requests in other shards' queues, for as long as those shards read their mail, and appends
+    /// them to `done`. Nothing new begins here meanwhile.
+    pub(crate) fn await_others(&mut self, done: &mut Vec<Done>) {
+        let broken = self.broken;
+        self.broken = broken.or(Some(libc::EPIPE));
+        while !self.pending.is_empty() {
+            // Before the mail is read: a shard answers before it closes its mailbox.
+            let is_asked = self.is_any_asked_shard_open();
+            self.read_mail();
+            self.jobs.clear();
+            drop(self.topology.mailboxes().submitted(self.shard));
+            if !self.pending.is_empty() && (!is_asked || self.backend.wait(None).is_err()) {
+                break;
+            }
+        }
+        self.broken = broken;
+        done.append(&mut self.finished);
+    }
+
+    fn is_any_asked_shard_open(&self) -> bool {
+        let asked = |pending: &Pending| self.topology.coordinator(pending.request.file.disk(), self.shard);
+        self.pending.iter().any(|(_, pending)| self.topology.mailboxes().is_open(asked(pending)))
+    }
+
+    /// Waits for every piece in the backend. If a wait fails, pieces stay there, and the backend's own drop waits.
+    fn drain(&mut self) {
         loop {
             for disk in 0..self.stalled.len() {
                 while let Some(key) = self.stalled[disk].pop_front() {
-                    self.refuse_piece(key, libc::ECANCELED);
+                    self.refuse_piece(key, libc::EPIPE);
                 }
             }
             if self.backend.in_flight() == 0 && self.reaped.is_empty() {
@@ -129,6 +161,13 @@ impl Drop for Reactor {
                 break;
             }
         }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // Pieces give their device time back to the disk, which other shards continue to use.
+        self.drain();
         self.end_all(libc::EPIPE);
 
         // First the number, then the mailbox: the next reactor of the shard must number its requests differently.

@@ -19,25 +19,32 @@
 //! # Ok::<(), &str>(())
 //! ```
 
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Returns the number of the device that holds `path`, its own if it is a device node; `None` if nothing is there.
 #[must_use]
 pub fn device_of(path: &Path) -> Option<u64> {
-    let meta = std::fs::metadata(path).ok()?;
+    stat(path).ok()
+}
+
+fn stat(path: &Path) -> io::Result<u64> {
+    let meta = std::fs::metadata(path)?;
     let is_node = meta.file_type().is_block_device() || meta.file_type().is_char_device();
-    Some(if is_node { meta.rdev() } else { meta.dev() })
+    Ok(if is_node { meta.rdev() } else { meta.dev() })
 }
 
 /// Returns the device as [`device_of`]; for a path that does not exist yet, that of the directory that would hold it.
-#[must_use]
-pub fn device_for(path: &Path) -> Option<u64> {
-    let directory = || match path.parent()? {
-        parent if parent.as_os_str().is_empty() => device_of(Path::new(".")),
-        parent => device_of(parent),
-    };
-    device_of(path).or_else(directory)
+///
+/// # Errors
+/// The system's error if neither is there, or it may not be looked at.
+pub fn device_for(path: &Path) -> io::Result<u64> {
+    stat(path).or_else(|error| match path.parent() {
+        None => Err(error),
+        Some(parent) if parent.as_os_str().is_empty() => stat(Path::new(".")),
+        Some(parent) => stat(parent),
+    })
 }
 
 /// Returns whether one of `mountpoints` (directories or device nodes) is on `device`.
@@ -67,9 +74,10 @@ mod tests {
         let dir = std::env::temp_dir();
         let missing = dir.join("plimsoll-not-there");
         assert_eq!(device_of(&missing), None);
-        assert_eq!(device_for(&missing), device_of(&dir));
-        assert_eq!(device_for("plimsoll-not-there".as_ref()), device_of(".".as_ref()));
-        assert_eq!(device_for("/plimsoll/not/there".as_ref()), None);
+        assert_eq!(device_for(&missing).ok(), device_of(&dir));
+        assert_eq!(device_for("plimsoll-not-there".as_ref()).ok(), device_of(".".as_ref()));
+        let error = device_for("/plimsoll/not/there".as_ref()).map_err(|error| error.kind());
+        assert_eq!(error, Err(io::ErrorKind::NotFound));
         // A node is its own device, not the one that holds it.
         assert_ne!(device_of("/dev/null".as_ref()), device_of("/dev".as_ref()));
         assert_eq!(name(device_of("/dev/null".as_ref())), "1:3");

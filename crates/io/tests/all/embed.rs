@@ -86,7 +86,11 @@ async fn ranges(file: &File) {
             Ok(read) => assert!(expected == len_bytes && has_pattern(&read, 3, offset), "{len_bytes} at {offset}"),
             Err(error) => {
                 assert!(expected < len_bytes && error.kind() == io::ErrorKind::UnexpectedEof, "{error}");
-                assert!(error.to_string().contains(&format!("ends {expected} bytes after {offset}")), "{error}");
+                let end = match expected {
+                    0 => format!("ends at or before {offset}"),
+                    some => format!("ends {some} bytes after {offset}"),
+                };
+                assert!(error.to_string().contains(&end), "{error}");
             }
         }
     }
@@ -139,6 +143,92 @@ fn a_write_that_is_no_whole_block_is_refused_on_a_direct_file() {
 }
 
 #[test]
+fn a_file_that_is_only_read_says_how_it_was_opened() {
+    for kind in usable_kinds() {
+        within_reason(move || {
+            let (_dir, path) = place(kind, "only-read");
+            let (runtime, _) = start(1, kind);
+            block_on(async {
+                create(&runtime, &path, false).await.unwrap().write_all_at(0, [1; 8192]).await.unwrap();
+                let file = runtime.any_shard().open(&path, &OpenOptions::default()).await.unwrap();
+                let (end, back) = file.write_buffer_at(0, AlignedBuf::new(4096).unwrap()).await;
+                assert_eq!(back.len(), 4096);
+                let errors = [
+                    file.write_all_at(0, [2; 4096]).await.unwrap_err(),
+                    end.unwrap_err(),
+                    file.set_len(5).await.unwrap_err(),
+                    file.discard(0, 4096).await.unwrap_err(),
+                    file.allocate(0, 4096, true).await.unwrap_err(),
+                ];
+                for error in errors {
+                    let text = error.to_string();
+                    assert!(text.contains(&path) && text.contains("opened for reading only: set `write`"), "{text}");
+                    assert_eq!(error_number(&error), 9, "EBADF");
+                }
+                assert_eq!(file.read_exact_at(0, 8192).await.unwrap()[..], [1; 8192]);
+            });
+            runtime.stop().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_range_that_no_file_has_is_refused_in_words() {
+    let (runtime, _) = start(1, BackendKind::Memory);
+    block_on(async {
+        let file = runtime.any_shard().open("file", &CREATE).await.unwrap();
+        for offset in [i64::MAX as u64 - 4095, u64::MAX - 4095, u64::MAX] {
+            let errors = [
+                file.write_all_at(offset, [1; 4096]).await.unwrap_err(),
+                file.write_buffer_at(offset, AlignedBuf::new(4096).unwrap()).await.0.unwrap_err(),
+                file.read_buffer_at(offset, AlignedBuf::new(4096).unwrap()).await.0.unwrap_err(),
+                file.discard(offset, 4096).await.unwrap_err(),
+                file.allocate(offset, 4096, false).await.unwrap_err(),
+                file.set_len(u64::MAX).await.unwrap_err(),
+            ];
+            for error in errors {
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+                assert!(error.to_string().contains("beyond the longest file"), "{error}");
+            }
+        }
+    });
+    runtime.stop().unwrap();
+}
+
+/// Returns a buffer of whole blocks at an address that direct I/O refuses, if the allocator has one.
+fn misaligned(file: &File) -> Option<AlignedBuf> {
+    let len_bytes = file.info().offset_align_bytes as usize;
+    let buffers: Vec<_> = (0..64).map(|_| AlignedBuf::with_align(len_bytes, 1).unwrap()).collect();
+    buffers.into_iter().find(|buffer| !buffer.as_ptr().addr().is_multiple_of(file.info().memory_align_bytes as usize))
+}
+
+#[test]
+fn a_misaligned_buffer_is_refused_on_a_direct_file() {
+    for kind in usable_kinds() {
+        within_reason(move || {
+            let (_dir, path) = place(kind, "misaligned");
+            let (runtime, _) = start(1, kind);
+            block_on(async {
+                let file = create(&runtime, &path, true).await.unwrap();
+                let Some(buffer) = misaligned(&file) else { return skip("no address is misaligned") };
+                let len_bytes = buffer.len();
+                let (read, buffer) = file.read_buffer_at(0, buffer).await;
+                let (written, buffer) = file.write_buffer_at(0, buffer).await;
+                assert_eq!(buffer.len(), len_bytes);
+                let aligned = format!("multiple of {}", file.info().memory_align_bytes);
+                for error in [read.unwrap_err(), written.unwrap_err()] {
+                    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+                    let text = error.to_string();
+                    assert!(text.contains(&path) && text.contains(&aligned) && text.contains("AlignedBuf"), "{text}");
+                }
+                file.write_buffer_at(0, AlignedBuf::empty()).await.0.unwrap();
+            });
+            runtime.stop().unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_file_is_opened_once_and_what_is_wrong_is_said_then() {
     for kind in usable_kinds().into_iter().filter(|kind| !matches!(kind, BackendKind::Memory | BackendKind::Sim)) {
         within_reason(move || {
@@ -177,6 +267,20 @@ fn a_file_on_no_known_disk_is_not_opened() {
     let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
     let error = block_on(runtime.any_shard().open("/dev/null", &EXISTING)).unwrap_err();
     assert!(error_number(&error) == 19 && error.to_string().contains("no disk holds /dev/null"), "{error}");
+}
+
+#[test]
+fn a_path_below_a_missing_directory_says_that_it_is_missing() {
+    let disks = vec![DiskSetup { mountpoints: vec!["/".into()], ..DiskSetup::unlimited() }];
+    let topology = Topology::new(1, Classes::new(), disks).unwrap();
+    let runtime = Runtime::start(&topology, &options(BackendKind::Pool)).unwrap();
+    let dir = TempDir::new("missing");
+    let path = dir.path().join("not-there/file");
+    let error = block_on(runtime.any_shard().open(&path, &CREATE)).unwrap_err();
+    assert_eq!((error.kind(), error_number(&error)), (io::ErrorKind::NotFound, 2));
+    let text = error.to_string();
+    assert!(text.contains("not-there/file") && text.contains("its directory must exist"), "{text}");
+    runtime.stop().unwrap();
 }
 
 #[test]

@@ -54,7 +54,10 @@ fn a_shard_has_one_reactor_at_a_time() {
     let first = open(1).unwrap();
     let error = open(1).map(|_| ()).unwrap_err();
     assert_eq!(error, ReactorError::IsOpen { shard: 1 });
-    assert!(error.to_string().contains("drop that one first"), "{error}");
+    assert!(
+        error.to_string().contains("a reactor or a gate already: drop it, or wait until its runtime has stopped"),
+        "{error}"
+    );
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::AlreadyExists);
     drop(first);
     assert_eq!(open(1).unwrap().shard(), 1);

@@ -5,18 +5,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::common::nasty::{Faults, Nasty};
-use crate::common::{CREATE, TempDir, all, block_on, disk, filled, has_pattern, usable_kinds, within_reason};
+use crate::common::{CREATE, EXISTING, TempDir, all, block_on, disk, filled, has_pattern, usable_kinds, within_reason};
 use futures_channel::oneshot;
 use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
-use plimsoll::core::LatencyGoal;
+use plimsoll::core::{LatencyGoal, Op};
 use plimsoll::{
-    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, Runtime, Shard, ShardOptions, SharedFile, SimRuntime,
-    StartError, Topology,
+    Class, Classes, DiskSetup, Gate, Handle, Reactor, ReactorConfig, ReactorError, Runtime, Shard, ShardOptions,
+    SharedFile, SimRuntime, StartError, Topology,
 };
 
 const BLOCK: usize = 4096;
@@ -353,6 +355,97 @@ fn a_shard_that_stops_by_itself_leaves_nobody_waiting() {
     });
 }
 
+/// A shard that hangs for as long as `held` does, so that what is sent meanwhile arrives at once.
+fn hold(handle: &Handle) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel::<()>();
+    let job = move |_| async move {
+        let _ = held.recv();
+    };
+    handle.spawn(job).unwrap();
+    release
+}
+
+/// Stops the shard once its backend has operations, and tells how many.
+async fn stop_at_work(shard: Shard, in_backend: mpsc::Sender<usize>) {
+    while shard.reactor().in_backend() == 0 {
+        let mut is_over = false;
+        std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut is_over, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+    in_backend.send(shard.reactor().in_backend()).unwrap();
+    shard.stop();
+}
+
+/// What was in the device was reported as never done, and its buffers were lost.
+#[test]
+fn at_the_end_a_write_is_reported_as_the_disk_has_it() {
+    within_reason(|| {
+        let store = MemoryStore::default();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let (give, given) = mpsc::channel();
+        let (in_it, with) = (topology.clone(), store.clone());
+        let thread = std::thread::spawn(move || {
+            let faults = Faults { hung_turns: 5000, capacity: 8, short_percent: 0, ..Faults::default() };
+            let shard = Shard::new(Reactor::new(0, &in_it, Box::new(Nasty::new(&with, faults))).unwrap());
+            give.send(shard.handle()).unwrap();
+            shard.run()
+        });
+        let handle = given.recv().unwrap();
+        let file = topology.file("hung".as_ref(), CREATE, 0);
+        let at = |n: u64| n * BLOCK as u64;
+        let held = hold(&handle);
+        let writes = (0..100).map(|n| handle.write_at(&file, Class::DEFAULT, at(n), filled(BLOCK, 5, at(n))));
+        let mut writes = std::pin::pin!(all(writes));
+        assert!(common::poll_once(writes.as_mut()).is_pending());
+        let (tell, told) = mpsc::channel();
+        handle.spawn(move |shard| stop_at_work(shard, tell)).unwrap();
+        drop(held);
+        let ends = block_on(writes);
+        thread.join().unwrap().unwrap();
+
+        let written = ends.iter().filter(|(end, _)| end.is_ok()).count();
+        assert!(written == told.recv().unwrap() && written < 100, "{written} of 100 were in the device");
+        let after = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let backend = Box::new(MemoryBackend::new(&store).unwrap());
+        let reader = Shard::new(Reactor::new(0, &after, backend).unwrap());
+        let file = after.file("hung".as_ref(), EXISTING, 0);
+        for (n, (end, buffer)) in (0..).zip(&ends) {
+            let read = reader.read_at(&file, Class::DEFAULT, at(n), AlignedBuf::new(BLOCK).unwrap());
+            let (read, held) = reader.block_on(read).unwrap();
+            assert!(ended(end) && has_pattern(buffer, 5, at(n)) && buffer.len() == BLOCK, "{n}: {end:?}");
+            assert_eq!(end.is_ok(), read.unwrap() == BLOCK && has_pattern(&held, 5, at(n)), "{n}: {end:?}");
+            assert!(end.as_ref().err().is_none_or(|error| error.to_string().contains("the shard has stopped")));
+        }
+    });
+}
+
+/// What another shard did for it was reported as never done.
+#[test]
+fn a_shard_that_stops_waits_for_what_others_do_for_it() {
+    within_reason(|| {
+        let (runtime, file, _topology) = start(2, DiskSetup { num_io_queues: Some(1), ..DiskSetup::unlimited() });
+        let held = hold(&runtime.handle(0));
+        let handle = runtime.handle(1);
+        let at = |n: u64| n * BLOCK as u64;
+        let writes = (0..10).map(|n| handle.write_at(&file, Class::DEFAULT, at(n), filled(BLOCK, 5, at(n))));
+        let mut writes = std::pin::pin!(all(writes));
+        assert!(common::poll_once(writes.as_mut()).is_pending());
+        let stop = handle.run(|shard| async move {
+            shard.stop();
+            shard.reactor().under_way()
+        });
+        assert_eq!(block_on(stop).unwrap(), 10);
+        drop(held);
+        for (n, (end, buffer)) in (0..).zip(block_on(writes)) {
+            assert!(end.unwrap() == BLOCK && has_pattern(&buffer, 5, at(n)) && buffer.len() == BLOCK);
+        }
+        runtime.stop().unwrap();
+    });
+}
+
 #[test]
 fn a_shard_that_stops_with_operations_in_flight_waits_for_them() {
     within_reason(|| {
@@ -379,4 +472,56 @@ fn too_many_pinned_shards_are_refused() {
     let topology = Topology::new(u16::MAX, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
     let pinned = ShardOptions { backend: Some(BackendKind::Null), ..ShardOptions::default() };
     assert!(matches!(Runtime::start(&topology, &pinned), Err(StartError::TooManyShards { shards: u16::MAX, .. })));
+}
+
+#[test]
+fn a_runtime_leaves_a_gates_place_alone() {
+    within_reason(|| {
+        for gated in [0, 1] {
+            let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            let gate = Gate::new(&topology, gated, 0).unwrap();
+            let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
+            block_on(async {
+                let handle = runtime.any_shard();
+                let file = handle.open("file", &CREATE).await.unwrap();
+                for n in 0..10 {
+                    file.write_all_at(n * 8, [1; 8]).await.unwrap();
+                    drop(gate.enter(Class::DEFAULT, Op::Write, 8).unwrap());
+                    assert_eq!(handle.run(|shard| async move { shard.number() }).await.unwrap(), 1 - gated);
+                }
+                assert_eq!(file.len_bytes().await.unwrap(), 80);
+                let error = runtime.handle(gated).run(|_| async {}).await.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+            });
+            runtime.stop().unwrap();
+
+            let second = Gate::new(&topology, 1 - gated, 0).unwrap();
+            let error = Runtime::start(&topology, &options(BackendKind::Memory)).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains("gates have the places of all shards"), "{error}");
+            drop((gate, second));
+            let runtime = Runtime::start(&topology, &options(BackendKind::Memory)).unwrap();
+            assert!([0, 1].iter().all(|n| block_on(runtime.handle(*n).run(|_| async {})).is_ok()));
+            runtime.stop().unwrap();
+        }
+    });
+}
+
+/// The shards that had started still held their places when the error was returned.
+#[test]
+fn a_failed_start_leaves_every_place_free() {
+    within_reason(|| {
+        for taken in [0, 3] {
+            let topology = Topology::new(4, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+            for _ in 0..50 {
+                let reactor = Reactor::new(taken, &topology, common::memory()).unwrap();
+                let error = Runtime::start(&topology, &options(BackendKind::Memory)).map(|_| ()).unwrap_err();
+                assert!(
+                    matches!(error, StartError::Shard(ReactorError::IsOpen { shard }) if shard == taken),
+                    "{error}"
+                );
+                drop(reactor);
+                Runtime::start(&topology, &options(BackendKind::Memory)).unwrap().stop().unwrap();
+            }
+        }
+    });
 }
