@@ -127,18 +127,16 @@ impl BlockCache {
     /// cache keeps the capacity that it was created with.
     ///
     /// # Errors
-    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made.
+    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made. Of several callers at once, one
+    /// has the cache, and the others are told that it is locked.
     pub async fn open_or_create(directory: &Path, capacity_bytes: u64) -> Result<BlockCache, CacheError> {
         let (path, host) = (directory.join("cache"), HostOptions::default());
         if !path.exists() {
-            // Created under another name: a creation that was cut short leaves no cache.
-            let new = directory.join("cache.new");
-            let at = |error| CacheError::Io { path: new.clone(), what: "cannot make the file", error };
-            make_file(directory, &new, capacity_bytes).map_err(at)?;
-            let options = CreateOptions { force: true, ..CreateOptions::default() };
-            BlockCache::create(&options, &[DiskSource::at(new.clone())], &host).await?;
-            let renamed = std::fs::rename(&new, &path).and_then(|()| std::fs::File::open(directory)?.sync_all());
-            renamed.map_err(at)?;
+            match create_in(directory, capacity_bytes, &host).await {
+                // Another caller was faster: the lock of its file decides.
+                Err(_) if path.exists() => {}
+                created => created?,
+            }
         }
         BlockCache::open(CacheConfig::default(), &[DiskSource::at(path)], &host).await
     }
@@ -364,6 +362,25 @@ impl Drop for BlockCache {
     }
 }
 
+/// Creates the cache in `directory`, of `capacity_bytes`.
+async fn create_in(directory: &Path, capacity_bytes: u64, host: &HostOptions) -> Result<(), CacheError> {
+    // Created under another name: a creation that was cut short leaves no cache.
+    let (path, new) = (directory.join("cache"), directory.join("cache.new"));
+    let at = |error| CacheError::Io { path: new.clone(), what: "cannot make the file", error };
+    make_file(directory, &new, capacity_bytes).map_err(at)?;
+    let options = CreateOptions { force: true, ..CreateOptions::default() };
+    BlockCache::create(&options, &[DiskSource::at(new.clone())], host).await?;
+    rename_new(&new, &path).and_then(|()| std::fs::File::open(directory)?.sync_all()).map_err(at)
+}
+
+/// Renames a file, unless there is one at `to`: that of another caller stays, and may be open.
+fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::remove_file(from),
+    }
+}
+
 /// Makes a file of `len_bytes`, whose space is reserved where the file system can do that.
 fn make_file(directory: &Path, path: &Path, len_bytes: u64) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
@@ -552,6 +569,28 @@ mod tests {
         let Poll::Ready(Ok(Fetched::Origin(block))) = fetched else { panic!("the origin has it at once") };
         assert_eq!(&block[..], [2; 8192]);
         assert_eq!(cache.stats().misses["overloaded"], 2);
+    }
+
+    /// The file that another caller had made and opened meanwhile was replaced: both had a cache, one without a name.
+    #[test]
+    fn of_two_that_make_one_cache_one_is_told_that_it_is_locked() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let waiting = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        waiting.block_on(async {
+            let first = BlockCache::open_or_create(directory, 32 << 20).await.unwrap();
+            first.insert(b"a", b"kept").await.unwrap();
+            // As a caller does that looked before the first one was done.
+            create_in(directory, 32 << 20, &HostOptions::default()).await.unwrap();
+            assert!(!directory.join("cache.new").exists());
+
+            let second = BlockCache::open_or_create(directory, 32 << 20).await;
+            assert!(matches!(second, Err(CacheError::Locked { .. })), "two have one cache");
+            first.close().await.unwrap();
+            let again = BlockCache::open_or_create(directory, 32 << 20).await.unwrap();
+            assert!(matches!(again.get(b"a").await.unwrap(), Lookup::Hit(_)));
+            again.close().await.unwrap();
+        });
     }
 
     #[test]
