@@ -593,6 +593,25 @@ mod tests {
         });
     }
 
+    /// A reader that had missed the block before it was cached, and led afterwards, fetched it once more.
+    #[test]
+    fn a_reader_that_gets_the_lead_looks_again_before_it_fetches() {
+        let (runtime, cache) = cache();
+        let mut context = Context::from_waker(Waker::noop());
+        let options = GetOptions::default();
+        let never = |_| std::future::pending::<Result<Vec<u8>, ()>>();
+        let mut first = Box::pin(cache.get_or_fetch(b"a", options, never));
+        let second = cache.get_or_fetch(b"a", options, async |_| -> Result<Vec<u8>, ()> { panic!("it is cached") });
+        let mut second = pin!(second);
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+
+        drop(first);
+        assert_eq!(runtime.block_on(0, cache.insert(b"a", &[1; 8192])).unwrap().unwrap(), Inserted::Stored);
+        let fetched = runtime.block_on(0, second).unwrap().unwrap();
+        assert!(matches!(fetched, Fetched::Hit(block) if block[..] == [1; 8192]));
+    }
+
     #[test]
     fn nothing_waits_for_shards_that_have_ended() {
         let (runtime, cache) = cache();
