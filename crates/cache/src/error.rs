@@ -130,6 +130,11 @@ pub enum CacheError {
     },
     /// The last disk cannot be removed.
     LastDisk,
+    /// The disk was expanded so often, in turns with others, that its superblock has no room for more slabs or disks.
+    SuperblockFull {
+        /// The disk.
+        path: PathBuf,
+    },
     /// The cache has as many disks as it may have, or as it has room for until it is opened again.
     TooManyDisks,
     /// The other disks have no room for the disk's blocks and the target of free space.
@@ -218,6 +223,12 @@ impl std::fmt::Display for CacheError {
                 write!(f, "the cache misses no disk {number}: a disk that is there is removed by its path")
             }
             CacheError::LastDisk => write!(f, "the last disk cannot be removed: add another first"),
+            CacheError::SuperblockFull { path } => write!(
+                f,
+                "{}: it was expanded so often that its superblock has no room for another range of slabs or another disk; \
+                 nothing was changed. Remove this disk and add it again: it has one range then",
+                path.display()
+            ),
             CacheError::TooManyDisks => write!(
                 f,
                 "no room for another disk: a cache has at most 128, and a running one takes at most {} more than it was \
