@@ -53,7 +53,7 @@ use plimsoll::{Classes, Runtime, Shard, StartError};
 use crate::config::{CacheConfig, CreateOptions, DiskSource};
 use crate::engine::Engine;
 use crate::error::CacheError;
-use crate::format::MemberState;
+use crate::format::{Member, MemberState};
 use crate::health::is_passing;
 use crate::host::{Host, HostOptions};
 use crate::insert::{InsertOptions, Inserted};
@@ -252,7 +252,7 @@ impl BlockCache {
     /// # Errors
     /// When no disk can be written.
     pub async fn checkpoint(&self) -> Result<u64, CacheError> {
-        self.engine.checkpoint_soon().await
+        self.engine.checkpoint_soon().await.map_err(|error| self.engine.explained(error))
     }
 
     /// Adds a disk to the cache. Returns its number. The disk must be empty unless `force`.
@@ -262,7 +262,7 @@ impl BlockCache {
     pub async fn add_disk(&self, source: &DiskSource, force: bool) -> Result<u16, CacheError> {
         let (engine, source) = (Arc::clone(&self.engine), source.clone());
         let add = move |shard: Shard| async move { engine.add_disk(&shard, &source, force).await };
-        self.engine.first_handle().run(add).await.map_err(stopped)?
+        self.engine.first_handle().run(add).await.map_err(stopped)?.map_err(|error| self.engine.explained(error))
     }
 
     /// Uses the space by which the disk at `path` has grown. Returns the bytes gained.
@@ -272,7 +272,7 @@ impl BlockCache {
     pub async fn expand_disk(&self, path: &Path) -> Result<u64, CacheError> {
         let (engine, path) = (Arc::clone(&self.engine), path.to_owned());
         let expand = move |shard: Shard| async move { engine.expand_disk(&shard, &path).await };
-        self.engine.first_handle().run(expand).await.map_err(stopped)?
+        self.engine.first_handle().run(expand).await.map_err(stopped)?.map_err(|error| self.engine.explained(error))
     }
 
     /// Starts to move all blocks away from the disk at `path`. Returns the bytes to move. [`BlockCache::stats`] shows
@@ -290,7 +290,7 @@ impl BlockCache {
     /// # Errors
     /// When the disk is there or the cache has no such member, or when no disk can be written.
     pub async fn forget_disk(&self, number: u16) -> Result<(), CacheError> {
-        self.engine.forget_missing(number).await
+        self.engine.forget_missing(number).await.map_err(|error| self.engine.explained(error))
     }
 
     /// Returns the host's classes, the cache's own among them (`cache.hit` ...): to change shares, or to add classes.
@@ -340,7 +340,7 @@ impl BlockCache {
                 }
             }
         }
-        end.map(|_| ()).map_err(|_| CacheError::AllFailed)
+        end.map(|_| ()).map_err(|_| self.engine.explained(CacheError::AllFailed))
     }
 }
 
@@ -439,11 +439,27 @@ impl Engine {
         }
     }
 
+    /// Returns `error`, with each disk and its reason if none works.
+    fn explained(&self, error: CacheError) -> CacheError {
+        if !matches!(error, CacheError::AllFailed) {
+            return error;
+        }
+        let explain = |member: Member| {
+            let (disk, source) = (self.disk(member.disk), self.roster.source(member.guid));
+            let path = disk.as_ref().map(|disk| disk.identity.path.clone()).or(source.map(|(source, _)| source.path));
+            let name = path.map_or_else(|| format!("disk {}", member.disk), |path| path.display().to_string());
+            let now = disk.map(|disk| disk.why()).filter(|why| !why.is_empty());
+            let why = now.or_else(|| self.roster.loss(member.guid));
+            format!("{name}: {}", why.unwrap_or_else(|| "it is not there".to_owned()))
+        };
+        CacheError::NoDiskWorks { disks: self.roster.members().into_iter().map(explain).collect() }
+    }
+
     fn disk_stats(&self) -> Vec<DiskStats> {
         let members = self.roster.members();
         let alloc = lock(&self.alloc);
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
-        let stats = |member: &crate::format::Member| {
+        let stats = |member: &Member| {
             let number = member.disk;
             let slabs = alloc.slabs(number);
             let disk = read(&self.disks).get(usize::from(number)).cloned().flatten();
@@ -610,6 +626,19 @@ mod tests {
         assert_eq!(runtime.block_on(0, cache.insert(b"a", &[1; 8192])).unwrap().unwrap(), Inserted::Stored);
         let fetched = runtime.block_on(0, second).unwrap().unwrap();
         assert!(matches!(fetched, Fetched::Hit(block) if block[..] == [1; 8192]));
+    }
+
+    #[test]
+    fn a_cache_whose_disks_have_failed_names_each_and_its_reason() {
+        let (runtime, cache) = cache();
+        let disk = cache.engine().disk(0).unwrap();
+        disk.judge(|health| health.set_failed("no space left on device".to_owned()));
+        let error = runtime.block_on(0, cache.checkpoint()).unwrap().unwrap_err().to_string();
+        assert!(error.contains("disk: no space left on device"), "{error}");
+        // The disk is looked for meanwhile: its former life is over.
+        drop(disk);
+        let error = runtime.block_on(0, cache.close()).unwrap().unwrap_err().to_string();
+        assert!(error.contains("disk: no space left on device"), "{error}");
     }
 
     #[test]

@@ -141,6 +141,11 @@ pub enum CacheError {
     Full,
     /// No disk of the cache works any more.
     AllFailed,
+    /// No disk of a cache that is open works any more.
+    NoDiskWorks {
+        /// Each disk and why it does not work, a sentence each.
+        disks: Vec<String>,
+    },
     /// The shards could not be started, or have stopped.
     Stopped(String),
     /// The cache is closed, but operations on these disks have not come back from the kernel. The disks stay locked until
@@ -237,6 +242,11 @@ impl std::fmt::Display for CacheError {
             ),
             CacheError::Full => write!(f, "the other disks have no room for its blocks"),
             CacheError::AllFailed => write!(f, "no disk of the cache works any more"),
+            CacheError::NoDiskWorks { disks } => write!(
+                f,
+                "no disk of the cache works any more ({}); repair or replace the disks, and open the cache again",
+                disks.join("; ")
+            ),
             CacheError::Stopped(why) => write!(f, "{why}"),
             CacheError::Hangs { paths } => {
                 let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();

@@ -323,6 +323,9 @@ impl Engine {
             if is_held && !label::leads_elsewhere(shard, &source.path, &held).await? {
                 return Ok(());
             }
+            if let Some(old) = self.disk(member.disk) {
+                self.roster.note_loss(member.guid, old.why());
+            }
             // Drop the old life and its lock on the device, or the device could not be locked again.
             self.set_disk(member.disk, None);
         }
