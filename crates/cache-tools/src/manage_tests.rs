@@ -1,0 +1,51 @@
+//! Disks of closed caches, on real files.
+
+use std::cell::RefCell;
+
+use tempfile::TempDir;
+
+use super::*;
+
+#[path = "../../skip.rs"]
+mod skip;
+
+/// Makes a cache of disks `a`, `b` and `c` of 32 MiB. Returns its directory and its file; `None`, with a line, without
+/// direct I/O.
+fn world() -> Option<(TempDir, PathBuf)> {
+    let directory = tempfile::tempdir().unwrap();
+    if !skip::has_direct_io(directory.path()) {
+        return None;
+    }
+    let path = directory.path().join("c.yaml");
+    let disks = ["a", "b", "c"].map(|name| directory.path().join(name));
+    let flags = CreateFlags { size_bytes: Some(32 << 20), slab_bytes: Some(1 << 20), ..CreateFlags::default() };
+    create(&path, &disks, &flags).unwrap();
+    Some((directory, path))
+}
+
+/// Asks to stop after a minute: the end of a wait that would have no other.
+fn patience() -> impl Fn() -> bool {
+    let begin = Instant::now();
+    move || begin.elapsed() > Duration::from_secs(60)
+}
+
+fn ignore(_: &str) {}
+
+#[test]
+fn commands_say_what_opening_found() {
+    let Some((directory, path)) = world() else { return };
+    let [b, c, d] = ["b", "c", "d"].map(|name| directory.path().join(name));
+    let told = RefCell::new(Vec::new());
+    let warn = |warning: &str| told.borrow_mut().push(warning.to_owned());
+    let has_told = || told.take().iter().any(|warning| warning.contains("opened without a disk"));
+
+    fs::remove_file(&b).unwrap();
+    expand(&path, &c, Some(40 << 20), &warn).unwrap();
+    assert!(has_told());
+    add(&path, &d, Some(32 << 20), false, &warn).unwrap();
+    assert!(has_told());
+    remove(&path, &[b], &patience(), &warn).unwrap();
+    assert!(has_told());
+    expand(&path, &c, Some(48 << 20), &warn).unwrap();
+    assert!(!has_told(), "it is forgotten");
+}
