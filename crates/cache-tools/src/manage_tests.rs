@@ -31,6 +31,23 @@ fn patience() -> impl Fn() -> bool {
 
 fn ignore(_: &str) {}
 
+/// The device was taken out of the file before the cache had forgotten its disk, for which the command waited for ever.
+#[test]
+fn a_disk_that_holds_something_else_is_forgotten_and_not_written() {
+    let Some((directory, path)) = world() else { return };
+    let foreign = vec![7; 32 << 20];
+    let lost = ["b", "c"].map(|name| directory.path().join(name));
+    lost.iter().for_each(|disk| fs::write(disk, &foreign).unwrap());
+
+    let said = remove(&path, &lost, &patience(), &ignore).unwrap();
+    assert!(said.ends_with("b: removed") || said.ends_with("c: removed"), "{said}");
+    assert!(lost.iter().all(|disk| fs::read(disk).unwrap() == foreign), "foreign data was written to");
+    assert_eq!(config::parse_from_file(&path).unwrap().devices.len(), 1);
+    let session = Session::open(&path, |_| ()).unwrap();
+    assert_eq!((session.cache().stats().disks.len(), session.cache().findings()), (1, Vec::new()));
+    session.close().unwrap();
+}
+
 #[test]
 fn commands_say_what_opening_found() {
     let Some((directory, path)) = world() else { return };
