@@ -23,7 +23,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use plimsoll_cache::stats::{CacheStats, DiskHealth};
+use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats};
 use plimsoll_cache::{BlockCounts, CheckReport, DiskSource, HostOptions, Inspection};
 use serde::Serialize;
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub struct Checked {
     pub counts: BlockCounts,
     /// Other problems, a sentence each.
     pub findings: Vec<String>,
+    /// What may become a problem, a sentence each: the cache is sound all the same.
+    pub warnings: Vec<String>,
 }
 
 impl Checked {
@@ -58,6 +60,7 @@ impl Checked {
             disks: disks as u64,
             counts: report.blocks,
             findings,
+            warnings: without_free_slab(stats),
         }
     }
 
@@ -81,6 +84,15 @@ impl Checked {
             self.findings.len()
         )
     }
+}
+
+/// Returns a sentence for each disk that has no free slab: its log may need one.
+fn without_free_slab(stats: &CacheStats) -> Vec<String> {
+    let is_full = |disk: &&DiskStats| disk.health != DiskHealth::Missing && disk.free_slabs == 0;
+    let say = |disk: &DiskStats| {
+        format!("{}: it has no free slab left, and its log may need one: expand it, or add a disk", disk.path)
+    };
+    stats.disks.iter().filter(is_full).map(say).collect()
 }
 
 pub fn missing(stats: &CacheStats) -> Vec<String> {
@@ -121,4 +133,23 @@ pub fn check(path: &Path, progress: impl FnMut(u64, u64) + Send + 'static) -> Re
         block_on(plimsoll_cache::check(&sources, file.config.encryption_key, &HostOptions::default(), tell))
     };
     Ok(Checked::new(open_members(path, &mut read(path)?, check)?.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_a_free_slab_is_warned_of() {
+        let disk = |path: &str, health, free_slabs| DiskStats {
+            path: path.to_owned(),
+            health,
+            free_slabs,
+            ..DiskStats::default()
+        };
+        let (healthy, missing) = (DiskHealth::Healthy, DiskHealth::Missing);
+        let disks = vec![disk("a", healthy, 1), disk("b", healthy, 0), disk("", missing, 0)];
+        let warnings = without_free_slab(&CacheStats { disks, ..CacheStats::default() });
+        assert!(matches!(&*warnings, [warning] if warning.starts_with("b: it has no free slab")), "{warnings:?}");
+    }
 }

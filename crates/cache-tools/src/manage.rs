@@ -141,8 +141,18 @@ fn relative_to(path: &Path, disk: &Path) -> Result<PathBuf, FileError> {
     Ok(disk.strip_prefix(base).map(Path::to_owned).unwrap_or(disk))
 }
 
-/// Adds a disk. Returns what was done, in a sentence.
-pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Result<String, SessionError> {
+/// Adds a disk. Returns what was done, in a sentence. Calls `warn` with each problem that opening the cache found.
+///
+/// # Errors
+/// A disk that is of this cache already, does not exist and has no size, or is not empty (without `force`), and the
+/// cache's own errors.
+pub fn add(
+    path: &Path,
+    disk: &Path,
+    size_bytes: Option<u64>,
+    force: bool,
+    warn: &dyn Fn(&str),
+) -> Result<String, SessionError> {
     let mut made = Made::default();
     let file = config::parse_from_file(path).map_err(FileError::from)?;
     if file.position(path, disk).is_some() {
@@ -156,17 +166,17 @@ pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Re
         }
         match add_to_running(path, &live, &device) {
             // The process has ended meanwhile.
-            Err(SessionError::NoSnapshot(_)) => add_to_closed(path, &device, force)?,
+            Err(SessionError::NoSnapshot(_)) => add_to_closed(path, &device, force, warn)?,
             other => other?,
         }
     } else {
-        add_to_closed(path, &device, force)?
+        add_to_closed(path, &device, force, warn)?
     };
     made.keep();
     Ok(said)
 }
 
-fn add_to_closed(path: &Path, device: &Device, force: bool) -> Result<String, SessionError> {
+fn add_to_closed(path: &Path, device: &Device, force: bool, warn: &dyn Fn(&str)) -> Result<String, SessionError> {
     // A command that was killed may have added the disk, without writing it into the file.
     let said = format!("{}: added", device.path.display());
     if let Ok(session) = Session::open(path, |file| file.devices.push(device.clone())) {
@@ -177,12 +187,19 @@ fn add_to_closed(path: &Path, device: &Device, force: bool) -> Result<String, Se
             return Ok(said);
         }
     }
-    let session = Session::open(path, |_| ())?;
+    let session = open_with_warnings(path, warn)?;
     block_on(session.cache().add_disk(&device.source(path)?, force))?;
     // The disk is the cache's now, whether or not closing succeeds.
     let closed = session.close();
     write_down(path, device)?;
     closed.map(|()| said)
+}
+
+/// Opens the cache, and calls `warn` with each problem that this found.
+fn open_with_warnings(path: &Path, warn: &dyn Fn(&str)) -> Result<Session, SessionError> {
+    let session = Session::open(path, |_| ())?;
+    session.cache().findings().iter().for_each(|finding| warn(finding));
+    Ok(session)
 }
 
 fn write_down(path: &Path, device: &Device) -> Result<(), FileError> {
@@ -250,11 +267,12 @@ fn problem_of<'a>(live: &'a Live, device: &Device) -> Option<&'a String> {
     live.problems.iter().find(|problem| problem.starts_with(&of_device))
 }
 
-/// Uses more of a disk. A file is first enlarged to `size_bytes`. Returns what was done, in a sentence.
+/// Uses more of a disk. A file is first enlarged to `size_bytes`. Returns what was done, in a sentence. Calls `warn` with
+/// each problem that opening the cache found.
 ///
 /// # Errors
 /// A disk that is not of this cache or has not grown, and the cache's own errors.
-pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<String, SessionError> {
+pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>, warn: &dyn Fn(&str)) -> Result<String, SessionError> {
     let before = known(path, disk)?;
     let place = before.full_path(path);
     let failed = |error: io::Error| FileError::Change(format!("{}: {error}", disk.display()));
@@ -292,7 +310,7 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Strin
 
     match live::read(path).map_err(SessionError::from).and_then(|live| in_running(&live)) {
         // No process has the cache open, or no longer.
-        Err(SessionError::NoSnapshot(_)) => expand_closed(path, &place)?,
+        Err(SessionError::NoSnapshot(_)) => expand_closed(path, &place, warn)?,
         Err(error) => {
             write(&before)?;
             return Err(error);
@@ -305,8 +323,8 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Strin
     Ok(format!("{}: expanded{from} to {}", disk.display(), format_bytes_binary(to)))
 }
 
-fn expand_closed(path: &Path, place: &Path) -> Result<(), SessionError> {
-    let session = Session::open(path, |_| ())?;
+fn expand_closed(path: &Path, place: &Path, warn: &dyn Fn(&str)) -> Result<(), SessionError> {
+    let session = open_with_warnings(path, warn)?;
     let expanded = match block_on(session.cache().expand_disk(place)) {
         // A command that was killed may have expanded the disk, without writing it into the file.
         Ok(_) | Err(CacheError::TooSmall { .. }) => Ok(()),
@@ -322,17 +340,22 @@ fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
 }
 
 /// Removes disks. Returns what was done, a line for each. If `is_stopped`, stops waiting; the removal continues when the
-/// cache is opened again.
+/// cache is opened again. Calls `warn` with each problem that opening the cache found.
 ///
 /// # Errors
 /// A disk that is not of this cache, the last one, and the cache's own errors.
-pub fn remove(path: &Path, disks: &[PathBuf], is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
+pub fn remove(
+    path: &Path,
+    disks: &[PathBuf],
+    is_stopped: &dyn Fn() -> bool,
+    warn: &dyn Fn(&str),
+) -> Result<String, SessionError> {
     let devices = disks.iter().map(|disk| known(path, disk)).collect::<Result<Vec<_>, _>>()?;
     mark(path, &devices, DeviceState::Removing)?;
     let running = live::read(path).map_err(SessionError::from);
     let removed = match running.and_then(|live| begin_in_running(path, &devices, live.pid)) {
         // No process has the cache open, or no longer.
-        Err(SessionError::NoSnapshot(_)) => remove_from_closed(path, &devices, is_stopped),
+        Err(SessionError::NoSnapshot(_)) => remove_from_closed(path, &devices, is_stopped, warn),
         other => other,
     };
     if removed.is_err() {
@@ -372,8 +395,13 @@ fn begin_in_running(path: &Path, devices: &[Device], pid: u32) -> Result<String,
 }
 
 /// Opens the cache, which then follows the file, and waits for the removals to end.
-fn remove_from_closed(path: &Path, devices: &[Device], is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
-    let session = Session::open(path, |_| ())?;
+fn remove_from_closed(
+    path: &Path,
+    devices: &[Device],
+    is_stopped: &dyn Fn() -> bool,
+    warn: &dyn Fn(&str),
+) -> Result<String, SessionError> {
+    let session = open_with_warnings(path, warn)?;
     let at_first = session.cache().stats();
     let found: Vec<_> = devices.iter().map(|device| follow::disk_at(&at_first, &device.full_path(path))).collect();
     let is_any_gone = found.contains(&None);
@@ -400,3 +428,7 @@ fn remove_from_closed(path: &Path, devices: &[Device], is_stopped: &dyn Fn() -> 
         _ => Ok("interrupted; it goes on when the cache is opened again".to_owned()),
     }
 }
+
+#[cfg(test)]
+#[path = "manage_tests.rs"]
+mod tests;

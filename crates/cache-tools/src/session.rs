@@ -21,17 +21,17 @@
 //! ```
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use plimsoll_cache::stats::{CacheStats, DropReason};
+use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats, DropReason};
 use plimsoll_cache::{BlockCache, CacheError, DiskSource, HostOptions, Inserted, Lookup};
 
 use super::bench::{Looked, Target};
-use super::config::{self, CacheFile, DeviceState, FileError};
+use super::config::{self, CacheFile, Device, DeviceState, FileError};
 use super::follow::{self, Follower};
 use super::live::{EVERY, NoSnapshot, Publisher};
 use super::wait::block_on;
@@ -134,24 +134,38 @@ impl Drop for Session {
     }
 }
 
-/// Opens the cache, and takes disks whose removal ended just before a crash out of the file.
+/// Opens the cache, and takes disks whose removal ended just before a crash out of the file. A disk that holds foreign
+/// data may be one that the cache still misses: it stays in the file, whose follower lets the cache forget it.
 fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
     let host = HostOptions { shards: file.shards, ..HostOptions::default() };
     let (cache, gone) =
         open_members(path, file, |file, sources| block_on(BlockCache::open(file.config.clone(), &sources, &host)))?;
-    if !gone.is_empty() {
-        follow::forget(path, &gone)?;
+    let is_missing = |disk: &DiskStats| disk.health == DiskHealth::Missing;
+    let is_any_missing = cache.stats().disks.iter().any(is_missing);
+    let (missed, removed): (Vec<Gone>, Vec<Gone>) =
+        gone.into_iter().partition(|gone| is_any_missing && !gone.is_no_member);
+    file.devices.extend(missed.into_iter().map(|gone| gone.device));
+    if !removed.is_empty() {
+        follow::forget(path, &removed.into_iter().map(|gone| gone.device.path).collect::<Vec<_>>())?;
     }
     Ok(cache)
 }
 
-/// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may be no member any more (its
-/// label is wiped, or the others do not list it). Such disks are taken out of `file`, and their paths returned.
+/// A device marked for removal whose disk cannot be opened as one of the cache.
+pub(super) struct Gone {
+    device: Device,
+    /// Whether it is known to be no member any more: the other disks do not list it.
+    is_no_member: bool,
+}
+
+/// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may be no member any more (the
+/// others do not list it), or its label may be gone (wiped, or overwritten by something else). Such disks are taken out of
+/// `file`, and returned.
 pub(super) fn open_members<T>(
     path: &Path,
     file: &mut CacheFile,
     open: impl Fn(&CacheFile, Vec<DiskSource>) -> Result<T, CacheError>,
-) -> Result<(T, Vec<PathBuf>), SessionError> {
+) -> Result<(T, Vec<Gone>), SessionError> {
     let mut gone = Vec::new();
     loop {
         let error = match open(file, file.sources(path)?) {
@@ -167,7 +181,8 @@ pub(super) fn open_members<T>(
         };
         let removed = removed.filter(|at| file.devices.get(*at).is_some_and(|d| d.state == DeviceState::Removing));
         let Some(at) = removed else { return Err(error.into()) };
-        gone.push(file.devices.remove(at).path);
+        let is_no_member = matches!(error, CacheError::NotAMember { .. });
+        gone.push(Gone { device: file.devices.remove(at), is_no_member });
     }
 }
 

@@ -53,7 +53,7 @@ use plimsoll::{Classes, Runtime, Shard, StartError};
 use crate::config::{CacheConfig, CreateOptions, DiskSource};
 use crate::engine::Engine;
 use crate::error::CacheError;
-use crate::format::MemberState;
+use crate::format::{Member, MemberState};
 use crate::health::is_passing;
 use crate::host::{Host, HostOptions};
 use crate::insert::{InsertOptions, Inserted};
@@ -127,18 +127,16 @@ impl BlockCache {
     /// cache keeps the capacity that it was created with.
     ///
     /// # Errors
-    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made.
+    /// As [`BlockCache::create`] and [`BlockCache::open`], or when the file cannot be made. Of several callers at once, one
+    /// has the cache, and the others are told that it is locked.
     pub async fn open_or_create(directory: &Path, capacity_bytes: u64) -> Result<BlockCache, CacheError> {
         let (path, host) = (directory.join("cache"), HostOptions::default());
         if !path.exists() {
-            // Created under another name: a creation that was cut short leaves no cache.
-            let new = directory.join("cache.new");
-            let at = |error| CacheError::Io { path: new.clone(), what: "cannot make the file", error };
-            make_file(directory, &new, capacity_bytes).map_err(at)?;
-            let options = CreateOptions { force: true, ..CreateOptions::default() };
-            BlockCache::create(&options, &[DiskSource::at(new.clone())], &host).await?;
-            let renamed = std::fs::rename(&new, &path).and_then(|()| std::fs::File::open(directory)?.sync_all());
-            renamed.map_err(at)?;
+            match create_in(directory, capacity_bytes, &host).await {
+                // Another caller was faster: the lock of its file decides.
+                Err(_) if path.exists() => {}
+                created => created?,
+            }
         }
         BlockCache::open(CacheConfig::default(), &[DiskSource::at(path)], &host).await
     }
@@ -254,7 +252,7 @@ impl BlockCache {
     /// # Errors
     /// When no disk can be written.
     pub async fn checkpoint(&self) -> Result<u64, CacheError> {
-        self.engine.checkpoint_soon().await
+        self.engine.checkpoint_soon().await.map_err(|error| self.engine.explained(error))
     }
 
     /// Adds a disk to the cache. Returns its number. The disk must be empty unless `force`.
@@ -264,7 +262,7 @@ impl BlockCache {
     pub async fn add_disk(&self, source: &DiskSource, force: bool) -> Result<u16, CacheError> {
         let (engine, source) = (Arc::clone(&self.engine), source.clone());
         let add = move |shard: Shard| async move { engine.add_disk(&shard, &source, force).await };
-        self.engine.first_handle().run(add).await.map_err(stopped)?
+        self.engine.first_handle().run(add).await.map_err(stopped)?.map_err(|error| self.engine.explained(error))
     }
 
     /// Uses the space by which the disk at `path` has grown. Returns the bytes gained.
@@ -274,7 +272,7 @@ impl BlockCache {
     pub async fn expand_disk(&self, path: &Path) -> Result<u64, CacheError> {
         let (engine, path) = (Arc::clone(&self.engine), path.to_owned());
         let expand = move |shard: Shard| async move { engine.expand_disk(&shard, &path).await };
-        self.engine.first_handle().run(expand).await.map_err(stopped)?
+        self.engine.first_handle().run(expand).await.map_err(stopped)?.map_err(|error| self.engine.explained(error))
     }
 
     /// Starts to move all blocks away from the disk at `path`. Returns the bytes to move. [`BlockCache::stats`] shows
@@ -292,7 +290,7 @@ impl BlockCache {
     /// # Errors
     /// When the disk is there or the cache has no such member, or when no disk can be written.
     pub async fn forget_disk(&self, number: u16) -> Result<(), CacheError> {
-        self.engine.forget_missing(number).await
+        self.engine.forget_missing(number).await.map_err(|error| self.engine.explained(error))
     }
 
     /// Returns the host's classes, the cache's own among them (`cache.hit` ...): to change shares, or to add classes.
@@ -342,7 +340,7 @@ impl BlockCache {
                 }
             }
         }
-        end.map(|_| ()).map_err(|_| CacheError::AllFailed)
+        end.map(|_| ()).map_err(|_| self.engine.explained(CacheError::AllFailed))
     }
 }
 
@@ -361,6 +359,25 @@ impl Drop for BlockCache {
         if let Some(runtime) = self.runtime.take() {
             let _ = runtime.stop_within(DEADLINE);
         }
+    }
+}
+
+/// Creates the cache in `directory`, of `capacity_bytes`.
+async fn create_in(directory: &Path, capacity_bytes: u64, host: &HostOptions) -> Result<(), CacheError> {
+    // Created under another name: a creation that was cut short leaves no cache.
+    let (path, new) = (directory.join("cache"), directory.join("cache.new"));
+    let at = |error| CacheError::Io { path: new.clone(), what: "cannot make the file", error };
+    make_file(directory, &new, capacity_bytes).map_err(at)?;
+    let options = CreateOptions { force: true, ..CreateOptions::default() };
+    BlockCache::create(&options, &[DiskSource::at(new.clone())], host).await?;
+    rename_new(&new, &path).and_then(|()| std::fs::File::open(directory)?.sync_all()).map_err(at)
+}
+
+/// Renames a file, unless there is one at `to`: that of another caller stays, and may be open.
+fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::remove_file(from),
     }
 }
 
@@ -422,11 +439,27 @@ impl Engine {
         }
     }
 
+    /// Returns `error`, with each disk and its reason if none works.
+    fn explained(&self, error: CacheError) -> CacheError {
+        if !matches!(error, CacheError::AllFailed) {
+            return error;
+        }
+        let explain = |member: Member| {
+            let (disk, source) = (self.disk(member.disk), self.roster.source(member.guid));
+            let path = disk.as_ref().map(|disk| disk.identity.path.clone()).or(source.map(|(source, _)| source.path));
+            let name = path.map_or_else(|| format!("disk {}", member.disk), |path| path.display().to_string());
+            let now = disk.map(|disk| disk.why()).filter(|why| !why.is_empty());
+            let why = now.or_else(|| self.roster.loss(member.guid));
+            format!("{name}: {}", why.unwrap_or_else(|| "it is not there".to_owned()))
+        };
+        CacheError::NoDiskWorks { disks: self.roster.members().into_iter().map(explain).collect() }
+    }
+
     fn disk_stats(&self) -> Vec<DiskStats> {
         let members = self.roster.members();
         let alloc = lock(&self.alloc);
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
-        let stats = |member: &crate::format::Member| {
+        let stats = |member: &Member| {
             let number = member.disk;
             let slabs = alloc.slabs(number);
             let disk = read(&self.disks).get(usize::from(number)).cloned().flatten();
@@ -552,6 +585,60 @@ mod tests {
         let Poll::Ready(Ok(Fetched::Origin(block))) = fetched else { panic!("the origin has it at once") };
         assert_eq!(&block[..], [2; 8192]);
         assert_eq!(cache.stats().misses["overloaded"], 2);
+    }
+
+    /// The file that another caller had made and opened meanwhile was replaced: both had a cache, one without a name.
+    #[test]
+    fn of_two_that_make_one_cache_one_is_told_that_it_is_locked() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let waiting = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        waiting.block_on(async {
+            let first = BlockCache::open_or_create(directory, 32 << 20).await.unwrap();
+            first.insert(b"a", b"kept").await.unwrap();
+            // As a caller does that looked before the first one was done.
+            create_in(directory, 32 << 20, &HostOptions::default()).await.unwrap();
+            assert!(!directory.join("cache.new").exists());
+
+            let second = BlockCache::open_or_create(directory, 32 << 20).await;
+            assert!(matches!(second, Err(CacheError::Locked { .. })), "two have one cache");
+            first.close().await.unwrap();
+            let again = BlockCache::open_or_create(directory, 32 << 20).await.unwrap();
+            assert!(matches!(again.get(b"a").await.unwrap(), Lookup::Hit(_)));
+            again.close().await.unwrap();
+        });
+    }
+
+    /// A reader that had missed the block before it was cached, and led afterwards, fetched it once more.
+    #[test]
+    fn a_reader_that_gets_the_lead_looks_again_before_it_fetches() {
+        let (runtime, cache) = cache();
+        let mut context = Context::from_waker(Waker::noop());
+        let options = GetOptions::default();
+        let never = |_| std::future::pending::<Result<Vec<u8>, ()>>();
+        let mut first = Box::pin(cache.get_or_fetch(b"a", options, never));
+        let second = cache.get_or_fetch(b"a", options, async |_| -> Result<Vec<u8>, ()> { panic!("it is cached") });
+        let mut second = pin!(second);
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+
+        drop(first);
+        assert_eq!(runtime.block_on(0, cache.insert(b"a", &[1; 8192])).unwrap().unwrap(), Inserted::Stored);
+        let fetched = runtime.block_on(0, second).unwrap().unwrap();
+        assert!(matches!(fetched, Fetched::Hit(block) if block[..] == [1; 8192]));
+    }
+
+    #[test]
+    fn a_cache_whose_disks_have_failed_names_each_and_its_reason() {
+        let (runtime, cache) = cache();
+        let disk = cache.engine().disk(0).unwrap();
+        disk.judge(|health| health.set_failed("no space left on device".to_owned()));
+        let error = runtime.block_on(0, cache.checkpoint()).unwrap().unwrap_err().to_string();
+        assert!(error.contains("disk: no space left on device"), "{error}");
+        // The disk is looked for meanwhile: its former life is over.
+        drop(disk);
+        let error = runtime.block_on(0, cache.close()).unwrap().unwrap_err().to_string();
+        assert!(error.contains("disk: no space left on device"), "{error}");
     }
 
     #[test]

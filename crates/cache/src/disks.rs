@@ -139,9 +139,25 @@ impl Engine {
         // Slab numbers are given out once, so ranges cannot overlap. If one does, it is not used.
         if lock(&self.alloc).add_range(range).is_ok() {
             let mut places = write(&self.places);
-            places.push(range);
-            places.sort_by_key(|range| range.first);
+            let at = places.partition_point(|other| other.first < range.first);
+            match at.checked_sub(1).and_then(|before| places.get_mut(before)) {
+                // A superblock has room for few ranges.
+                Some(before) if self.continues(before, &range) => before.count += range.count,
+                _ => places.insert(at, range),
+            }
         }
+    }
+
+    /// Returns whether `range` goes on where `before` ends, in numbers and on the disk.
+    fn continues(&self, before: &SlabRange, range: &SlabRange) -> bool {
+        before.disk == range.disk
+            && before.first.0 + before.count == range.first.0
+            && self.end_bytes(before) == range.offset_bytes
+    }
+
+    /// Returns where a range ends on its disk, in bytes.
+    pub(crate) fn end_bytes(&self, range: &SlabRange) -> u64 {
+        range.offset_bytes + u64::from(range.count) * u64::from(self.identity.geometry.slab_bytes)
     }
 
     /// Adds all slabs that a disk's superblock names.

@@ -130,12 +130,22 @@ pub enum CacheError {
     },
     /// The last disk cannot be removed.
     LastDisk,
+    /// The disk was expanded so often, in turns with others, that its superblock has no room for more slabs or disks.
+    SuperblockFull {
+        /// The disk.
+        path: PathBuf,
+    },
     /// The cache has as many disks as it may have, or as it has room for until it is opened again.
     TooManyDisks,
     /// The other disks have no room for the disk's blocks and the target of free space.
     Full,
     /// No disk of the cache works any more.
     AllFailed,
+    /// No disk of a cache that is open works any more.
+    NoDiskWorks {
+        /// Each disk and why it does not work, a sentence each.
+        disks: Vec<String>,
+    },
     /// The shards could not be started, or have stopped.
     Stopped(String),
     /// The cache is closed, but operations on these disks have not come back from the kernel. The disks stay locked until
@@ -218,6 +228,12 @@ impl std::fmt::Display for CacheError {
                 write!(f, "the cache misses no disk {number}: a disk that is there is removed by its path")
             }
             CacheError::LastDisk => write!(f, "the last disk cannot be removed: add another first"),
+            CacheError::SuperblockFull { path } => write!(
+                f,
+                "{}: it was expanded so often that its superblock has no room for another range of slabs or another disk; \
+                 nothing was changed. Remove this disk and add it again: it has one range then",
+                path.display()
+            ),
             CacheError::TooManyDisks => write!(
                 f,
                 "no room for another disk: a cache has at most 128, and a running one takes at most {} more than it was \
@@ -226,6 +242,11 @@ impl std::fmt::Display for CacheError {
             ),
             CacheError::Full => write!(f, "the other disks have no room for its blocks"),
             CacheError::AllFailed => write!(f, "no disk of the cache works any more"),
+            CacheError::NoDiskWorks { disks } => write!(
+                f,
+                "no disk of the cache works any more ({}); repair or replace the disks, and open the cache again",
+                disks.join("; ")
+            ),
             CacheError::Stopped(why) => write!(f, "{why}"),
             CacheError::Hangs { paths } => {
                 let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();

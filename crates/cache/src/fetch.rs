@@ -11,7 +11,8 @@
 //! inserted: nobody waits for its write, and until that has ended, the flight has the block for new readers. If the
 //! key was inserted or removed since the fetch began, the block may be older: it is not inserted (a *lease* decides),
 //! and readers that come after the change do not join the flight. If the leader's fetch fails or its future is
-//! dropped, one follower takes over and fetches itself.
+//! dropped, one follower takes over and fetches itself. Who leads looks into the index once more before it fetches; if the
+//! block has come, it gives up the lead and looks it up.
 //!
 //! # Limits
 //! A leader that is neither polled nor dropped keeps its followers waiting. A promoted fetch may ask the origin twice.
@@ -28,6 +29,7 @@ use crate::error::CacheError;
 use crate::flight::{Followed, Joined, Leader, Ranked, race_on_promotion};
 use crate::key::KeyHash;
 use crate::lookup::{GetOptions, Lookup};
+use crate::stats::MissReason;
 
 /// Where a block came from.
 #[derive(Clone, Debug)]
@@ -88,21 +90,30 @@ impl BlockCache {
     where
         F: Future<Output = Result<Vec<u8>, E>>,
     {
-        match self.get_with(key, options).await.map_err(FetchError::Cache)? {
-            Lookup::Hit(block) => return Ok(Fetched::Hit(block)),
-            Lookup::Miss(_) => {}
-        }
-
         let hash = self.engine().hash(key).map_err(FetchError::Cache)?;
         let class = options.class.unwrap_or(self.engine().classes.hit);
-        let leader = match self.engine().flights.join(hash, self.ranked(class)) {
-            Joined::Lead(leader) => leader,
-            Joined::Follow(follower) => match follower.await {
-                Followed::Value(block) => return Ok(Fetched::Shared(block)),
-                Followed::Lead(leader) => leader,
-            },
-        };
-        self.lead(hash, leader, options, fetch).await
+        loop {
+            let reason = match self.look_up(hash, options).await.map_err(FetchError::Cache)? {
+                Lookup::Hit(block) => return Ok(Fetched::Hit(block)),
+                Lookup::Miss(reason) => reason,
+            };
+            let leader = match self.engine().flights.join(hash, self.ranked(class)) {
+                Joined::Lead(leader) => leader,
+                Joined::Follow(follower) => match follower.await {
+                    Followed::Value(block) => return Ok(Fetched::Shared(block)),
+                    Followed::Lead(leader) => leader,
+                },
+            };
+            if !self.has_come(&hash, reason) {
+                return self.lead(hash, leader, options, fetch).await;
+            }
+        }
+    }
+
+    /// Returns whether a block that was not cached is so now. A former leader may have ended between this caller's look-up
+    /// and its lead. One that is cached but cannot be read has not come.
+    fn has_come(&self, hash: &KeyHash, reason: MissReason) -> bool {
+        matches!(reason, MissReason::Absent | MissReason::Ghost) && self.engine().index.peek(hash).is_some()
     }
 
     async fn lead<E, F>(

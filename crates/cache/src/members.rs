@@ -7,7 +7,7 @@
 //! | event | reaction |
 //! |---|---|
 //! | add | its superblock is written first, then a checkpoint lists it; new blocks go there at once |
-//! | expand | another range of slabs at its end, then a checkpoint |
+//! | expand | more slabs at its end, then a checkpoint |
 //! | remove | no new blocks; the mover empties its slabs; a checkpoint drops it as a member; its superblock is wiped |
 //! | failed | its blocks are removed from the index; checkpoints go on without it |
 //! | returned | looked for every 5 s, also where it hung at opening; it begins anew, without its blocks |
@@ -39,7 +39,7 @@ use crate::config::DiskSource;
 use crate::disk::{CacheDisk, DiskIdentity};
 use crate::engine::Engine;
 use crate::error::CacheError;
-use crate::format::{Member, MemberState, Record};
+use crate::format::{self, Member, MemberState, Record};
 use crate::label::{self, Prepared};
 use crate::race::all;
 use crate::random::random_u128;
@@ -100,6 +100,7 @@ impl Engine {
         let geometry = self.identity.geometry;
         label::check_sectors(&prepared, geometry.sector_bytes)?;
         let slabs = label::slabs_that_fit(&prepared, geometry.slab_bytes)?;
+        self.all_disks().iter().try_for_each(|disk| self.check_superblock(disk, 0))?;
         let number = self.new_disk_number()?;
         let first = self.roster.take_slabs(slabs).ok_or(CacheError::TooManyDisks)?;
 
@@ -178,7 +179,7 @@ impl Engine {
     /// Uses the space by which a disk has grown. Returns the bytes gained.
     ///
     /// # Errors
-    /// When the cache has no such disk, or the disk has not grown by a slab.
+    /// When the cache has no such disk, or the disk has not grown by a slab, or [`CacheError::SuperblockFull`].
     pub(crate) async fn expand_disk(self: &Arc<Engine>, shard: &Shard, path: &Path) -> Result<u64, CacheError> {
         let disk = self.disk_at(path).ok_or_else(|| CacheError::UnknownDisk { path: path.to_owned() })?;
         let refused = |error| CacheError::Io { path: path.to_owned(), what: "cannot see how large it is", error };
@@ -186,22 +187,31 @@ impl Engine {
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
         let number = disk.identity.number;
 
-        let ends = read(&self.places)
-            .iter()
-            .filter(|range| range.disk == number)
-            .map(|range| range.offset_bytes + u64::from(range.count) * slab_bytes)
-            .max();
-        let end = ends.unwrap_or(label::SLABS_AT_BYTES);
+        let own = |range: &&SlabRange| range.disk == number;
+        let last = read(&self.places).iter().filter(own).max_by_key(|range| range.offset_bytes).copied();
+        let end = last.map_or(label::SLABS_AT_BYTES, |last| self.end_bytes(&last));
         let count = u32::try_from(has_bytes.saturating_sub(end) / slab_bytes).unwrap_or(u32::MAX);
         if count == 0 {
             return Err(CacheError::TooSmall { path: path.to_owned(), has_bytes, needs_bytes: end + slab_bytes });
         }
 
+        let is_continued = last.is_some_and(|last| last.first.0 + last.count == self.roster.next_slab());
+        self.check_superblock(&disk, usize::from(!is_continued))?;
         let first = self.roster.take_slabs(count).ok_or(CacheError::TooManyDisks)?;
         self.add_slabs(SlabRange { first, count, disk: number, offset_bytes: end });
         self.index.set_capacity(lock(&self.alloc).capacity_bytes());
         self.checkpoint_soon().await?;
         Ok(u64::from(count) * slab_bytes)
+    }
+
+    /// Checks that the superblock of a disk has room for `more_ranges`, and for a disk that is being added.
+    fn check_superblock(&self, disk: &CacheDisk, more_ranges: usize) -> Result<(), CacheError> {
+        let DiskIdentity { number, path, .. } = &disk.identity;
+        let ranges = read(&self.places).iter().filter(|range| range.disk == *number).count();
+        if format::has_room(self.roster.members().len() + 1, ranges + more_ranges) {
+            return Ok(());
+        }
+        Err(CacheError::SuperblockFull { path: path.clone() })
     }
 
     /// Starts to move all blocks away from a disk. Returns the bytes to move.
@@ -312,6 +322,9 @@ impl Engine {
             let is_held = held.iter().any(|held| held.path == source.path);
             if is_held && !label::leads_elsewhere(shard, &source.path, &held).await? {
                 return Ok(());
+            }
+            if let Some(old) = self.disk(member.disk) {
+                self.roster.note_loss(member.guid, old.why());
             }
             // Drop the old life and its lock on the device, or the device could not be locked again.
             self.set_disk(member.disk, None);

@@ -1,11 +1,17 @@
-//! Disks that return, on real files.
+//! Disks that return, on real files, and disks that grow, on simulated ones.
 
 use std::time::Duration;
+
+use plimsoll::backend::OpenOptions;
+use plimsoll::backend::sim::{SimConfig, SimWorld};
+use plimsoll::{Class, Classes, DiskSetup, SimRuntime, Topology};
 
 use super::*;
 use crate::cache::BlockCache;
 use crate::config::{CacheConfig, CreateOptions};
-use crate::host::HostOptions;
+use crate::host::{Host, HostOptions};
+use crate::insert::Inserted;
+use crate::lookup::Lookup;
 use crate::stats::DiskHealth;
 
 #[path = "../../skip.rs"]
@@ -70,4 +76,95 @@ fn a_disk_in_place_of_one_that_never_answers_is_taken_back() {
     assert!(engine.held_disks().contains(&disks[1].path), "the old one is still held");
     drop(held);
     block_on(cache.close()).unwrap();
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Simulated disks that grow, of a cache with slabs of 1 MiB.
+struct Growing {
+    topology: Topology,
+    runtime: SimRuntime,
+    disks: Vec<DiskSource>,
+}
+
+impl Growing {
+    /// Creates a cache on disks of 32 MiB.
+    fn new(names: &[&str]) -> Growing {
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let setups = names.iter().map(|_| DiskSetup::unlimited()).collect();
+        let topology = Topology::new(1, Classes::new(), setups).unwrap();
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
+        let disks = names.iter().map(|name| DiskSource::at(name.into())).collect();
+        let growing = Growing { topology, runtime, disks };
+        (0..names.len()).for_each(|disk| growing.set_len_of(disk, 32 * MIB, true));
+        let options = CreateOptions { slab_bytes: Some(MIB as u32), ..CreateOptions::default() };
+        growing.run(BlockCache::create_on(&options, &growing.disks, &growing.host())).unwrap();
+        growing
+    }
+
+    fn host(&self) -> Host {
+        let count = self.disks.len() as u16;
+        Host::on(&self.topology, vec![self.runtime.handle(0)], 0..count).unwrap().without_locks().seeded(1)
+    }
+
+    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(0, future).unwrap()
+    }
+
+    fn open(&self) -> BlockCache {
+        self.run(BlockCache::open_on(CacheConfig::default(), &self.disks, self.host())).unwrap()
+    }
+
+    fn set_len(&self, disk: usize, bytes: u64) {
+        self.set_len_of(disk, bytes, false);
+    }
+
+    fn set_len_of(&self, disk: usize, bytes: u64, create_new: bool) {
+        let options = OpenOptions { write: true, create_new, ..OpenOptions::default() };
+        let file = self.topology.file(&self.disks[disk].path, options, disk as u16);
+        self.run(self.runtime.shard(0).clone().set_len(&file, Class::DEFAULT, bytes)).unwrap();
+    }
+}
+
+/// Each expansion took another place in the superblock, until the cache could not write one.
+#[test]
+fn a_disk_grows_slab_by_slab_for_ever() {
+    let growing = Growing::new(&["a"]);
+    let cache = growing.open();
+    assert_eq!(growing.run(cache.insert(b"key", b"a block")).unwrap(), Inserted::Stored);
+    for grown in 1..=300 {
+        growing.set_len(0, (32 + grown) * MIB);
+        assert_eq!(growing.run(cache.expand_disk("a".as_ref())).unwrap(), MIB, "expansion {grown}");
+    }
+    growing.run(cache.close()).unwrap();
+
+    let cache = growing.open();
+    assert_eq!(cache.findings(), Vec::<String>::new());
+    assert_eq!(cache.stats().disks[0].slabs, 331);
+    assert!(matches!(growing.run(cache.get(b"key")).unwrap(), Lookup::Hit(_)));
+    growing.run(cache.close()).unwrap();
+}
+
+/// The slabs of disks that grow in turns have no numbers in sequence.
+#[test]
+fn an_expansion_that_no_superblock_can_tell_is_refused() {
+    let growing = Growing::new(&["a", "b"]);
+    let cache = growing.open();
+    assert_eq!(growing.run(cache.insert(b"key", b"a block")).unwrap(), Inserted::Stored);
+    let grow = |step: u64| {
+        let disk = (step % 2) as usize;
+        growing.set_len(disk, (33 + step / 2) * MIB);
+        growing.run(cache.expand_disk(&growing.disks[disk].path))
+    };
+    let refused = (0..600).find_map(|step| grow(step).err()).expect("a superblock is finite");
+    assert!(refused.to_string().contains("superblock"), "{refused}");
+
+    let before = growing.run(cache.checkpoint()).unwrap();
+    assert_eq!(growing.run(cache.checkpoint()).unwrap(), before + 1);
+    assert!(cache.stats().disks.iter().all(|disk| disk.health == DiskHealth::Healthy));
+    growing.run(cache.close()).unwrap();
+    let cache = growing.open();
+    assert_eq!(cache.findings(), Vec::<String>::new());
+    assert!(matches!(growing.run(cache.get(b"key")).unwrap(), Lookup::Hit(_)));
+    growing.run(cache.close()).unwrap();
 }

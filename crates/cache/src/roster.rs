@@ -32,6 +32,8 @@ pub(crate) struct Roster {
     sources: Mutex<HashMap<u128, (DiskSource, u16)>>,
     /// Sources that may be those of members without one.
     unread: Mutex<Vec<(DiskSource, u16)>>,
+    /// Why disks that are looked for left the cache, by identity.
+    losses: Mutex<HashMap<u128, String>>,
     /// Slots that disks to be added may take, the next one last.
     free_slots: Mutex<Vec<u16>>,
     /// The first slab number not yet used.
@@ -47,6 +49,7 @@ impl Roster {
             members: Mutex::default(),
             sources: Mutex::default(),
             unread: Mutex::default(),
+            losses: Mutex::default(),
             free_slots: Mutex::default(),
             next_slab: AtomicU32::new(next_slab),
             look_again_ns: AtomicU64::new(0),
@@ -73,6 +76,7 @@ impl Roster {
 
     /// Forgets a member, and frees its slot. Returns whether it was one.
     pub(crate) fn forget(&self, guid: u128) -> bool {
+        lock(&self.losses).remove(&guid);
         if let Some((_, slot)) = lock(&self.sources).remove(&guid) {
             self.return_slot(slot);
         }
@@ -104,6 +108,16 @@ impl Roster {
 
     pub(crate) fn source(&self, guid: u128) -> Option<(DiskSource, u16)> {
         lock(&self.sources).get(&guid).cloned()
+    }
+
+    /// Keeps why a disk left the cache, for the time when it is looked for.
+    pub(crate) fn note_loss(&self, guid: u128, why: String) {
+        lock(&self.losses).insert(guid, why);
+    }
+
+    /// Returns why a disk left the cache last.
+    pub(crate) fn loss(&self, guid: u128) -> Option<String> {
+        lock(&self.losses).get(&guid).cloned()
     }
 
     /// Lets disks that are added have these slots, the first one first.

@@ -78,6 +78,7 @@ impl From<SessionError> for Failure {
                 | CacheError::Io { .. }
                 | CacheError::Full
                 | CacheError::AllFailed
+                | CacheError::NoDiskWorks { .. }
                 | CacheError::Stopped(_),
             ) => Failure::Machine(message),
             _ => Failure::Input(message),

@@ -34,5 +34,5 @@ pub(crate) use stream::{
 };
 pub(crate) use superblock::{
     Member, MemberState, RangeRecord, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock, VERSION, decode,
-    encode,
+    encode, has_room,
 };

@@ -288,14 +288,18 @@ fn overlap(spans: &mut [(u64, u64)]) -> bool {
     spans.windows(2).any(|pair| matches!(pair, [(_, end), (first, _)] if end > first))
 }
 
+/// Returns whether a slot has room for as many disks of a cache and ranges of slabs on one of them.
+pub(crate) fn has_room(members: usize, ranges: usize) -> bool {
+    members <= MAX_MEMBERS && FIXED_BYTES + ranges * RANGE_BYTES + members * MEMBER_BYTES <= CHECKSUM_AT
+}
+
 /// Encodes `block` as a slot.
 ///
 /// # Errors
 /// If it would not fit, or [`decode`] would refuse it.
 pub(crate) fn encode(block: &Superblock) -> Result<[u8; SLOT_BYTES], EncodeError> {
     let (members, ranges) = (block.members.len(), block.ranges.len());
-    let used_bytes = FIXED_BYTES + ranges * RANGE_BYTES + members * MEMBER_BYTES;
-    if members > MAX_MEMBERS || used_bytes > CHECKSUM_AT {
+    if !has_room(members, ranges) {
         return Err(EncodeError::TooLarge { members, ranges });
     }
     block.check().map_err(EncodeError::Malformed)?;

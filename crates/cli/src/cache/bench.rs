@@ -155,6 +155,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&stop)?;
     let session = Session::open(&arguments.file.cache, |file| arguments.change(file))?;
     check::missing(&session.cache().stats()).iter().for_each(|missing| screen::warning(missing));
+    session.cache().findings().iter().for_each(|finding| screen::warning(finding));
 
     let options = arguments.options(session.file().shards);
     let mut line = Progress::default();

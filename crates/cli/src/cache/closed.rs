@@ -9,6 +9,7 @@ use super::progress::Progress;
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
+use crate::screen;
 
 /// Show how the slabs of a closed cache are used, by disk and size of block
 #[derive(Args, Debug)]
@@ -62,6 +63,7 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<Outcome, Failure> {
         line.show(|| format!("{} of {} blocks", format_count(read), format_count(all)));
     };
     let checked = check::check(&arguments.file.cache, progress)?;
+    checked.warnings.iter().for_each(|warning| screen::warning(warning));
     arguments.format.print(|| tables::check(&checked), &checked.to_json(), || checked.to_csv())?;
     Ok(if checked.is_sound() { Outcome::Done } else { Outcome::Finding })
 }

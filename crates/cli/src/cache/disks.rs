@@ -82,7 +82,13 @@ pub(super) struct AddArguments {
 
 pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, Failure> {
     for disk in &arguments.disks {
-        screen::print(&manage::add(&arguments.file.cache, disk, arguments.size, arguments.destructive)?)?;
+        screen::print(&manage::add(
+            &arguments.file.cache,
+            disk,
+            arguments.size,
+            arguments.destructive,
+            &screen::warning,
+        )?)?;
     }
     Ok(Outcome::Done)
 }
@@ -103,14 +109,14 @@ pub(super) struct ExpandArguments {
 }
 
 pub(super) fn expand(arguments: &ExpandArguments) -> Result<Outcome, Failure> {
-    screen::print(&manage::expand(&arguments.file.cache, &arguments.disk, arguments.size)?)?;
+    screen::print(&manage::expand(&arguments.file.cache, &arguments.disk, arguments.size, &screen::warning)?)?;
     Ok(Outcome::Done)
 }
 
 /// Move the blocks of disks to the others and take them out of the cache, whether that is in use or not
 ///
-/// A disk that is gone for good, or came back blank, is forgotten: its blocks are lost already. Name all that are gone in
-/// one command.
+/// A disk that is gone for good, or came back blank or with other data, is forgotten: its blocks are lost already. Name all
+/// that are gone in one command.
 #[derive(Args, Debug)]
 pub(super) struct RemoveArguments {
     #[command(flatten)]
@@ -124,7 +130,7 @@ pub(super) struct RemoveArguments {
 pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, Failure> {
     let stop = Stop::default();
     interrupt::stop_on_signal(&stop)?;
-    let said = manage::remove(&arguments.file.cache, &arguments.disks, &|| stop.is_asked())?;
+    let said = manage::remove(&arguments.file.cache, &arguments.disks, &|| stop.is_asked(), &screen::warning)?;
     screen::print(&said)?;
     Ok(if stop.is_asked() { Outcome::Interrupted } else { Outcome::Done })
 }

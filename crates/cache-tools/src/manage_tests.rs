@@ -1,0 +1,68 @@
+//! Disks of closed caches, on real files.
+
+use std::cell::RefCell;
+
+use tempfile::TempDir;
+
+use super::*;
+
+#[path = "../../skip.rs"]
+mod skip;
+
+/// Makes a cache of disks `a`, `b` and `c` of 32 MiB. Returns its directory and its file; `None`, with a line, without
+/// direct I/O.
+fn world() -> Option<(TempDir, PathBuf)> {
+    let directory = tempfile::tempdir().unwrap();
+    if !skip::has_direct_io(directory.path()) {
+        return None;
+    }
+    let path = directory.path().join("c.yaml");
+    let disks = ["a", "b", "c"].map(|name| directory.path().join(name));
+    let flags = CreateFlags { size_bytes: Some(32 << 20), slab_bytes: Some(1 << 20), ..CreateFlags::default() };
+    create(&path, &disks, &flags).unwrap();
+    Some((directory, path))
+}
+
+/// Asks to stop after a minute: the end of a wait that would have no other.
+fn patience() -> impl Fn() -> bool {
+    let begin = Instant::now();
+    move || begin.elapsed() > Duration::from_secs(60)
+}
+
+fn ignore(_: &str) {}
+
+/// The device was taken out of the file before the cache had forgotten its disk, for which the command waited for ever.
+#[test]
+fn a_disk_that_holds_something_else_is_forgotten_and_not_written() {
+    let Some((directory, path)) = world() else { return };
+    let foreign = vec![7; 32 << 20];
+    let lost = ["b", "c"].map(|name| directory.path().join(name));
+    lost.iter().for_each(|disk| fs::write(disk, &foreign).unwrap());
+
+    let said = remove(&path, &lost, &patience(), &ignore).unwrap();
+    assert!(said.ends_with("b: removed") || said.ends_with("c: removed"), "{said}");
+    assert!(lost.iter().all(|disk| fs::read(disk).unwrap() == foreign), "foreign data was written to");
+    assert_eq!(config::parse_from_file(&path).unwrap().devices.len(), 1);
+    let session = Session::open(&path, |_| ()).unwrap();
+    assert_eq!((session.cache().stats().disks.len(), session.cache().findings()), (1, Vec::new()));
+    session.close().unwrap();
+}
+
+#[test]
+fn commands_say_what_opening_found() {
+    let Some((directory, path)) = world() else { return };
+    let [b, c, d] = ["b", "c", "d"].map(|name| directory.path().join(name));
+    let told = RefCell::new(Vec::new());
+    let warn = |warning: &str| told.borrow_mut().push(warning.to_owned());
+    let has_told = || told.take().iter().any(|warning| warning.contains("opened without a disk"));
+
+    fs::remove_file(&b).unwrap();
+    expand(&path, &c, Some(40 << 20), &warn).unwrap();
+    assert!(has_told());
+    add(&path, &d, Some(32 << 20), false, &warn).unwrap();
+    assert!(has_told());
+    remove(&path, &[b], &patience(), &warn).unwrap();
+    assert!(has_told());
+    expand(&path, &c, Some(48 << 20), &warn).unwrap();
+    assert!(!has_told(), "it is forgotten");
+}
