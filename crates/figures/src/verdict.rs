@@ -265,7 +265,7 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
             return unclear(wild, evidence);
         }
         _ if last_step < GROWING_SLOPE => {
-            return unclear("throughput grew, and the last point adds nothing to it: add points beyond it", evidence);
+            return unclear("throughput grew, and the last point adds little to it: add points beyond it", evidence);
         }
         Some(promised) if to.throughput >= REACHED * promised => {
             (Kind::Reached, "throughput grew with parallelism up to what the disk promises")

@@ -396,7 +396,11 @@ impl<'a> Case<'a> {
             return Some(held);
         }
         if waits && capacity_use >= full {
-            return Some((Verdict::Saturated, format!("{u} of {whole} is used, and {s}{}", self.cap_text())));
+            let used = match is_seen && capacity_use > 1.0 {
+                true => "it does more than ever before with requests waiting".to_owned(),
+                false => format!("{u} of {whole} is used"),
+            };
+            return Some((Verdict::Saturated, format!("{used}, and {s}{}", self.cap_text())));
         }
         if waits
             && capacity_use < USE_PART

@@ -31,6 +31,8 @@ use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
 const SAME: f64 = 0.05;
 /// Ratio of rates from which one is more.
 const MORE: f64 = 1.10;
+/// Part of the requests below which writes tell nothing of flushes.
+const HARDLY_ANY: f64 = 0.01;
 /// Ratio from which more is under way, or `await` or merges have grown.
 const LONGER: f64 = 1.20;
 /// Requests under way below which a device that serves many at once is not full.
@@ -137,6 +139,10 @@ fn room(named: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     let pair = named.rising(named.requests()?);
     let (requests, await_ms, [fewer, more]) = (pair.requests()?, pair.await_ms()?, pair.letters);
     if requests.a <= 0.0 || requests.ratio() < MORE || await_ms.ratio() > 1.0 + SAME {
+        return None;
+    }
+    // Fewer bytes in more requests say nothing of a limit of bandwidth on the other side.
+    if pair.kib().is_some_and(|kib| kib.a > 0.0 && kib.ratio() < 1.0 - SAME) {
         return None;
     }
 
@@ -307,6 +313,14 @@ fn flush_pressure(pair: &Pair) -> Case {
     let Some(writes) = pair.column(|columns| columns.writes_per_s) else { return case };
     if writes.most() <= 0.0 {
         case.add(false, true, "nothing is written");
+        return case;
+    }
+    if pair.requests().is_some_and(|all| writes.most() < HARDLY_ANY * all.least()) {
+        case.add(
+            false,
+            true,
+            format!("hardly anything is written: {:.1} and {:.1} writes a second", writes.a, writes.b),
+        );
         return case;
     }
     if let Some(merged) = pair.column(|c| c.write_merged_percent).filter(|merged| merged.most() >= 10.0) {
