@@ -83,10 +83,7 @@ impl Engine {
 
     /// Returns whether the replay of a disk's log would take long.
     pub(crate) fn has_long_log(&self, disk: &CacheDisk) -> bool {
-        let parts = self.all_disks().len().max(1) as u64;
-        let limit =
-            (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
-        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
+        let (limit, slab_bytes) = (self.long_log_bytes(), u64::from(self.identity.geometry.slab_bytes));
         let log = lock(&disk.log);
         // Every opening begins a slab, so many short lives make a log long though it has few bytes.
         log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
@@ -97,12 +94,15 @@ impl Engine {
     pub(crate) fn is_short_of_slabs(&self, disk: &CacheDisk) -> bool {
         let number = disk.identity.number;
         let needed = self.metadata_slabs(number);
-        lock(&self.alloc).free_slabs(number) < needed.in_all && lock(&disk.log).replay_slabs() > 1
+        lock(&self.alloc).free_slabs(number) < needed.urgent && lock(&disk.log).replay_slabs() > 1
     }
 
-    /// Returns the size of two slabs: the shortest log worth a snapshot in small caches, whose slabs are small.
-    fn log_limit(&self) -> u64 {
-        2 * u64::from(self.identity.geometry.slab_bytes)
+    /// Returns the length from which a log is long: twice that of a snapshot, but no less than is worth one.
+    pub(crate) fn long_log_bytes(&self) -> u64 {
+        let parts = self.all_disks().len().max(1) as u64;
+        // In small caches, whose slabs are small.
+        let two_slabs = 2 * u64::from(self.identity.geometry.slab_bytes);
+        (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(two_slabs))
     }
 
     /// Writes a snapshot of each disk that has the slabs for one. Returns whether any did, and was not given up.

@@ -37,8 +37,8 @@ const EVICTION_PASS: f64 = 0.05;
 /// of eviction frees. A disk was added, or much was removed.
 const NOT_FULL: f64 = 0.1;
 
-/// What a log grows by while a snapshot and a checkpoint are written: 50,000 inserts, each with an eviction.
-const LOG_GROWTH_BYTES: f64 = (2 << 20) as f64;
+/// What a log grows by while a snapshot and a checkpoint are written: 25,000 inserts, each with an eviction.
+const LOG_GROWTH_BYTES: u64 = 1 << 20;
 
 /// Free slabs that each disk keeps, however small: for its log, and for a snapshot.
 const LEAST_RESERVE_SLABS: u32 = 2;
@@ -54,7 +54,10 @@ const LOW_SPACE: f64 = 0.4;
 pub(crate) struct MetadataSlabs {
     /// For its next snapshot, and the log that goes on beside it.
     pub(crate) for_snapshot: u32,
-    /// These, and what the log grows by until the checkpoint that frees the part before the snapshot.
+    /// These, and what the log grows by until the checkpoint that frees the part before the snapshot. With fewer, a snapshot
+    /// is due however short the log is.
+    pub(crate) urgent: u32,
+    /// These, and what a log has before it counts as long.
     pub(crate) in_all: u32,
 }
 
@@ -85,23 +88,26 @@ impl Engine {
         for disk in self.all_disks().iter().filter(|disk| disk.takes_metadata()) {
             let number = disk.identity.number;
             let needed = self.metadata_slabs(number);
-            let missing_of = {
+            let (log_slabs, is_under_way) = {
                 let log = lock(&disk.log);
-                match log.replay_slabs() {
-                    _ if log.has_snapshot_under_way() => 0,
-                    1 => needed.in_all,
-                    // A snapshot will free the others.
-                    _ => needed.for_snapshot,
-                }
+                (log.replay_slabs() as u32, log.has_snapshot_under_way())
+            };
+            let least = match log_slabs {
+                _ if is_under_way => 0,
+                1 => needed.in_all,
+                // A snapshot will free the others.
+                _ => needed.for_snapshot,
             };
             let mut alloc = lock(&self.alloc);
-            alloc.set_reserve(number, needed.in_all);
+            // The log has had its part of them.
+            let left = needed.in_all.saturating_sub(log_slabs.saturating_sub(1));
+            alloc.set_reserve(number, left.max(needed.for_snapshot));
             let coming = alloc.free_slabs(number) + alloc.slabs_to_be_free(number);
-            alloc.empty_some(number, missing_of.saturating_sub(coming));
+            alloc.empty_some(number, least.saturating_sub(coming));
         }
     }
 
-    /// Returns the slabs that must be free on a disk.
+    /// Returns the slabs that must be free on a disk whose log has one.
     pub(crate) fn metadata_slabs(&self, disk: u16) -> MetadataSlabs {
         let alloc = lock(&self.alloc);
         let slab_bytes = f64::from(self.identity.geometry.slab_bytes);
@@ -111,8 +117,10 @@ impl Engine {
         // A disk of few slabs still has one for the log that the next opening begins.
         let most = (slabs / 4).max(LEAST_RESERVE_SLABS + u32::from(slabs >= SLABS_OF_SMALL_DISK));
         let for_snapshot = ((snapshot_bytes / slab_bytes).ceil() as u32 + 1).clamp(LEAST_RESERVE_SLABS, most);
-        let in_all = for_snapshot + (LOG_GROWTH_BYTES / slab_bytes).ceil() as u32;
-        MetadataSlabs { for_snapshot, in_all: in_all.min(most) }
+        let slabs_of = |bytes: u64| (bytes as f64 / slab_bytes).ceil() as u32;
+        let urgent = for_snapshot + slabs_of(LOG_GROWTH_BYTES);
+        let in_all = for_snapshot + slabs_of(self.long_log_bytes() + LOG_GROWTH_BYTES);
+        MetadataSlabs { for_snapshot, urgent: urgent.min(most), in_all: in_all.min(most) }
     }
 
     /// Keeps blocks from a disk while its log needs what is free until the next checkpoint.
