@@ -59,6 +59,9 @@ use crate::random::{random_u64, random_u128};
 use crate::recover::{self, Batch, Found, Label, ReplayError, Source};
 use crate::sync::lock;
 
+/// Entries of the index visited between two chances for other tasks.
+const ENTRIES_AT_ONCE: usize = 65_536;
+
 /// Generation of a new cache.
 const FIRST_GENERATION: u64 = 1;
 
@@ -485,13 +488,7 @@ impl Engine {
 
     /// Removes the entries of a disk whose metadata is damaged. Entries of other disks that they displaced return.
     async fn unload(&self, number: u16, other: &mut HashMap<KeyHash, Vec<Entry>>) {
-        let mut cursor = Cursor::default();
-        while !cursor.is_done() {
-            self.index.sweep(&mut cursor, 65_536, |_, entry| {
-                if self.disk_of(entry) == Some(number) { Verdict::Drop } else { Verdict::Keep }
-            });
-            yield_now().await;
-        }
+        self.drop_entries(|_, entry| self.disk_of(entry) == Some(number)).await;
         for (hash, waiting) in other {
             waiting.retain(|entry| self.disk_of(entry) != Some(number));
             if self.index.peek(hash).is_none()
@@ -499,6 +496,17 @@ impl Engine {
             {
                 self.index.restore(*hash, back);
             }
+        }
+    }
+
+    /// Takes the entries for which `is_out` is true out of the index.
+    async fn drop_entries(&self, mut is_out: impl FnMut(KeyHash, &Entry) -> bool) {
+        let mut cursor = Cursor::default();
+        while !cursor.is_done() {
+            self.index.sweep(&mut cursor, ENTRIES_AT_ONCE, |hash, entry| {
+                if is_out(hash, entry) { Verdict::Drop } else { Verdict::Keep }
+            });
+            yield_now().await;
         }
     }
 
@@ -513,7 +521,7 @@ impl Engine {
 
     fn claim_some(&self, cursor: &mut Cursor, rejected: &mut Vec<(KeyHash, Entry)>) {
         let mut alloc = lock(&self.alloc);
-        self.index.sweep(cursor, 65_536, |hash, entry| match alloc.claim(&entry.extent) {
+        self.index.sweep(cursor, ENTRIES_AT_ONCE, |hash, entry| match alloc.claim(&entry.extent) {
             Ok(()) => Verdict::Keep,
             Err(_) => {
                 rejected.push((hash, *entry));
@@ -532,17 +540,14 @@ impl Engine {
         };
         let Some(slab) = cleared else { return };
         let lost_before = lost.len();
-        let mut cursor = Cursor::default();
-        while !cursor.is_done() {
-            self.index.sweep(&mut cursor, 65_536, |hash, entry| {
-                if entry.extent.slab != slab {
-                    return Verdict::Keep;
-                }
+        self.drop_entries(|hash, entry| {
+            let is_out = entry.extent.slab == slab;
+            if is_out {
                 lost.push((hash, *entry));
-                Verdict::Drop
-            });
-            yield_now().await;
-        }
+            }
+            is_out
+        })
+        .await;
         let (path, count) = (disk.device.source.path.display(), lost.len() - lost_before);
         let finding = format!("{path}: it had no free slab for its log; the {count} blocks of one slab are lost");
         lock(&self.findings).push(finding);

@@ -93,13 +93,13 @@ impl Engine {
     /// but the last.
     pub(crate) fn is_short_of_slabs(&self, disk: &CacheDisk) -> bool {
         let number = disk.identity.number;
-        let needed = self.metadata_slabs(number);
+        let needed = self.slabs_needed(number);
         lock(&self.alloc).free_slabs(number) < needed.urgent && lock(&disk.log).replay_slabs() > 1
     }
 
     /// Returns the length from which a log is long: twice that of a snapshot, but no less than is worth one.
     pub(crate) fn long_log_bytes(&self) -> u64 {
-        let parts = self.all_disks().len().max(1) as u64;
+        let parts = self.count_disks().max(1) as u64;
         // In small caches, whose slabs are small.
         let two_slabs = 2 * u64::from(self.identity.geometry.slab_bytes);
         (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(two_slabs))

@@ -51,7 +51,7 @@ const LOW_SPACE: f64 = 0.4;
 
 /// Slabs that must be free on a disk.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MetadataSlabs {
+pub(crate) struct SlabsNeeded {
     /// For its next snapshot, and the log that goes on beside it.
     pub(crate) for_snapshot: u32,
     /// These, and what the log grows by until the checkpoint that frees the part before the snapshot. With fewer, a snapshot
@@ -87,7 +87,7 @@ impl Engine {
     pub(crate) fn set_reserves(&self) {
         for disk in self.all_disks().iter().filter(|disk| disk.takes_metadata()) {
             let number = disk.identity.number;
-            let needed = self.metadata_slabs(number);
+            let needed = self.slabs_needed(number);
             let (log_slabs, is_under_way) = {
                 let log = lock(&disk.log);
                 (log.replay_slabs() as u32, log.has_snapshot_under_way())
@@ -107,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// Returns the slabs that must be free on a disk whose log has one.
-    pub(crate) fn metadata_slabs(&self, disk: u16) -> MetadataSlabs {
+    /// Returns the slabs that must be free on a disk for its metadata, if its log has one.
+    pub(crate) fn slabs_needed(&self, disk: u16) -> SlabsNeeded {
         let alloc = lock(&self.alloc);
         let slab_bytes = f64::from(self.identity.geometry.slab_bytes);
         let slabs = alloc.slabs(disk);
@@ -120,7 +120,7 @@ impl Engine {
         let slabs_of = |bytes: u64| (bytes as f64 / slab_bytes).ceil() as u32;
         let urgent = for_snapshot + slabs_of(LOG_GROWTH_BYTES);
         let in_all = for_snapshot + slabs_of(self.long_log_bytes() + LOG_GROWTH_BYTES);
-        MetadataSlabs { for_snapshot, urgent: urgent.min(most), in_all: in_all.min(most) }
+        SlabsNeeded { for_snapshot, urgent: urgent.min(most), in_all: in_all.min(most) }
     }
 
     /// Keeps blocks from a disk while its log needs what is free until the next checkpoint.

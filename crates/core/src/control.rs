@@ -682,10 +682,10 @@ impl Controller {
 
         let was_at_bound = self.at_bound;
         self.at_bound = ln_step > 0.0 && wished_ns > self.ceiling_ns;
-        let kind = match (self.at_bound && !was_at_bound, centre_ns > self.centre_ns) {
-            (true, _) => EventKind::Bound,
-            (false, true) => EventKind::WindowRaised,
-            (false, false) => EventKind::WindowLowered,
+        let kind = if self.at_bound && !was_at_bound {
+            EventKind::Bound
+        } else {
+            EventKind::of_window(self.centre_ns, centre_ns)
         };
 
         let change = (centre_ns / self.centre_ns - 1.0).abs();

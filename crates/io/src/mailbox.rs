@@ -20,7 +20,7 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 
@@ -183,12 +183,6 @@ impl Mailboxes {
         true
     }
 
-    /// Returns whether a gate has the place of `shard`.
-    pub(crate) fn has_gate(&self, shard: u16) -> bool {
-        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
-        matches!(&*peer.reach.read().unwrap_or_else(PoisonError::into_inner), Reach::Gate)
-    }
-
     /// Closes the mailbox of `shard` until it is opened again. Answers or drops the messages in it.
     pub(crate) fn close(&self, shard: u16) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
@@ -221,16 +215,26 @@ impl Mailboxes {
         }
     }
 
+    /// Returns whether a gate has the place of `shard`.
+    pub(crate) fn has_gate(&self, shard: u16) -> bool {
+        self.reach(shard).is_some_and(|reach| matches!(*reach, Reach::Gate))
+    }
+
     /// Returns whether `shard` reads its mail.
     pub(crate) fn is_open(&self, shard: u16) -> bool {
-        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
-        matches!(&*peer.reach.read().unwrap_or_else(PoisonError::into_inner), Reach::Open(_))
+        self.reach(shard).is_some_and(|reach| matches!(*reach, Reach::Open(_)))
+    }
+
+    fn reach(&self, shard: u16) -> Option<RwLockReadGuard<'_, Reach>> {
+        let peer = self.peers.get(usize::from(shard))?;
+        Some(peer.reach.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Wakes `shard` if it runs.
     pub(crate) fn wake(&self, shard: u16) {
-        let Some(peer) = self.peers.get(usize::from(shard)) else { return };
-        if let Reach::Open(wake) = &*peer.reach.read().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(reach) = self.reach(shard)
+            && let Reach::Open(wake) = &*reach
+        {
             wake.wake();
         }
     }

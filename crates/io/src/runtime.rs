@@ -332,8 +332,7 @@ fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
 /// [`Runtime::stop`] or [`Runtime::shutdown`].
 pub struct Runtime {
     topology: Topology,
-    /// The numbers of the shards, ascending: all of the topology's but those whose place a gate has.
-    shards: Vec<u16>,
+    /// In the order of the shards: all of the topology's but those whose place a gate has.
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
     other_cpus: Vec<usize>,
@@ -358,8 +357,7 @@ impl Runtime {
         let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
         let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
         other_cpus.retain(|cpu| !cpus.contains(cpu));
-        let shards = threads.iter().map(|(shard, _)| *shard).collect();
-        Ok(Runtime { topology: topology.clone(), shards, threads, backend: choice, other_cpus, ended })
+        Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
     }
 
     /// Returns the backend of the first shard, and the reason for the choice.
@@ -386,7 +384,7 @@ impl Runtime {
     /// I/O. Its clones share the turns.
     #[must_use]
     pub fn any_shard(&self) -> Handle {
-        Handle::to_any(&self.topology, self.shards.clone())
+        Handle::to_any(&self.topology, self.shards().collect())
     }
 
     /// Stops the shards at the end of their present turn and blocks this thread until they have stopped. Requests that
@@ -446,9 +444,13 @@ impl Runtime {
     }
 
     fn tell_to_stop(&self) {
-        for shard in &self.shards {
-            self.topology.mailboxes().send(*shard, Shard::job(Shard::stop));
+        for shard in self.shards() {
+            self.topology.mailboxes().send(shard, Shard::job(Shard::stop));
         }
+    }
+
+    fn shards(&self) -> impl Iterator<Item = u16> + '_ {
+        self.threads.iter().map(|(shard, _)| *shard)
     }
 }
 

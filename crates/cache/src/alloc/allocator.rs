@@ -44,6 +44,13 @@ pub(super) struct Disk {
     pub(super) evacuating_units: u64,
 }
 
+impl Disk {
+    /// Returns whether new blocks may go to the disk.
+    pub(super) fn takes_blocks(&self) -> bool {
+        self.is_writable && !self.has_tight_log
+    }
+}
+
 /// A [`SlabRange`] and its slabs.
 #[derive(Debug)]
 pub(super) struct Range {

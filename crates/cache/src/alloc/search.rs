@@ -50,10 +50,7 @@ impl Lane<'_> {
             Some(only) => index == only,
             None => {
                 let is_open = |load: &DiskLoad| load.disk == disk.number && load.is_writable;
-                disk.is_writable
-                    && !disk.has_tight_log
-                    && self.not_on != Some(disk.number)
-                    && self.loads.iter().any(is_open)
+                disk.takes_blocks() && self.not_on != Some(disk.number) && self.loads.iter().any(is_open)
             }
         }
     }
@@ -151,9 +148,7 @@ impl Allocator {
             let disks = &self.disks;
             let pick = self.turns.pick(lane.loads, |load| {
                 let disk = disk_index(disks, load.disk).and_then(|index| disks.get(index));
-                lane.not_on != Some(load.disk)
-                    && !full.contains(&load.disk)
-                    && disk.is_some_and(|disk| disk.is_writable && !disk.has_tight_log)
+                lane.not_on != Some(load.disk) && !full.contains(&load.disk) && disk.is_some_and(Disk::takes_blocks)
             });
             let Some(load) = pick else { return Err(missed) };
             let only = Lane { disk: disk_index(disks, load.disk), ..lane };

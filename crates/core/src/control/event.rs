@@ -58,6 +58,11 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Returns the kind of a window that was moved by less than a fall or an excursion.
+    pub(super) fn of_window(before_ns: f64, after_ns: f64) -> EventKind {
+        if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised }
+    }
+
     fn words(self) -> &'static str {
         match self {
             EventKind::WindowRaised => "window raised",

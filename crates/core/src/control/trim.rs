@@ -435,8 +435,7 @@ impl Controller {
                 }
             };
             let after_ns = self.centre_ns * self.trim.part();
-            let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
-            self.events.push(now_ns, kind, before_ns, after_ns, reason);
+            self.events.push(now_ns, EventKind::of_window(before_ns, after_ns), before_ns, after_ns, reason);
             // The rate follows the window; that is neither a fall nor a recovery.
             self.usual_rate = None;
             return true;
@@ -460,9 +459,8 @@ impl Controller {
         {
             let before_ns = self.window();
             self.restore(left);
-            let after_ns = self.window();
-            let kind = if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised };
-            self.events.push(now_ns, kind, before_ns, after_ns, EventReason::Guests);
+            let (after_ns, reason) = (self.window(), EventReason::Guests);
+            self.events.push(now_ns, EventKind::of_window(before_ns, after_ns), before_ns, after_ns, reason);
             return true;
         }
         // Of one request there is no part.

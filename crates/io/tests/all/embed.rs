@@ -100,76 +100,70 @@ async fn ranges(file: &File) {
     assert!(far.to_string().contains("beyond the longest file"), "{far}");
 }
 
+/// Runs `body` with a runtime on each backend, and the path of a file that is not there yet.
+fn on_each_backend(name: &'static str, shards: u16, body: impl AsyncFn(&Runtime, &str) + Copy + Send + 'static) {
+    for kind in usable_kinds() {
+        within_reason(move || {
+            let (_dir, path) = place(kind, name);
+            let (runtime, _) = start(shards, kind);
+            block_on(body(&runtime, &path));
+            runtime.stop().unwrap();
+        });
+    }
+}
+
 #[test]
 fn any_range_is_read_on_every_backend_direct_and_buffered() {
-    for kind in usable_kinds() {
-        for direct in [true, false] {
-            within_reason(move || {
-                let (_dir, path) = place(kind, "ranges");
-                let (runtime, _) = start(2, kind);
-                block_on(async { ranges(&create(&runtime, &path, direct).await.unwrap()).await });
-                runtime.stop().unwrap();
-            });
-        }
+    for direct in [true, false] {
+        on_each_backend("ranges", 2, async move |runtime, path| {
+            ranges(&create(runtime, path, direct).await.unwrap()).await;
+        });
     }
 }
 
 #[test]
 fn a_write_that_is_no_whole_block_is_refused_on_a_direct_file() {
-    for kind in usable_kinds() {
-        within_reason(move || {
-            let (_dir, path) = place(kind, "blocks");
-            let (runtime, _) = start(1, kind);
-            block_on(async {
-                let file = create(&runtime, &path, true).await.unwrap();
-                let block_bytes = file.info().offset_align_bytes;
-                if block_bytes == 1 {
-                    file.write_all_at(7, b"anything").await.unwrap();
-                    return;
-                }
-                for (offset, len_bytes) in [(0, 7), (7, 4096), (1, 1)] {
-                    let error = file.write_all_at(offset, vec![1; len_bytes]).await.unwrap_err();
-                    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-                    let text = error.to_string();
-                    let blocks = format!("whole blocks of {block_bytes} bytes");
-                    assert!(text.contains(&path) && text.contains(&blocks) && text.contains("set_len"), "{text}");
-                    let (end, back) = file.read_buffer_at(offset, AlignedBuf::new(len_bytes).unwrap()).await;
-                    assert_eq!((end.unwrap_err().kind(), back.len()), (io::ErrorKind::InvalidInput, len_bytes));
-                }
-                assert_eq!(file.len_bytes().await.unwrap(), 0, "nothing was written");
-            });
-        });
-    }
+    on_each_backend("blocks", 1, async |runtime, path| {
+        let file = create(runtime, path, true).await.unwrap();
+        let block_bytes = file.info().offset_align_bytes;
+        if block_bytes == 1 {
+            file.write_all_at(7, b"anything").await.unwrap();
+            return;
+        }
+        for (offset, len_bytes) in [(0, 7), (7, 4096), (1, 1)] {
+            let error = file.write_all_at(offset, vec![1; len_bytes]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let text = error.to_string();
+            let blocks = format!("whole blocks of {block_bytes} bytes");
+            assert!(text.contains(path) && text.contains(&blocks) && text.contains("set_len"), "{text}");
+            let (end, back) = file.read_buffer_at(offset, AlignedBuf::new(len_bytes).unwrap()).await;
+            assert_eq!((end.unwrap_err().kind(), back.len()), (io::ErrorKind::InvalidInput, len_bytes));
+        }
+        assert_eq!(file.len_bytes().await.unwrap(), 0, "nothing was written");
+    });
 }
 
 #[test]
 fn a_file_that_is_only_read_says_how_it_was_opened() {
-    for kind in usable_kinds() {
-        within_reason(move || {
-            let (_dir, path) = place(kind, "only-read");
-            let (runtime, _) = start(1, kind);
-            block_on(async {
-                create(&runtime, &path, false).await.unwrap().write_all_at(0, [1; 8192]).await.unwrap();
-                let file = runtime.any_shard().open(&path, &OpenOptions::default()).await.unwrap();
-                let (end, back) = file.write_buffer_at(0, AlignedBuf::new(4096).unwrap()).await;
-                assert_eq!(back.len(), 4096);
-                let errors = [
-                    file.write_all_at(0, [2; 4096]).await.unwrap_err(),
-                    end.unwrap_err(),
-                    file.set_len(5).await.unwrap_err(),
-                    file.discard(0, 4096).await.unwrap_err(),
-                    file.allocate(0, 4096, true).await.unwrap_err(),
-                ];
-                for error in errors {
-                    let text = error.to_string();
-                    assert!(text.contains(&path) && text.contains("opened for reading only: set `write`"), "{text}");
-                    assert_eq!(error_number(&error), 9, "EBADF");
-                }
-                assert_eq!(file.read_exact_at(0, 8192).await.unwrap()[..], [1; 8192]);
-            });
-            runtime.stop().unwrap();
-        });
-    }
+    on_each_backend("only-read", 1, async |runtime, path| {
+        create(runtime, path, false).await.unwrap().write_all_at(0, [1; 8192]).await.unwrap();
+        let file = runtime.any_shard().open(path, &OpenOptions::default()).await.unwrap();
+        let (end, back) = file.write_buffer_at(0, AlignedBuf::new(4096).unwrap()).await;
+        assert_eq!(back.len(), 4096);
+        let errors = [
+            file.write_all_at(0, [2; 4096]).await.unwrap_err(),
+            end.unwrap_err(),
+            file.set_len(5).await.unwrap_err(),
+            file.discard(0, 4096).await.unwrap_err(),
+            file.allocate(0, 4096, true).await.unwrap_err(),
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(text.contains(path) && text.contains("opened for reading only: set `write`"), "{text}");
+            assert_eq!(error_number(&error), 9, "EBADF");
+        }
+        assert_eq!(file.read_exact_at(0, 8192).await.unwrap()[..], [1; 8192]);
+    });
 }
 
 #[test]
@@ -204,28 +198,21 @@ fn misaligned(file: &File) -> Option<AlignedBuf> {
 
 #[test]
 fn a_misaligned_buffer_is_refused_on_a_direct_file() {
-    for kind in usable_kinds() {
-        within_reason(move || {
-            let (_dir, path) = place(kind, "misaligned");
-            let (runtime, _) = start(1, kind);
-            block_on(async {
-                let file = create(&runtime, &path, true).await.unwrap();
-                let Some(buffer) = misaligned(&file) else { return skip("no address is misaligned") };
-                let len_bytes = buffer.len();
-                let (read, buffer) = file.read_buffer_at(0, buffer).await;
-                let (written, buffer) = file.write_buffer_at(0, buffer).await;
-                assert_eq!(buffer.len(), len_bytes);
-                let aligned = format!("multiple of {}", file.info().memory_align_bytes);
-                for error in [read.unwrap_err(), written.unwrap_err()] {
-                    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-                    let text = error.to_string();
-                    assert!(text.contains(&path) && text.contains(&aligned) && text.contains("AlignedBuf"), "{text}");
-                }
-                file.write_buffer_at(0, AlignedBuf::empty()).await.0.unwrap();
-            });
-            runtime.stop().unwrap();
-        });
-    }
+    on_each_backend("misaligned", 1, async |runtime, path| {
+        let file = create(runtime, path, true).await.unwrap();
+        let Some(buffer) = misaligned(&file) else { return skip("no address is misaligned") };
+        let len_bytes = buffer.len();
+        let (read, buffer) = file.read_buffer_at(0, buffer).await;
+        let (written, buffer) = file.write_buffer_at(0, buffer).await;
+        assert_eq!(buffer.len(), len_bytes);
+        let aligned = format!("multiple of {}", file.info().memory_align_bytes);
+        for error in [read.unwrap_err(), written.unwrap_err()] {
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(text.contains(path) && text.contains(&aligned) && text.contains("AlignedBuf"), "{text}");
+        }
+        file.write_buffer_at(0, AlignedBuf::empty()).await.0.unwrap();
+    });
 }
 
 #[test]
