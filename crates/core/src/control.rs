@@ -44,7 +44,7 @@
 //!   much throughput (an elasticity of 0.35 or more), little waits there: the time passes elsewhere, for example
 //!   until a busy CPU sees completions. The window then grows beyond the bound, as long as that elasticity lasts.
 //!
-//! * **Trim.** While classes come and go that send little, the window in force is the smallest part of the one found that
+//! * **Trim.** While classes send little, now and then, the window in force is the smallest part of the one found that
 //!   keeps the throughput goal's part of the *drained* rate, with everything sent as it comes (`trim`). Two windows far
 //!   apart are compared for that, and now and then one far above the bound; a slope cannot tell it.
 //!
@@ -321,9 +321,10 @@ impl Controller {
         self.window() as u64
     }
 
-    /// Returns the largest window now, in nanoseconds of model device time.
+    /// Returns the largest window now but for an excursion, in nanoseconds of model device time.
     pub(crate) fn bound_ns(&self) -> u64 {
-        self.bound_ns.max(self.window()) as u64
+        let window_ns = if self.trim.stage() == Stage::Excursion { self.centre_ns } else { self.window() };
+        self.bound_ns.max(window_ns) as u64
     }
 
     /// Returns whether the window would be larger if every class had more outstanding.

@@ -290,7 +290,8 @@ impl Disk {
     }
 
     /// Returns the most device time that the device holds, in nanoseconds (more with one request alone, with the overdraft
-    /// of a class that lags, or by up to half a window on a duplex disk). It rises if the shortest latencies show that the
+    /// of a class that lags, by up to half a window on a duplex disk, or for the moments in which the closed loop measures
+    /// what the disk gives with everything sent as it comes). It rises if the shortest latencies show that the
     /// disk needs more to be busy.
     #[must_use]
     pub fn bound_ns(&self) -> u64 {

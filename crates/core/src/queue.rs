@@ -163,7 +163,9 @@ struct Backlog {
     /// Device time in femtoseconds; 0 if the class did not ask for its share.
     outstanding_fs: f32,
     /// The low bits of its activations. If unchanged, the class has had work all the time since.
-    activations: u32,
+    activations: u16,
+    /// Whether the class did not ask for its share, with little outstanding: it gains by a short queue in the device.
+    is_small: bool,
 }
 
 /// The end of a node's wait for a limit: it was polled at `at_ns`, and could have been dispatched at `due_ns`.
@@ -440,7 +442,8 @@ impl IoQueue {
             member.mark = WaitMark::start(&self.blocked, limited_ns, now_ns);
             let is_first = self.lanes.iter().all(|lane| lane.tree.clock(node).queues() <= 1);
             let was_idle = is_first && member.stats.in_flight == 0;
-            self.unreported.wakeups += u64::from(was_idle && self.disk.is_full());
+            let is_guest = was_idle || member.backlog.is_small;
+            self.unreported.wakeups += u64::from(is_guest && self.disk.is_full());
             if let (true, true, Some(tags)) = (is_first, member.qos.has_reservation(), &member.tags) {
                 tags.begin_reservations(self.disk.reserved_time(now_ns));
             }

@@ -28,7 +28,8 @@ pub(crate) struct Totals {
     pub(crate) dry_ns: u64,
     /// The longest time since the reporting queue's last report for which it did not look, if the device ran dry.
     pub(crate) longest_away_ns: u64,
-    /// Times that a class without a request, neither queued nor of that queue in the device, got one and found the window full.
+    /// Times that a class of which nothing was queued got a request and found the window full, with nothing in the device
+    /// either, or little and without asking for its share.
     pub(crate) wakeups: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,

@@ -8,8 +8,9 @@
 //!
 //! # How it works
 //! The search's window stays as a reference, and the window in force is a *part* of it.
-//! * **Guests.** Throughput is given up only for somebody: while classes that had no request get one and find the window
-//!   full. Classes that always have more to send gain nothing from a short queue in the device.
+//! * **Guests.** Throughput is given up only for somebody: while classes of which nothing was queued get a request and find
+//!   the window full, having nothing in the device either, or little and taking less than half of their part of the disk. Classes that
+//!   always have more to send gain nothing from a short queue in the device.
 //! * **Budget.** An *excursion* opens the window to [`EXCURSION_NS`] of work, or to [`EXCURSION_BOUNDS`] bounds if that is
 //!   more, until the disk has shown its rate; then comes the reference. Of several, the mean of ln of the reference's rate
 //!   over the excursion's, and what the goal gives up (less a margin), may be lost; at most twice what the goal gives up, on

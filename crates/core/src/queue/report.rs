@@ -17,6 +17,8 @@ const REPORT_NS: u64 = 1_000_000;
 const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 /// Part of its part of the disk from which on a class asks for its share, though nothing of it waits.
 const ASKING_PART: f64 = 0.5;
+/// Part of its part of the bound below which what a class has outstanding is little.
+const SMALL_PART: f64 = 0.5;
 /// Part of what a class had outstanding at the last look below which it ends its work.
 const STEADY_PART: f64 = 0.5;
 /// Part of the disk above which a class has it for itself, so that no other class takes its place in the device.
@@ -85,13 +87,16 @@ impl IoQueue {
     fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
         let lane = &self.lanes[0].tree;
         let disk_fs = elapsed_ns as f64 * crate::units::FS_PER_NS as f64 * self.disk.present_rate();
+        let queues = f64::from(self.queues_at_dispatch.max(1));
+        let bound_fs = self.disk.bound_ns() as f64 * crate::units::FS_PER_NS as f64;
         let mut least: Option<f64> = None;
         for (at, member) in self.members.iter_mut().enumerate() {
             let stats = &member.stats;
             let now = Backlog {
                 consumed_fs: stats.consumed_fs as f64,
                 outstanding_fs: 0.0,
-                activations: stats.activations as u32,
+                activations: stats.activations as u16,
+                is_small: false,
             };
             let before = std::mem::replace(&mut member.backlog, now);
             let is_backlogged = stats.queued > 0 && now.activations == before.activations;
@@ -100,12 +105,15 @@ impl IoQueue {
             }
             let part = lane.part_of(at as u32, ROOT);
             let taken_fs = now.consumed_fs - before.consumed_fs;
+            let mean_fs = now.consumed_fs / stats.dispatched as f64;
+            let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
             if !is_backlogged && taken_fs < ASKING_PART * part * disk_fs {
+                // Its part counts the queues in which something of it waits; others may hold as much in the device.
+                let takes_little = queues * taken_fs < ASKING_PART * part * disk_fs;
+                member.backlog.is_small = takes_little && queues * outstanding_fs < SMALL_PART * part * bound_fs;
                 continue;
             }
 
-            let mean_fs = now.consumed_fs / stats.dispatched as f64;
-            let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
             member.backlog.outstanding_fs = outstanding_fs as f32;
             let before_fs = f64::from(before.outstanding_fs);
             let is_steady = before_fs > 0.0 && outstanding_fs >= STEADY_PART * before_fs;

@@ -1,7 +1,9 @@
 //! The work in the device is bounded, and a small request of a class that wakes up enters nevertheless.
 
-use crate::common::{KIB, MS, Random, S, World, model, queue_of, usual};
-use plimsoll_core::{DiskConfig, GroupId, LatencyGoal, Mode, Op, Outcome, QueueConfig, WaitReason};
+use crate::common::{KIB, MS, Random, S, US, World, model, queue_of, usual};
+use plimsoll_core::{
+    ControlConfig, DiskConfig, EventKind, GroupId, LatencyGoal, Mode, Op, Outcome, QueueConfig, WaitReason,
+};
 
 const LENGTHS: [u32; 4] = [4 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB];
 
@@ -174,4 +176,31 @@ fn a_piece_is_at_most_a_quarter_of_the_bound() {
             );
         }
     }
+}
+
+/// Returns whether the controller has tried in 4 s to make room for somebody, where two classes always have `background`
+/// requests of 64 KiB, and a third one always has `outstanding` of `len_bytes`, or gets one each 150 us if that is 0.
+fn makes_room(background: usize, outstanding: usize, len_bytes: u32) -> bool {
+    let disk = DiskConfig { control: ControlConfig::default(), ..usual() };
+    let mut world = World::new(queue_of(disk, QueueConfig::default()), 16, 24.0);
+    world.load(100, Op::Read, &[64 * KIB], background);
+    world.load(100, Op::Write, &[64 * KIB], background);
+    let third = world.load(100, Op::Read, &[len_bytes], outstanding);
+    world.loads[third].on = outstanding > 0;
+    while world.now_ns < 4 * S {
+        world.run_until(world.now_ns + 150 * US);
+        world.send(third, usize::from(outstanding == 0));
+    }
+    world.queue.disk().events_since(0).iter().any(|event| event.kind == EventKind::Excursion)
+}
+
+/// A query that takes longer than the time to the next one always has some in the device. It gains by a short queue there,
+/// because it takes less than its part of the disk.
+#[test]
+fn requests_of_a_small_class_that_overlap_in_the_device_make_room_too() {
+    assert!(makes_room(32, 0, 4 * KIB));
+    // All ask for their share.
+    assert!(!makes_room(32, 200, 4 * KIB));
+    // The same, with everything in the device.
+    assert!(!makes_room(2, 2, 64 * KIB));
 }
