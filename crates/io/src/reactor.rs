@@ -40,6 +40,7 @@
 //! ```
 
 mod ends;
+mod files;
 mod mail;
 mod pieces;
 mod places;
@@ -48,17 +49,16 @@ mod view;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
+use files::OpenFile;
 use pieces::{LONG_TURN_NS, REAP_MAX};
 use places::Places;
 use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, QueueError, RequestId, Snapshot};
 use slab::Slab;
 
-use crate::backend::{Backend, Completion, FileId, FileInfo, WakeHandle};
+use crate::backend::{Backend, Completion, WakeHandle};
 use crate::buffer::{AlignedBuf, Buffers};
 use crate::class::Class;
-use crate::file::SharedFile;
 use crate::mailbox::{Job, Message};
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, Ticket, stand_in_of};
@@ -148,14 +148,6 @@ struct Sender {
 enum Place {
     Here { disk: u16, id: RequestId },
     Remote,
-}
-
-/// A file that this shard has open, in the table by file number.
-#[derive(Clone, Copy)]
-struct OpenFile {
-    uid: u64,
-    id: FileId,
-    info: FileInfo,
 }
 
 /// A piece in the backend.
@@ -315,61 +307,6 @@ impl Reactor {
     /// If there is not enough memory.
     pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Buffers> {
         Ok(AlignedBuf::registered(count, len_bytes, self.backend.as_mut())?)
-    }
-
-    /// Opens `file` on this shard unless it is open there, and returns its properties. If no shard has opened the file
-    /// before, may block. Reads and writes open their file themselves; opening it before keeps the first one fast, and
-    /// shows errors early.
-    ///
-    /// # Errors
-    /// The system's error, or [`RefusedReason::ForeignFile`] within an error of kind `InvalidInput`.
-    pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
-        Ok(self.file(file)?.1)
-    }
-
-    fn file(&mut self, file: &Arc<SharedFile>) -> io::Result<(FileId, FileInfo)> {
-        if !self.topology.has_made(file) {
-            return Err(RefusedReason::ForeignFile.into());
-        }
-        if let Some(known) = self.known_file(file) {
-            return Ok(known);
-        }
-
-        let at = file.number() as usize;
-        if self.files.len() <= at {
-            self.files.resize(at + 1, None);
-        }
-        if let Some(stale) = self.files[at].take() {
-            self.backend.close(stale.id);
-        }
-
-        let (id, info) = file.attach_on(self.shard, self.topology.disks(), self.backend.as_mut())?;
-        self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
-        Ok((id, info))
-    }
-
-    /// Returns the file if it is open here.
-    fn known_file(&self, file: &SharedFile) -> Option<(FileId, FileInfo)> {
-        let open = self.files.get(file.number() as usize)?.as_ref()?;
-        (open.uid == file.uid()).then_some((open.id, open.info))
-    }
-
-    /// Returns the length of `file` in bytes now.
-    ///
-    /// # Errors
-    /// As [`Reactor::open`].
-    pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
-        let (id, _) = self.file(file)?;
-        self.backend.file_len(id)
-    }
-
-    /// Sets the length of `file`. May block.
-    ///
-    /// # Errors
-    /// As [`Reactor::open`].
-    pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
-        let (id, _) = self.file(file)?;
-        self.backend.set_file_len(id, len_bytes)
     }
 
     /// Queues a request. [`Reactor::reap`] returns its result.

@@ -42,8 +42,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod in_flight;
+mod timers;
+
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
@@ -51,10 +53,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake as TaskWake, Waker};
-use std::time::Duration;
 
 use async_executor::{LocalExecutor, Task};
+use in_flight::InFlight;
 use slab::Slab;
+use timers::Timers;
 
 use crate::backend::{WakeHandle, explained};
 use crate::buffer::AlignedBuf;
@@ -62,7 +65,7 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
 use crate::reactor::{Reactor, ReactorView};
-use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind, Ticket};
+use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
 use crate::slot::{GONE, Order, Submission};
 
 /// Ready tasks polled, and jobs started, in a turn, so that completions do not wait long.
@@ -85,13 +88,6 @@ enum Operation {
     Abandoned,
     /// A task outside of the shard waits for the request.
     Submitted(Submission),
-}
-
-#[derive(Default)]
-struct Timers {
-    serial: u64,
-    /// By time, then in the order in which they were set.
-    wakers: BTreeMap<(u64, u64), Waker>,
 }
 
 /// A thread's executor and reactor. Drive it with [`Shard::run`] or [`Shard::block_on`]. Clones are the same shard.
@@ -291,21 +287,8 @@ impl Shard {
         data: Data,
     ) -> (io::Result<u32>, Data) {
         let request = Request { file: file.clone(), class, kind, offset, data, tag: 0 };
-        let (result, data) = InFlight { shard: self, state: State::New(Some(request)) }.await;
+        let (result, data) = InFlight::new(self, request).await;
         (result.map_err(io::Error::from), data)
-    }
-
-    /// Sleeps for `how_long` by the backend's clock, counted from this call (not from the beginning of the turn, nor
-    /// from the first poll).
-    pub fn sleep(&self, how_long: Duration) -> impl Future<Output = ()> + '_ {
-        let nanos = u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX);
-        let now_ns = self.0.reactor.borrow().clock_ns();
-        self.sleep_until(now_ns.saturating_add(nanos))
-    }
-
-    /// Sleeps until the backend's clock reads `at_ns`.
-    pub async fn sleep_until(&self, at_ns: u64) {
-        Sleep { shard: self, at_ns, timer: None }.await;
     }
 
     /// Makes [`Shard::run`] end in its next turn: no queued request begins after that.
@@ -440,17 +423,6 @@ impl Shard {
             }
         }
     }
-
-    fn fire_timers(&self) {
-        let now_ns = self.now_ns();
-        loop {
-            let mut timers = self.0.timers.borrow_mut();
-            let Some(first) = timers.wakers.first_entry().filter(|timer| timer.key().0 <= now_ns) else { break };
-            let waker = first.remove();
-            drop(timers);
-            waker.wake();
-        }
-    }
 }
 
 /// The loop of a shard, one turn at a time.
@@ -491,7 +463,7 @@ impl<'a> Turns<'a> {
 
         let mut reactor = inner.reactor.borrow_mut();
         if self.bell.may_sleep() {
-            let deadline_ns = inner.timers.borrow().wakers.keys().next().map(|(at_ns, _)| *at_ns);
+            let deadline_ns = inner.timers.borrow().next_ns();
             reactor.park(deadline_ns)?;
             self.bell.quiet();
         } else {
@@ -584,125 +556,5 @@ pub(crate) fn many(data: Data) -> Vec<AlignedBuf> {
         Data::Many(buffers) => buffers,
         Data::One(buffer) => vec![buffer],
         Data::None => Vec::new(),
-    }
-}
-
-/// A request as a future.
-struct InFlight<'a> {
-    shard: &'a Shard,
-    state: State,
-}
-
-enum State {
-    New(Option<Request>),
-    Sent { key: usize, ticket: Ticket },
-    Over,
-}
-
-impl Future for InFlight<'_> {
-    type Output = (Result<u32, RequestError>, Data);
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        // The clone and the drop of a waker execute its owner's code, which may drop another future of this shard: so
-        // both happen while the table is not borrowed.
-        let waker = context.waker().clone();
-        let mut operations = this.shard.0.operations.borrow_mut();
-        match &mut this.state {
-            State::New(request) => {
-                let Some(mut request) = request.take() else { return Poll::Pending };
-                let key = operations.insert(Operation::Waiting(waker));
-                request.tag = key as u64;
-                match this.shard.0.reactor.borrow_mut().submit(request) {
-                    Ok(ticket) => {
-                        this.state = State::Sent { key, ticket };
-                        Poll::Pending
-                    }
-                    Err(refused) => {
-                        let unused = operations.remove(key);
-                        drop(operations);
-                        drop(unused);
-                        this.state = State::Over;
-                        let Refused { reason, request } = *refused;
-                        Poll::Ready((Err(RequestError::Refused(reason)), request.data))
-                    }
-                }
-            }
-            State::Sent { key, .. } => match operations.get_mut(*key) {
-                Some(Operation::Waiting(known)) => {
-                    let earlier = std::mem::replace(known, waker);
-                    drop(operations);
-                    drop(earlier);
-                    Poll::Pending
-                }
-                _ => match operations.try_remove(*key) {
-                    Some(Operation::Done(done)) => {
-                        this.state = State::Over;
-                        Poll::Ready((done.result, done.data))
-                    }
-                    _ => Poll::Pending,
-                },
-            },
-            State::Over => Poll::Pending,
-        }
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        let State::Sent { key, ticket } = &self.state else { return };
-        let mut operations = self.shard.0.operations.borrow_mut();
-        // A waker that is dropped here may drop other futures of this shard: not while the table is borrowed.
-        match operations.get_mut(*key) {
-            Some(slot @ Operation::Waiting(_)) => {
-                let waiting = std::mem::replace(slot, Operation::Abandoned);
-                drop(operations);
-                drop(waiting);
-                self.shard.0.reactor.borrow_mut().cancel(*ticket);
-            }
-            Some(_) => {
-                let done = operations.remove(*key);
-                drop(operations);
-                drop(done);
-            }
-            None => {}
-        }
-    }
-}
-
-/// A timer as a future.
-struct Sleep<'a> {
-    shard: &'a Shard,
-    at_ns: u64,
-    /// Serial number of the timer, once set.
-    timer: Option<u64>,
-}
-
-impl Future for Sleep<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.shard.now_ns() >= self.at_ns {
-            return Poll::Ready(());
-        }
-        let shard = self.shard;
-        let mut timers = shard.0.timers.borrow_mut();
-        let serial = *self.timer.get_or_insert_with(|| {
-            timers.serial += 1;
-            timers.serial
-        });
-        let old = timers.wakers.insert((self.at_ns, serial), context.waker().clone());
-        drop(timers);
-        drop(old);
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep<'_> {
-    fn drop(&mut self) {
-        if let Some(serial) = self.timer {
-            let waker = self.shard.0.timers.borrow_mut().wakers.remove(&(self.at_ns, serial));
-            drop(waker);
-        }
     }
 }
