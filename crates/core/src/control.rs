@@ -69,6 +69,7 @@
 //! stays.
 
 mod bounds;
+mod config;
 mod event;
 mod evidence;
 mod falls;
@@ -87,6 +88,9 @@ mod tuning;
 
 use crate::bucket::TICKS_PER_NS;
 use crate::math::{exp, ln};
+pub(crate) use config::Limits;
+pub use config::{ControlConfig, DEFAULT_THROUGHPUT_GOAL};
+use config::{clamped_goal, elasticity_goal};
 use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use falls::Cut;
@@ -97,50 +101,6 @@ pub(crate) use totals::{LaneTotals, Totals, unloaded_work};
 use trim::{Kept, Stage, Trim};
 use tuning::*;
 pub(crate) use tuning::{BOUND_UNLOADED, DEMAND_PART};
-
-/// Settings of the closed loop.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ControlConfig {
-    /// Whether the window is adapted. If not, it stays at its bound.
-    pub enabled: bool,
-    /// The smallest capacity scale, above 0.
-    pub scale_min: f64,
-    /// The largest capacity scale, at least `scale_min`. If equal, the scale is fixed.
-    pub scale_max: f64,
-    /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values count as the nearest).
-    /// The higher it is, the longer requests wait in the device. The latency goal bounds the window nevertheless. All of
-    /// the rest is given up only while classes that had no request get one often, from a hundred times a second on.
-    pub throughput_goal: f64,
-}
-
-/// The throughput goal if none is set.
-pub const DEFAULT_THROUGHPUT_GOAL: f64 = 0.9;
-
-impl ControlConfig {
-    /// No closed loop: the window stays at its bound, and tokens are given out at the model's rate.
-    pub const OFF: ControlConfig =
-        ControlConfig { enabled: false, scale_min: 1.0, scale_max: 1.0, throughput_goal: DEFAULT_THROUGHPUT_GOAL };
-}
-
-impl Default for ControlConfig {
-    fn default() -> ControlConfig {
-        ControlConfig { enabled: true, scale_min: 0.05, scale_max: 1.0, throughput_goal: DEFAULT_THROUGHPUT_GOAL }
-    }
-}
-
-/// Bounds that the disk's configuration imposes on the controller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// The largest window, in model device time; [`Controller::set_bound`] may raise it.
-    pub(crate) bound_ns: u64,
-    /// The smallest window, whatever the requests cost.
-    pub(crate) min_window_ns: u64,
-    /// Latency of a small request on the idle disk; 0 if unknown.
-    pub(crate) unloaded_latency_ns: u64,
-    /// Most model device time that the tokens allow in a second at a capacity scale of 1, in seconds, in the long run: 1,
-    /// or 2 if operations and bytes are limited apart.
-    pub(crate) rate_max: f64,
-}
 
 /// The mode of the controller.
 #[derive(Clone, Copy, Debug)]
@@ -179,19 +139,6 @@ fn ln_rate(reading: &Reading) -> f64 {
         [true, true] if reading.rates[1] > 0.0 => ln(reading.rates[0]) + ln(reading.rates[1]),
         _ => ln(reading.rates[0] + reading.rates[1]),
     }
-}
-
-/// Returns the elasticity at which a disk gives `throughput_goal` of its full throughput, less a margin because the
-/// window wanders. Of k channels chosen at random, n requests keep n / (n + k - 1) busy (a closed queueing network with
-/// equal stations), and the elasticity there is 1 minus that. A sharper knee gives more than the goal.
-fn elasticity_goal(throughput_goal: f64) -> f64 {
-    GOAL_MARGIN * (1.0 - throughput_goal)
-}
-
-/// Returns the nearest sensible throughput goal.
-fn clamped_goal(throughput_goal: f64) -> f64 {
-    let goal = if throughput_goal.is_nan() { DEFAULT_THROUGHPUT_GOAL } else { throughput_goal };
-    goal.clamp(THROUGHPUT_GOAL_MIN, THROUGHPUT_GOAL_MAX)
 }
 
 /// The controller of one disk; see the module's documentation.

@@ -42,6 +42,7 @@ mod away;
 mod back;
 mod follow;
 mod gates;
+mod member;
 mod mode;
 mod piece;
 mod report;
@@ -54,15 +55,15 @@ use std::sync::Arc;
 
 use crate::bucket::{Tokens, whole_ticks};
 use crate::classes::{ClassId, QueueError};
-use crate::clock::Clocks;
 use crate::disk::{Disk, QUEUES_MAX, Report};
-use crate::qos::{Amount, Credit, Qos, Tags, Waiting};
+use crate::qos::Amount;
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
-use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
+use crate::stats::{BlockedTime, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 use away::Left;
+use member::{Backlog, CameBack, Kind, Member, NOT_PARKED};
 pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 
@@ -118,70 +119,6 @@ impl Default for QueueConfig {
             number: None,
         }
     }
-}
-
-/// The time since which a node waits for a limit, if it does not: no time is later.
-const NOT_PARKED: u64 = u64::MAX;
-
-/// A class or group as the queue knows it, apart from its place in the tree. In this order of fields a request touches
-/// three cache lines: with a thousand classes each of them is a cache miss.
-#[repr(C, align(64))]
-#[derive(Debug)]
-struct Member {
-    generation: u32,
-    kind: Kind,
-    /// The number of the disk's latency targets to which the class yields, and the level of its own target.
-    yields: u8,
-    level: Option<u8>,
-    /// Shared with the disk's table of classes.
-    qos: Arc<Qos>,
-    /// By direction, from its first request on.
-    latencies: [Option<Box<Latencies>>; 2],
-    /// Since when no piece of the class is in the device; meaningful only while work is queued.
-    starved_since_ns: u64,
-    mark: WaitMark,
-    /// The writes among the queued requests; the rest are reads.
-    queued_writes: Waiting,
-    tags: Option<Arc<Tags>>,
-    /// Keeps the row of the disk's table from being reused.
-    held: Option<Arc<Clocks>>,
-    /// Since when a limit holds the node back, or [`NOT_PARKED`]; `limited_ns` is the time of earlier waits for limits.
-    parked_since_ns: u64,
-    limited_ns: u64,
-    stats: ClassStats,
-    /// Booked at the limits and not used yet, by direction.
-    credit: [Credit; 2],
-    /// When it last came back from a limit, and when it could have.
-    came_back: CameBack,
-    backlog: Backlog,
-}
-
-/// A class at the last look at what the classes have outstanding.
-#[derive(Clone, Copy, Debug, Default)]
-struct Backlog {
-    consumed_fs: f64,
-    /// Device time in femtoseconds; 0 if the class did not ask for its share.
-    outstanding_fs: f32,
-    /// The low bits of its activations. If unchanged, the class has had work all the time since.
-    activations: u16,
-    /// Whether the class did not ask for its share, with little outstanding: it gains by a short queue in the device.
-    is_small: bool,
-}
-
-/// The end of a node's wait for a limit: it was polled at `at_ns`, and could have been dispatched at `due_ns`.
-#[derive(Clone, Copy, Debug, Default)]
-struct CameBack {
-    at_ns: u64,
-    due_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Free,
-    Group,
-    Class,
-    /// Removed, with pieces still in the device.
-    Leaving,
 }
 
 /// The requests of one shard for one disk, in the order in which the disk gets them.
@@ -739,30 +676,6 @@ impl Drop for IoQueue {
         self.unreported.in_device = self.unreported.in_device.wrapping_sub(u64::from(self.in_device));
         let in_flight_ticks = self.lanes.iter().map(|lane| lane.in_flight_ticks);
         self.disk.remove_queue(self.place, &self.unreported.divided(), in_flight_ticks);
-    }
-}
-
-impl Member {
-    fn new(kind: Kind, generation: u32, qos: Arc<Qos>) -> Member {
-        Member {
-            generation,
-            kind,
-            qos,
-            tags: None,
-            stats: ClassStats::default(),
-            latencies: [None, None],
-            mark: WaitMark::default(),
-            starved_since_ns: 0,
-            queued_writes: Waiting::default(),
-            credit: Default::default(),
-            limited_ns: 0,
-            parked_since_ns: NOT_PARKED,
-            came_back: CameBack::default(),
-            level: None,
-            yields: 0,
-            backlog: Backlog::default(),
-            held: None,
-        }
     }
 }
 
