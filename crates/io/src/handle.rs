@@ -24,11 +24,10 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use futures_channel::oneshot;
 
 use crate::backend::explained;
-use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::request::{Data, Request, RequestKind};
-use crate::shard::{Shard, all_written, many, one, too_long, total_len, transfer_len};
+use crate::shard::Shard;
 use crate::slot::{GONE, JobPlace};
 use crate::submission::{FULL, Submitted};
 use crate::topology::Topology;
@@ -138,103 +137,8 @@ impl Handle {
         }
     }
 
-    /// Reads as [`Shard::read_at`], on this handle's shard. The buffer is lost only if the shard has broken down.
-    pub async fn read_at(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> (io::Result<usize>, AlignedBuf) {
-        let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
-        let kind = RequestKind::Read { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
-        (result.map(|n| n as usize), one(data))
-    }
-
-    /// Writes as [`Shard::write_at`], on this handle's shard. The buffer is lost only if the shard has broken down.
-    pub async fn write_at(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> (io::Result<usize>, AlignedBuf) {
-        let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
-        let kind = RequestKind::Write { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
-        (result.and_then(|n| all_written(n, len_bytes)), one(data))
-    }
-
-    /// Reads as [`Shard::read_vectored`], on this handle's shard. The buffers are lost only if the shard has broken down.
-    pub async fn read_vectored(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffers: Vec<AlignedBuf>,
-    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
-        let kind = RequestKind::Read { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
-        (result.map(|n| n as usize), many(data))
-    }
-
-    /// Writes as [`Shard::write_vectored`], on this handle's shard. The buffers are lost only if the shard has broken down.
-    pub async fn write_vectored(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffers: Vec<AlignedBuf>,
-    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
-        let kind = RequestKind::Write { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
-        (result.and_then(|n| all_written(n, len_bytes)), many(data))
-    }
-
-    /// Discards a range as [`Shard::discard`], on this handle's shard.
-    ///
-    /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
-    pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
-        self.request(file, class, RequestKind::Discard { len_bytes }, offset, Data::None).await.0.map(|_| ())
-    }
-
-    /// Reserves space as [`Shard::allocate`], on this handle's shard.
-    ///
-    /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
-    pub async fn allocate(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        len_bytes: u64,
-        keep_size: bool,
-    ) -> io::Result<()> {
-        let kind = RequestKind::Allocate { len_bytes, keep_size };
-        self.request(file, class, kind, offset, Data::None).await.0.map(|_| ())
-    }
-
-    /// Makes writes durable as [`Shard::sync`], on this handle's shard.
-    ///
-    /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
-    pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
-        self.request(file, class, RequestKind::Sync { data_only }, 0, Data::None).await.0.map(|_| ())
-    }
-
-    /// Sets the length as [`Shard::set_len`], on this handle's shard.
-    ///
-    /// # Errors
-    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
-    pub async fn set_len(&self, file: &Arc<SharedFile>, class: Class, len_bytes: u64) -> io::Result<()> {
-        self.request(file, class, RequestKind::SetLen { len_bytes }, 0, Data::None).await.0.map(|_| ())
-    }
-
-    fn request(
+    /// Does one operation: see [`crate::operations`].
+    pub(crate) fn request(
         &self,
         file: &Arc<SharedFile>,
         class: Class,

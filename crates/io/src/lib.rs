@@ -39,6 +39,7 @@ mod mailbox;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod open_file;
+mod operations;
 mod placement;
 #[cfg(feature = "io-properties")]
 pub mod properties;

@@ -25,7 +25,8 @@ use crate::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES, OwnedSlice};
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::handle::Handle;
-use crate::shard::{Shard, too_long};
+use crate::operations::too_long;
+use crate::shard::Shard;
 
 /// An open file in a class, for any thread and any executor. [`Handle::open`] makes it.
 ///

@@ -60,7 +60,6 @@ use slab::Slab;
 use timers::Timers;
 
 use crate::backend::{WakeHandle, explained};
-use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
@@ -180,105 +179,8 @@ impl Shard {
         drop(executor);
     }
 
-    /// Reads `buffer.len()` bytes at `offset`, fewer only at the end of the file. Returns the bytes read or the error,
-    /// and the buffer. An error of the kernel has its number ([`io::Error::raw_os_error`]); a refusal holds a
-    /// [`RefusedReason`](crate::RefusedReason).
-    pub async fn read_at(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> (io::Result<usize>, AlignedBuf) {
-        let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
-        let kind = RequestKind::Read { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
-        (result.map(|n| n as usize), one(data))
-    }
-
-    /// Writes all of `buffer` at `offset`, or returns an error.
-    pub async fn write_at(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> (io::Result<usize>, AlignedBuf) {
-        let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
-        let kind = RequestKind::Write { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
-        (result.and_then(|n| all_written(n, len_bytes)), one(data))
-    }
-
-    /// Reads at `offset` into `buffers` (at most 1024), one after the other.
-    pub async fn read_vectored(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffers: Vec<AlignedBuf>,
-    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
-        let kind = RequestKind::Read { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
-        (result.map(|n| n as usize), many(data))
-    }
-
-    /// Writes all of `buffers` (at most 1024), one after the other, at `offset`, or returns an error.
-    pub async fn write_vectored(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffers: Vec<AlignedBuf>,
-    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
-        let kind = RequestKind::Write { len_bytes };
-        let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
-        (result.and_then(|n| all_written(n, len_bytes)), many(data))
-    }
-
-    /// Makes completed writes durable: the data, and unless `data_only` the file's metadata.
-    ///
-    /// # Errors
-    /// The system's error, or a refusal.
-    pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
-        self.request(file, class, RequestKind::Sync { data_only }, 0, Data::None).await.0.map(|_| ())
-    }
-
-    /// Gives a range back to the disk; it reads as zeros afterwards.
-    ///
-    /// # Errors
-    /// The system's error, or a refusal.
-    pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
-        self.request(file, class, RequestKind::Discard { len_bytes }, offset, Data::None).await.0.map(|_| ())
-    }
-
-    /// Reserves space for a range; extends the file unless `keep_size`.
-    ///
-    /// # Errors
-    /// The system's error, or a refusal.
-    pub async fn allocate(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        len_bytes: u64,
-        keep_size: bool,
-    ) -> io::Result<()> {
-        let kind = RequestKind::Allocate { len_bytes, keep_size };
-        self.request(file, class, kind, offset, Data::None).await.0.map(|_| ())
-    }
-
-    /// Sets the length of the file: cuts off data beyond it, or adds zeros.
-    ///
-    /// # Errors
-    /// The system's error, or a refusal.
-    pub async fn set_len(&self, file: &Arc<SharedFile>, class: Class, len_bytes: u64) -> io::Result<()> {
-        self.request(file, class, RequestKind::SetLen { len_bytes }, 0, Data::None).await.0.map(|_| ())
-    }
-
-    async fn request(
+    /// Does one operation: see [`crate::operations`].
+    pub(crate) async fn request(
         &self,
         file: &Arc<SharedFile>,
         class: Class,
@@ -517,44 +419,10 @@ async fn run_tasks(executor: &LocalExecutor<'static>) {
     }
 }
 
-pub(crate) fn transfer_len(len: usize) -> Result<u32, std::num::TryFromIntError> {
-    u32::try_from(len)
-}
-
-pub(crate) fn too_long() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "a request moves at most 4 GiB - 1 bytes: divide it")
-}
-
-pub(crate) fn total_len(buffers: &[AlignedBuf]) -> usize {
-    buffers.iter().map(|b| b.len()).sum()
-}
-
-pub(crate) fn all_written(written: u32, wanted: u32) -> io::Result<usize> {
-    if written == wanted {
-        return Ok(written as usize);
-    }
-    Err(io::Error::new(io::ErrorKind::WriteZero, format!("wrote {written} of {wanted} bytes: is the disk full?")))
-}
-
 /// Returns the error of a request of a handle. No file gives `EPIPE`: the shard that was to do it has stopped.
 fn error_of(error: RequestError) -> io::Error {
     match error.errno() {
         libc::EPIPE => explained(libc::EPIPE, GONE.to_owned()),
         _ => error.into(),
-    }
-}
-
-pub(crate) fn one(data: Data) -> AlignedBuf {
-    match data {
-        Data::One(buffer) => buffer,
-        Data::None | Data::Many(_) => AlignedBuf::empty(),
-    }
-}
-
-pub(crate) fn many(data: Data) -> Vec<AlignedBuf> {
-    match data {
-        Data::Many(buffers) => buffers,
-        Data::One(buffer) => vec![buffer],
-        Data::None => Vec::new(),
     }
 }
