@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// Names the file.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("4 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("5 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
@@ -336,6 +336,9 @@ pub(crate) struct ClassCounters {
     pub(crate) waited_before_ns: [AtomicU64; REASONS_MAX],
     /// Of the gate that there is.
     pub(crate) waited_ns: [AtomicU64; REASONS_MAX],
+    /// Bytes in the page cache of files that were closed before these were charged: the class's next writes are charged
+    /// for them.
+    pub(crate) left_bytes: AtomicU64,
 }
 
 /// A place at which a thread asks the process that has the gate, which is another than its own. A line of the cache.

@@ -172,18 +172,24 @@ impl Passage {
         }
     }
 
-    /// Makes a write into the page cache. It is charged once a MiB is dirty, or when the file is synced.
+    /// Makes a write into the page cache. It is charged once a MiB is dirty, with what closed files have left to its
+    /// class, or when the file is synced.
     pub(crate) fn buffered(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
-        let before = self.managed.entry.dirty_bytes.load(Relaxed);
+        let entry = self.managed.entry;
+        let left_bytes = self.counters.classes.get(self.class).map(|class| &class.left_bytes);
+        let left = left_bytes.map_or(0, |bytes| bytes.load(Relaxed));
+        let before = entry.dirty_bytes.load(Relaxed).saturating_add(left);
         if before.saturating_add(len_bytes as u64) >= DIRTY_BYTES {
-            let dirty = self.managed.entry.dirty_bytes.swap(0, Relaxed) as usize;
+            let left = left_bytes.map_or(0, |bytes| bytes.swap(0, Relaxed));
+            let dirty = entry.dirty_bytes.swap(0, Relaxed).saturating_add(left) as usize;
             let permit = self.charge(Kind::Write, dirty);
             self.end(permit, Kind::Write, dirty as isize);
         }
         let result = call();
         let errno = errno::get();
         if result > 0 {
-            self.managed.entry.dirty_bytes.fetch_add(result as u64, Relaxed);
+            entry.class.store(self.class as u32, Relaxed);
+            entry.dirty_bytes.fetch_add(result as u64, Relaxed);
         }
         self.finish(result, errno)
     }

@@ -119,6 +119,7 @@ pub(crate) fn notice_fork() {
 fn begin_anew(mark: &AtomicU32) {
     PID.store(std::process::id(), Ordering::Relaxed);
     OFFICE.store(std::ptr::null_mut(), Ordering::Relaxed);
+    fds::forget_dirty();
     if STATE.load(Ordering::Relaxed) != ASLEEP {
         STATE.store(first_state(), Ordering::Relaxed);
     }
@@ -385,9 +386,10 @@ extern "C" fn forked() {
     notice_fork();
 }
 
-/// Ends the trace and gives the gate up, at the end of the process.
+/// Leaves what is not charged to the classes, ends the trace and gives the gate up, at the end of the process.
 extern "C" fn unload() {
     notice_fork();
+    fds::leave_all_dirty();
     let Some(office) = office() else { return };
     let Some(_inside) = go_inside() else { return };
     if let Some(counters) = counters() {
