@@ -1,4 +1,4 @@
-//! What a run charges of writes into the page cache.
+//! What a run charges of writes into the page cache, and of copies inside the kernel.
 
 use std::time::{Duration, Instant};
 
@@ -53,5 +53,44 @@ fn small_files_that_are_closed_unsynced_are_charged_in_the_long_run() {
         // Each process of these has a gate of its own, with a burst of its own.
         let is_held = way == "processes" || began.elapsed() >= Duration::from_secs(1);
         assert!(is_held, "{way}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn copies_inside_the_kernel_are_charged() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let rules = world.file("rules.yaml", SLOW);
+    let len: u64 = 6 << 20;
+    let contents: Vec<u8> = (0..len).map(|at| (at / 4096 % 251) as u8).collect();
+    // As `cp` does: it asks for more than there is, until nothing comes.
+    let files = "import os,socket,threading\ni=os.open('from',os.O_RDONLY)\no=os.open('to',os.O_CREAT|os.O_WRONLY)\n";
+    let socket = "a,b=socket.socketpair()\ndef take():\n with os.fdopen(os.dup(b.fileno()),'rb') as f: f.read()\n\
+                  t=threading.Thread(target=take)\nt.start()\nwhile os.sendfile(a.fileno(),i,None,1<<30): pass\n\
+                  a.close()\nt.join()";
+    let pipe = "r,w=os.pipe()\nwhile (n:=os.splice(i,w,1<<16)):\n while n: n-=os.splice(r,o,n)";
+    let ways = [
+        ("copy_file_range", "while os.copy_file_range(i,o,1<<40): pass", true),
+        ("copy_file_range at offsets", "n=0\nwhile (m:=os.copy_file_range(i,o,1<<22,n,n)): n+=m", true),
+        ("sendfile", "while os.sendfile(o,i,None,1<<30): pass", true),
+        ("sendfile at an offset", "n=0\nwhile (m:=os.sendfile(o,i,n,1<<22)): n+=m", true),
+        ("sendfile to a socket", socket, false),
+        ("splice", pipe, true),
+    ];
+    for (way, copy, is_written) in ways {
+        std::fs::write(world.data().join("from"), &contents).unwrap();
+        let _ = std::fs::remove_file(world.data().join("to"));
+        let began = Instant::now();
+        let report = report(&world, &["--rules", &rules], &["python3", "-c", &format!("{files}{copy}")]);
+        let [read, written] = charged(&report);
+        let cached = report["coverage"]["page_cache_bytes"].as_u64().unwrap();
+        assert_eq!(read + cached, len, "{way}: {report:#}");
+        if is_written {
+            assert!((len - (2 << 20)..=len).contains(&written), "{way}: {written} of {len}");
+            assert!(began.elapsed() >= Duration::from_millis(300), "{way}: {:?}", began.elapsed());
+            assert!(std::fs::read(world.data().join("to")).unwrap() == contents, "{way}: another file");
+        }
     }
 }
