@@ -7,6 +7,7 @@ mod charges;
 mod live;
 mod processes;
 mod programs;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
