@@ -7,6 +7,7 @@ mod charges;
 mod live;
 mod processes;
 mod programs;
+mod signals;
 mod traces;
 
 use std::path::{Path, PathBuf};
