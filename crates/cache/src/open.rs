@@ -155,7 +155,7 @@ fn usual_slab_bytes(devices: &[Prepared]) -> u32 {
 
 async fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Prepared>, CacheError> {
     check_count(host, sources)?;
-    label::prepare_all(host, shard, sources).await.into_iter().collect()
+    label::prepare_all(host, shard, sources).await?.into_iter().collect()
 }
 
 fn check_count(host: &HostParts, sources: &[DiskSource]) -> Result<(), CacheError> {
@@ -234,7 +234,7 @@ async fn read_labels(
     check_count(host, sources)?;
 
     let mut devices = Vec::new();
-    let prepared = label::prepare_all(host, shard, sources).await;
+    let prepared = label::prepare_all(host, shard, sources).await?;
     for ((slot, source), prepared) in host.disks.clone().zip(sources).zip(prepared) {
         match prepared {
             Ok(device) => devices.push(device),
