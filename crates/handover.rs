@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// Names the file.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 /// Of this form and of the layout of the counters.
-pub(crate) const VERSION: &str = concat!("4 ", env!("CARGO_PKG_VERSION"));
+pub(crate) const VERSION: &str = concat!("6 ", env!("CARGO_PKG_VERSION"));
 /// Where the counters begin in the file: before it is room for the JSON.
 pub(crate) const COUNTERS_AT: usize = 1 << 20;
 /// Rules at the most: a bit of a word for each, and one for what none matches.
@@ -336,6 +336,9 @@ pub(crate) struct ClassCounters {
     pub(crate) waited_before_ns: [AtomicU64; REASONS_MAX],
     /// Of the gate that there is.
     pub(crate) waited_ns: [AtomicU64; REASONS_MAX],
+    /// Bytes in the page cache of files that were closed before these were charged: the class's next writes are charged
+    /// for them.
+    pub(crate) left_bytes: AtomicU64,
 }
 
 /// A place at which a thread asks the process that has the gate, which is another than its own. A line of the cache.
@@ -379,9 +382,29 @@ pub(crate) struct Counters {
     pub(crate) cached_bytes: AtomicU64,
     /// Bytes of managed files that went past the gate, by [`Past`].
     pub(crate) past_bytes: [AtomicU64; 4],
+    /// Traces that were begun, one for each process that had the gate.
+    pub(crate) traces: AtomicU32,
+    /// Traces among them whose file has the number of its process behind its name.
+    pub(crate) traces_beside: AtomicU32,
+    /// Traces that were ended, not by the end of their process.
+    pub(crate) traces_ended: AtomicU32,
+    /// Error number of a trace that could not be written; 0: none.
+    pub(crate) trace_errno: AtomicU32,
+    /// Events that came faster than they were written.
+    pub(crate) trace_dropped: AtomicU64,
     /// Calls by rule and [`Kind`]; the last is for what no rule matched.
     pub(crate) matched: [[AtomicU64; 4]; RULES_MAX + 1],
     pub(crate) classes: [ClassCounters; CLASSES_MAX],
+}
+
+/// What became of the traces of a run; see [`Counters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traces {
+    pub(crate) begun: u32,
+    pub(crate) beside: u32,
+    pub(crate) ended: u32,
+    pub(crate) errno: i32,
+    pub(crate) dropped_events: u64,
 }
 
 /// Why bytes of a managed file went past the gate.
@@ -438,6 +461,16 @@ impl Seen {
 
     pub(crate) fn past_bytes(&self, past: Past) -> u64 {
         self.word(std::mem::offset_of!(Counters, past_bytes) + past as usize * 8)
+    }
+
+    pub(crate) fn traces(&self) -> Traces {
+        Traces {
+            begun: self.half(std::mem::offset_of!(Counters, traces)),
+            beside: self.half(std::mem::offset_of!(Counters, traces_beside)),
+            ended: self.half(std::mem::offset_of!(Counters, traces_ended)),
+            errno: self.half(std::mem::offset_of!(Counters, trace_errno)) as i32,
+            dropped_events: self.word(std::mem::offset_of!(Counters, trace_dropped)),
+        }
     }
 
     /// Calls of `kind` that rule number `rule` matched; of number [`RULES_MAX`]: that none did.

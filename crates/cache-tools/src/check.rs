@@ -50,17 +50,15 @@ pub struct Checked {
 impl Checked {
     fn new(report: CheckReport) -> Checked {
         let stats = &report.inspection.stats;
-        let mut findings = missing(stats);
-        let disks = stats.disks.len() - findings.len();
-        findings.extend(report.inspection.findings);
+        let disks = stats.disks.iter().filter(|disk| disk.health != DiskHealth::Missing).count();
         Checked {
             schema: 2,
             cache_guid: report.inspection.cache_guid,
             generation: stats.generation,
             disks: disks as u64,
             counts: report.blocks,
-            findings,
             warnings: without_free_slab(stats),
+            findings: report.inspection.findings,
         }
     }
 
@@ -93,13 +91,6 @@ fn without_free_slab(stats: &CacheStats) -> Vec<String> {
         format!("{}: it has no free slab left, and its log may need one: expand it, or add a disk", disk.path)
     };
     stats.disks.iter().filter(is_full).map(say).collect()
-}
-
-pub fn missing(stats: &CacheStats) -> Vec<String> {
-    let missing = stats.disks.iter().filter(|disk| disk.health == DiskHealth::Missing);
-    missing
-        .map(|disk| format!("disk {} ({}) is missing: nothing is known of its blocks", disk.number, disk.guid))
-        .collect()
 }
 
 fn read(path: &Path) -> Result<CacheFile, FileError> {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use tempfile::TempDir;
 
 use super::*;
+use crate::check;
 
 #[path = "../../skip.rs"]
 mod skip;
@@ -54,11 +55,21 @@ fn commands_say_what_opening_found() {
     let [b, c, d] = ["b", "c", "d"].map(|name| directory.path().join(name));
     let told = RefCell::new(Vec::new());
     let warn = |warning: &str| told.borrow_mut().push(warning.to_owned());
-    let has_told = || told.take().iter().any(|warning| warning.contains("opened without a disk"));
+    let has_told = || told.take().iter().any(|warning| warning.contains("opened without disk "));
+    let has_told_once = || {
+        let told = told.take();
+        let of_b: Vec<_> = told.iter().filter(|warning| warning.contains(b.to_str().unwrap())).collect();
+        assert_eq!((told.len(), of_b.len()), (1, 1), "{told:?}");
+    };
 
     fs::remove_file(&b).unwrap();
     expand(&path, &c, Some(40 << 20), &warn).unwrap();
-    assert!(has_told());
+    has_told_once();
+    let guid = &check::inspect(&path).unwrap().stats.disks[1].guid;
+    let checked = check::check(&path, |_, _| ()).unwrap();
+    let [finding] = &*checked.findings else { panic!("{:?}", checked.findings) };
+    assert!(finding.contains(guid) && finding.contains(b.to_str().unwrap()), "which and why: {finding}");
+    assert_eq!((checked.disks, checked.is_sound()), (2, false));
     add(&path, &d, Some(32 << 20), false, &warn).unwrap();
     assert!(has_told());
     remove(&path, &[b], &patience(), &warn).unwrap();

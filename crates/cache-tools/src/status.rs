@@ -26,7 +26,7 @@ use plimsoll_cache::{CacheError, Inspection};
 use plimsoll_show::table::{Column, csv};
 use serde::Serialize;
 
-use super::check::{self, missing};
+use super::check;
 use super::live::{self, Live, NoSnapshot};
 use super::session::SessionError;
 
@@ -104,8 +104,7 @@ impl From<&Live> for Status {
 
 impl From<&Inspection> for Status {
     fn from(inspection: &Inspection) -> Status {
-        let mut problems = missing(&inspection.stats);
-        problems.extend(inspection.findings.iter().cloned());
+        let problems = inspection.findings.clone();
         let live = Live { cache: inspection.stats.clone(), problems, ..Live::default() };
         Status { is_open: false, open_s: 0.0, ..Status::from(&live) }
     }

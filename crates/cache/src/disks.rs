@@ -61,10 +61,6 @@ impl Engine {
         read(&self.disks).iter().flatten().cloned().collect()
     }
 
-    pub(crate) fn count_disks(&self) -> usize {
-        read(&self.disks).iter().flatten().count()
-    }
-
     /// Returns the disk of a slab, and the slab's offset on it in bytes.
     pub(crate) fn place(&self, slab: SlabId) -> Option<(u16, u64)> {
         let places = read(&self.places);

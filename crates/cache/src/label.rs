@@ -11,7 +11,8 @@
 //!
 //! A device that hangs may never return from `open`, and `open` cannot be cancelled. So the lock is taken on a thread
 //! of its own, which is given up at the deadline of reads. As long as that thread runs, the process does not open the
-//! path again, so a program that tries again has one such thread for a device.
+//! path again, so a program that tries again has one such thread for a device. The same thread finds out which device
+//! the path leads to: one that is named twice is known by its number, whatever came of opening it.
 //!
 //! # Limits
 //! `flock` excludes only processes that use it, as this program does. The device is opened for I/O on the shard, at once
@@ -22,7 +23,7 @@
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::{fs, io};
 
 use futures_channel::oneshot;
@@ -79,16 +80,31 @@ impl DeviceId {
     }
 }
 
-/// Opens and locks all of `sources` concurrently, so that several that hang cost one deadline. A device that is named
-/// twice is [`CacheError::Twice`] at one of its places.
+/// The device that a path leads to, once that is known.
+type Seen = Arc<OnceLock<DeviceId>>;
+
+/// Opens and locks all of `sources` concurrently, so that several that hang cost one deadline. Returns the end of each.
+///
+/// # Errors
+/// [`CacheError::Twice`], with the later path, if two lead to one device.
 pub(crate) async fn prepare_all(
     host: &HostParts,
     shard: &Shard,
     sources: &[DiskSource],
-) -> Vec<Result<Prepared, CacheError>> {
-    let slots = host.disks.clone().zip(sources);
-    let ends = all(slots.map(|(slot, source)| prepare(host, shard, source, slot, &[]))).await;
-    ends.into_iter().enumerate().map(|(at, end)| end.map_err(|error| or_twice(error, sources, at))).collect()
+) -> Result<Vec<Result<Prepared, CacheError>>, CacheError> {
+    let seen: Vec<Seen> = sources.iter().map(|_| Seen::default()).collect();
+    let slots = host.disks.clone().zip(sources).zip(&seen);
+    let ends = all(slots.map(|((slot, source), seen)| prepare_seen(host, shard, source, slot, &[], seen))).await;
+
+    let mut devices = Vec::new();
+    for (source, seen) in sources.iter().zip(&seen) {
+        let Some(device) = seen.get() else { continue };
+        if devices.contains(device) {
+            return Err(CacheError::Twice { path: source.path.clone() });
+        }
+        devices.push(*device);
+    }
+    Ok(ends)
 }
 
 /// Opens and locks a device that is none of those `held`.
@@ -102,8 +118,20 @@ pub(crate) async fn prepare(
     slot: u16,
     held: &[Held],
 ) -> Result<Prepared, CacheError> {
+    prepare_seen(host, shard, source, slot, held, &Seen::default()).await
+}
+
+/// Does as [`prepare`], and sets `seen` as soon as the device is known.
+async fn prepare_seen(
+    host: &HostParts,
+    shard: &Shard,
+    source: &DiskSource,
+    slot: u16,
+    held: &[Held],
+    seen: &Seen,
+) -> Result<Prepared, CacheError> {
     let (lock, device) = if host.locks {
-        let (lock, device) = lock_in_time(shard, source, held).await?;
+        let (lock, device) = lock_in_time(shard, source, held, seen).await?;
         (Some(lock), Some(device))
     } else {
         (None, None)
@@ -131,10 +159,15 @@ pub(crate) async fn leads_elsewhere(shard: &Shard, path: &Path, held: &[Held]) -
 }
 
 /// Takes the lock of a device that is none of those `held`.
-async fn lock_in_time(shard: &Shard, source: &DiskSource, held: &[Held]) -> Result<(fs::File, DeviceId), CacheError> {
+async fn lock_in_time(
+    shard: &Shard,
+    source: &DiskSource,
+    held: &[Held],
+    seen: &Seen,
+) -> Result<(fs::File, DeviceId), CacheError> {
     let held = devices(held);
-    let own = source.path.clone();
-    on_thread(shard, &source.path, move || take_lock(&own, &held)).await?
+    let (own, seen) = (source.path.clone(), Arc::clone(seen));
+    on_thread(shard, &source.path, move || take_lock(&own, &held, &seen)).await?
 }
 
 fn devices(held: &[Held]) -> Vec<DeviceId> {
@@ -180,9 +213,11 @@ async fn on_thread<T: Send + 'static>(
     }
 }
 
-fn take_lock(path: &Path, held: &[DeviceId]) -> Result<(fs::File, DeviceId), CacheError> {
+fn take_lock(path: &Path, held: &[DeviceId], seen: &OnceLock<DeviceId>) -> Result<(fs::File, DeviceId), CacheError> {
     let failed = |error| cannot_open(path, error);
-    if held.contains(&DeviceId::of(&fs::metadata(path).map_err(failed)?)) {
+    let device = DeviceId::of(&fs::metadata(path).map_err(failed)?);
+    _ = seen.set(device);
+    if held.contains(&device) {
         let message = "operations on it have not ended: the device hangs";
         return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, message)));
     }
@@ -205,19 +240,6 @@ fn take_lock(path: &Path, held: &[DeviceId]) -> Result<(fs::File, DeviceId), Cac
         file.try_lock().map_err(|_| CacheError::Locked { path: path.to_owned() })?;
     }
     Ok((file, device))
-}
-
-/// Turns [`CacheError::Locked`] of the source at `at` into [`CacheError::Twice`] if another one leads to the same
-/// device: then this process holds the lock. Of the two, the later one is named.
-fn or_twice(error: CacheError, sources: &[DiskSource], at: usize) -> CacheError {
-    let CacheError::Locked { path } = error else { return error };
-    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| DeviceId::of(&metadata));
-    let locked = device(&path);
-    let is_same = |(number, source): &(usize, &DiskSource)| *number != at && device(&source.path) == locked;
-    match sources.iter().enumerate().find(is_same).filter(|_| locked.is_some()) {
-        Some((other, source)) => CacheError::Twice { path: if other > at { source.path.clone() } else { path } },
-        None => CacheError::Locked { path },
-    }
 }
 
 /// Checks that a device holds no data.
@@ -290,16 +312,16 @@ mod tests {
         let (path, new) = (directory.path().join("disk"), directory.path().join("new"));
         fs::write(&path, "old").unwrap();
         fs::write(&new, "new").unwrap();
-        let (lock, held) = take_lock(&path, &[]).unwrap();
+        let (lock, held) = take_lock(&path, &[], &OnceLock::new()).unwrap();
         drop(lock);
 
-        let error = take_lock(&path, &[held]).unwrap_err();
+        let error = take_lock(&path, &[held], &OnceLock::new()).unwrap_err();
         assert!(
             matches!(&error, CacheError::Io { error, .. } if error.kind() == io::ErrorKind::ResourceBusy),
             "{error}"
         );
         fs::rename(&new, &path).unwrap();
-        let (_lock, device) = take_lock(&path, &[held]).unwrap();
+        let (_lock, device) = take_lock(&path, &[held], &OnceLock::new()).unwrap();
         assert_ne!(device, held);
     }
 }

@@ -155,7 +155,7 @@ fn usual_slab_bytes(devices: &[Prepared]) -> u32 {
 
 async fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Prepared>, CacheError> {
     check_count(host, sources)?;
-    label::prepare_all(host, shard, sources).await.into_iter().collect()
+    label::prepare_all(host, shard, sources).await?.into_iter().collect()
 }
 
 fn check_count(host: &HostParts, sources: &[DiskSource]) -> Result<(), CacheError> {
@@ -202,7 +202,9 @@ pub(crate) async fn open(
     let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
     engine.roster.set_members(newest.members.clone());
     engine.roster.set_unread(unread);
-    absent.iter().for_each(|error| engine.tell_absence(error));
+    let is_missing = |member: &&Member| labelled.iter().all(|disk| disk.block.disk_guid != member.guid);
+    let missing: Vec<Member> = newest.members.iter().filter(is_missing).copied().collect();
+    *lock(&engine.findings) = absences(&absent, &missing);
     engine.index.set_now(newest.now_tick);
     let capacity = labelled.iter().flat_map(|disk| &disk.block.ranges).map(|range| u64::from(range.count)).sum::<u64>();
     engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
@@ -234,7 +236,7 @@ async fn read_labels(
     check_count(host, sources)?;
 
     let mut devices = Vec::new();
-    let prepared = label::prepare_all(host, shard, sources).await;
+    let prepared = label::prepare_all(host, shard, sources).await?;
     for ((slot, source), prepared) in host.disks.clone().zip(sources).zip(prepared) {
         match prepared {
             Ok(device) => devices.push(device),
@@ -314,6 +316,32 @@ fn check_members(labelled: &[Labelled], newest: &Superblock, absent: &mut Vec<Ca
     }
 }
 
+/// Returns a sentence for each disk that is not used: which it is, as far as that is known, and why.
+fn absences(absent: &[CacheError], missing: &[Member]) -> Vec<String> {
+    if let ([error], [member]) = (absent, missing) {
+        return vec![without(member.disk, member.guid, error)];
+    }
+    let nowhere = "it is at none of the paths";
+    if absent.is_empty() {
+        return missing.iter().map(|member| without(member.disk, member.guid, &nowhere)).collect();
+    }
+
+    // Which path had which disk is not known.
+    let mut said: Vec<String> =
+        absent.iter().map(|error| format!("the cache is opened without a disk and its blocks: {error}")).collect();
+    let unnamed = missing.len().saturating_sub(absent.len());
+    if unnamed > 0 {
+        let names: Vec<String> =
+            missing.iter().map(|member| format!("{} ({:032x})", member.disk, member.guid)).collect();
+        said.push(format!("{unnamed} of the disks {} are at none of the paths", names.join(", ")));
+    }
+    said
+}
+
+fn without(disk: u16, guid: u128, why: &dyn std::fmt::Display) -> String {
+    format!("the cache is opened without disk {disk} ({guid:032x}) and its blocks: {why}")
+}
+
 fn end_of(range: &RangeRecord, slab_bytes: u32) -> u64 {
     range.offset_bytes + u64::from(range.count) * u64::from(slab_bytes)
 }
@@ -363,7 +391,7 @@ impl Engine {
                 Err(ReplayError::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
                     let path = disk.device.source.path.clone();
                     let error = CacheError::Io { path, what: "cannot read its metadata", error };
-                    self.tell_absence(&error);
+                    lock(&self.findings).push(without(disk.block.disk, disk.block.disk_guid, &error));
                     self.unload(disk.block.disk, &mut other).await;
                     self.do_without(disk).await;
                     hung = Some(error);
@@ -425,11 +453,6 @@ impl Engine {
         }
         let found = recover::replay(from, block, target, batch).await;
         (found.as_ref().map_or(number, |found| found.last_number), found)
-    }
-
-    /// Adds a finding about a disk that is not used.
-    fn tell_absence(&self, error: &CacheError) {
-        lock(&self.findings).push(format!("the cache is opened without a disk: {error}"));
     }
 
     /// Treats a disk that hangs as one that is not there. It is looked for, and until a checkpoint is made without it, it

@@ -81,9 +81,17 @@ impl Engine {
         self.all_disks().iter().any(|disk| is_possible(disk) && is_wanted(self, disk))
     }
 
+    /// Returns the bytes of a snapshot of a disk: a record for each of its blocks. The index does not count blocks by
+    /// disk, so a disk has the part of them that it has of the space that blocks take.
+    pub(crate) fn snapshot_bytes(&self, disk: u16) -> u64 {
+        let blocks = self.index.blocks() as f64 * lock(&self.alloc).allocated_part(disk);
+        (blocks * MAX_RECORD_BYTES as f64).round() as u64
+    }
+
     /// Returns whether the replay of a disk's log would take long.
     pub(crate) fn has_long_log(&self, disk: &CacheDisk) -> bool {
-        let (limit, slab_bytes) = (self.long_log_bytes(), u64::from(self.identity.geometry.slab_bytes));
+        let (limit, slab_bytes) =
+            (self.long_log_bytes(disk.identity.number), u64::from(self.identity.geometry.slab_bytes));
         let log = lock(&disk.log);
         // Every opening begins a slab, so many short lives make a log long though it has few bytes.
         log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
@@ -97,12 +105,11 @@ impl Engine {
         lock(&self.alloc).free_slabs(number) < needed.urgent && lock(&disk.log).replay_slabs() > 1
     }
 
-    /// Returns the length from which a log is long: twice that of a snapshot, but no less than is worth one.
-    pub(crate) fn long_log_bytes(&self) -> u64 {
-        let parts = self.count_disks().max(1) as u64;
+    /// Returns the length from which a disk's log is long: twice that of its snapshot, but no less than is worth one.
+    pub(crate) fn long_log_bytes(&self, disk: u16) -> u64 {
         // In small caches, whose slabs are small.
         let two_slabs = 2 * u64::from(self.identity.geometry.slab_bytes);
-        (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(two_slabs))
+        (2 * self.snapshot_bytes(disk)).max(MIN_LOG_BYTES.min(two_slabs))
     }
 
     /// Writes a snapshot of each disk that has the slabs for one. Returns whether any did, and was not given up.
@@ -179,5 +186,55 @@ impl Engine {
     async fn write_out(&self, shard: &Shard, to: &mut Growing) {
         let end: io::Result<()> = self.write_sealed(shard, &to.disk, to.stream.take_sealed()).await;
         to.is_whole &= end.is_ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::backend::sim::{SimConfig, SimWorld};
+    use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
+
+    use super::*;
+    use crate::alloc::{Geometry, SlabRange};
+    use crate::config::CacheConfig;
+    use crate::engine::CacheIdentity;
+    use crate::entry::{Entry, Extent};
+    use crate::host::Host;
+    use crate::key::KeyHash;
+    use crate::label::SLABS_AT_BYTES;
+
+    /// A log was reckoned by an equal part of all blocks for each disk, a snapshot by the disk's part of the capacity.
+    #[test]
+    fn a_log_is_long_from_twice_the_snapshot_of_its_own_disk_on() {
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
+        let host = Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap();
+        let geometry = Geometry { slab_bytes: 1 << 20, sector_bytes: 512 };
+        let identity = CacheIdentity { guid: 1, key_seed: 1, key_check: [0; 32], geometry };
+        let engine = Engine::empty(CacheConfig::default(), identity, host.parts, host.handles, 1, 0).unwrap();
+        let mut first = 0;
+        for (disk, count) in [(0, 200), (1, 20), (2, 2000)] {
+            engine.add_slabs(SlabRange { first: SlabId(first), count, disk, offset_bytes: SLABS_AT_BYTES });
+            first += count;
+        }
+        // The first disk is full, the second too; the third is new, and empty.
+        let mut number = 0_u64;
+        for slab in 0..220 {
+            for slot in 0..2048 {
+                let extent = Extent { slab: SlabId(slab), offset_units: slot, len_bytes: 500 };
+                lock(&engine.alloc).claim(&extent).unwrap();
+                let hash = KeyHash::of(&number.to_le_bytes(), 1);
+                assert!(engine.index.restore(hash, Entry { extent, checksum: 0, tick: 0 }).is_none());
+                number += 1;
+            }
+        }
+        let records = |slabs: u64| slabs * 2048 * MAX_RECORD_BYTES as u64;
+        let wanted = [records(200), records(20), 0];
+        for (disk, wanted) in (0..).zip(wanted) {
+            assert_eq!(engine.snapshot_bytes(disk), wanted, "disk {disk}");
+            assert_eq!(engine.long_log_bytes(disk), (2 * wanted).max(2 << 20), "disk {disk}");
+        }
+        assert_eq!(engine.slabs_needed(0).for_snapshot, 11, "9.77 slabs, and one for the log");
     }
 }

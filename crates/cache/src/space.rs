@@ -20,7 +20,6 @@
 use crate::disk::CacheDisk;
 use crate::engine::{Engine, add};
 use crate::entry::Entry;
-use crate::format::MAX_RECORD_BYTES;
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
 use crate::race::yield_now;
@@ -109,17 +108,14 @@ impl Engine {
 
     /// Returns the slabs that must be free on a disk for its metadata, if its log has one.
     pub(crate) fn slabs_needed(&self, disk: u16) -> SlabsNeeded {
-        let alloc = lock(&self.alloc);
-        let slab_bytes = f64::from(self.identity.geometry.slab_bytes);
-        let slabs = alloc.slabs(disk);
-        let part = f64::from(slabs) * slab_bytes / alloc.capacity_bytes().max(1) as f64;
-        let snapshot_bytes = self.index.blocks() as f64 * part * MAX_RECORD_BYTES as f64;
+        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
+        let slabs_of = |bytes: u64| bytes.div_ceil(slab_bytes) as u32;
+        let slabs = lock(&self.alloc).slabs(disk);
         // A disk of few slabs still has one for the log that the next opening begins.
         let most = (slabs / 4).max(LEAST_RESERVE_SLABS + u32::from(slabs >= SLABS_OF_SMALL_DISK));
-        let for_snapshot = ((snapshot_bytes / slab_bytes).ceil() as u32 + 1).clamp(LEAST_RESERVE_SLABS, most);
-        let slabs_of = |bytes: u64| (bytes as f64 / slab_bytes).ceil() as u32;
+        let for_snapshot = (slabs_of(self.snapshot_bytes(disk)) + 1).clamp(LEAST_RESERVE_SLABS, most);
         let urgent = for_snapshot + slabs_of(LOG_GROWTH_BYTES);
-        let in_all = for_snapshot + slabs_of(self.long_log_bytes() + LOG_GROWTH_BYTES);
+        let in_all = for_snapshot + slabs_of(self.long_log_bytes(disk) + LOG_GROWTH_BYTES);
         SlabsNeeded { for_snapshot, urgent: urgent.min(most), in_all: in_all.min(most) }
     }
 

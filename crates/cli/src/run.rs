@@ -24,6 +24,7 @@ mod pane;
 mod program;
 mod report;
 mod to_program;
+mod traces;
 mod watch;
 
 use std::os::unix::process::ExitStatusExt;
@@ -185,7 +186,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     }
 
     if let Some(path) = &arguments.trace {
-        screen::note(&format!("{}: what happened to every call, for `plimsoll trace`", path.display()));
+        let (line, is_missing) = traces::line(&path.display().to_string(), &counters.traces());
+        if is_missing { screen::warning(&line) } else { screen::note(&line) }
     }
 
     Ok(Outcome::OfProgram(u8::try_from(exit_code).unwrap_or(u8::MAX)))

@@ -11,7 +11,7 @@ use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize
 use crate::fds::{self, APPEND, DIRECT, Managed, NO_NOWAIT, SYNC};
 use crate::handover::Kind;
 use crate::passage::Passage;
-use crate::{errno, names, real, state};
+use crate::{copies, errno, names, real, state};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
@@ -39,7 +39,7 @@ fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Optio
 }
 
 /// Counts bytes that the caller got from the page cache.
-fn count_cached(bytes: size_t) {
+pub(crate) fn count_cached(bytes: size_t) {
     if let Some(counters) = state::counters() {
         counters.cached_bytes.fetch_add(bytes as u64, Relaxed);
     }
@@ -187,7 +187,7 @@ fn closing(fd: c_int) {
 
 /// Returns the position of a descriptor. `None` if it has none: it was closed unseen and is a socket or a pipe now, on
 /// which a thread may wait for ever and must not hold a permit.
-fn standing(fd: c_int) -> Option<off_t> {
+pub(crate) fn standing(fd: c_int) -> Option<off_t> {
     let errno_before = errno::get();
     // SAFETY: the call touches no memory.
     let at = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
@@ -371,6 +371,40 @@ functions! {
     fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: passed on unchanged.
         unsafe { pwritev64v2(fd, parts, count, offset, flags) }
+    }
+
+    /// Copies from file to file inside the kernel.
+    fn copy_file_range(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t {
+        // SAFETY: offsets are null or the caller's own.
+        let ends = unsafe { copies::ends((from, from_offset), (to, to_offset)) };
+        copies::in_parts(ends, count, |len| {
+            // SAFETY: passed on unchanged, but for the length.
+            unsafe { real::copy_file_range(from, from_offset, to, to_offset, len, flags) }
+        })
+    }
+
+    /// Copies from a file inside the kernel.
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        // SAFETY: the offset is null or the caller's own.
+        let ends = unsafe { copies::ends((from, offset), (to, std::ptr::null())) };
+        // SAFETY: passed on unchanged, but for the length.
+        copies::in_parts(ends, count, |len| unsafe { real::sendfile64(to, from, offset, len) })
+    }
+
+    /// Copies from a file, as `sendfile64`.
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        // SAFETY: passed on unchanged.
+        unsafe { sendfile64(to, from, offset, count) }
+    }
+
+    /// Copies between a file and a pipe inside the kernel. In one call: how much a pipe takes depends on it.
+    fn splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t {
+        // SAFETY: offsets are null or the caller's own.
+        let ends = unsafe { copies::ends((from, from_offset), (to, to_offset)) };
+        copies::whole(ends, count, |len| {
+            // SAFETY: passed on unchanged.
+            unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
+        })
     }
 
     /// Makes a file durable.

@@ -236,6 +236,7 @@ fn keep_house(counters: &'static Counters) {
             swept_ns = now_ns;
             sweep(counters);
             state::copy_waits(office, counters);
+            state::look_at_trace(office);
         }
         sleep(&counters.bell, bell, Some(TICK));
     }

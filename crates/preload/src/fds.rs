@@ -3,9 +3,13 @@
 //! A file gets its number in traces at its first call through the gate, whichever thread opened it, and when. The
 //! number is released when the descriptor is named again, so there are never more numbers than descriptors, however
 //! they are closed.
+//!
+//! Bytes that a descriptor has written and that are not charged yet pass to their class when it is closed or replaced.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+use crate::state;
 
 /// Size of the table: higher descriptors are not managed.
 const FDS_MAX: usize = 1 << 16;
@@ -25,6 +29,8 @@ pub(crate) struct Fd {
     rules: AtomicU64,
     /// Bytes written into the page cache and not charged yet.
     pub(crate) dirty_bytes: AtomicU64,
+    /// Number of the class that wrote them last.
+    pub(crate) class: AtomicU32,
     pub(crate) flags: AtomicU32,
     /// The file's number in traces, plus 1; 0: none. With [`STALE`]: the number of the descriptor's previous file.
     file: AtomicU32,
@@ -34,8 +40,17 @@ pub(crate) struct Fd {
 const STALE: u32 = 1 << 31;
 
 static TABLE: [Fd; FDS_MAX] = [const {
-    Fd { rules: AtomicU64::new(0), dirty_bytes: AtomicU64::new(0), flags: AtomicU32::new(0), file: AtomicU32::new(0) }
+    Fd {
+        rules: AtomicU64::new(0),
+        dirty_bytes: AtomicU64::new(0),
+        class: AtomicU32::new(0),
+        flags: AtomicU32::new(0),
+        file: AtomicU32::new(0),
+    }
 }; FDS_MAX];
+
+/// Number of entries that were ever used: a look at all of them stops here.
+static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// A managed descriptor.
 #[derive(Clone, Copy)]
@@ -57,7 +72,8 @@ pub(crate) fn managed(fd: i32) -> Option<Managed> {
 /// Manages `fd` from now on.
 pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
-    entry.dirty_bytes.store(0, Relaxed);
+    USED.fetch_max(fd as usize + 1, Relaxed);
+    entry.leave_dirty();
     entry.flags.store(flags, Relaxed);
     entry.file.fetch_or(STALE, Relaxed);
     entry.rules.store(rules, Relaxed);
@@ -68,7 +84,23 @@ pub(crate) fn forget(fd: i32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
     if entry.rules.load(Relaxed) != 0 {
         entry.rules.store(0, Relaxed);
+        entry.leave_dirty();
     }
+}
+
+/// Leaves the dirty bytes of all descriptors to their classes: the process ends, which closes them.
+pub(crate) fn leave_all_dirty() {
+    used().iter().for_each(Fd::leave_dirty);
+}
+
+/// Forgets all dirty bytes: after `fork` they are the parent's.
+pub(crate) fn forget_dirty() {
+    let dirty = used().iter().filter(|entry| entry.dirty_bytes.load(Relaxed) != 0);
+    dirty.for_each(|entry| entry.dirty_bytes.store(0, Relaxed));
+}
+
+fn used() -> &'static [Fd] {
+    TABLE.get(..USED.load(Relaxed)).unwrap_or(&TABLE)
 }
 
 /// Manages `new` as a duplicate of `old`. Dirty bytes stay with `old`.
@@ -84,7 +116,7 @@ pub(crate) fn duplicate(old: i32, new: i32) {
 
 /// Forgets the descriptors from `first` to `last`.
 pub(crate) fn forget_range(first: u32, last: u32) {
-    let end = (last as usize).saturating_add(1).min(FDS_MAX);
+    let end = (last as usize).saturating_add(1).min(used().len());
     for fd in (first as usize).min(end)..end {
         forget(fd as i32);
     }
@@ -98,6 +130,18 @@ pub(crate) fn forget_names() {
 impl Fd {
     pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// Leaves the dirty bytes to the class that wrote them. Safe in signal handlers: it waits for nothing.
+    fn leave_dirty(&self) {
+        if self.dirty_bytes.load(Relaxed) == 0 {
+            return;
+        }
+        let dirty = self.dirty_bytes.swap(0, Relaxed);
+        let class = self.class.load(Relaxed) as usize;
+        if let Some(class) = state::counters().and_then(|counters| counters.classes.get(class)) {
+            class.left_bytes.fetch_add(dirty, Relaxed);
+        }
     }
 
     /// Returns the file's number in traces, if it has been named.

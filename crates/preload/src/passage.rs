@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use plimsoll::{Call, Class, Passed, Permit};
 
 use crate::desk::{self, Denied, Turn};
-use crate::fds::Managed;
+use crate::fds::{DIRECT, Managed, SYNC};
 use crate::handover::{Counters, Kind, Past};
 use crate::state::{self, Inside, Seat};
 use crate::{errno, names};
@@ -51,6 +51,11 @@ impl Passage {
     /// Finds the class of a call on `managed` that moves `len_bytes`. If the call bypasses the gate, counts that and
     /// returns `None`.
     pub(crate) fn find(managed: Managed, kind: Kind, len_bytes: usize, offset: i64) -> Option<Passage> {
+        Passage::of_part(managed, kind, len_bytes, offset, true)
+    }
+
+    /// Finds the class of a part of a call, which is counted with its first part.
+    fn of_part(managed: Managed, kind: Kind, len_bytes: usize, offset: i64, is_first: bool) -> Option<Passage> {
         let counters = state::counters()?;
         let errno_before = errno::get();
         state::notice_fork();
@@ -66,7 +71,7 @@ impl Passage {
 
         let rules = &state::run()?.rules;
         let (rule, class) = rules.first(managed.rules, names::of_this_thread(rules), kind);
-        counters.matched[rule][kind as usize].fetch_add(1, Relaxed);
+        counters.matched[rule][kind as usize].fetch_add(u64::from(is_first), Relaxed);
         let offset_bytes = offset.max(0) as u64;
         Some(Passage { counters, managed, kind, class, offset_bytes, errno_before, _inside: inside })
     }
@@ -172,20 +177,49 @@ impl Passage {
         }
     }
 
-    /// Makes a write into the page cache. It is charged once a MiB is dirty, or when the file is synced.
+    /// Makes a write into the page cache. It is charged once a MiB is dirty, with what closed files have left to its
+    /// class, or when the file is synced.
     pub(crate) fn buffered(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
-        let before = self.managed.entry.dirty_bytes.load(Relaxed);
+        self.charge_dirty(len_bytes);
+        let result = call();
+        let errno = errno::get();
+        self.note_dirty(usize::try_from(result).unwrap_or(0));
+        self.finish(result, errno)
+    }
+
+    fn note_dirty(&self, len_bytes: usize) {
+        let entry = self.managed.entry;
+        if len_bytes > 0 {
+            entry.class.store(self.class as u32, Relaxed);
+            entry.dirty_bytes.fetch_add(len_bytes as u64, Relaxed);
+        }
+    }
+
+    /// Charges dirty bytes if they are a MiB with the `len_bytes` that follow.
+    fn charge_dirty(&self, len_bytes: usize) {
+        let entry = self.managed.entry;
+        let left_bytes = self.counters.classes.get(self.class).map(|class| &class.left_bytes);
+        let left = left_bytes.map_or(0, |bytes| bytes.load(Relaxed));
+        let before = entry.dirty_bytes.load(Relaxed).saturating_add(left);
         if before.saturating_add(len_bytes as u64) >= DIRTY_BYTES {
-            let dirty = self.managed.entry.dirty_bytes.swap(0, Relaxed) as usize;
+            let left = left_bytes.map_or(0, |bytes| bytes.swap(0, Relaxed));
+            let dirty = entry.dirty_bytes.swap(0, Relaxed).saturating_add(left) as usize;
             let permit = self.charge(Kind::Write, dirty);
             self.end(permit, Kind::Write, dirty as isize);
         }
-        let result = call();
-        let errno = errno::get();
-        if result > 0 {
-            self.managed.entry.dirty_bytes.fetch_add(result as u64, Relaxed);
+    }
+
+    /// Charges a part of a call that has moved `len_bytes` already, because nobody could know how many it would.
+    pub(crate) fn charge_moved(managed: Managed, kind: Kind, len_bytes: usize, offset: i64, is_first: bool) {
+        let Some(passage) = Passage::of_part(managed, kind, len_bytes, offset, is_first) else { return };
+        if kind == Kind::Write && !managed.entry.has(DIRECT | SYNC) {
+            passage.note_dirty(len_bytes);
+            passage.charge_dirty(0);
+        } else {
+            let permit = passage.charge(kind, len_bytes);
+            passage.end(permit, kind, len_bytes as isize);
         }
-        self.finish(result, errno)
+        passage.finish(0, 0);
     }
 
     /// Makes a call that writes dirty bytes to the disk. Charges those, then `call` itself as `Kind::Sync`. If it only

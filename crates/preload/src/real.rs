@@ -115,6 +115,9 @@ real! {
     pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    copy_file_range(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t;
+    sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t;
     fsync(fd: c_int) -> c_int;
     fdatasync(fd: c_int) -> c_int;
     sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int;

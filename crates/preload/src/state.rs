@@ -8,17 +8,15 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use plimsoll::control::Server;
 use plimsoll::core::WaitReason;
-use plimsoll::trace::TraceConfig;
-use plimsoll::trace::format::{Clock, Writer};
+use plimsoll::trace::{TraceConfig, TraceStartError, file_writer};
 use plimsoll::{Class, Gate, Topology};
 
 use crate::fds::Managed;
@@ -63,6 +61,8 @@ pub(crate) struct Office {
     pub(crate) classes: Vec<Class>,
     /// The socket for `plimsoll attach`.
     control: Option<Server>,
+    /// Whether a trace was begun whose end is not counted yet.
+    is_traced: AtomicBool,
 }
 
 /// Where calls of this process are admitted.
@@ -119,6 +119,7 @@ pub(crate) fn notice_fork() {
 fn begin_anew(mark: &AtomicU32) {
     PID.store(std::process::id(), Ordering::Relaxed);
     OFFICE.store(std::ptr::null_mut(), Ordering::Relaxed);
+    fds::forget_dirty();
     if STATE.load(Ordering::Relaxed) != ASLEEP {
         STATE.store(first_state(), Ordering::Relaxed);
     }
@@ -260,26 +261,63 @@ fn open(run: &Run) -> Option<Office> {
     let numbers: Vec<Class> = run.handover.classes.iter().filter_map(|form| classes.find(&form.name)).collect();
     let topology = Topology::new(1, classes, vec![run.handover.disk.setup()]).ok()?;
     let gate = Gate::new(&topology, 0, 0).ok()?;
+    let is_traced = AtomicBool::new(false);
     // Threads of this library must not take the program's signals.
     let control = without_signals(|| {
         if let Some(path) = &run.handover.trace {
-            record(&topology, Path::new(path));
+            match record(&topology, Path::new(path)) {
+                Ok(()) => is_traced.store(true, Ordering::Relaxed),
+                Err(error) => note_trace_error(&error),
+            }
         }
         Server::start(&topology, &run.handover.program).ok()
     });
-    Some(Office { gate, classes: numbers, control })
+    Some(Office { gate, classes: numbers, control, is_traced })
 }
 
-fn record(topology: &Topology, path: &Path) {
+fn record(topology: &Topology, path: &Path) -> io::Result<()> {
     // An earlier process of the run may have written a trace there already.
     let mut other = path.as_os_str().to_owned();
     other.push(format!(".{}", std::process::id()));
-    let Ok(file) = File::create_new(path).or_else(|_| File::create(Path::new(&other))) else { return };
-    let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, file));
-    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    if let Ok(writer) = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(plimsoll::sys::clock::now_ns())) {
-        let _ = topology.trace().start(writer, TraceConfig::default());
+    let own = File::create_new(path);
+    let is_beside = own.is_err();
+    let file = own.or_else(|_| File::create(Path::new(&other)))?;
+    if let Some(counters) = counters() {
+        counters.traces.fetch_add(1, Ordering::Relaxed);
+        counters.traces_beside.fetch_add(u32::from(is_beside), Ordering::Relaxed);
     }
+    topology.trace().start(file_writer(file)?, TraceConfig::default()).map_err(|error| match error {
+        TraceStartError::Io(error) => error,
+        error => io::Error::other(error),
+    })
+}
+
+fn note_trace_error(error: &io::Error) {
+    if let Some(counters) = counters() {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO).unsigned_abs();
+        // The first error stays.
+        let _ = counters.trace_errno.compare_exchange(0, errno, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Ends the trace if it can no longer be written, so that the command hears of it even if the process is killed.
+pub(crate) fn look_at_trace(office: &Office) {
+    if office.is_traced.load(Ordering::Relaxed) && !office.gate.topology().trace().is_recording() {
+        end_trace(office);
+    }
+}
+
+/// Ends the trace, if there is one, and counts what became of it.
+fn end_trace(office: &Office) {
+    if !office.is_traced.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let (Some(summary), Some(counters)) = (office.gate.topology().trace().stop(), counters()) else { return };
+    if let Some(error) = &summary.error {
+        note_trace_error(error);
+    }
+    counters.trace_dropped.fetch_add(summary.dropped_events, Ordering::Relaxed);
+    counters.traces_ended.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Does `work` with all signals blocked, so that threads it starts take none.
@@ -385,15 +423,16 @@ extern "C" fn forked() {
     notice_fork();
 }
 
-/// Ends the trace and gives the gate up, at the end of the process.
+/// Leaves what is not charged to the classes, ends the trace and gives the gate up, at the end of the process.
 extern "C" fn unload() {
     notice_fork();
+    fds::leave_all_dirty();
     let Some(office) = office() else { return };
     let Some(_inside) = go_inside() else { return };
     if let Some(counters) = counters() {
         copy_waits(office, counters);
     }
-    drop(office.gate.topology().trace().stop());
+    end_trace(office);
     remove_socket(office);
     // Calls of threads that still run bypass the gate from now on.
     STATE.store(ASLEEP, Ordering::Release);

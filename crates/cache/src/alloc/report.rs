@@ -122,6 +122,12 @@ impl Allocator {
         self.disk(disk).map_or(0, |disk| disk.allocated_units * u64::from(UNIT_BYTES))
     }
 
+    /// Returns a disk's part of the bytes that blocks take, from 0 to 1; 0 if there are none.
+    pub(crate) fn allocated_part(&self, disk: u16) -> f64 {
+        let all: u64 = self.disks.iter().map(|disk| disk.allocated_units).sum();
+        self.disk(disk).map_or(0.0, |disk| disk.allocated_units as f64 / all.max(1) as f64)
+    }
+
     /// Returns the number of slabs of a disk.
     pub(crate) fn slabs(&self, disk: u16) -> u32 {
         self.disk(disk).map_or(0, |disk| disk.slabs)

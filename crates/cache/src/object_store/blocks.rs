@@ -16,7 +16,8 @@ pub trait Blocks: Send + Sync + 'static {
     /// the cache's own.
     fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>>;
 
-    /// Makes a block as new as if it had just been read. Returns whether it is cached.
+    /// Makes a block as new as if it had just been read. Returns whether it is cached. Called under a lock: it must
+    /// neither wait nor call the wrapper.
     fn touch(&self, key: &[u8]) -> bool;
 
     /// Begins to store a block, and returns at once. `class` as in [`Blocks::get`].

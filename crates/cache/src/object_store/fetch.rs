@@ -3,7 +3,8 @@
 //! # How it works
 //! Fetches under way are in a map by block key (`flying`). Each is a shared future that all its waiters may drive, so
 //! none depends on another's being polled. The map holds it weakly. A fetch takes its blocks out of the map when it
-//! ends, or when its last reader is dropped.
+//! ends, or when its last reader is dropped. A fetch may end between a reader's look-up and the moment at which that
+//! reader would begin one: what has come into the cache meanwhile is looked up again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -59,6 +60,13 @@ struct Part {
     fetching: Fetching,
 }
 
+/// A block that a look-up has not returned.
+struct Missing {
+    block: u64,
+    /// Whether it was cached before the look-up. If so, it cannot be read, and another look-up would not help.
+    was_cached: bool,
+}
+
 /// A read of some blocks of an object.
 #[derive(Clone)]
 pub(super) struct Reader {
@@ -101,8 +109,10 @@ impl Reader {
     /// the bytes fetched.
     pub(super) async fn warm(self, range: Range<u64>) -> Result<u64, ReadError> {
         let is_missing = |block: &u64| !self.core.cache.touch(&self.object.block_key(*block));
-        let missing: Vec<u64> = self.grid().blocks_of(&range).filter(is_missing).collect();
-        let fetched = self.wait_for_all(self.join(&missing)).await?;
+        let missing = self.grid().blocks_of(&range).filter(is_missing);
+        let missing: Vec<Missing> = missing.map(|block| Missing { block, was_cached: false }).collect();
+        let (parts, _) = self.join(missing);
+        let fetched = self.wait_for_all(parts).await?;
         Ok(fetched.iter().map(|(_, bytes)| bytes.len() as u64).sum())
     }
 
@@ -113,65 +123,86 @@ impl Reader {
 
     /// Reads `blocks`, which must ascend and lie within the object.
     async fn read_blocks(&self, blocks: &[u64]) -> Result<Vec<Bytes>, ReadError> {
-        let mut found = self.look_up(blocks).await;
-        let missing: Vec<u64> =
-            blocks.iter().zip(&found).filter(|(_, bytes)| bytes.is_none()).map(|(b, _)| *b).collect();
+        let (mut found, missing) = self.look_up(blocks).await;
         if !missing.is_empty() {
-            let fetched = self.wait_for_all(self.join(&missing)).await?;
-            for (block, bytes) in fetched {
-                if let Some(place) = blocks.binary_search(&block).ok().and_then(|index| found.get_mut(index)) {
-                    *place = Some(bytes);
-                }
+            found.extend(self.clone().obtain(missing).await?);
+            found.sort_unstable_by_key(|(block, _)| *block);
+        }
+        Ok(found.into_iter().map(|(_, bytes)| bytes).collect())
+    }
+
+    /// Looks `blocks` up in the cache. Returns those found, and the others.
+    async fn look_up(&self, blocks: &[u64]) -> (Vec<(u64, Bytes)>, Vec<Missing>) {
+        if !self.class.read_hits {
+            return (Vec::new(), blocks.iter().map(|block| Missing { block: *block, was_cached: true }).collect());
+        }
+        let ends = join_all(blocks.iter().map(|block| self.look_up_one(*block).boxed())).await;
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for (block, end) in blocks.iter().zip(ends) {
+            match end {
+                Ok(bytes) => found.push((*block, bytes)),
+                Err(without) => missing.push(without),
             }
         }
-        Ok(found.into_iter().flatten().collect())
+        self.core.counters.hit_blocks.fetch_add(found.len() as u64, Relaxed);
+        (found, missing)
     }
 
-    async fn look_up(&self, blocks: &[u64]) -> Vec<Option<Bytes>> {
-        if !self.class.read_hits {
-            return vec![None; blocks.len()];
-        }
-        let found = join_all(blocks.iter().map(|block| self.look_up_one(*block).boxed())).await;
-        let hits = found.iter().flatten().count() as u64;
-        self.core.counters.hit_blocks.fetch_add(hits, Relaxed);
-        found
+    /// Reads missing blocks from the origin, or from the cache if they have come into it since their look-up.
+    fn obtain(self, missing: Vec<Missing>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
+        let obtain = async move {
+            let (parts, come) = self.join(missing);
+            let mut blocks = self.wait_for_all(parts).await?;
+            if !come.is_empty() {
+                let (found, missing) = self.look_up(&come).await;
+                blocks.extend(found);
+                blocks.extend(self.obtain(missing).await?);
+            }
+            Ok(blocks)
+        };
+        obtain.boxed()
     }
 
-    async fn look_up_one(&self, block: u64) -> Option<Bytes> {
+    async fn look_up_one(&self, block: u64) -> Result<Bytes, Missing> {
         let key = self.object.block_key(block);
-        let bytes = self.core.cache.get(&key, self.class.class).await?;
+        let missing = Missing { block, was_cached: self.core.cache.touch(&key) };
+        let Some(bytes) = self.core.cache.get(&key, self.class.class).await else { return Err(missing) };
         let span = self.grid().span(block, block);
         // Only this wrapper makes such keys. Should the length be wrong all the same, treat the block as missing.
-        (bytes.len() as u64 == span.end - span.start).then(|| bytes.into())
+        if bytes.len() as u64 == span.end - span.start { Ok(bytes.into()) } else { Err(missing) }
     }
 
-    /// Joins the fetches under way for missing blocks, and begins fetches for the others.
-    fn join(&self, missing: &[u64]) -> Vec<Part> {
+    /// Joins the fetches under way for missing blocks, and begins fetches for the others. Returns the fetches, and the
+    /// blocks that need none because they have come into the cache.
+    fn join(&self, missing: Vec<Missing>) -> (Vec<Part>, Vec<u64>) {
         let mut parts: Vec<Part> = Vec::new();
-        let mut own = Vec::new();
+        let (mut own, mut come) = (Vec::new(), Vec::new());
         let mut flying = self.core.in_flight.lock();
 
-        for block in missing {
-            let flight = flying.blocks.get(&self.object.block_key(*block));
+        for Missing { block, was_cached } in missing {
+            let key = self.object.block_key(block);
+            let flight = flying.blocks.get(&key);
             match flight.and_then(|flight| Some((flight, flight.fetching.upgrade()?))) {
                 // A read that does not want cached blocks does not want a fetch begun a while ago either.
                 Some((flight, fetching)) if self.class.read_hits => {
                     flight.admit.fetch_or(self.class.admit, Relaxed);
                     match parts.last_mut() {
                         // Drops a clone under the map's lock: safe, as `part` holds another one.
-                        Some(part) if part.id == flight.id => part.blocks.push(*block),
+                        Some(part) if part.id == flight.id => part.blocks.push(block),
                         _ => {
                             let (id, first_block) = (flight.id, flight.first_block);
-                            parts.push(Part { id, blocks: vec![*block], first_block, fetching });
+                            parts.push(Part { id, blocks: vec![block], first_block, fetching });
                         }
                     }
                 }
                 Some((flight, fetching)) => {
                     // Keep the future until the lock is released: see `flying`.
                     parts.push(Part { id: flight.id, blocks: Vec::new(), first_block: 0, fetching });
-                    own.push(*block);
+                    own.push(block);
                 }
-                None => own.push(*block),
+                // A fetch inserts its blocks before it leaves the map, so none can end unseen while the map is locked.
+                None if !was_cached && self.core.cache.touch(&key) => come.push(block),
+                None => own.push(block),
             }
         }
 
@@ -183,7 +214,7 @@ impl Reader {
         parts.retain(|part| !part.blocks.is_empty());
         self.core.counters.joined_blocks.fetch_add(joined, Relaxed);
         self.core.counters.missed_blocks.fetch_add(own.len() as u64, Relaxed);
-        parts
+        (parts, come)
     }
 
     /// Groups ascending blocks into requests: cuts where a gap is too wide or a request would be too long.
@@ -262,7 +293,8 @@ impl Reader {
                 }
                 // Another reader took the error. Try again together with the others: each round, at least one reader
                 // takes an error and ends.
-                return self.wait_for_all(self.join(&part.blocks)).await;
+                let missing = part.blocks.into_iter().map(|block| Missing { block, was_cached: false });
+                return self.obtain(missing.collect()).await;
             }
         };
         Ok(part.blocks.into_iter().map(|block| (block, self.cut_fetched(block, first_block, &bytes))).collect())

@@ -55,6 +55,21 @@ fn a_disk_by_two_names_is_named_twice() {
     block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
 }
 
+/// It was missing twice, and the cache was opened without it. A directory stands for a device that cannot be opened.
+#[test]
+fn a_disk_that_cannot_be_opened_by_two_names_is_named_twice() {
+    let Some(world) = world() else { return };
+    std::fs::create_dir(world.path().join("c")).unwrap();
+    std::os::unix::fs::symlink(world.path().join("c"), world.path().join("soft")).unwrap();
+    let error = open(world.path(), &["a", "b", "c", "soft"]).err().expect("it is named twice");
+    assert!(matches!(&error, CacheError::Twice { path } if path.ends_with("soft")), "{error}");
+    let options = CreateOptions { force: true, ..CreateOptions::default() };
+    let disks = sources(world.path(), &["soft", "a", "c"]);
+    let error = block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap_err();
+    assert!(matches!(&error, CacheError::Twice { path } if path.ends_with("c")), "{error}");
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
 #[test]
 fn an_open_cache_is_locked() {
     let Some(world) = world() else { return };

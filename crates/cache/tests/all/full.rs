@@ -12,13 +12,18 @@ fn key(n: u32) -> [u8; 4] {
     n.to_le_bytes()
 }
 
-/// Inserts `keys`, 64 at a time; a full cache may drop some. Time passes in between: a drop takes none.
+/// Inserts `keys` as [`insert_of`] does, with blocks of the usual length.
 async fn insert(life: &Life, cache: &BlockCache, keys: std::ops::Range<u32>) {
+    insert_of(life, cache, keys, BLOCK_BYTES).await;
+}
+
+/// Inserts `keys`, 64 at a time; a full cache may drop some. Time passes in between: a drop takes none.
+async fn insert_of(life: &Life, cache: &BlockCache, keys: std::ops::Range<u32>, block_bytes: usize) {
     let keys: Vec<u32> = keys.collect();
     for lot in keys.chunks(64) {
         let insert = |n: &u32| {
             let n = *n;
-            Box::pin(async move { cache.insert(&key(n), &value_of(n, BLOCK_BYTES)).await.unwrap() }) as Task<'_, _>
+            Box::pin(async move { cache.insert(&key(n), &value_of(n, block_bytes)).await.unwrap() }) as Task<'_, _>
         };
         let ends = join(lot.iter().map(insert).collect()).await;
         if ends.iter().any(|end| *end != Inserted::Stored) {
@@ -32,7 +37,11 @@ fn stats(life: &Life) -> CacheStats {
 }
 
 fn assert_sound(life: &Life, what: &str) {
-    for disk in stats(life).disks {
+    life.run(async |cache| assert_sound_now(cache, what));
+}
+
+fn assert_sound_now(cache: &BlockCache, what: &str) {
+    for disk in cache.stats().disks {
         assert_eq!(disk.health, DiskHealth::Healthy, "{what}: {} {}", disk.path, disk.why);
     }
 }
@@ -95,6 +104,61 @@ fn a_full_cache_takes_writes_for_ever() {
         let stats = stats(&life);
         assert_eq!(stats.drops.get("no_disk").copied().unwrap_or(0), 0, "{what}");
         assert!(stats.inserts >= 150_000, "{what}: {} of 200,000 stored", stats.inserts);
+        life.close();
+    }
+}
+
+/// A snapshot was reckoned by the disk's part of the capacity, a log by an equal part for each disk.
+#[test]
+fn disks_of_very_unequal_size_take_writes_for_ever() {
+    for (slabs, block_bytes, interval_ms) in
+        [([8, 100], BLOCK_BYTES, 60_000), ([8, 64], 500, 500), ([64, 8], 500, 60_000)]
+    {
+        let what = format!("{slabs:?} slabs of 1 MiB, blocks of {block_bytes} bytes, a checkpoint in {interval_ms} ms");
+        let town = Town::new(2, 1 << 20, 1);
+        slabs.iter().enumerate().for_each(|(disk, slabs)| town.set_len(disk, (slabs + 1) << 20));
+        town.create(1 << 20);
+        let config = CacheConfig { checkpoint_interval: Duration::from_millis(interval_ms), ..CacheConfig::default() };
+        let mut key = 0;
+        for opening in 0..4 {
+            let life = town.open(&config);
+            life.run(async |cache| {
+                assert_eq!(cache.findings(), Vec::<String>::new(), "{what}, opening {opening}");
+                for _ in 0..2 {
+                    insert_of(&life, cache, key..key + 20_000, block_bytes).await;
+                    key += 20_000;
+                    assert_sound_now(cache, &format!("{what}, opening {opening}"));
+                }
+            });
+            // The power fails in every other life.
+            if opening % 2 == 0 { life.crash() } else { life.close() }
+        }
+    }
+}
+
+/// The blocks of the full disk counted as the new one's in part, so its next snapshot had too few slabs.
+#[test]
+fn a_full_disk_stays_sound_when_a_much_larger_one_is_added() {
+    let town = Town::new(2, 1 << 20, 1);
+    town.set_len(0, 33 << 20);
+    town.set_len(1, 301 << 20);
+    town.create_of(1 << 20, &town.disks[..1]);
+    let life = town.try_open_of(&CacheConfig::default(), &town.disks[..1]).unwrap();
+    life.run(async |cache| {
+        insert_of(&life, cache, 0..70_000, 500).await;
+        cache.add_disk(&town.disks[1], false).await.unwrap();
+        for lot in 4..9 {
+            insert_of(&life, cache, lot * 20_000..(lot + 1) * 20_000, 500).await;
+            assert_sound_now(cache, &format!("lot {lot}"));
+        }
+    });
+    life.close();
+    for opening in 0..3 {
+        let life = town.open(&CacheConfig::default());
+        life.run(async |cache| {
+            assert_eq!(cache.findings(), Vec::<String>::new(), "opening {opening}");
+            assert_sound_now(cache, &format!("opening {opening}"));
+        });
         life.close();
     }
 }

@@ -137,6 +137,29 @@ fn concurrent_misses_are_one_fetch() {
     });
 }
 
+/// A reader whose look-up ended just after the fetch of another one fetched the block once more.
+#[test]
+fn a_reader_looks_again_before_it_fetches() {
+    block_on(async {
+        let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
+        inner.put(&"a".into(), patterned(4 * BLOCK, 0).into()).await.unwrap();
+        // The first look-up ends after 200 yields, and its fetch after another 100.
+        let cache = Arc::new(MapCache::late(200));
+        let store = CachedStore::builder(inner.clone(), cache).meta_ttl(Duration::MAX).build();
+        let second = async {
+            for _ in 0..150 {
+                tokio::task::yield_now().await;
+            }
+            read(&store, GetOptions::new()).await
+        };
+        let (first, second) = tokio::join!(read(&store, GetOptions::new()), second);
+        assert_eq!((first.unwrap(), second.unwrap()), (patterned(4 * BLOCK, 0), patterned(4 * BLOCK, 0)));
+        assert_eq!(inner.gets(), 1);
+        let stats = store.stats();
+        assert_eq!((stats.missed_blocks, stats.joined_blocks, stats.hit_blocks), (4, 0, 4));
+    });
+}
+
 #[test]
 fn a_reader_that_leaves_or_stops_holds_nobody_up() {
     block_on(async {

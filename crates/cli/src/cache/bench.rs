@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_cache::Placement;
 use plimsoll_cache_tools::bench::{self, BenchError, BenchOptions, Mix};
-use plimsoll_cache_tools::check;
 use plimsoll_cache_tools::config::CacheFile;
 use plimsoll_cache_tools::session::{Session, SessionError};
 use plimsoll_figures::units::parse_count;
@@ -154,7 +153,6 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     let stop = Stop::default();
     interrupt::stop_on_signal(&stop)?;
     let session = Session::open(&arguments.file.cache, |file| arguments.change(file))?;
-    check::missing(&session.cache().stats()).iter().for_each(|missing| screen::warning(missing));
     session.cache().findings().iter().for_each(|finding| screen::warning(finding));
 
     let options = arguments.options(session.file().shards);

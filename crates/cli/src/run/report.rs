@@ -232,9 +232,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
     let missed = |through: u64, disk: u64| disk > through + through / 10 + (1 << 20);
     if ended.seen.disk_bytes.is_some_and(|(read, written)| missed(read_bytes, read) || missed(written_bytes, written)) {
         lines.push(
-            "the rest is of other files, writes of less than 1 MiB to files that were closed unsynced, copies inside the \
-             kernel (copy_file_range, sendfile, splice: cp), stdio (fread, fwrite), mmap, io_uring, static or setuid \
-             programs, or read-ahead"
+            "the rest is of other files, stdio (fread, fwrite), mmap, io_uring, static or setuid programs, or read-ahead"
                 .to_owned(),
         );
     }

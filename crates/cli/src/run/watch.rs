@@ -2,11 +2,13 @@
 //!
 //! # How it works
 //! A thread waits for the end and leaves the dead program's number taken until no signal can reach another. The kernel's
-//! counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM and SIGHUP are passed on; SIGINT and SIGQUIT come from the terminal, which
-//! sends them to the program itself. At intervals /proc shows whether it maps managed files or has an io_uring.
+//! counters of its disk I/O, which need no rights, include the processes that it has waited for. SIGTERM and SIGHUP are
+//! passed on; so are SIGINT and SIGQUIT of another process (`kill`, a container's stop signal), but not those of the
+//! terminal, which sends them to the program itself. At intervals /proc shows whether it maps managed files or has an io_uring.
 //!
 //! # Limits
-//! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched.
+//! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched. SIGINT
+//! that a process sends to the whole group reaches the program twice, as SIGTERM does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 use plimsoll::sys::rusage::children_disk_bytes;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use signal_hook::consts::{SIGINT, SIGQUIT};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::to_program::Managed;
@@ -48,18 +53,31 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
 
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
-        // The terminal sends these to the program; this process stays to report.
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut quit = signal(SignalKind::quit())?;
+        let (sender, mut interrupts) = tokio::sync::mpsc::unbounded_channel();
+        let mut infos = SignalsInfo::<WithRawSiginfo>::new([SIGINT, SIGQUIT])?;
+        let until = infos.handle();
+        std::thread::Builder::new().name("plimsoll-signal".to_owned()).spawn(move || {
+            for info in infos.forever() {
+                // The receiver lives until no signal can be passed on any more.
+                let _ = sender.send((info.si_signo, info.si_code));
+            }
+        })?;
 
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                _ = &mut over => return Ok::<(), io::Error>(()),
+                _ = &mut over => {
+                    until.close();
+                    return Ok::<(), io::Error>(());
+                }
                 _ = terminate.recv() => send(pid, Signal::TERM),
                 _ = hangup.recv() => send(pid, Signal::HUP),
-                _ = interrupt.recv() => {}
-                _ = quit.recv() => {}
+                Some((signal, code)) = interrupts.recv() => {
+                    // This process stays to report.
+                    if is_of_a_process(code) {
+                        send(pid, if signal == SIGINT { Signal::INT } else { Signal::QUIT });
+                    }
+                }
                 _ = look.tick() => seen.look(Path::new("/proc"), pid, managed),
             }
         }
@@ -75,6 +93,11 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
 fn wait_for(pid: u32) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+}
+
+/// Returns whether a process has sent a signal of this `si_code`. Above 0 are the kernel's own, as those of a terminal.
+fn is_of_a_process(si_code: i32) -> bool {
+    si_code <= 0
 }
 
 fn send(pid: u32, signal: Signal) {

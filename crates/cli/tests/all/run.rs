@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod charges;
 mod live;
 mod processes;
 mod programs;
+mod signals;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -428,6 +431,7 @@ const IN_C: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -478,6 +482,20 @@ int main(void) {
         ssize_t all = n == 0 ? preadv(plain, half, 2, 0) : n == 1 ? readv(plain, half, 2) : preadv2(plain, half, 2, -1, 0);
         if (all != 1 << 17 || lseek(plain, 0, SEEK_CUR) != (n ? 1 << 17 : 0)) printf("short of the cache: %zd\n", all);
     }
+    int from = open("a", O_RDONLY), to = open("copy", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    off_t in = 1000, out = 0;
+    errno = 77;
+    if (copy_file_range(from, &in, to, &out, 1 << 30, 0) != (1 << 18) - 1000 || errno != 77) puts("copy_file_range");
+    if (in != 1 << 18 || out != in - 1000 || lseek(from, 0, SEEK_CUR) != 0) puts("offsets of copy_file_range");
+    if (copy_file_range(from, &in, to, &out, 9, 0) != 0 || errno != 77) puts("copy_file_range at the end");
+    if (copy_file_range(to, 0, from, 0, 9, 0) != -1 || errno != EBADF) puts("copy_file_range into a file that is read");
+    if (copy_file_range(from, 0, to, 0, 9, 77) != -1 || errno != EINVAL) puts("flags of copy_file_range");
+    errno = 77;
+    in = 0;
+    if (sendfile(to, from, &in, 5000) != 5000 || in != 5000 || lseek(to, 0, SEEK_CUR) != 5000) puts("sendfile");
+    if (sendfile(to, from, 0, 7000) != 7000 || lseek(from, 0, SEEK_CUR) != 7000 || errno != 77) puts("position of sendfile");
+    if (sendfile(from, to, 0, 9) != -1 || errno != EBADF) puts("sendfile into a file that is read");
+    if (splice(from, 0, to, 0, 9, 0) != -1 || errno != EINVAL) puts("splice without a pipe");
     FILE *stream = fdopen(open("a", O_RDONLY), "r");
     fclose(stream);
     int pair[2];

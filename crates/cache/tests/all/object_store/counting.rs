@@ -35,9 +35,16 @@ pub(crate) struct MapCache {
     gets: AtomicUsize,
     /// Every n-th look-up finds nothing; 0: all find what is there.
     forget_every: usize,
+    /// How often a look-up yields between its look into the map and its end.
+    yields: usize,
 }
 
 impl MapCache {
+    /// Returns a cache whose look-ups end late, with what they found at first.
+    pub(crate) fn late(yields: usize) -> MapCache {
+        MapCache { yields, ..MapCache::default() }
+    }
+
     /// Returns a cache in which every `forget_every`-th look-up finds nothing.
     pub(crate) fn forgetting(forget_every: usize) -> MapCache {
         MapCache { forget_every, ..MapCache::default() }
@@ -71,7 +78,11 @@ impl Blocks for MapCache {
         let is_forgotten = self.forget_every > 0 && self.gets.fetch_add(1, SeqCst).is_multiple_of(self.forget_every);
         async move {
             tokio::task::yield_now().await;
-            self.blocks.lock().unwrap().get(key).filter(|_| !is_forgotten).cloned()
+            let found = self.blocks.lock().unwrap().get(key).filter(|_| !is_forgotten).cloned();
+            for _ in 0..self.yields {
+                tokio::task::yield_now().await;
+            }
+            found
         }
         .boxed()
     }

@@ -1,0 +1,96 @@
+//! What a run charges of writes into the page cache, and of copies inside the kernel.
+
+use std::time::{Duration, Instant};
+
+use super::{World, err, has};
+
+/// A limit of 10 MB a second on everything.
+const SLOW: &str = "classes: [{name: slow, shares: 9, limit_bandwidth: 10M}]\nrules: [{class: slow}]\n";
+
+/// Runs a command, and returns the report.
+fn report(world: &World, flags: &[&str], cmd: &[&str]) -> serde_json::Value {
+    let output = world.run(&[flags, &["--format", "json"]].concat(), cmd);
+    let told = err(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let json = told.find("\n{").map_or("", |at| &told[at..]);
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+/// Bytes that were read and written through the gate.
+fn charged(report: &serde_json::Value) -> [u64; 2] {
+    ["intercepted_read_bytes", "intercepted_written_bytes"]
+        .map(|key| report["coverage"][key].as_u64().unwrap_or_else(|| panic!("{report:#}")))
+}
+
+#[test]
+fn small_files_that_are_closed_unsynced_are_charged_in_the_long_run() {
+    let world = World::new();
+    if !has("python3") || !has("dd") {
+        return;
+    }
+    let rules = world.file("rules.yaml", SLOW);
+    let file = "f=os.open(str(n),os.O_CREAT|os.O_WRONLY)\n [os.write(f,b'x'*102400) for _ in range(9)]";
+    let by = |end: &str| format!("import os,sys\nfor n in range(20):\n {file}\n {end}");
+    let open_at_the_end = by("pass");
+    // A child has the descriptors of its parent, and none of what the parent owes.
+    let fork = by("if os.fork() == 0: os.closerange(3, 99); sys.exit()\n os.wait(); os.close(f)");
+    let replaced = by("os.dup2(os.open('other', os.O_CREAT|os.O_WRONLY), f)");
+    let ways: [(&str, &[&str]); 6] = [
+        ("close", &["python3", "-c", &by("os.close(f)")]),
+        ("close_range", &["python3", "-c", &by("os.closerange(f, f + 1)")]),
+        ("dup2", &["python3", "-c", &replaced]),
+        ("fork", &["python3", "-c", &fork]),
+        ("exit", &["sh", "-c", &format!("python3 -c \"{open_at_the_end}\"; dd if=/dev/zero of=a bs=1M count=1")]),
+        ("processes", &["sh", "-c", "for n in $(seq 20); do dd if=/dev/zero of=$n bs=100K count=9; done"]),
+    ];
+    let written = 20 * 9 * 102_400;
+    for (way, cmd) in ways {
+        let began = Instant::now();
+        let [_, bytes] = charged(&report(&world, &["--rules", &rules], cmd));
+        // Less than a MiB is left at the end.
+        let most = if way == "exit" { written + (1 << 20) } else { written };
+        assert!((written - (2 << 20)..=most).contains(&bytes), "{way}: {bytes} of {written}");
+        // Each process of these has a gate of its own, with a burst of its own.
+        let is_held = way == "processes" || began.elapsed() >= Duration::from_secs(1);
+        assert!(is_held, "{way}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn copies_inside_the_kernel_are_charged() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    let rules = world.file("rules.yaml", SLOW);
+    let len: u64 = 6 << 20;
+    let contents: Vec<u8> = (0..len).map(|at| (at / 4096 % 251) as u8).collect();
+    // As `cp` does: it asks for more than there is, until nothing comes.
+    let files = "import os,socket,threading\ni=os.open('from',os.O_RDONLY)\no=os.open('to',os.O_CREAT|os.O_WRONLY)\n";
+    let socket = "a,b=socket.socketpair()\ndef take():\n with os.fdopen(os.dup(b.fileno()),'rb') as f: f.read()\n\
+                  t=threading.Thread(target=take)\nt.start()\nwhile os.sendfile(a.fileno(),i,None,1<<30): pass\n\
+                  a.close()\nt.join()";
+    let pipe = "r,w=os.pipe()\nwhile (n:=os.splice(i,w,1<<16)):\n while n: n-=os.splice(r,o,n)";
+    let ways = [
+        ("copy_file_range", "while os.copy_file_range(i,o,1<<40): pass", true),
+        ("copy_file_range at offsets", "n=0\nwhile (m:=os.copy_file_range(i,o,1<<22,n,n)): n+=m", true),
+        ("sendfile", "while os.sendfile(o,i,None,1<<30): pass", true),
+        ("sendfile at an offset", "n=0\nwhile (m:=os.sendfile(o,i,n,1<<22)): n+=m", true),
+        ("sendfile to a socket", socket, false),
+        ("splice", pipe, true),
+    ];
+    for (way, copy, is_written) in ways {
+        std::fs::write(world.data().join("from"), &contents).unwrap();
+        let _ = std::fs::remove_file(world.data().join("to"));
+        let began = Instant::now();
+        let report = report(&world, &["--rules", &rules], &["python3", "-c", &format!("{files}{copy}")]);
+        let [read, written] = charged(&report);
+        let cached = report["coverage"]["page_cache_bytes"].as_u64().unwrap();
+        assert_eq!(read + cached, len, "{way}: {report:#}");
+        if is_written {
+            assert!((len - (2 << 20)..=len).contains(&written), "{way}: {written} of {len}");
+            assert!(began.elapsed() >= Duration::from_millis(300), "{way}: {:?}", began.elapsed());
+            assert!(std::fs::read(world.data().join("to")).unwrap() == contents, "{way}: another file");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Signals to the command: each reaches the program once.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{PLIMSOLL, World, ended, err, has};
+use crate::terminal::has_terminals;
+
+/// Says that it is ready, waits for a signal, and says how many have come half a second later.
+const COUNT: &str = "import os,signal,sys,time\nr,w=os.pipe()\nos.set_blocking(w,False)\n\
+                     signal.set_wakeup_fd(w,warn_on_full_buffer=False)\n\
+                     for s in (signal.SIGINT,signal.SIGQUIT,signal.SIGTERM,signal.SIGHUP): signal.signal(s,lambda *a: None)\n\
+                     print('ready',flush=True)\nsignal.alarm(20)\nfirst=os.read(r,1)\ntime.sleep(0.5)\nos.set_blocking(r,False)\n\
+                     try: first+=os.read(r,9)\nexcept BlockingIOError: pass\n\
+                     print('came',*first,'end',flush=True)\nsys.exit(3)";
+
+#[test]
+fn a_signal_to_the_command_alone_reaches_the_program() {
+    let world = World::new();
+    if !has("python3") {
+        return;
+    }
+    for signal in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP] {
+        let mut command = world.command(PLIMSOLL, &["run", "--", "python3", "-c", COUNT]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(said.next().as_deref(), Some("ready"), "{signal:?}");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(said.next(), Some(format!("came {} end", signal.as_raw())), "{signal:?}");
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{signal:?}");
+    }
+}
+
+/// Starts a program on a terminal of its own, and presses a key once it is ready.
+const PRESS: &str = "import os,pty,sys\npid,fd=pty.fork()\nif pid==0: os.execv(sys.argv[2],sys.argv[2:])\n\
+                     seen=b''\ndef until(word):\n global seen\n while word not in seen: seen+=os.read(fd,4096)\n\
+                     until(b'ready')\nos.write(fd,bytes([int(sys.argv[1])]))\nuntil(b' end')\n\
+                     print(seen[seen.index(b'came'):seen.index(b' end')].decode())";
+
+#[test]
+fn a_key_of_the_terminal_reaches_the_program_once() {
+    let world = World::new();
+    if !has("python3") || !has_terminals() {
+        return;
+    }
+    // Ctrl-C and Ctrl-\.
+    for (key, signal) in [("3", Signal::INT), ("28", Signal::QUIT)] {
+        let arguments = ["-c", PRESS, key, PLIMSOLL, "run", "--", "python3", "-c", COUNT];
+        let output = ended(world.command("python3", &arguments));
+        let came = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(came, format!("came {}\n", signal.as_raw()), "{}", err(&output));
+    }
+}

@@ -1,0 +1,118 @@
+//! Copies inside the kernel: `copy_file_range`, `sendfile`, `splice`.
+//!
+//! # How it works
+//! A copy is cut into pieces. Each is charged when it has been moved, as a read of the one file and a write of the other:
+//! programs ask for more than there is, and sockets take as much as they like, for as long as they like. What of the
+//! source is in the page cache when the call begins is not charged.
+//!
+//! # Limits
+//! Where the kernel cannot be asked about the page cache (`cachestat`, Linux 6.5), every byte read is charged. A file
+//! system that shares the blocks of both files moves nothing, and is charged all the same.
+
+use libc::{c_int, off_t, size_t, ssize_t};
+
+use crate::calls::{count_cached, standing};
+use crate::errno;
+use crate::fds::{self, DIRECT, Managed};
+use crate::handover::Kind;
+use crate::passage::Passage;
+
+/// Bytes that are moved before they are charged, as many as a file's dirty bytes.
+const PIECE_BYTES: usize = 1 << 20;
+/// Number of the system call `cachestat`, the same on all machines.
+const CACHESTAT: libc::c_long = 451;
+
+/// A managed file on one side of a copy.
+pub(crate) struct End {
+    managed: Managed,
+    offset: off_t,
+}
+
+/// The source and the target of a copy; `None` for one that is not managed.
+type Ends = (Option<End>, Option<End>);
+
+/// Returns the source and the target of a copy.
+///
+/// # Safety
+/// Each offset is null, for the descriptor's position, or points to an offset.
+#[inline]
+pub(crate) unsafe fn ends(from: (c_int, *const off_t), to: (c_int, *const off_t)) -> Ends {
+    let end = |(fd, offset): (c_int, *const off_t)| {
+        let managed = fds::managed(fd)?;
+        // SAFETY: the caller guarantees it.
+        let offset = unsafe { offset.as_ref() }.copied().or_else(|| standing(fd))?;
+        Some(End { managed, offset })
+    };
+    (end(from), end(to))
+}
+
+/// Copies with as many calls of `part(len)` as it takes.
+pub(crate) fn in_parts(ends: Ends, count: size_t, part: impl FnMut(size_t) -> ssize_t) -> ssize_t {
+    copy(ends, count, PIECE_BYTES, part)
+}
+
+/// Copies with one call.
+pub(crate) fn whole(ends: Ends, count: size_t, call: impl FnMut(size_t) -> ssize_t) -> ssize_t {
+    copy(ends, count, size_t::MAX, call)
+}
+
+fn copy((from, to): Ends, count: size_t, most: size_t, mut part: impl FnMut(size_t) -> ssize_t) -> ssize_t {
+    if from.is_none() && to.is_none() {
+        return part(count);
+    }
+    let errno_before = errno::get();
+    let mut cached = from.as_ref().map_or(0, |from| cached_bytes(from, count));
+    let mut has_read = false;
+    let mut all = 0;
+    loop {
+        let asked = (count - all).min(most);
+        let result = part(asked);
+        let Ok(moved) = size_t::try_from(result) else {
+            if all == 0 {
+                return result;
+            }
+            // Bytes moved earlier count.
+            errno::set(errno_before);
+            return all as ssize_t;
+        };
+
+        if moved > 0 {
+            if let Some(End { managed, offset }) = &from {
+                let of_cache = moved.min(cached);
+                cached -= of_cache;
+                count_cached(of_cache);
+                if moved > of_cache {
+                    let offset = offset.saturating_add((all + of_cache) as off_t);
+                    Passage::charge_moved(*managed, Kind::Read, moved - of_cache, offset, !has_read);
+                    has_read = true;
+                }
+            }
+            if let Some(End { managed, offset }) = &to {
+                let offset = offset.saturating_add(all as off_t);
+                Passage::charge_moved(*managed, Kind::Write, moved, offset, all == 0);
+            }
+        }
+
+        all += moved;
+        if moved < asked || all >= count {
+            return all as ssize_t;
+        }
+    }
+}
+
+/// Returns how much of the `count` bytes from the offset on is in the page cache; 0 where the kernel does not say.
+fn cached_bytes(from: &End, count: size_t) -> size_t {
+    let Ok(offset) = u64::try_from(from.offset) else { return 0 };
+    if count == 0 || from.managed.entry.has(DIRECT) {
+        return 0;
+    }
+    // Begin and length; then pages in the cache, and four other counts.
+    let range = [offset, (count as u64).min(i64::MAX as u64)];
+    let mut counts = [0_u64; 5];
+    // SAFETY: the call reads `range` and fills `counts`, which have the kernel's layout.
+    let result =
+        errno::keep(|| unsafe { libc::syscall(CACHESTAT, from.managed.fd, range.as_ptr(), counts.as_mut_ptr(), 0) });
+    // SAFETY: it touches no memory.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    if result == 0 { (counts[0] as size_t).saturating_mul(page_bytes as size_t) } else { 0 }
+}
