@@ -556,14 +556,14 @@ fn grant(disk: &DiskGaps) -> String {
     let Some(implied) = disk.implied.iter().max_by_key(|implied| implied.pieces) else {
         return "The trace has no costs".to_owned();
     };
+    let [shortest, longest] =
+        [implied.len_min_bytes, implied.len_max_bytes].map(|bytes| format_bytes_binary(u64::from(bytes)));
+    let bytes = throughput(implied.bytes_per_s);
     let granted = match implied.iops {
-        Some(iops) => {
-            format!("{} and {} IOPS", throughput(implied.bytes_per_s), format_iops_short(iops))
-        }
+        Some(iops) => format!("{} IOPS of {shortest} and {bytes} of {longest}", format_iops_short(iops)),
         None => {
-            let iops = implied.bytes_per_s / implied.len_mean_bytes.max(1.0);
-            let length = format_bytes_binary(implied.len_mean_bytes.round() as u64);
-            format!("{} ({} IOPS of {length})", throughput(implied.bytes_per_s), format_iops_short(iops))
+            let iops = implied.bytes_per_s / f64::from(implied.len_max_bytes).max(1.0);
+            format!("{bytes} ({} IOPS of {longest})", format_iops_short(iops))
         }
     };
     let looks = implied.looks_like.as_ref().map(|power| format!("; that looks like a default ({power}), not a disk"));
