@@ -269,6 +269,10 @@ fn two_intervals_are_compared() {
     let table = world.run(&["stat", "--compare", "both.json:1", "both.json:2"]);
     assert!(table.out.contains("A and B") && table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
     world.run(&["stat", "--compare", "both.json:7", "both.json:2"]).assert_refused(2, &["both.json:7", "1 to"]);
+    let backwards = world.run(&["stat", "--compare", "both.json:2-1", "both.json:2"]);
+    backwards.assert_refused(2, &["both.json:2-1: the range ends before it begins: write both.json:1-2"]);
+    let graph = world.run(&["stat", "--compare", "both.json:1", "both.json:2", "--graph-rate", "3.85M"]);
+    graph.assert_refused(2, &["'3.85M' for '--graph-rate <RATE>'", "a plain number above 0, such as 3850000"]);
     world.run(&["stat", "--compare", "both.json", "free.txt"]).assert_refused(2, &["no device in common", "nvme1n1"]);
 }
 
