@@ -44,7 +44,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "trace export",
         [
-            "own.plt --to perfetto -o own.json.gz",
+            "own.plt --to perfetto -o own.perfetto-trace",
             "own.plt --to csv --class query",
             "nvme0n1.blktrace --to arrivals -o arrivals.csv",
         ],
@@ -52,7 +52,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "trace kernel",
         [
-            "/dev/nvme0n1 --duration 10s -o nvme.blktrace",
+            "/dev/nvme0n1 --duration 10s -o nvme0n1.blktrace",
             "/mnt/data --duration 5 -o mine.blktrace",
             "nvme0n1.blktrace --beside own.plt",
         ],
@@ -62,7 +62,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "--rules rocksdb --io-properties io-properties.yaml --dir /data --live -- db_bench --db=/data/db",
             "--disk disk.yaml --explain -- sqlite3 notes.db .dump",
-            "--rules my-rules.yaml --trace run.plt -- ./server",
+            "--rules my-rules.yaml --trace own.plt -- ./server",
         ],
     ),
     ("attach", ["", "4711", "4711 --set query.shares=500 --once"]),

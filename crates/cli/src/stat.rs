@@ -145,7 +145,7 @@ struct SavedFlags {
     compare: Vec<String>,
 
     /// With --compare: a rate that a graph shows for A, to see whether it is of seconds or minutes
-    #[arg(long, value_name = "RATE", requires = "compare")]
+    #[arg(long, value_name = "RATE", requires = "compare", value_parser = parse_rate)]
     graph_rate: Option<f64>,
 
     /// Of files without times: from one sample or report to the next, seconds or with a unit
@@ -195,6 +195,12 @@ fn parse_device(text: &str) -> Result<String, String> {
         return Err("expected the name of a device, such as nvme0n1".to_owned());
     }
     Ok(name.to_owned())
+}
+
+/// Reads the rate of a graph, whose unit is what is asked.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "expected a plain number above 0, such as 3850000".to_owned())
 }
 
 /// Reads `--group`.

@@ -38,7 +38,7 @@ use plimsoll_sim::fit::Fit;
 
 use super::device::{self, SizeTable};
 use super::error::{Code, ConfigError, Source};
-use super::fields::{Field, Fields, Schema};
+use super::fields::{Field, Fields, Refused, Schema};
 use super::io_properties::{MAX_FIGURE, cost_form, mix_exponent, mix_exponent_text, unloaded_latency_ns};
 use super::yaml;
 use crate::presets::{ResolveError, resolve};
@@ -162,7 +162,15 @@ impl DiskModel {
     }
 }
 
-const TOP: Schema = Schema { what: "a disk file", known: &["disk", "device"], refused: &[] };
+const TOP: Schema = Schema {
+    what: "a disk file",
+    known: &["disk", "device"],
+    refused: &[Refused::of_other_format("disks", OF_IO_PROPERTIES)],
+};
+
+/// Help for an io-properties file that is given as a disk file.
+const OF_IO_PROPERTIES: &str =
+    "this is an io-properties file: give it with --io-properties (`plimsoll info` takes it without)";
 
 const DISK: Schema = Schema {
     what: "a disk model",

@@ -51,7 +51,7 @@ impl Schema<'_> {
 pub struct Refused {
     /// The key.
     pub key: &'static str,
-    /// [`Code::Obsolete`] or [`Code::NotSupported`].
+    /// [`Code::Obsolete`], [`Code::NotSupported`], or [`Code::UnknownKey`] for a key of another format.
     pub code: Code,
     /// The advice for the user.
     pub help: &'static str,
@@ -66,6 +66,11 @@ impl Refused {
     /// Returns the refusal of a key of older files.
     pub const fn obsolete(key: &'static str, help: &'static str) -> Self {
         Self { key, code: Code::Obsolete, help }
+    }
+
+    /// Returns the refusal of a key that only files of another format have.
+    pub const fn of_other_format(key: &'static str, help: &'static str) -> Self {
+        Self { key, code: Code::UnknownKey, help }
     }
 }
 
@@ -121,6 +126,7 @@ impl<'a> Fields<'a> {
         if let Some(refused) = schema.refusal(key) {
             let message = match refused.code {
                 Code::Obsolete => format!("the key `{key}` is obsolete"),
+                Code::UnknownKey => format!("{} has no key `{key}`", schema.what),
                 _ => format!("the key `{key}` is not supported yet"),
             };
             return Err(at_key(refused.code, message).with_help(refused.help).with_key(path));

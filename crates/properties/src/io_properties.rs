@@ -115,7 +115,14 @@ pub const IOPS_BLOCK_BYTES: u32 = 4096;
 pub const MEASURED_SCALE_MAX: f64 = 1.5;
 
 /// The keys of the file itself.
-pub const TOP_LEVEL: Schema = Schema { what: "an io-properties file", known: &["disks"], refused: &[] };
+pub const TOP_LEVEL: Schema = Schema {
+    what: "an io-properties file",
+    known: &["disks"],
+    refused: &[Refused::of_other_format("disk", OF_DISK_FILE), Refused::of_other_format("device", OF_DISK_FILE)],
+};
+
+/// Help for a disk file that is given as an io-properties file.
+const OF_DISK_FILE: &str = "this is a disk file, as `tune --disk-output` writes it: give it with --disk";
 
 /// The keys of one disk.
 pub const DISK: Schema = Schema {

@@ -102,7 +102,12 @@ fn read<'a>(arguments: &StatArguments, text: &'a str) -> Result<Read<'a>, Failur
     let Recorded { mut intervals, facts, .. } = saved::read(arguments, &[path])?;
     if let Some((from, to)) = range {
         let count = intervals.len();
-        if from == 0 || from > to || to > count {
+        if to < from {
+            let file = path.display();
+            let message = format!("{text}: the range ends before it begins: write {file}:{to}-{from}");
+            return Err(Failure::Input(message));
+        }
+        if from == 0 || to > count {
             return Err(Failure::Input(format!("{text}: {} has the intervals 1 to {count}", path.display())));
         }
         intervals = intervals.drain(from - 1..to).collect();

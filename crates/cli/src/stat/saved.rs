@@ -57,10 +57,13 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     sink::or_save(arguments, kept, shown.and(closed))
 }
 
-/// Returns the verdict on the device that needs attention most; `None` without devices.
+/// Returns the verdict on the device that needs attention most; `None` without devices. A mean since boot counts only
+/// without an interval, as in the summary.
 fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
     let is_wanted = |judged: &&Judged| wanted.is_empty() || wanted.contains(&judged.interval.device);
-    let judged: Vec<&Judged> = observed.iter().flat_map(|observed| &observed.devices).filter(is_wanted).collect();
+    let has_intervals = observed.iter().any(|observed| !observed.is_since_boot);
+    let counted = || observed.iter().filter(|observed| !(has_intervals && observed.is_since_boot));
+    let judged: Vec<&Judged> = counted().flat_map(|observed| &observed.devices).filter(is_wanted).collect();
     // What is known comes before what is not.
     let worst = judged.iter().max_by_key(|judged| (judged.verdict != Verdict::Unknown, judged.verdict))?;
 
@@ -82,7 +85,7 @@ fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
         Basis::HighestSeen => "U is by the highest rate seen: an upper bound; --disk settles it",
         Basis::Unknown => "no model of the disk: --disk makes U known",
     };
-    let verdict = format!("{device} is {} in {same} of {} interval(s){of}", worst.verdict.name(), observed.len());
+    let verdict = format!("{device} is {} in {same} of {} interval(s){of}", worst.verdict.name(), counted().count());
     Some(Answer::new(mood, verdict, figure, confidence))
 }
 

@@ -35,6 +35,10 @@ pub(crate) struct DiffArguments {
 }
 
 pub(super) fn run(arguments: &DiffArguments) -> Result<Outcome, Failure> {
+    if [&arguments.base, &arguments.other].iter().all(|path| path.as_os_str() == "-") {
+        let message = "both traces are standard input, which can be read once: name a file for one of them";
+        return Err(Failure::Input(message.to_owned()));
+    }
     let report = diff(&side(&arguments.base)?, &side(&arguments.other)?);
     report.unmatched.iter().for_each(|sentence| screen::warning(sentence));
     arguments.format.print(|| table(&report), &report, || report.to_csv())?;

@@ -177,6 +177,11 @@ fn what_is_refused() {
         ("info obsolete.yaml", &["obsolete.yaml:4:3", "write `read_iops`"]),
         ("info one.yaml --disk i4i.2xlarge", &["--disk", "cannot be used with"]),
         ("info --disk i4i.2xlrge", &["did you mean `i4i.2xlarge`"]),
+        // A file of the other format: what takes it.
+        ("info table.yaml", &["has no key `disk`", "give it with --disk"]),
+        ("info --check table.yaml", &["has no key `disk`", "give it with --disk"]),
+        ("stat --io-properties table.yaml", &["has no key `disk`", "give it with --disk"]),
+        ("info --disk one.yaml", &["has no key `disks`", "give it with --io-properties"]),
         ("info one.yaml --model cubic", &["--model", "knee, additive, max, seastar"]),
         ("info one.yaml --latency-goal soon", &["--latency-goal", "or `none`"]),
         ("info one.yaml --shards 0", &["--shards", "0 is not in 1..="]),

@@ -151,7 +151,7 @@ fn pages_and_pictures_are_written_and_not_over_others() {
 fn what_makes_no_sense_is_refused() {
     let world = world();
     let before = world.contents();
-    let cases: [(&str, &[&str]); 16] = [
+    let cases: [(&str, &[&str]); 17] = [
         ("a.json", &["name 2 to 64 machines"]),
         ("a.json a.json", &["a.json and a.json are the same card"]),
         ("a.json old.json", &["a card of version 1", "measure the machine again"]),
@@ -160,6 +160,7 @@ fn what_makes_no_sense_is_refused() {
         ("a.json wrong.json", &["did you mean `cpu.cores`?"]),
         ("a.json torn.json", &["torn.json", "the value 100100 is not the mean of its samples, 100000"]),
         ("a.json missing.json", &["missing.json: No such file"]),
+        ("/dev/null", &["/dev/null:1: ", "the file is empty"]),
         ("a.json i4i.16xlage", &["did you mean i4i.16xlarge?"]),
         ("a.json b.json --base c.json", &["--base c.json", "db-7 (a.json), db-7 (b.json)"]),
         ("a.json b.json --need money", &["cpu, capacity, read-iops, write-bandwidth"]),

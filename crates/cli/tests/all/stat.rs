@@ -240,6 +240,25 @@ fn its_own_output_is_read() {
     assert_eq!(devices("own.csv", &[]), shown);
 }
 
+/// iostat's first report is of the time since boot: the first line counts what the summary counts.
+#[test]
+fn a_report_since_boot_counts_in_no_line() {
+    let report = |reads: u32| {
+        format!(
+            "Device r/s rkB/s r_await w/s wkB/s w_await aqu-sz %util\n\
+             sdb {reads}.00 {}.00 60.00 0.00 0.00 0.00 {}.00 100.00\n\n",
+            4 * reads,
+            reads * 6 / 100
+        )
+    };
+    let text =
+        format!("Linux 6.1.0 (db-1) \t01/06/2026 \t_x86_64_\t(8 CPU)\n\n{}", [2000, 2001, 2002].map(report).concat());
+    let world = World::new(&[("iostat.txt", &text)]);
+    let ended = world.run(&["stat", "--from", "iostat.txt"]);
+    assert!(ended.out.starts_with("sdb is saturated in 2 of 2 interval(s)\n"), "{ended:#?}");
+    assert!(ended.out.contains("Summary of 2 intervals"), "{ended:#?}");
+}
+
 #[test]
 fn two_intervals_are_compared() {
     let world = World::new(&[("free.txt", UTIL_100), ("both.json", IOSTAT_JSON)]);
@@ -250,6 +269,10 @@ fn two_intervals_are_compared() {
     let table = world.run(&["stat", "--compare", "both.json:1", "both.json:2"]);
     assert!(table.out.contains("A and B") && table.out.lines().all(|line| line.chars().count() <= 100), "{table:#?}");
     world.run(&["stat", "--compare", "both.json:7", "both.json:2"]).assert_refused(2, &["both.json:7", "1 to"]);
+    let backwards = world.run(&["stat", "--compare", "both.json:2-1", "both.json:2"]);
+    backwards.assert_refused(2, &["both.json:2-1: the range ends before it begins: write both.json:1-2"]);
+    let graph = world.run(&["stat", "--compare", "both.json:1", "both.json:2", "--graph-rate", "3.85M"]);
+    graph.assert_refused(2, &["'3.85M' for '--graph-rate <RATE>'", "a plain number above 0, such as 3850000"]);
     world.run(&["stat", "--compare", "both.json", "free.txt"]).assert_refused(2, &["no device in common", "nvme1n1"]);
 }
 

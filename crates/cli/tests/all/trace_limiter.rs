@@ -108,6 +108,7 @@ fn what_is_no_trace_is_refused() {
         world.run(&["trace", command, "none.plt"]).assert_refused(2, &["none.plt", "cannot open it"]);
     }
     world.run(&["trace", "diff", "slow.plt", "text.plt"]).assert_refused(2, &["text.plt", "this is no trace"]);
+    world.run(&["trace", "diff", "-", "-"]).assert_refused(2, &["both traces are standard input", "name a file"]);
     world.run(&["trace", "gaps", "slow.plt", "--longer-than", "long"]).assert_refused(2, &["--longer-than"]);
 }
 

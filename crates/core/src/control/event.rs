@@ -63,23 +63,44 @@ impl EventKind {
         if after_ns < before_ns { EventKind::WindowLowered } else { EventKind::WindowRaised }
     }
 
-    fn words(self) -> &'static str {
+    /// Returns the decision in plain words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
         match self {
             EventKind::WindowRaised => "window raised",
             EventKind::WindowLowered => "window lowered",
             EventKind::Fall => "rate fell, window cut",
-            EventKind::FallReverted => "cut taken back, window",
-            EventKind::Recovery => "rate rose, window",
-            EventKind::Stall => "stall begins, window",
-            EventKind::StallOver => "stall over, window",
+            EventKind::FallReverted => "cut taken back",
+            EventKind::Recovery => "rate rose",
+            EventKind::Stall => "stall begins",
+            EventKind::StallOver => "stall over",
             EventKind::ScaleChanged => "capacity scale",
-            EventKind::Bound => "window at its bound,",
-            EventKind::OthersGiveWay => "others give way,",
-            EventKind::OthersComeBack => "others come back,",
+            EventKind::Bound => "window at its bound",
+            EventKind::OthersGiveWay => "others give way",
+            EventKind::OthersComeBack => "others come back",
             EventKind::WeightRaised => "weight raised",
             EventKind::WeightLowered => "weight lowered",
-            EventKind::TargetUnreachable => "latency target out of reach, others use",
-            EventKind::Excursion => "full rate tried, window",
+            EventKind::TargetUnreachable => "latency target out of reach",
+            EventKind::Excursion => "full rate tried",
+        }
+    }
+
+    /// Returns what stands between the words and the values: whose they are, where the words do not say it.
+    fn of_values(self) -> &'static str {
+        match self {
+            EventKind::FallReverted
+            | EventKind::Recovery
+            | EventKind::Stall
+            | EventKind::StallOver
+            | EventKind::Excursion => ", window",
+            EventKind::Bound | EventKind::OthersGiveWay | EventKind::OthersComeBack => ",",
+            EventKind::TargetUnreachable => ", others use",
+            EventKind::WindowRaised
+            | EventKind::WindowLowered
+            | EventKind::Fall
+            | EventKind::ScaleChanged
+            | EventKind::WeightRaised
+            | EventKind::WeightLowered => "",
         }
     }
 }
@@ -163,7 +184,8 @@ pub struct ControlEvent {
 
 impl fmt::Display for ControlEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{} at {:.6} s: {} ", self.seq, self.at_ns as f64 / 1e9, self.kind.words())?;
+        let (words, of_values) = (self.kind.words(), self.kind.of_values());
+        write!(f, "#{} at {:.6} s: {words}{of_values} ", self.seq, self.at_ns as f64 / 1e9)?;
         let is_number = matches!(self.reason, EventReason::Missed { .. }) || self.kind == EventKind::ScaleChanged;
         if is_number {
             write!(f, "from {:.3} to {:.3} ({})", self.from, self.to, self.reason)

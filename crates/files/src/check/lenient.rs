@@ -87,7 +87,12 @@ pub(crate) fn read(source_name: &str, text: &str) -> Result<LenientFile, ConfigE
 fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
     let root = yaml::parse(source)?;
     let help = "write `disks:` and, below it, one `- mountpoint: ...` entry per disk";
-    Field::root(source, &root, help)?;
+
+    // Without `disks` it may be another file, which the strict reader tells by its key.
+    let whole = Field::root(source, &root, help)?;
+    if whole.node.get("disks").is_none() {
+        Fields::read(&whole, &TOP_LEVEL)?;
+    }
 
     let mut file = LenientFile { disks: Vec::new(), findings: Vec::new() };
     let top = clean(source, &root, &TOP_LEVEL, "", &mut file.findings);

@@ -99,8 +99,9 @@ pub enum CompareError {
         reason: String,
     },
     #[error(
-        "{path}: key `schema`: {}; expected 1 to {newest}; {}",
+        "{path}: key `schema`: {}; expected {}; {}",
         found.as_deref().unwrap_or("is missing"),
+        if *newest == 1 { "1".to_owned() } else { format!("1 to {newest}") },
         if found.is_some() {
             "use the version of plimsoll that made it"
         } else {

@@ -214,6 +214,9 @@ impl Card {
     /// characters; a figure's key is unknown, or its value is not from 0 to 10^18 or contradicts itself.
     pub fn from_json(path: &str, text: &str) -> Result<Card, CardError> {
         let not_a_card = |line, what: String| CardError::NotACard { path: path.to_owned(), line, what };
+        if text.trim().is_empty() {
+            return Err(not_a_card(1, "the file is empty".to_owned()));
+        }
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| not_a_card(error.line(), format!("not JSON: {error}")))?;
         let version = value.get("plimsoll_card").ok_or_else(|| not_a_card(1, "this JSON is no card".to_owned()))?;

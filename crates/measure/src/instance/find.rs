@@ -71,6 +71,8 @@ pub fn find(name: &str) -> Result<Card, FindError> {
     match (published::find(name), preset) {
         (Some(card), Some(preset)) => Ok(completed(card, preset)),
         (Some(card), None) | (None, Some(card)) => Ok(card),
+        // A device, a pipe or a directory: the reader says what is wrong with it.
+        (None, None) if path.exists() => Ok(Card::read(path)?),
         (None, None) => {
             let names: Vec<&str> = presets::instances().iter().map(|row| row.name).collect();
             let hint = match plimsoll_files::closest_name(name, &names) {

@@ -24,7 +24,8 @@
 //!    Degraded also needs 4 under way, or 1 that takes three times as long as on the idle device, or 0.25 that take 10
 //!    times as long or 0.25 ms longer: the latency of the idle device is uncertain by some tens of microseconds.
 //!    Without a model it further needs 1.2 times L + N / X_full, the longest that as many requests take on the healthy
-//!    device: fewer workers have less done.
+//!    device: fewer workers have less done. With one, where the device is free for a part of the time, requests come in
+//!    bursts: then it needs twice L + N / X_full, with N those under way while it is busy.
 //!    If discards are most of the queue and reads and writes do not wait, the device is *trimming*: free, or ok.
 //! 4. A device that serves one request after the other: `%util` of 90 and more is saturation. That is the one case for
 //!    which `%util` was made.
@@ -111,6 +112,8 @@ const IDLE_UNCOUNTED_KIB_PER_S: f64 = 1000.0;
 const TRIMMING: f64 = 0.5;
 /// `await` over the longest of a healthy device with as many under way, from which the device is slow.
 const SLOWER_THAN_FULL: f64 = 1.2;
+/// The same in bursts, whose number under way follows from `%util`: kernels count it in ticks of up to 10 ms.
+const SLOWER_IN_BURSTS: f64 = 2.0;
 /// Part of the time of requests, beyond what those before them explain, from which their waiting is unexplained; and how
 /// much longer than on the idle device they then take, whose latency is uncertain by some tens of microseconds.
 const UNEXPLAINED: f64 = 0.2;
@@ -402,11 +405,8 @@ impl<'a> Case<'a> {
             };
             return Some((Verdict::Saturated, format!("{used}, and {s}{}", self.cap_text())));
         }
-        if waits
-            && capacity_use < USE_PART
-            && self.is_queue_or_slow()
-            && !(is_seen && self.is_as_when_full(capacity_use))
-        {
+        let is_explained = if is_seen { self.is_as_when_full(capacity_use) } else { self.is_of_bursts(capacity_use) };
+        if waits && capacity_use < USE_PART && self.is_queue_or_slow() && !is_explained {
             return Some((Verdict::Degraded, self.less_than_it_could(capacity_use)));
         }
         if matches!(self.class.kind, Kind::Serial { .. }) && self.is_util_high && !self.is_inflated() {
@@ -430,6 +430,8 @@ impl<'a> Case<'a> {
         }
         let why = if capacity_use >= USE_FULL {
             format!("{u} of {whole} is used, but {s}")
+        } else if waits && capacity_use < USE_PART && !is_seen && is_explained {
+            format!("{u} of {whole} is used, and {s}: they come in bursts")
         } else if waits && capacity_use >= USE_PART {
             format!("{u} of {whole} is used, and {s}: there is little left")
         } else {
@@ -476,13 +478,28 @@ impl<'a> Case<'a> {
         (part >= explained + UNEXPLAINED).then_some((Verdict::Unknown, why))
     }
 
-    /// Returns whether requests take about as long as on the healthy device with as many under way: at most L + N /
-    /// X_full, where all wait for each other (close to the upper bound of Zahorjan's balanced job bounds).
+    /// Returns whether requests take about as long as on the healthy device with as many under way.
     fn is_as_when_full(&self, capacity_use: f64) -> bool {
+        self.under_way.is_some_and(|under_way| self.takes_at_most(SLOWER_THAN_FULL, under_way, capacity_use))
+    }
+
+    /// Returns whether requests come in bursts, and take about as long as on the healthy device with as many under way
+    /// as here while it is busy.
+    fn is_of_bursts(&self, capacity_use: f64) -> bool {
+        let known = self.under_way.zip(positive(self.columns.util_percent)).filter(|_| !self.is_util_high);
+        known.is_some_and(|(under_way, util)| {
+            under_way >= UNDER_WAY_QUEUE
+                && self.takes_at_most(SLOWER_IN_BURSTS, under_way / (util / 100.0), capacity_use)
+        })
+    }
+
+    /// Returns whether requests take at most `factor` times L + N / X_full, the time where all N under way wait for each
+    /// other (close to the upper bound of Zahorjan's balanced job bounds).
+    fn takes_at_most(&self, factor: f64, under_way: f64, capacity_use: f64) -> bool {
         let full_per_s = Capacity::full_requests_per_s(self.columns, capacity_use);
-        let known = self.evidence.saturation.unloaded_ms.zip(self.under_way).zip(self.await_ms.zip(full_per_s));
-        known.is_some_and(|((least_ms, under_way), (await_ms, full_per_s))| {
-            await_ms < SLOWER_THAN_FULL * (least_ms + under_way / full_per_s * 1000.0)
+        let known = self.evidence.saturation.unloaded_ms.zip(self.await_ms.zip(full_per_s));
+        known.is_some_and(|(least_ms, (await_ms, full_per_s))| {
+            await_ms < factor * (least_ms + under_way / full_per_s * 1000.0)
         })
     }
 

@@ -272,6 +272,36 @@ mod tests {
         assert_eq!((fifth.verdict, fifth.capacity_basis), (Verdict::Degraded, Basis::HighestSeen), "{}", fifth.why);
     }
 
+    /// Samples of a virtual disk of some 100 000 reads a second: bursts of 200 reads of 4 KiB, each as large as the one
+    /// before is done, and later the same of a disk that serves a quarter of that.
+    const BURSTS: &str = "1767657600
+254 0 vda 13316743 67705 543799434 32159484 7344400 144135 504139914 19344098 22 1024004 51631806
+1767657601
+254 0 vda 13341440 67719 543997122 32210629 7344400 144135 504139914 19344098 155 1024320 51682952
+1767657602
+254 0 vda 13371276 67740 544235978 32274026 7344400 144135 504139914 19344098 83 1024708 51746350
+1767657603
+254 0 vda 13399869 67759 544464890 32341041 7344400 144135 504139914 19344098 0 1025088 51813366
+1767657604
+254 0 vda 13409869 67759 544544890 32401041 7344400 144135 504139914 19344098 0 1025588 51873366
+";
+
+    #[test]
+    fn the_latency_of_bursts_is_no_sign_of_a_slow_disk() {
+        let recorded = super::super::from::read("diskstats", BURSTS.as_bytes(), &Default::default()).unwrap();
+        let text = "disk: {read_iops: 100000, read_bandwidth: 2G, write_iops: 60000, write_bandwidth: 1G, \
+                    unloaded_latency_ns: 150000}";
+        let model = plimsoll_files::disk::parse("vda.yaml", text).unwrap();
+        let capacities = [("vda".to_owned(), Capacity::of_model("vda.yaml", &model))];
+        let mut watch = Watch::new(WatchOptions { capacities: capacities.into(), ..WatchOptions::default() });
+        let judged: Vec<Judged> = recorded.observed(&mut watch).map(|mut it| it.devices.remove(0)).collect();
+        for (judged, expected) in judged.iter().zip([Verdict::Ok, Verdict::Ok, Verdict::Ok, Verdict::Degraded]) {
+            assert_eq!(judged.verdict, expected, "{judged:?}");
+            assert_eq!(judged.why.ends_with("they come in bursts"), expected == Verdict::Ok, "{}", judged.why);
+        }
+        assert_eq!(judged.len(), 4);
+    }
+
     #[test]
     fn the_highest_seen_alone_saturates_nothing() {
         let mut watch = Watch::new(WatchOptions::default());

@@ -37,9 +37,11 @@ use super::span::{Item, Span};
 /// Longest line in characters.
 pub const COLUMNS: usize = 100;
 
+/// Longest name of a class, or a disk, in characters.
+const CLASS_COLUMNS: usize = 10;
+
 /// The heading of the lines.
-pub const HEAD: &str =
-    "      time, s  shard class        op          size         offset      Q2D      D2C      C2R remarks";
+pub const HEAD: &str = "     time, s shard class      op       size         offset     Q2D     D2C     C2R remarks";
 
 /// What the whole trace must be read for before its first line can be written.
 #[derive(Clone, Debug, Default)]
@@ -114,10 +116,10 @@ pub fn line(item: &Item, head: &Head) -> String {
 
 fn span_line(span: &Span, head: &Head) -> String {
     format!(
-        "{} {:>6} {:<12} {:<8} {:>7} {:>14} {:>8} {:>8} {:>8} {}",
+        "{} {:>5} {:<10} {:<7} {:>5} {:>14} {:>7} {:>7} {:>7} {}",
         seconds(span.begin_ns(), head),
         span.shard,
-        cut(&head.class(span.class), 12),
+        cut(&head.class(span.class), CLASS_COLUMNS),
         span.op.name(),
         size(span.len_bytes),
         span.offset_bytes,
@@ -132,7 +134,7 @@ fn event_line(shard: u16, event: &Event, head: &Head) -> String {
     let (class, what) = match (event.kind, event.control()) {
         (_, Some((decision, window_ns, scale))) => {
             let window = format_duration_ns(window_ns);
-            (head.disk(event.disk), format!("{decision:?}: window {window}, capacity {:.1} %", 100.0 * scale))
+            (head.disk(event.disk), format!("{}: window {window}, capacity {:.1} %", decision.words(), 100.0 * scale))
         }
         (EventKind::Blocked, None) => {
             let reason = event.reason.map_or("nothing known", |reason| reason.name());
@@ -144,16 +146,17 @@ fn event_line(shard: u16, event: &Event, head: &Head) -> String {
         }
         (kind, None) => (head.class(event.class), kind.name().to_owned()),
     };
-    format!("{} {shard:>6} {:<12} {what}", seconds(Some(event.time_ns), head), cut(&class, 12))
+    let class = cut(&class, CLASS_COLUMNS);
+    format!("{} {shard:>5} {class:<CLASS_COLUMNS$} {what}", seconds(Some(event.time_ns), head))
 }
 
-/// Formats a time as seconds from the beginning of the trace, in 13 characters or more.
+/// Formats a time as seconds from the beginning of the trace, in 12 characters or more.
 fn seconds(time_ns: Option<u64>, head: &Head) -> String {
-    let Some(time_ns) = time_ns else { return format!("{:>13}", "-") };
+    let Some(time_ns) = time_ns else { return format!("{:>12}", "-") };
     let zero_ns = head.begin_ns.unwrap_or(0);
     // A time before zero occurs only if the trace cannot be read twice.
     let (sign, ns) = if time_ns < zero_ns { ("-", zero_ns - time_ns) } else { ("", time_ns - zero_ns) };
-    format!("{:>13}", format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
+    format!("{:>12}", format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
 }
 
 /// Formats a length for a narrow column: `4 KiB` as `4K`.
@@ -167,22 +170,16 @@ fn stage(from_ns: Option<u64>, to_ns: Option<u64>) -> String {
     time_ns.map_or_else(|| "-".to_owned(), format_duration_ns)
 }
 
+/// Says what is not seen elsewhere in the line; the reason, the one word that tells itself when cut, comes last.
 fn remarks(span: &Span) -> String {
-    let mut remarks = Vec::new();
-    if let Some(error) = span.error {
-        remarks.push(format!("error {error}"));
-    }
-    if span.is_cancelled {
-        remarks.push("cancelled".to_owned());
-    }
-    remarks.extend(span.reason.map(|reason| reason.name().to_owned()));
-    if span.is_split {
-        remarks.push(format!("#{}", span.piece));
-    }
-    if span.merged > 0 {
-        remarks.push(format!("+{}", span.merged));
-    }
-    remarks.join(" ")
+    let remarks = [
+        span.is_split.then(|| format!("#{}", span.piece)),
+        span.error.map(|error| format!("error {error}")),
+        span.is_cancelled.then(|| "cancelled".to_owned()),
+        (span.merged > 0).then(|| format!("+{}", span.merged)),
+        span.reason.map(|reason| reason.name().to_owned()),
+    ];
+    remarks.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the first `columns` characters. Control characters, which would move the cursor, become `?`.
@@ -218,10 +215,10 @@ mod tests {
             ..span(1_000, 0)
         };
         let text = line(&Item::Span(span), &head());
-        let expected = "  0.000000000      0 a class?with read          4K           8192     2 ns   302 us   100 ns error 5 \
-                        tokens #2";
+        let expected = " 0.000000000     0 a class?wi read       4K           8192    2 ns  302 us  100 ns #2 error 5 \
+                        tokens";
         assert_eq!(text, cut(expected, COLUMNS));
-        let ends = [("time, s", 13), ("shard", 20), ("size", 50), ("Q2D", 74), ("C2R", 92)];
+        let ends = [("time, s", 12), ("shard", 18), ("size", 43), ("Q2D", 66), ("C2R", 82)];
         for (word, end) in ends {
             assert_eq!(HEAD.find(word).map(|at| at + word.len()), Some(end), "{word}");
         }
@@ -241,6 +238,31 @@ mod tests {
         assert_eq!(text.matches(" -").count(), 4, "{text}");
         let backwards = Span { queued_ns: Some(9_000), submitted_ns: Some(8_000), ..span(1, 20_000) };
         assert!(line(&Item::Span(backwards), &head()).contains(" - "), "a stage that ran backwards");
+    }
+
+    #[test]
+    fn remarks_are_whole() {
+        let base = Span { shard: 12, offset_bytes: 1_920_383_410_176, ..span(400_000, 912_000_000) };
+        let cancelled = Span { is_cancelled: true, is_split: true, piece: 12, ..base };
+        let waited = Span { reason: Some(WaitReason::Fairness), is_split: true, piece: 7, merged: 10, ..base };
+        let failed = Span { error: Some(28), reason: Some(WaitReason::Limit), ..base };
+        let cases = [
+            (cancelled, "#12 cancelled"),
+            (Span { reason: Some(WaitReason::Tokens), is_split: false, ..cancelled }, "cancelled tokens"),
+            (waited, "#7 +10 fairness"),
+            (failed, "error 28 limit"),
+        ];
+        for (span, expected) in cases {
+            let text = line(&Item::Span(span), &head());
+            assert!(text.ends_with(&format!(" {expected}")) && text.chars().count() <= COLUMNS, "{text}");
+        }
+    }
+
+    #[test]
+    fn decisions_are_in_plain_words() {
+        let decision = Event::of_decision(Decision::WindowRaised, 0, 1_000, 250_000, 0.98);
+        let text = line(&Item::Event(0, decision), &head());
+        assert!(text.ends_with(" window raised: window 250 us, capacity 98.0 %"), "{text}");
     }
 
     #[test]

@@ -208,7 +208,7 @@ impl<W: Write> Perfetto<W> {
 
     fn instant(&mut self, event: &Event) {
         let (group, name) = match (event.kind, event.control()) {
-            (_, Some((decision, ..))) => (Group::Disk(event.disk), format!("{decision:?}")),
+            (_, Some((decision, ..))) => (Group::Disk(event.disk), decision.words().to_owned()),
             (EventKind::Blocked, None) => {
                 let reason = event.reason.map_or("", |reason| reason.name());
                 (Group::Class(event.class), format!("blocked: {reason}"))

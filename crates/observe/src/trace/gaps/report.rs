@@ -29,6 +29,10 @@ const LATE: f64 = 0.1;
 const LOADED_PART: f64 = 0.9;
 const LOADED_LEAST: f64 = 8.0;
 
+/// Part of the requests that wait for a limit from which it is what holds one request at a time: a rate below the limit
+/// makes fewer wait.
+const AT_LIMIT: f64 = 0.75;
+
 /// Part of the time above which standstills beside a mostly empty queue are worth a remark.
 const WITH_WORK: f64 = 0.05;
 
@@ -358,6 +362,18 @@ impl Seen {
         self.top().is_none_or(|(_, top)| self.empty_ns >= top.total_ns)
     }
 
+    /// Returns the part of the requests that waited for a limit, 0 to 1.
+    fn limited_part(&self) -> f64 {
+        let all: u64 = self.ways.iter().map(|way| way.standstills).sum();
+        let limited = self.ways.get(WaitReason::Limit as usize).map_or(0, |way| way.standstills);
+        part(limited as f64, all as f64)
+    }
+
+    /// Returns whether a limit holds one request at a time: while that is in the device, the queue is empty.
+    fn is_at_limit(&self) -> bool {
+        self.is_empty() && self.limited_part() >= AT_LIMIT
+    }
+
     /// Returns whether the queues were empty with many in the device all the time: one depth cannot tell the program
     /// from the disk.
     fn is_one_depth(&self) -> bool {
@@ -373,6 +389,7 @@ impl Seen {
         }
         let Some((way, top)) = top.filter(|_| !self.is_empty()) else {
             return match () {
+                () if self.is_at_limit() => Limiter::Limit,
                 () if self.is_full => Limiter::Disk,
                 () if self.is_one_depth() => Limiter::Unknown,
                 () => Limiter::Program,
@@ -431,7 +448,7 @@ fn verdict(
     });
     let doubt = doubt.filter(|_| found != Limiter::Unknown);
     let limiter = if doubt.is_some() { Limiter::Unknown } else { found };
-    let is_empty = seen.is_empty() && !seen.is_full;
+    let is_empty = seen.is_empty() && !seen.is_full && limiter != Limiter::Limit;
 
     let mut remarks = Vec::new();
     if limiter != Limiter::Fairness
@@ -470,8 +487,8 @@ fn verdict(
         // More of the same load would show no more.
         Some(Doubt { shows: Limiter::Unknown, .. }) if busy.is_one_depth() => busy.held.sentence(disk),
         Some(doubt) => doubt.sentence("unclear", found.words(), doubt.shows.words()),
-        None if seen.is_one_depth() => seen.held.sentence(disk),
-        None => sentence(disk, limiter),
+        None if limiter == Limiter::Unknown && seen.is_one_depth() => seen.held.sentence(disk),
+        None => sentence(disk, limiter, limited, Some(seen.limited_part()).filter(|_| seen.is_at_limit())),
     };
     Verdict { limiter, sentence, remarks }
 }
@@ -482,7 +499,9 @@ fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
     classes.iter().filter(|_| !is_alone).find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
 }
 
-fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
+/// Says what the limiter does. `limited` is a class that waits for its limit; `waited` the part of the requests that
+/// did, where there is one at a time.
+fn sentence(disk: &DiskGaps, limiter: Limiter, limited: Option<&ClassWait>, waited: Option<f64>) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
     let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
 
@@ -497,7 +516,14 @@ fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
         Limiter::Fairness => {
             "fairness: the shard sends all it can, and classes wait for their turn: shares divide it".to_owned()
         }
-        Limiter::Limit => format!("limit: a limit of a class, or of a group, holds its requests back: {stood}"),
+        Limiter::Limit => {
+            let whose = limited.map_or_else(
+                || "a limit of a class, or of a group,".to_owned(),
+                |class| format!("the limit of `{}`, or of its group,", class.class),
+            );
+            let waited = waited.map(|part| format!("; {:.0} % of its requests waited for it", 100.0 * part));
+            format!("limit: {whose} holds requests back: {stood}{}", waited.unwrap_or_default())
+        }
         Limiter::Backend => format!("backend: it took nothing more: {stood}. Give it more entries"),
         Limiter::Disk => {
             "the disk: with more in it latency grows and throughput stays; nothing above it holds back".to_owned()
@@ -530,14 +556,14 @@ fn grant(disk: &DiskGaps) -> String {
     let Some(implied) = disk.implied.iter().max_by_key(|implied| implied.pieces) else {
         return "The trace has no costs".to_owned();
     };
+    let [shortest, longest] =
+        [implied.len_min_bytes, implied.len_max_bytes].map(|bytes| format_bytes_binary(u64::from(bytes)));
+    let bytes = throughput(implied.bytes_per_s);
     let granted = match implied.iops {
-        Some(iops) => {
-            format!("{} and {} IOPS", throughput(implied.bytes_per_s), format_iops_short(iops))
-        }
+        Some(iops) => format!("{} IOPS of {shortest} and {bytes} of {longest}", format_iops_short(iops)),
         None => {
-            let iops = implied.bytes_per_s / implied.len_mean_bytes.max(1.0);
-            let length = format_bytes_binary(implied.len_mean_bytes.round() as u64);
-            format!("{} ({} IOPS of {length})", throughput(implied.bytes_per_s), format_iops_short(iops))
+            let iops = implied.bytes_per_s / f64::from(implied.len_max_bytes).max(1.0);
+            format!("{bytes} ({} IOPS of {longest})", format_iops_short(iops))
         }
     };
     let looks = implied.looks_like.as_ref().map(|power| format!("; that looks like a default ({power}), not a disk"));

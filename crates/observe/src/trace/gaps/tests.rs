@@ -187,6 +187,49 @@ fn classes_that_wait_for_turns_or_limits_are_told() {
     assert_eq!(reasons, [("large", "fairness", 1.0), ("class 2", "limit", 1.0)]);
 }
 
+/// One request at a time: each waits `waits_us` for its class's limit (0: it does not), and is 90 us in the device.
+fn one_at_a_time(class: u16, begin_us: u64, waits_us: impl IntoIterator<Item = u64>) -> Vec<Event> {
+    use EventKind::{Blocked, Callback, Completed, Dispatched, Queued, Reaped, Submitted};
+    let (mut events, mut now_us) = (Vec::new(), begin_us);
+    for (request, wait_us) in (begin_us + 1..).zip(waits_us) {
+        let reason = Some(WaitReason::Limit).filter(|_| wait_us > 0);
+        let mut at = |time_us: u64, kind, reason| {
+            events.push(Event { class, reason, ..event(time_us * 1000, request, kind) });
+        };
+        at(now_us, Queued, None);
+        if reason.is_some() {
+            at(now_us, Blocked, reason);
+        }
+        [Dispatched, Submitted].into_iter().for_each(|kind| at(now_us + wait_us, kind, reason));
+        now_us += wait_us + 90;
+        [Completed, Reaped, Callback].into_iter().for_each(|kind| at(now_us, kind, None));
+    }
+    events
+}
+
+#[test]
+fn one_request_at_a_time_that_waits_for_its_limit_is_held_by_it() {
+    let limited = report(&one_at_a_time(1, 0, [35; 400]));
+    let verdict = &limited.disks[0].verdict;
+    assert_eq!(verdict.limiter, Limiter::Limit, "{verdict:?}");
+    for words in
+        ["limit: the limit of `large`, or of its group, holds", "28 % of the time", "100 % of its requests waited"]
+    {
+        assert!(verdict.sentence.contains(words), "{verdict:?}");
+    }
+    assert!(verdict.remarks.is_empty(), "{verdict:?}");
+
+    // A limit that stops every other request is not what holds them, nor is that of a class beside a busy one.
+    let every_other = one_at_a_time(1, 0, (0..400).map(|n| n % 2 * 35));
+    let mut beside = [one_at_a_time(1, 0, [35; 400]), one_at_a_time(2, 1_000_000, [0; 400])].concat();
+    beside[..].iter_mut().filter(|it| it.class == 2).for_each(|it| it.time_ns -= 1_000_000_000);
+    beside.sort_by_key(|event| event.time_ns);
+    for events in [every_other, beside] {
+        let verdict = &report(&events).disks[0].verdict;
+        assert_eq!(verdict.limiter, Limiter::Program, "{verdict:?}");
+    }
+}
+
 #[test]
 fn a_class_alone_does_not_wait_for_its_turn() {
     let fair = Some(WaitReason::Fairness);

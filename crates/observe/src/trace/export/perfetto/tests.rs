@@ -225,7 +225,7 @@ fn decisions_and_blocked_queues_are_instants() {
     let (slices, _) = checked(&trace);
     let expected = [
         ("class db".to_owned(), "blocked: depth".to_owned(), 8, 8, 0),
-        ("disk nvme0n1".to_owned(), "WindowRaised".to_owned(), 7_000, 7_000, 0),
+        ("disk nvme0n1".to_owned(), "window raised".to_owned(), 7_000, 7_000, 0),
     ];
     assert_eq!(slices, expected);
 }
