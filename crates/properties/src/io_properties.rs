@@ -122,7 +122,8 @@ pub const TOP_LEVEL: Schema = Schema {
 };
 
 /// Help for a disk file that is given as an io-properties file.
-const OF_DISK_FILE: &str = "this is a disk file, as `tune --disk-output` writes it: give it with --disk";
+const OF_DISK_FILE: &str = "this is a disk file, as `tune --disk-output` writes it: give it with --disk (io-properties \
+                            have `disks`)";
 
 /// The keys of one disk.
 pub const DISK: Schema = Schema {

@@ -88,9 +88,9 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
     let root = yaml::parse(source)?;
     let help = "write `disks:` and, below it, one `- mountpoint: ...` entry per disk";
 
-    // Without `disks` it may be another file, which the strict reader tells by its key.
     let whole = Field::root(source, &root, help)?;
-    if whole.node.get("disks").is_none() {
+    // The strict reader says which file this is, if its key is that of another format.
+    if root.get("disks").is_none() && TOP_LEVEL.refused.iter().any(|refused| root.get(refused.key).is_some()) {
         Fields::read(&whole, &TOP_LEVEL)?;
     }
 

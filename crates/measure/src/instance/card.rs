@@ -215,7 +215,7 @@ impl Card {
     pub fn from_json(path: &str, text: &str) -> Result<Card, CardError> {
         let not_a_card = |line, what: String| CardError::NotACard { path: path.to_owned(), line, what };
         if text.trim().is_empty() {
-            return Err(not_a_card(1, "the file is empty".to_owned()));
+            return Err(not_a_card(1, "not JSON: the file is empty".to_owned()));
         }
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| not_a_card(error.line(), format!("not JSON: {error}")))?;
