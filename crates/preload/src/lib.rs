@@ -14,8 +14,8 @@
 //! I/O that does not go through libc's functions is not seen: stdio's own calls (`fread`), `mmap`, io_uring, static
 //! programs, raw system calls. If a signal handler reads or writes a managed file while its thread is in one of the
 //! functions, its call bypasses the gate. Appending and vectored calls are never cut: they are charged in pieces, and
-//! submitted whole. Copies inside the kernel are charged after each piece. A trace has the name that a file had at its first call, even if it is renamed later. This is the
-//! one crate beside `io` with `unsafe`.
+//! submitted whole. Copies inside the kernel are charged after each piece. A trace has the name that a file had at its
+//! first call, even if it is renamed later. This is the one crate beside `io` with `unsafe`.
 //!
 //! # Example
 //! ```text
