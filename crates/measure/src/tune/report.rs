@@ -158,18 +158,6 @@ impl Figure {
         self.ci95_pct.map_or_else(|| "unknown".to_owned(), |percent| format!("± {percent:.1} %"))
     }
 
-    /// Returns the ratio of a curve's rate to the figure, above which one of them is wrong. A curve over sizes has the
-    /// figure's block once: then both intervals together, that of one sample being what the figure's samples differ by.
-    fn contradicted_factor(&self) -> f64 {
-        match (self.unit, self.ci95_pct) {
-            (Unit::OperationsPerS, Some(ci95_pct)) => {
-                let both_pct = (ci95_pct + self.deviation_pct).max(SHORT_SAMPLE_PCT);
-                CONTRADICTED_FACTOR.min(1.0 + both_pct / 100.0)
-            }
-            _ => CONTRADICTED_FACTOR,
-        }
-    }
-
     /// Returns the fields of the figure that [`TuneReport::to_csv`] writes after its name.
     fn csv_fields(&self) -> String {
         let unit = match self.unit {
@@ -195,9 +183,6 @@ pub(crate) const VAGUE_PCT: f64 = 25.0;
 
 /// A curve's rate over the figure, above which one of them is wrong.
 const CONTRADICTED_FACTOR: f64 = 1.5;
-
-/// Per cent by which a curve over sizes, whose samples are short, may be above the figure in any case.
-const SHORT_SAMPLE_PCT: f64 = 10.0;
 
 /// The origin of a report merged from several runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -279,7 +264,7 @@ impl TuneReport {
                 let most = self.highest_seen(name, figure.block_bytes)?;
                 // A burst is explained: it ended, and the figure is what followed.
                 let explained = figure.burst.map_or(figure.value, |burst| burst.max(figure.value));
-                (most > figure.contradicted_factor() * explained).then(|| {
+                (most > CONTRADICTED_FACTOR * explained).then(|| {
                     let (most, value) = (figure.unit.text(most), figure.unit.text(figure.value));
                     format!("the curves of this measurement reach {most}, and the figure is {value}")
                 })
