@@ -199,6 +199,21 @@ impl Engine {
         })
     }
 
+    /// Returns an empty engine without disks, of slabs of 1 MiB, on one simulated shard.
+    #[cfg(test)]
+    pub(crate) fn of_a_test() -> Engine {
+        use plimsoll::backend::sim::{SimConfig, SimWorld};
+        use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
+
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
+        let host = crate::host::Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap();
+        let geometry = Geometry { slab_bytes: 1 << 20, sector_bytes: 512 };
+        let identity = CacheIdentity { guid: 1, key_seed: 1, key_check: [0; 32], geometry };
+        Engine::empty(CacheConfig::default(), identity, host.parts, host.handles, 1, 0).unwrap()
+    }
+
     pub(crate) fn hash(&self, key: &[u8]) -> Result<KeyHash, CacheError> {
         check_length(key)?;
         Ok(self.hash_of(key))

@@ -49,6 +49,7 @@ mod checkpoint;
 mod chores;
 mod config;
 mod crypt;
+mod directory;
 mod discard;
 mod disk;
 mod disks;

@@ -650,12 +650,8 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::backend::sim::{SimConfig, SimWorld};
-    use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
-
     use super::*;
     use crate::entry::Extent;
-    use crate::host::Host;
 
     fn entry(slab: u32) -> Entry {
         Entry { extent: Extent { slab: SlabId(slab), offset_units: 0, len_bytes: 4096 }, checksum: slab, tick: 0 }
@@ -664,12 +660,6 @@ mod tests {
     /// Records of two disks come in any order. Disk 0 has stored the key twice, and removed it.
     #[test]
     fn an_entry_that_its_disk_has_replaced_does_not_come_back() {
-        let world = SimWorld::new(&SimConfig::default()).unwrap();
-        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let runtime = SimRuntime::new(&world, &topology).unwrap();
-        let host = Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap();
-        let geometry = Geometry { slab_bytes: 1 << 20, sector_bytes: 512 };
-        let identity = CacheIdentity { guid: 1, key_seed: 1, key_check: [0; 32], geometry };
         let hash = KeyHash([7; 10]);
 
         let (first, second) = (entry(0), entry(1));
@@ -679,9 +669,7 @@ mod tests {
         let own = [put(&first), put(&second), remove(&second)];
         let others = [put(&other_disk), remove(&other_disk)];
         for order in ["00011", "00101", "00110", "01001", "01010", "01100", "10001", "10010", "10100", "11000"] {
-            let engine =
-                Engine::empty(CacheConfig::default(), identity.clone(), host.parts.clone(), host.handles.clone(), 1, 0);
-            let (engine, mut displaced) = (engine.unwrap(), HashMap::new());
+            let (engine, mut displaced) = (Engine::of_a_test(), HashMap::new());
             for disk in 0..2 {
                 let first = SlabId(u32::from(disk) * 10);
                 engine.add_slabs(SlabRange { first, count: 10, disk, offset_bytes: label::SLABS_AT_BYTES });

@@ -191,28 +191,16 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::backend::sim::{SimConfig, SimWorld};
-    use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
-
     use super::*;
-    use crate::alloc::{Geometry, SlabRange};
-    use crate::config::CacheConfig;
-    use crate::engine::CacheIdentity;
+    use crate::alloc::SlabRange;
     use crate::entry::{Entry, Extent};
-    use crate::host::Host;
     use crate::key::KeyHash;
     use crate::label::SLABS_AT_BYTES;
 
     /// A log was reckoned by an equal part of all blocks for each disk, a snapshot by the disk's part of the capacity.
     #[test]
     fn a_log_is_long_from_twice_the_snapshot_of_its_own_disk_on() {
-        let world = SimWorld::new(&SimConfig::default()).unwrap();
-        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let runtime = SimRuntime::new(&world, &topology).unwrap();
-        let host = Host::on(&topology, vec![runtime.handle(0)], 0..1).unwrap();
-        let geometry = Geometry { slab_bytes: 1 << 20, sector_bytes: 512 };
-        let identity = CacheIdentity { guid: 1, key_seed: 1, key_check: [0; 32], geometry };
-        let engine = Engine::empty(CacheConfig::default(), identity, host.parts, host.handles, 1, 0).unwrap();
+        let engine = Engine::of_a_test();
         let mut first = 0;
         for (disk, count) in [(0, 200), (1, 20), (2, 2000)] {
             engine.add_slabs(SlabRange { first: SlabId(first), count, disk, offset_bytes: SLABS_AT_BYTES });
