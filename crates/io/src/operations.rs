@@ -4,6 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
+use plimsoll_core::Direction;
+
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
@@ -28,10 +30,9 @@ macro_rules! operations {
                 offset: u64,
                 buffer: AlignedBuf,
             ) -> (io::Result<usize>, AlignedBuf) {
-                let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
-                let kind = RequestKind::Read { len_bytes };
-                let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
-                (result.map(|n| n as usize), one(data))
+                let (len, data) = (buffer.len(), Data::One(buffer));
+                let (result, data) = self.transfer(file, class, Direction::Read, offset, len, data).await;
+                (result, one(data))
             }
 
             /// Writes all of `buffer` at `offset`, or returns an error.
@@ -42,10 +43,9 @@ macro_rules! operations {
                 offset: u64,
                 buffer: AlignedBuf,
             ) -> (io::Result<usize>, AlignedBuf) {
-                let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
-                let kind = RequestKind::Write { len_bytes };
-                let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
-                (result.and_then(|n| all_written(n, len_bytes)), one(data))
+                let (len, data) = (buffer.len(), Data::One(buffer));
+                let (result, data) = self.transfer(file, class, Direction::Write, offset, len, data).await;
+                (result, one(data))
             }
 
             /// Reads at `offset` into `buffers` (at most 1024), one after the other.
@@ -56,10 +56,9 @@ macro_rules! operations {
                 offset: u64,
                 buffers: Vec<AlignedBuf>,
             ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-                let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
-                let kind = RequestKind::Read { len_bytes };
-                let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
-                (result.map(|n| n as usize), many(data))
+                let (len, data) = (total_len(&buffers), Data::Many(buffers));
+                let (result, data) = self.transfer(file, class, Direction::Read, offset, len, data).await;
+                (result, many(data))
             }
 
             /// Writes all of `buffers` (at most 1024), one after the other, at `offset`, or returns an error.
@@ -70,10 +69,32 @@ macro_rules! operations {
                 offset: u64,
                 buffers: Vec<AlignedBuf>,
             ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-                let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
-                let kind = RequestKind::Write { len_bytes };
-                let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
-                (result.and_then(|n| all_written(n, len_bytes)), many(data))
+                let (len, data) = (total_len(&buffers), Data::Many(buffers));
+                let (result, data) = self.transfer(file, class, Direction::Write, offset, len, data).await;
+                (result, many(data))
+            }
+
+            /// Moves `len` bytes, all of them if it writes.
+            async fn transfer(
+                &self,
+                file: &Arc<SharedFile>,
+                class: Class,
+                direction: Direction,
+                offset: u64,
+                len: usize,
+                data: Data,
+            ) -> (io::Result<usize>, Data) {
+                let Ok(len_bytes) = u32::try_from(len) else { return (Err(too_long()), data) };
+                let kind = match direction {
+                    Direction::Read => RequestKind::Read { len_bytes },
+                    Direction::Write => RequestKind::Write { len_bytes },
+                };
+                let (result, data) = self.request(file, class, kind, offset, data).await;
+                let moved = result.and_then(|moved| match direction {
+                    Direction::Read => Ok(moved as usize),
+                    Direction::Write => all_written(moved, len_bytes),
+                });
+                (moved, data)
             }
 
             /// Makes completed writes durable: the data, and unless `data_only` the file's metadata.
@@ -130,10 +151,6 @@ operations!(
     "The system's error, or a refusal; `WouldBlock` and `BrokenPipe` as [`Handle::run`]. A buffer is lost only if the \
      shard has broken down."
 );
-
-fn transfer_len(len: usize) -> Result<u32, std::num::TryFromIntError> {
-    u32::try_from(len)
-}
 
 pub(crate) fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a request moves at most 4 GiB - 1 bytes: divide it")
