@@ -17,10 +17,9 @@ use std::time::Duration;
 
 use plimsoll::sys::rusage::children_disk_bytes;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGINT, SIGQUIT};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::to_program::Managed;
 
@@ -51,10 +50,8 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
             let _ = sender.send(());
         })?;
 
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let (sender, mut interrupts) = tokio::sync::mpsc::unbounded_channel();
-        let mut infos = SignalsInfo::<WithRawSiginfo>::new([SIGINT, SIGQUIT])?;
+        let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
+        let mut infos = SignalsInfo::<WithRawSiginfo>::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT])?;
         let until = infos.handle();
         std::thread::Builder::new().name("plimsoll-signal".to_owned()).spawn(move || {
             for info in infos.forever() {
@@ -70,14 +67,8 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
                     until.close();
                     return Ok::<(), io::Error>(());
                 }
-                _ = terminate.recv() => send(pid, Signal::TERM),
-                _ = hangup.recv() => send(pid, Signal::HUP),
-                Some((signal, code)) = interrupts.recv() => {
-                    // This process stays to report.
-                    if is_of_a_process(code) {
-                        send(pid, if signal == SIGINT { Signal::INT } else { Signal::QUIT });
-                    }
-                }
+                // This process stays to report.
+                Some((signal, code)) = signals.recv() => pass_on(pid, signal, code),
                 _ = look.tick() => seen.look(Path::new("/proc"), pid, managed),
             }
         }
@@ -95,15 +86,14 @@ fn wait_for(pid: u32) {
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
 }
 
-/// Returns whether a process has sent a signal of this `si_code`. Above 0 are the kernel's own, as those of a terminal.
-fn is_of_a_process(si_code: i32) -> bool {
-    si_code <= 0
-}
-
-fn send(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+/// Sends a signal of this `si_code` to the program, unless the terminal has: of those above 0, which are the kernel's own, it
+/// sends SIGINT and SIGQUIT to the program itself.
+fn pass_on(pid: u32, signal: i32, si_code: i32) {
+    let is_of_terminal = si_code > 0 && matches!(signal, SIGINT | SIGQUIT);
+    let program = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let (false, Some(program), Some(signal)) = (is_of_terminal, program, Signal::from_named_raw(signal)) {
         // If it is already dead, there is nothing to do.
-        let _ = kill_process(pid, signal);
+        let _ = kill_process(program, signal);
     }
 }
 
