@@ -13,7 +13,7 @@ pub struct ControlConfig {
     pub scale_max: f64,
     /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values count as the nearest).
     /// The higher it is, the longer requests wait in the device. The latency goal bounds the window nevertheless. All of
-    /// the rest is given up only while classes that had no request get one often, from a hundred times a second on.
+    /// the rest is given up only while classes that send little get a request often, from a hundred times a second on.
     pub throughput_goal: f64,
 }
 

@@ -83,7 +83,7 @@ impl IoQueue {
     /// still holds its share: [`DEMAND_PART`] of the least (outstanding / part of the disk) of the classes that ask for
     /// their share. These have had work all the time since the last look, or took at least half of their part meanwhile:
     /// if all that a class has outstanding is in the device, nothing of it waits. A class that ends its work does not
-    /// count.
+    /// count. Notes of each class what it has outstanding, and whether that is little.
     fn outstanding_cap_ns(&mut self, elapsed_ns: u64) -> Option<u64> {
         let lane = &self.lanes[0].tree;
         let disk_fs = elapsed_ns as f64 * crate::units::FS_PER_NS as f64 * self.disk.present_rate();

@@ -116,7 +116,7 @@ pub fn line(item: &Item, head: &Head) -> String {
 
 fn span_line(span: &Span, head: &Head) -> String {
     format!(
-        "{} {:>5} {:<10} {:<7} {:>5} {:>14} {:>7} {:>7} {:>7} {}",
+        "{} {:>5} {:<CLASS_COLUMNS$} {:<7} {:>5} {:>14} {:>7} {:>7} {:>7} {}",
         seconds(span.begin_ns(), head),
         span.shard,
         cut(&head.class(span.class), CLASS_COLUMNS),
