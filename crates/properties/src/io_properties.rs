@@ -112,7 +112,7 @@ impl DiskProperties {
 pub const IOPS_BLOCK_BYTES: u32 = 4096;
 
 /// The [`DiskProperties::capacity_scale_max`] of a measured disk.
-pub const MEASURED_SCALE_MAX: f64 = 1.5;
+pub const MEASURED_SCALE_MAX: f64 = 4.0;
 
 /// The keys of the file itself.
 pub const TOP_LEVEL: Schema = Schema {

@@ -51,7 +51,7 @@ fn what_tune_wrote_is_what_schedules() {
     for (op, len_bytes) in [(Op::Read, 4096), (Op::Write, 4096), (Op::Read, 1 << 20), (Op::Write, 65_536)] {
         assert_eq!(config.model.cost(op, len_bytes), expected.cost(op, len_bytes), "{op:?} {len_bytes}");
     }
-    assert_eq!((config.duplex, config.control.scale_max), (false, 1.5));
+    assert_eq!((config.duplex, config.control.scale_max), (false, 4.0));
     assert_eq!((&config.mix, config.unloaded_latency_ns), (&MixExponent::new(0.8).unwrap(), 85_000));
 }
 
