@@ -111,7 +111,7 @@ impl DiskProperties {
 /// unless the disk's physical block is larger.
 pub const IOPS_BLOCK_BYTES: u32 = 4096;
 
-/// The [`DiskProperties::capacity_scale_max`] of a measured disk.
+/// The [`DiskProperties::capacity_scale_max`] of a measured disk. A disk carried 2.4 times what was measured of it in a bad moment.
 pub const MEASURED_SCALE_MAX: f64 = 4.0;
 
 /// The keys of the file itself.
