@@ -178,9 +178,9 @@ fn a_piece_is_at_most_a_quarter_of_the_bound() {
     }
 }
 
-/// Returns whether the controller has tried in 4 s to make room for somebody, where two classes always have `background`
-/// requests of 64 KiB, and a third one always has `outstanding` of `len_bytes`, or gets one each 150 us if that is 0.
-fn makes_room(background: usize, outstanding: usize, len_bytes: u32) -> bool {
+/// Runs two classes that always have `background` requests of 64 KiB, and a third one that always has `outstanding` of
+/// `len_bytes`, or gets one each 150 us if that is 0, for 4 s.
+fn beside_background(background: usize, outstanding: usize, len_bytes: u32) -> World {
     let disk = DiskConfig { control: ControlConfig::default(), ..usual() };
     let mut world = World::new(queue_of(disk, QueueConfig::default()), 16, 24.0);
     world.load(100, Op::Read, &[64 * KIB], background);
@@ -191,6 +191,11 @@ fn makes_room(background: usize, outstanding: usize, len_bytes: u32) -> bool {
         world.run_until(world.now_ns + 150 * US);
         world.send(third, usize::from(outstanding == 0));
     }
+    world
+}
+
+/// Returns whether the controller has tried to make room for somebody.
+fn makes_room(world: &World) -> bool {
     world.queue.disk().events_since(0).iter().any(|event| event.kind == EventKind::Excursion)
 }
 
@@ -198,9 +203,20 @@ fn makes_room(background: usize, outstanding: usize, len_bytes: u32) -> bool {
 /// because it takes less than its part of the disk.
 #[test]
 fn requests_of_a_small_class_that_overlap_in_the_device_make_room_too() {
-    assert!(makes_room(32, 0, 4 * KIB));
+    assert!(makes_room(&beside_background(32, 0, 4 * KIB)));
     // All ask for their share.
-    assert!(!makes_room(32, 200, 4 * KIB));
+    assert!(!makes_room(&beside_background(32, 200, 4 * KIB)));
     // The same, with everything in the device.
-    assert!(!makes_room(2, 2, 64 * KIB));
+    assert!(!makes_room(&beside_background(2, 2, 64 * KIB)));
+}
+
+/// What the disk gives with everything sent as it comes is measured with everything in the device, which is far more than the
+/// bound.
+#[test]
+fn in_an_excursion_the_device_holds_all_that_is_outstanding() {
+    let world = beside_background(100, 0, 4 * KIB);
+    let disk = world.queue.disk();
+    let all_ns = 100 * (disk.cost(Op::Read, 64 * KIB).as_ns_ceil() + disk.cost(Op::Write, 64 * KIB).as_ns_ceil());
+    assert!(all_ns > 2 * disk.bound_ns(), "{all_ns}, {}", disk.bound_ns());
+    assert!(world.in_flight_max_ns > all_ns / 10 * 9, "{} of {all_ns}", world.in_flight_max_ns);
 }
