@@ -17,7 +17,7 @@ use crate::{interrupt, screen, tune};
 /// See in a minute what scheduling does for a query while background work wants the whole disk
 ///
 /// Measures the disk briefly, then runs 4 KiB random reads at a fixed rate (class query) alone, beside 4 x 32 outstanding
-/// 128 KiB reads and writes sent as they come (drained), and beside the same scheduled. Writes at most 8 GiB of scratch
+/// 128 KiB reads and writes sent as they come (drained), and beside the same scheduled. Writes at most 16 GiB of scratch
 /// data, and removes it.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArguments {

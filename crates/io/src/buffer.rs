@@ -9,6 +9,11 @@
 //! ([`crate::backend::Backend::register_memory`]), so that the kernel need not look up the pages at every operation.
 //! The allocation lives until its last buffer is dropped, on any thread; the backend then forgets the region.
 //!
+//! Long allocations are in huge pages if the kernel has some (`/sys/kernel/mm/transparent_hugepage/enabled` is not
+//! `never`). A request from ordinary pages has a segment for every 4 KiB, one from a huge page has one; virtual disks, and
+//! drives without scatter-gather lists, take much longer for the former. Registering makes it worse, because pages that stay
+//! pinned are moved first.
+//!
 //! # Limits
 //! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
 //! ordinary one.
@@ -23,7 +28,7 @@
 //! # Ok::<(), plimsoll::buffer::BufferError>(())
 //! ```
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
@@ -34,6 +39,12 @@ use crate::backend::{Backend, Region, RegionId};
 
 /// Default alignment of a buffer, in bytes: a page, and no smaller than any known device requires.
 pub const DEFAULT_ALIGN_BYTES: usize = 4096;
+
+/// Length of a huge page, in bytes: that of x86-64, and of arm64 with pages of 4 KiB.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Least length of memory for several buffers that gets whole huge pages, in bytes: of shorter ones most would be unused.
+const HUGE_LEAST_BYTES: usize = HUGE_PAGE_BYTES / 4;
 
 /// Why a buffer could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,18 +119,31 @@ impl Buffers {
 struct Allocation {
     ptr: NonNull<u8>,
     layout: Layout,
+    align_bytes: usize,
     /// Its registration, if it has one.
     region: Option<Region>,
 }
 
 impl Allocation {
+    /// Returns zeroed memory, in huge pages if it is as long as one.
     fn new(len_bytes: usize, align_bytes: usize) -> Result<Allocation, BufferError> {
         let bad = BufferError::BadLayout { len_bytes, align_bytes };
-        let layout = Layout::from_size_align(len_bytes.max(1), align_bytes).map_err(|_| bad)?;
+        let is_huge = len_bytes >= HUGE_PAGE_BYTES;
+        // Checked with the alignment asked for: the larger one is always a power of two.
+        let asked = Layout::from_size_align(len_bytes.max(1), align_bytes).map_err(|_| bad)?;
+        let layout = if is_huge { asked.align_to(HUGE_PAGE_BYTES).map_err(|_| bad)? } else { asked };
         // SAFETY: the layout's size is at least 1. The allocation is owned by the value made here until its drop.
-        let ptr = unsafe { alloc_zeroed(layout) };
+        let ptr = unsafe { alloc(layout) };
         let ptr = NonNull::new(ptr).ok_or(BufferError::OutOfMemory { len_bytes })?;
-        Ok(Allocation { ptr, layout, region: None })
+        if is_huge {
+            // Before the memory is touched, and only for whole huge pages of it. Refused without huge pages: ordinary ones do.
+            let whole_bytes = len_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+            // SAFETY: advice about memory that this allocation owns; it changes no byte of it.
+            unsafe { libc::madvise(ptr.as_ptr().cast(), whole_bytes, libc::MADV_HUGEPAGE) };
+        }
+        // SAFETY: as many bytes as the layout has, owned by this function until it returns.
+        unsafe { ptr.write_bytes(0, layout.size()) };
+        Ok(Allocation { ptr, layout, align_bytes, region: None })
     }
 }
 
@@ -161,15 +185,19 @@ impl AlignedBuf {
         Ok(Self { ptr: owner.ptr, len_bytes, owner: Some(Arc::new(owner)), region: None })
     }
 
-    /// Returns `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region. Registers
-    /// the region with `backend` if possible; otherwise [`Buffers::not_registered`] has the reason.
+    /// Returns `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region, which takes whole
+    /// huge pages (2 MiB) if it has at least a quarter of one. Registers the region with `backend` if possible; otherwise
+    /// [`Buffers::not_registered`] has the reason.
     ///
     /// # Errors
     /// See [`BufferError`].
     pub fn registered(count: usize, len_bytes: usize, backend: &mut dyn Backend) -> Result<Buffers, BufferError> {
         let bad = BufferError::BadLayout { len_bytes, align_bytes: DEFAULT_ALIGN_BYTES };
         let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
-        let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
+        let mut all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
+        if all_bytes >= HUGE_LEAST_BYTES {
+            all_bytes = all_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(bad)?;
+        }
         let mut owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
 
         // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name
@@ -224,7 +252,7 @@ impl AlignedBuf {
     /// Returns the alignment in bytes.
     #[must_use]
     pub fn align_bytes(&self) -> usize {
-        self.owner.as_ref().map_or(1, |owner| owner.layout.align())
+        self.owner.as_ref().map_or(1, |owner| owner.align_bytes)
     }
 
     /// Returns the address of the first byte, as memory for an operation.
@@ -346,6 +374,46 @@ mod tests {
         let last = buffers.pop();
         drop(buffers);
         assert!(last.is_some_and(|b| b.iter().all(|&byte| byte == 0) && (b.as_ptr() as usize).is_multiple_of(4096)));
+        Ok(())
+    }
+
+    /// Returns whether the kernel was advised to use huge pages at `address`; `None` where it knows no such advice.
+    fn is_advised(address: usize) -> Option<bool> {
+        let mappings = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let mut is_inside = false;
+        for line in mappings.lines() {
+            let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+            if let Some((from, to)) = range
+                && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+            {
+                is_inside = (from..to).contains(&address);
+            }
+            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_inside) {
+                return Some(flags.split_whitespace().any(|flag| flag == "hg"));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn long_memory_is_in_huge_pages() -> Result<(), BufferError> {
+        if cfg!(miri) || !std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists() {
+            println!("SKIPPED: no transparent huge pages here");
+            return Ok(());
+        }
+        let Ok(mut backend) = crate::backend::null::NullBackend::new() else { panic!("null needs nothing") };
+        // Four requests of 128 KiB, three huge pages and a bit, one buffer that is as long.
+        let few = AlignedBuf::registered(4, 128 << 10, &mut backend)?.buffers;
+        let many = AlignedBuf::registered(50, 128 << 10, &mut backend)?.buffers;
+        let long = AlignedBuf::new(2 * HUGE_PAGE_BYTES + 1)?;
+        for first in [&few[0], &many[0], &long] {
+            let address = first.as_ptr() as usize;
+            assert_eq!((address % HUGE_PAGE_BYTES, is_advised(address)), (0, Some(true)), "{first:?}");
+            assert_eq!(first.align_bytes(), DEFAULT_ALIGN_BYTES);
+        }
+        let last = many[49].as_ptr() as usize;
+        assert_eq!(is_advised(last), Some(true));
+        assert!(many.iter().chain(&few).chain([&long]).all(|buffer| buffer.iter().all(|&byte| byte == 0)));
         Ok(())
     }
 

@@ -35,7 +35,7 @@ use crate::tune::{MissingFigures, Observer, SimulatedDisk, TuneError, TuneOption
 use situation::Slices;
 use stage::{Stage, Way};
 
-pub const MAX_WRITE_BYTES: u64 = 8 << 30;
+pub const MAX_WRITE_BYTES: u64 = 16 << 30;
 /// Part of those bytes for measuring the disk.
 const TUNE_WRITE_BYTES: u64 = 4 << 30;
 /// Measured time of each figure, in seconds.
