@@ -102,7 +102,7 @@ fn excursions_tell_what_follows() {
         (goal, -0.25, 3, "TooSmall"),
         (goal, -0.11, 8, "TooSmall"),
         (goal, -0.05, 8, "Part"),
-        (Goal { is_largest: true, ..goal }, -0.25, 8, "End"),
+        (Goal { is_largest: true, ..goal }, -0.25, 3, "End"),
         (Goal { is_largest: true, ..goal }, -0.11, 8, "Part"),
         (Goal { least_part: 1.0, ..goal }, -0.05, 8, "End"),
     ] {
@@ -309,6 +309,27 @@ fn a_trim_that_has_ended_begins_again_ever_later() {
         })
         .collect();
     assert_eq!(waits_ms, [500, 2_000, 8_000, 32_000, 128_000, 160_000]);
+}
+
+/// Where the latency goal keeps the disk far from the throughput goal, each further look costs small classes tens of milliseconds.
+#[test]
+fn a_reference_far_from_the_goal_is_left_alone_for_long() {
+    let goal = Goal { throughput: 0.9, least_part: 0.1, is_largest: true };
+    let mut trim = Trim::new();
+    for wait_s in [8, 32, 128] {
+        let verdict = loop {
+            until_due_ns(&mut trim);
+            trim.begin_round(None);
+            trim.end_phase(MS, 0.0, goal);
+            match trim.end_phase(MS, -0.25, goal) {
+                Verdict::Nothing => {}
+                verdict => break verdict,
+            }
+        };
+        assert!(matches!(verdict, Verdict::End), "{verdict:?}");
+        trim.end(1.0);
+        assert_eq!(until_due_ns(&mut trim), wait_s * SECOND);
+    }
 }
 
 #[test]

@@ -34,8 +34,8 @@
 //!   [`BUDGET_LARGEST`] of what the goal gives up.
 //! * **End.** After a fall, without guests, where one request is the reference, and where the largest one loses more than
 //!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound.
-//!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load, then after four times as long, up to
-//!   [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`), and so it does for guests
+//!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load ([`EXCURSION_RETRY_FAR_NS`] if the largest reference is far
+//!   from the goal: it will stay so), then after four times as long, up to [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`), and so it does for guests
 //!   that return within [`LEFT_MEMORY_NS`], if the disk has not fallen meanwhile.
 //!
 //! # Limits
@@ -339,12 +339,16 @@ impl Trim {
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         self.allowed.note(over_drained + given_up);
         let budget = self.budget(given_up, goal);
-        let is_told_early =
-            self.excursions >= EXCURSIONS_LEAST && budget <= 0.0 && self.allowed.is_positive() == Some(false);
+        let is_far_off = goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
+        let is_told_early = self.excursions >= EXCURSIONS_LEAST
+            && (budget <= 0.0 || is_far_off)
+            && self.allowed.is_positive() == Some(false);
         if self.excursions < EXCURSIONS_FIRST && !is_told_early {
             return Verdict::Nothing;
         }
-        let is_far_off = goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
+        if is_far_off {
+            self.retry_ns = self.retry_ns.max(EXCURSION_RETRY_FAR_NS);
+        }
         if goal.least_part >= 1.0 || is_far_off {
             Verdict::End
         } else if budget <= 0.0 {
