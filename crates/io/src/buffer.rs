@@ -9,14 +9,15 @@
 //! ([`crate::backend::Backend::register_memory`]), so that the kernel need not look up the pages at every operation.
 //! The allocation lives until its last buffer is dropped, on any thread; the backend then forgets the region.
 //!
-//! Long allocations are in huge pages if the kernel has some (`/sys/kernel/mm/transparent_hugepage/enabled` is not
-//! `never`). A request from ordinary pages has a segment for every 4 KiB, one from a huge page has one; virtual disks, and
+//! Buffers that are made together are in huge pages if the kernel has some (`/sys/kernel/mm/transparent_hugepage/enabled` is
+//! not `never`), in a mapping of their own. A request from ordinary pages has a segment for every 4 KiB, one from a huge page has one; virtual disks, and
 //! drives without scatter-gather lists, take much longer for the former. Registering makes it worse, because pages that stay
 //! pinned are moved first.
 //!
 //! # Limits
 //! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
-//! ordinary one.
+//! ordinary one. Single buffers are in ordinary pages: a huge one may have to be compacted first, which would stop a shard
+//! that makes a buffer for each request.
 //!
 //! # Example
 //! ```
@@ -28,7 +29,7 @@
 //! # Ok::<(), plimsoll::buffer::BufferError>(())
 //! ```
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
@@ -43,7 +44,8 @@ pub const DEFAULT_ALIGN_BYTES: usize = 4096;
 /// Length of a huge page, in bytes: that of x86-64, and of arm64 with pages of 4 KiB.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Least length of memory for several buffers that gets whole huge pages, in bytes: of shorter ones most would be unused.
+/// Least length of memory for several buffers that gets whole huge pages, in bytes: of shorter ones more than three quarters
+/// would be unused.
 const HUGE_LEAST_BYTES: usize = HUGE_PAGE_BYTES / 4;
 
 /// Why a buffer could not be made.
@@ -118,32 +120,48 @@ impl Buffers {
 /// Memory that is freed with the last buffer in it.
 struct Allocation {
     ptr: NonNull<u8>,
-    layout: Layout,
     align_bytes: usize,
+    source: Source,
     /// Its registration, if it has one.
     region: Option<Region>,
 }
 
+/// Where memory comes from, and so how it is freed.
+enum Source {
+    Heap(Layout),
+    /// A mapping from this address on, of this length in bytes.
+    Mapping(NonNull<u8>, usize),
+}
+
 impl Allocation {
-    /// Returns zeroed memory, in huge pages if it is as long as one.
     fn new(len_bytes: usize, align_bytes: usize) -> Result<Allocation, BufferError> {
         let bad = BufferError::BadLayout { len_bytes, align_bytes };
-        let is_huge = len_bytes >= HUGE_PAGE_BYTES;
-        // Checked with the alignment asked for: the larger one is always a power of two.
-        let asked = Layout::from_size_align(len_bytes.max(1), align_bytes).map_err(|_| bad)?;
-        let layout = if is_huge { asked.align_to(HUGE_PAGE_BYTES).map_err(|_| bad)? } else { asked };
+        let layout = Layout::from_size_align(len_bytes.max(1), align_bytes).map_err(|_| bad)?;
         // SAFETY: the layout's size is at least 1. The allocation is owned by the value made here until its drop.
-        let ptr = unsafe { alloc(layout) };
+        let ptr = unsafe { alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(BufferError::OutOfMemory { len_bytes })?;
-        if is_huge {
-            // Before the memory is touched, and only for whole huge pages of it. Refused without huge pages: ordinary ones do.
-            let whole_bytes = len_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-            // SAFETY: advice about memory that this allocation owns; it changes no byte of it.
-            unsafe { libc::madvise(ptr.as_ptr().cast(), whole_bytes, libc::MADV_HUGEPAGE) };
-        }
-        // SAFETY: as many bytes as the layout has, owned by this function until it returns.
-        unsafe { ptr.write_bytes(0, layout.size()) };
-        Ok(Allocation { ptr, layout, align_bytes, region: None })
+        Ok(Allocation { ptr, align_bytes, source: Source::Heap(layout), region: None })
+    }
+
+    /// Returns zeroed memory in whole huge pages where the kernel has some, aligned to [`DEFAULT_ALIGN_BYTES`] at least. A
+    /// mapping of its own, because the advice holds for addresses: memory of the heap would keep it after it is freed.
+    fn in_huge_pages(len_bytes: usize) -> Result<Allocation, BufferError> {
+        let none = BufferError::OutOfMemory { len_bytes };
+        let pages_bytes = len_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(none)?;
+        // A page more, for a start at the begin of one.
+        let map_bytes = pages_bytes.checked_add(HUGE_PAGE_BYTES).ok_or(none)?;
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses; the value made here owns it until its drop.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), map_bytes, access, kind, -1, 0) };
+        let start = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED).ok_or(none)?;
+        let skipped_bytes = start.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: less than a huge page, and the mapping is longer than that.
+        let ptr = unsafe { start.add(skipped_bytes) };
+        // Refused without huge pages: ordinary ones do.
+        // SAFETY: advice about whole pages of the mapping above, which changes no byte and ends with the mapping.
+        unsafe { libc::madvise(ptr.as_ptr().cast(), pages_bytes, libc::MADV_HUGEPAGE) };
+        let (align_bytes, source) = (DEFAULT_ALIGN_BYTES, Source::Mapping(start, map_bytes));
+        Ok(Allocation { ptr, align_bytes, source, region: None })
     }
 }
 
@@ -156,9 +174,16 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         // Before the memory is freed: no operation may name the region afterwards.
         drop(self.region.take());
-        // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here. No operation
-        // uses it: its buffer would have kept this value.
-        unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
+        match self.source {
+            // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here. No operation
+            // uses it: its buffer would have kept this value.
+            Source::Heap(layout) => unsafe { dealloc(self.ptr.as_ptr(), layout) },
+            Source::Mapping(start, map_bytes) => {
+                // SAFETY: mapped in `in_huge_pages`, owned by this value alone, and unmapped only here, whole. No operation
+                // uses it: its buffer would have kept this value.
+                unsafe { libc::munmap(start.as_ptr().cast(), map_bytes) };
+            }
+        }
     }
 }
 
@@ -186,7 +211,7 @@ impl AlignedBuf {
     }
 
     /// Returns `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region, which takes whole
-    /// huge pages (2 MiB) if it has at least a quarter of one. Registers the region with `backend` if possible; otherwise
+    /// huge pages (2 MiB each, also of what may be locked) if it has at least a quarter of one. Registers the region with `backend` if possible; otherwise
     /// [`Buffers::not_registered`] has the reason.
     ///
     /// # Errors
@@ -194,11 +219,11 @@ impl AlignedBuf {
     pub fn registered(count: usize, len_bytes: usize, backend: &mut dyn Backend) -> Result<Buffers, BufferError> {
         let bad = BufferError::BadLayout { len_bytes, align_bytes: DEFAULT_ALIGN_BYTES };
         let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
-        let mut all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
-        if all_bytes >= HUGE_LEAST_BYTES {
-            all_bytes = all_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(bad)?;
-        }
-        let mut owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
+        let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
+        let mut owner = match all_bytes {
+            HUGE_LEAST_BYTES.. => Allocation::in_huge_pages(all_bytes)?,
+            _ => Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?,
+        };
 
         // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name
         // it, each keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
@@ -396,24 +421,23 @@ mod tests {
     }
 
     #[test]
-    fn long_memory_is_in_huge_pages() -> Result<(), BufferError> {
+    fn huge_pages_are_asked_for_long_memory() -> Result<(), BufferError> {
         if cfg!(miri) || !std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists() {
-            println!("SKIPPED: no transparent huge pages here");
+            crate::skip::skip("no transparent huge pages here");
             return Ok(());
         }
         let Ok(mut backend) = crate::backend::null::NullBackend::new() else { panic!("null needs nothing") };
-        // Four requests of 128 KiB, three huge pages and a bit, one buffer that is as long.
+        // Four requests of 128 KiB; three huge pages and a bit.
         let few = AlignedBuf::registered(4, 128 << 10, &mut backend)?.buffers;
         let many = AlignedBuf::registered(50, 128 << 10, &mut backend)?.buffers;
-        let long = AlignedBuf::new(2 * HUGE_PAGE_BYTES + 1)?;
-        for first in [&few[0], &many[0], &long] {
+        for first in [&few[0], &many[0]] {
             let address = first.as_ptr() as usize;
             assert_eq!((address % HUGE_PAGE_BYTES, is_advised(address)), (0, Some(true)), "{first:?}");
             assert_eq!(first.align_bytes(), DEFAULT_ALIGN_BYTES);
         }
         let last = many[49].as_ptr() as usize;
         assert_eq!(is_advised(last), Some(true));
-        assert!(many.iter().chain(&few).chain([&long]).all(|buffer| buffer.iter().all(|&byte| byte == 0)));
+        assert!(many.iter().chain(&few).all(|buffer| buffer.iter().all(|&byte| byte == 0)));
         Ok(())
     }
 

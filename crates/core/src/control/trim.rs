@@ -35,8 +35,9 @@
 //! * **End.** After a fall, without guests, where one request is the reference, and where the largest one loses more than
 //!   [`LARGEST_LOSS`] times what the goal gives up, the search goes on with windows of its own: it may go beyond the bound.
 //!   The trim begins anew after [`EXCURSION_RETRY_NS`] under load ([`EXCURSION_RETRY_FAR_NS`] if the largest reference is far
-//!   from the goal: it will stay so), then after four times as long, up to [`EXCURSION_RETRY_MAX_NS`]. After a fall that is soon over it goes on as before (`falls`), and so it does for guests
-//!   that return within [`LEFT_MEMORY_NS`], if the disk has not fallen meanwhile.
+//!   from the goal, which is likely to stay so), then after four times as long, up to [`EXCURSION_RETRY_MAX_NS`]. After a fall
+//!   that is soon over it goes on as before (`falls`), and so it does for guests that return within [`LEFT_MEMORY_NS`], if the
+//!   disk has not fallen meanwhile.
 //!
 //! # Limits
 //! The reference is not searched again while the trim is on. A disk that gains channels is noticed by the loss, which
@@ -339,10 +340,9 @@ impl Trim {
         self.over_drained += (over_drained - self.over_drained) / self.excursions;
         self.allowed.note(over_drained + given_up);
         let budget = self.budget(given_up, goal);
-        let is_far_off = goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
-        let is_told_early = self.excursions >= EXCURSIONS_LEAST
-            && (budget <= 0.0 || is_far_off)
-            && self.allowed.is_positive() == Some(false);
+        let is_told = self.allowed.is_positive() == Some(false);
+        let is_far_off = is_told && goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
+        let is_told_early = self.excursions >= EXCURSIONS_LEAST && (is_far_off || (is_told && budget <= 0.0));
         if self.excursions < EXCURSIONS_FIRST && !is_told_early {
             return Verdict::Nothing;
         }

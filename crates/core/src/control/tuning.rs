@@ -116,7 +116,7 @@ pub(super) const GIVEN_UP_REST: u64 = 10;
 pub(super) const GIVEN_UP_DOUBLINGS: u32 = 4;
 pub(super) const GIVEN_UP_REST_MIN_NS: u64 = 100_000_000;
 /// Time under load until a trim that has ended begins again: at first, at first where the largest reference is far from the goal,
-/// and at most, and its growth each time. The growth of the reference at which it begins sooner.
+/// its growth each time, and at most. The growth of the reference at which it begins sooner.
 pub(super) const EXCURSION_RETRY_NS: u64 = 500_000_000;
 pub(super) const EXCURSION_RETRY_FAR_NS: u64 = 8_000_000_000;
 pub(super) const EXCURSION_RETRY_GROWTH: u64 = 4;

@@ -5,10 +5,10 @@
 //! forms in the scheduler.
 //!
 //! # How it works
-//! Work enters while the device holds less than the window. A piece may reach beyond it, up to the bound; one whose
-//! class lags beyond that by its overdraft, so that it need not wait for long pieces of others. Queues that find no room
-//! say until when they sleep, so that nobody takes them to be absent, and when their turn comes, so that whoever leaves
-//! room can name the first of them.
+//! Work enters while the device holds less than the window. A piece may reach beyond it, up to the bound (which an
+//! excursion's window exceeds); one whose class lags beyond that by its overdraft, so that it need not wait for long pieces of
+//! others. Queues that find no room say until when they sleep, so that nobody takes them to be absent, and when their turn
+//! comes, so that whoever leaves room can name the first of them.
 //!
 //! The directions of a duplex disk share the window, but each has room in any case for half of it: what waits in the
 //! device for the limit of one direction does not keep the other out. So up to half a window more may be in such a device.

@@ -124,7 +124,10 @@ const TABLE: &[(Use, &str)] = &[
         "fixedbufs force_async hipri hipri_percentage libaio_vectored nonvectored registerfiles sqthread_poll \
          sqthread_poll_cpu userspace_reap",
     ),
-    (Use::Note("buffers are aligned, and of ordinary pages"), "hugepage-size iomem|mem iomem_align|mem_align"),
+    (
+        Use::Note("buffers are aligned, and those made together are in huge pages where the kernel has some"),
+        "hugepage-size iomem|mem iomem_align|mem_align",
+    ),
     (Use::Note("requests are sent when they are due, by the thread of their shard"), "io_submit_mode"),
     (
         Use::Note("requests are sent as the scheduler lets them go"),
