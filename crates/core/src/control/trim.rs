@@ -342,7 +342,7 @@ impl Trim {
         let budget = self.budget(given_up, goal);
         let is_told = self.allowed.is_positive() == Some(false);
         let is_far_off = is_told && goal.is_largest && self.over_drained < -LARGEST_LOSS * given_up;
-        let is_told_early = self.excursions >= EXCURSIONS_LEAST && (is_far_off || (is_told && budget <= 0.0));
+        let is_told_early = self.excursions >= EXCURSIONS_LEAST && is_told && (is_far_off || budget <= 0.0);
         if self.excursions < EXCURSIONS_FIRST && !is_told_early {
             return Verdict::Nothing;
         }

@@ -180,10 +180,10 @@ impl Disk {
             let in_flight = of_lane.saturating_add(self.flow.in_flight(1 - lane));
             let window_ticks = self.window_ticks();
             // An excursion's window exceeds the bound.
-            let most_ticks = window_ticks.max(self.bound_ticks());
+            let most_ticks = || window_ticks.max(self.bound_ticks());
             in_flight == 0
                 || (in_flight < window_ticks.saturating_add(overdraft_ticks)
-                    && in_flight.saturating_add(ticks) <= most_ticks.saturating_add(overdraft_ticks))
+                    && in_flight.saturating_add(ticks) <= most_ticks().saturating_add(overdraft_ticks))
                 || self.is_own_room(of_lane, ticks, overdraft_ticks)
         };
         let has_room = |of_lane: u64| has_room_with(of_lane, 0) || has_room_with(of_lane, overdraft_ticks());
