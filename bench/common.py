@@ -46,6 +46,32 @@ def listed(kind):
     return lambda text: [kind(part) for part in text.split(",") if part]
 
 
+def fio_memory(megabytes):
+    """fio's `mem=` for buffers in huge pages, as plimsoll's long ones are; its default where the kernel has too few set aside."""
+    text = Path("/proc/meminfo").read_text()
+    free, size_kib = (int(re.search(rf"{key}:\s+(\d+)", text)[1]) for key in ("HugePages_Free", "Hugepagesize"))
+    if free * size_kib >= megabytes * 1024:
+        return "shmhuge"
+    wanted = -(-megabytes * 1024 // size_kib)
+    note(f"fio's buffers are in ordinary pages, plimsoll's in huge ones: as root, `sysctl vm.nr_hugepages={wanted}` for equal ones")
+    return "malloc"
+
+
+def first_cpus(number):
+    """The CPUs that plimsoll pins its first shards to (on one NUMA node): those that take a disk's interrupts go first."""
+    interrupted = set()
+    for disk in Path("/sys/block").iterdir():
+        device = (disk / "device").resolve()
+        of_functions = (sorted(int(file.name) for file in (place / "msi_irqs").glob("*")) for place in (device, *device.parents))
+        numbers = next((numbers for numbers in of_functions if numbers), [])
+        for interrupt in numbers[1:] or numbers:
+            file = Path(f"/proc/irq/{interrupt}/effective_affinity_list")
+            for part in file.read_text().strip().split(",") if file.exists() else []:
+                first, _, last = part.partition("-")
+                interrupted.update(range(int(first), int(last or first) + 1) if first else ())
+    return sorted(os.sched_getaffinity(0), key=lambda cpu: (cpu not in interrupted, cpu))[:number]
+
+
 class Scheduler:
     """The kernel's scheduler of the disk under a directory, and whether it may be set; puts back what it found."""
 

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-/// Processors by the number of their NUMA node.
+/// Processors by the number of their NUMA node, those to be used first in front.
 pub(crate) type CpusByNode = BTreeMap<u16, Vec<usize>>;
 
 /// Divides `seats` over parties of these `sizes`, each of which gets `least` first. If the sizes together are enough,

@@ -178,6 +178,27 @@ pub(crate) fn nodes_of_cpus(root: &Path) -> BTreeMap<usize, u16> {
     of_cpus
 }
 
+/// Returns the processors to which the kernel sends the interrupts of disks' requests. `interrupts` is `/proc/irq`.
+///
+/// Interrupts belong to the PCI function that a disk is attached to. The first of several is that of its settings
+/// (virtio) or its administration (NVMe), so it does not count.
+#[must_use]
+pub(crate) fn cpus_of_disk_interrupts(root: &Path, interrupts: &Path) -> BTreeSet<usize> {
+    let mut cpus = BTreeSet::new();
+    for disk in names_in(&root.join("block")) {
+        let Ok(device) = fs::canonicalize(root.join("block").join(disk).join("device")) else { continue };
+        let mut of_functions = device.ancestors().map(|directory| numbers_in(&directory.join("msi_irqs")));
+        let numbers = of_functions.find(|numbers| !numbers.is_empty()).unwrap_or_default();
+        let first_of_requests = usize::from(numbers.len() > 1);
+
+        for number in numbers.iter().skip(first_of_requests) {
+            let list = text(&interrupts.join(number.to_string()), "effective_affinity_list").unwrap_or_default();
+            cpus.extend(cpus_in_list(&list));
+        }
+    }
+    cpus
+}
+
 /// Returns the numbers in a list such as `0-3,8`; skips unreadable parts.
 fn cpus_in_list(list: &str) -> impl Iterator<Item = usize> + '_ {
     list.split(',')
@@ -201,6 +222,11 @@ pub fn disk_of(root: &Path, name: &str) -> String {
 fn names_in(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+/// Returns the numbers by which the entries of `directory` are named, ascending.
+fn numbers_in(directory: &Path) -> BTreeSet<u32> {
+    names_in(directory).iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 fn last_name(directory: &Path) -> io::Result<String> {
@@ -243,6 +269,34 @@ mod tests {
         let expected = [(0, 0), (1, 0), (2, 0), (3, 1), (5, 1), (6, 1), (8, 0)];
         assert_eq!(nodes_of_cpus(tree.root()), expected.into());
         assert!(nodes_of_cpus(&tree.root().join("nothing")).is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn processors_that_take_a_disks_interrupts_are_found_at_its_pci_function() -> io::Result<()> {
+        let tree = Tree::new("interrupts")?;
+        // vda has settings (35) and one queue (36); nvme0n1 administration (40) and two queues; sda one interrupt for
+        // all; loop0 has no device.
+        let disks = [
+            ("vda", "devices/pci0/0000:00:02.0", "virtio1", &[35, 36][..]),
+            ("nvme0n1", "devices/pci0/0000:00:03.0", "nvme/nvme0", &[40, 41, 42]),
+            ("sda", "devices/pci0/0000:00:04.0", "ata1/host0/target0:0:0/0:0:0:0", &[50]),
+        ];
+        for (disk, function, device, numbers) in disks {
+            tree.file(&format!("{function}/{device}/vendor"), "any\n")?;
+            tree.link(&format!("block/{disk}/device"), &format!("{function}/{device}"))?;
+            for number in numbers {
+                tree.file(&format!("{function}/msi_irqs/{number}"), "msix\n")?;
+            }
+        }
+        tree.file("block/loop0/size", "0\n")?;
+        for (number, list) in [(35, "0"), (36, "1"), (40, "0"), (41, "4-5"), (42, "6"), (50, "9")] {
+            tree.file(&format!("irq/{number}/effective_affinity_list"), &format!("{list}\n"))?;
+        }
+        let interrupts = tree.root().join("irq");
+        assert_eq!(cpus_of_disk_interrupts(tree.root(), &interrupts), [1, 4, 5, 6, 9].into());
+        assert!(cpus_of_disk_interrupts(tree.root(), &tree.root().join("nothing")).is_empty());
+        assert!(cpus_of_disk_interrupts(&tree.root().join("nothing"), &interrupts).is_empty());
         Ok(())
     }
 

@@ -82,7 +82,7 @@ impl Tree {
         fs::write(path, content)
     }
 
-    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+    pub(in crate::sys) fn link(&self, from: &str, to: &str) -> io::Result<()> {
         let from = self.0.join(from);
         fs::create_dir_all(from.parent().unwrap_or(&self.0))?;
         symlink(self.0.join(to), from)
