@@ -5,7 +5,7 @@ use std::path::Path;
 use plimsoll_figures::units::format_count;
 use plimsoll_measure::experiment::words::us;
 use plimsoll_measure::load::Control;
-use plimsoll_measure::load::replay::{ReplayError, Speed};
+use plimsoll_measure::load::replay::{ReplayError, Speed, Survey};
 use plimsoll_measure::report::Latency;
 use plimsoll_measure::test::TestError;
 use plimsoll_measure::test::replay::{
@@ -42,12 +42,15 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         duration_ns: arguments.duration.map(nanos),
     };
 
+    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    let survey = Survey::read(path).map_err(|error| failure(error.into()))?;
+
     remove_leftovers(&options.test);
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
     let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments, None);
-    let result = replay(&options, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
+    let result = replay(&options, survey, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
     steps.end();
     let recorded = recording.end();
 

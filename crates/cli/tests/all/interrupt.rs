@@ -1,9 +1,11 @@
 //! Ctrl-C at any time: exit code 130, what there is to show is shown, and no scratch file is left.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::skip::{has_direct_io, skip};
@@ -100,6 +102,24 @@ fn preparing_files_ends_at_once() {
     assert_eq!(ended.out, "");
     assert!(ended.err.contains("interrupted while preparing the files: nothing was measured"), "{ended:#?}");
     assert!(world.contents() == before);
+}
+
+#[test]
+fn a_replay_of_a_pipe_to_which_nobody_writes_ends() {
+    let world = World::new(&[]);
+    let pipe = world.path().join("trace");
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &pipe, FileType::Fifo, mode, 0).expect("the directory takes a pipe");
+    // As soon as the run has the pipe open, opening the other end without waiting succeeds; nothing is ever written.
+    let writer = RefCell::new(None);
+    let is_time = |_: &Child| {
+        let opened = open(&pipe, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+        *writer.borrow_mut() = opened.ok();
+        writer.borrow().is_some()
+    };
+    let arguments = ["test", "--replay", "trace", "--backend", "null"];
+    let Some(ended) = interrupted(&world, &arguments, Signal::TERM, is_time) else { return };
+    assert_eq!((ended.code, ended.out.as_str()), (None, ""), "ended by the signal: {ended:#?}");
 }
 
 #[test]

@@ -131,18 +131,19 @@ pub struct ReplayClassFigures {
     pub replayed: Latency,
 }
 
-/// Runs a replay. Calls `on_step` with each step, and its expected length in ns, if known.
+/// Runs a replay of the trace at `options.trace`, of which this is the `survey`. Calls `on_step` with each step, and its
+/// expected length in ns, if known.
 ///
 /// # Errors
 /// See [`ReplayTestError`]. No file is left behind, unless `keep_files`.
 pub fn run(
     options: &ReplayOptions,
+    survey: Survey,
     control: &Control,
     on_step: &mut dyn FnMut(&str, Option<u64>),
 ) -> Result<ReplayResult, ReplayTestError> {
     let test = &options.test;
-    let survey = Arc::new(Survey::read(&options.trace)?);
-
+    let survey = Arc::new(survey);
     let reads_only = reads_only(options, &survey)?;
 
     let classes = Classes::new();
