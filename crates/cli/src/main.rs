@@ -80,6 +80,8 @@ impl Command {
             | Command::Compare(_)
             | Command::Trace(_)
             | Command::Report(_)
+            | Command::Instance(_)
+            | Command::Sim(_)
             | Command::Info(_) => true,
             _ => false,
         }

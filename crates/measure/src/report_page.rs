@@ -251,7 +251,8 @@ fn of_trace(path: &Path, file: &str) -> Result<Content, String> {
     let mut sums = stages::Stages::new(&[stages::By::Class, stages::By::Size]);
     let trace = trace::read(path, &mut |item| sums.visit(&item)).map_err(|error| format!("{error}; {EXPECTED}"))?;
     let report = sums.finish(&trace);
-    Ok(Content { notes: trace.lost, ..Content::new(Kind::Trace, format!("Stages of {file}"), report.sections()) })
+    let notes = [trace.lost, trace.notes].concat();
+    Ok(Content { notes, ..Content::new(Kind::Trace, format!("Stages of {file}"), report.sections()) })
 }
 
 fn of_record(file: &str, text: &str) -> Result<Content, String> {

@@ -31,7 +31,7 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Directory on the disk to measure; it writes 8 GiB of scratch data there and more, with --quick 2 GiB
+    /// Directory on the disk to measure; scratch data there has 8 GiB, with --quick 2 GiB, and is written over
     #[arg(long, value_name = "DIR")]
     storage: Option<PathBuf>,
 
@@ -51,7 +51,7 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "N", requires = "peer", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Option<u16>,
 
-    /// Write no more than this to the disk
+    /// Write no more than this to the disk [default: 256GiB, with --quick 64GiB]
     #[arg(long, value_name = "BYTES", value_parser = size, requires = "storage")]
     max_write: Option<u64>,
 

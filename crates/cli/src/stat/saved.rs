@@ -22,6 +22,7 @@ use plimsoll_figures::units::format_count;
 use plimsoll_measure::report_page::read_whole;
 use plimsoll_observe::stat::from::bundle::directory;
 use plimsoll_observe::stat::from::{self, Recorded, Saved};
+use plimsoll_observe::stat::history::History;
 use plimsoll_observe::stat::host::{Host, is_partition};
 use plimsoll_observe::stat::{Basis, Interval, Judged, Observed, ReadOptions, Verdict};
 use plimsoll_show::answer::{Answer, Mood};
@@ -43,8 +44,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
     if arguments.format == ReportFormat::Table {
-        // Of a long recording the summary is the answer.
-        let answer = answer(&observed, &arguments.show.devices).filter(|_| !is_long);
+        let answer = answer(&observed, &arguments.show.devices, is_long);
         let answer = answer.as_ref().map_or_else(String::new, screen::answer);
         screen::print(&format!("{answer}{}\n\n", screen::wrap(&recorded.origin)))?;
     }
@@ -57,12 +57,23 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     sink::or_save(arguments, kept, shown.and(closed))
 }
 
-/// Returns the verdict on the device that needs attention most; `None` without devices. A mean since boot counts only
-/// without an interval, as in the summary.
-fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
+/// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without devices.
+/// A mean since boot counts only without an interval, as in the summary. Of a long recording (`is_long`) it is the
+/// summary's.
+fn answer(observed: &[Observed], wanted: &[String], is_long: bool) -> Option<Answer> {
     let is_wanted = |judged: &&Judged| wanted.is_empty() || wanted.contains(&judged.interval.device);
     let has_intervals = observed.iter().any(|observed| !observed.is_since_boot);
     let counted = || observed.iter().filter(|observed| !(has_intervals && observed.is_since_boot));
+
+    let mut history = History::default();
+    for observed in counted() {
+        let devices = observed.devices.iter().filter(is_wanted).cloned().collect();
+        history.push(Observed { devices, ..observed.clone() });
+    }
+    if is_long || history.is_of_several() {
+        return history.answer();
+    }
+
     let judged: Vec<&Judged> = counted().flat_map(|observed| &observed.devices).filter(is_wanted).collect();
     // What is known comes before what is not.
     let worst = judged.iter().max_by_key(|judged| (judged.verdict != Verdict::Unknown, judged.verdict))?;

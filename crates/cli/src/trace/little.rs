@@ -81,7 +81,11 @@ fn answer(disk: &DiskLevels, report: &LittleReport) -> Answer {
     let (known, counted) = (format!("{:.2}", law.depth_known), format!("{:.2}", law.depth_mean));
     let depth = if law.agrees || known == counted { counted } else { format!("{known} to {counted}") };
     let held = format!("{depth} in the device on average, each for {}", time(law.latency_mean_ns));
-    let confidence = if agrees { "N = X R holds: no events are missing" } else { "N is not X R: events are missing" };
+    let confidence = match (agrees, report.lost.first()) {
+        (true, None) => "N = X R holds: no events are missing".to_owned(),
+        (true, Some(lost)) => format!("N = X R holds; less sure: {lost}"),
+        (false, _) => "N is not X R: events are missing".to_owned(),
+    };
     Answer::new(mood(disk.verdict.kind), format!("Verdict{more}: {}", disk.verdict.sentence), held, confidence)
 }
 

@@ -74,15 +74,11 @@ fn lines(report: &TuneReport) -> Vec<String> {
     }
     if let Some(block) = &report.physical_block {
         let reported = block.reported_bytes.map_or_else(|| "none".to_owned(), |bytes| format!("{bytes} bytes"));
-        let what = match block.is_step {
-            true => format!("{} bytes by experiment ({:.1} x the rate of shorter writes)", block.bytes, block.gain),
-            false => format!("none seen (no slower writes down to {} bytes)", block.bytes),
-        };
         let shifted = block
             .misalignment_factor
             .filter(|factor| *factor > 1.05)
             .map_or_else(String::new, |factor| format!("; 4 KiB writes off their boundary: {factor:.2} times slower"));
-        lines.push(format!("physical block: {what}; the kernel reports {reported}{shifted}"));
+        lines.push(format!("physical block: {}; the kernel reports {reported}{shifted}", block.words()));
     }
 
     let saturation = |curve: &Option<plimsoll_measure::tune::SequentialCurve>| {

@@ -2,7 +2,7 @@
 
 use crate::common::{KIB, MS, Random, S, US, World, model, queue_of, usual};
 use plimsoll_core::{
-    ControlConfig, DiskConfig, EventKind, GroupId, LatencyGoal, Mode, Op, Outcome, QueueConfig, WaitReason,
+    ControlConfig, DiskConfig, EventKind, GroupId, LatencyGoal, LatencyTarget, Mode, Op, Outcome, Qos, QueueConfig, WaitReason,
 };
 
 const LENGTHS: [u32; 4] = [4 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB];
@@ -219,4 +219,28 @@ fn in_an_excursion_the_device_holds_all_that_is_outstanding() {
     let all_ns = 100 * (disk.cost(Op::Read, 64 * KIB).as_ns_ceil() + disk.cost(Op::Write, 64 * KIB).as_ns_ceil());
     assert!(all_ns > 2 * disk.bound_ns(), "{all_ns}, {}", disk.bound_ns());
     assert!(world.in_flight_max_ns > all_ns / 10 * 9, "{} of {all_ns}", world.in_flight_max_ns);
+}
+
+/// Whoever waits in an excursion waits for what the loop has let in, not for classes that would have to give way.
+#[test]
+fn excursions_make_nobody_give_way_to_a_latency_target() {
+    let disk = DiskConfig { control: ControlConfig::default(), ..usual() };
+    let mut world = World::new(queue_of(disk, QueueConfig::default()), 16, 24.0);
+    world.load(100, Op::Read, &[64 * KIB], 100);
+    world.load(100, Op::Write, &[64 * KIB], 100);
+    let third = world.load(100, Op::Read, &[4 * KIB], 0);
+    world.loads[third].on = false;
+    // An excursion's queue is 14 ms long, any other shorter than 3 ms.
+    let latency_target = Some(LatencyTarget { latency_ns: 3 * MS, quantile: 0.99 });
+    let class = world.loads[third].class;
+    world.queue.disk().set_qos(class, Qos { latency_target, ..Qos::default() }).unwrap();
+    while world.now_ns < 4 * S {
+        world.run_until(world.now_ns + 150 * US);
+        world.send(third, 1);
+    }
+    assert!(makes_room(&world));
+    let decisions = [EventKind::OthersGiveWay, EventKind::WeightRaised, EventKind::TargetUnreachable];
+    let events = world.queue.disk().events_since(0);
+    let made: Vec<_> = events.iter().filter(|event| decisions.contains(&event.kind)).collect();
+    assert!(made.is_empty(), "{made:#?}");
 }

@@ -103,7 +103,7 @@ pub struct Place {
     pub host: String,
     /// When the test ended, in UTC; of a measurement of `tune` when it began.
     pub date: String,
-    /// The directory, file or device as given.
+    /// The directory, file or device, with its whole path.
     pub storage: String,
     /// Name, model and size of the disk below it; `None` if there is none, or the backend reached none.
     pub disk: Option<String>,
@@ -116,7 +116,7 @@ impl Place {
         Place {
             host: Host::read(Path::new("/proc")).name,
             date: time(now_ms, "%F %T UTC").unwrap_or_default(),
-            storage: storage.display().to_string(),
+            storage: std::path::absolute(storage).as_deref().unwrap_or(storage).display().to_string(),
             disk: disk(Path::new("/sys"), device_of(storage).filter(|_| reaches_disk)),
         }
     }
@@ -146,5 +146,7 @@ mod tests {
         assert_eq!((place.storage.as_str(), &place.disk), ("/proc", &None));
         assert!(place.sentence().contains("/proc (no disk), ended 2"), "{}", place.sentence());
         assert_eq!(Place::here("/".as_ref(), false).disk, None);
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Place::here(".".as_ref(), true).storage, here.display().to_string());
     }
 }

@@ -84,7 +84,8 @@ pub fn fill_sweep(
     })
 }
 
-/// Measures a simulated disk in virtual time; it is made as small as the data, and begins empty.
+/// Measures a simulated disk in virtual time; it is made as small as the data, and begins empty. Of a model without garbage
+/// collection the verdict is unclear.
 pub fn fill_sweep_simulated(
     options: &TuneOptions,
     disk: &SimulatedDisk,
@@ -102,7 +103,14 @@ pub fn fill_sweep_simulated(
         device_bytes: Some(disk.spec.capacity_bytes),
         ..FillReport::default()
     };
-    sweep(&mut rig, report, options, observer)
+    let mut report = sweep(&mut rig, report, options, observer)?;
+    if !disk.spec.flash.garbage_collection && disk.spec.flash.fill_curve.is_empty() && !report.is_unclear() {
+        report.verdict =
+            "unclear: the model of this disk has no garbage collection, so that nothing can slow it as it fills; \
+                          name one that has it (`flash` in a disk file), or measure the disk itself"
+                .to_owned();
+    }
+    Ok(report)
 }
 
 /// Fills and overwrites level after level, then discards and overwrites once more.

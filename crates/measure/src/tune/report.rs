@@ -27,6 +27,7 @@ use std::fmt::Write as _;
 use plimsoll::core::{CostForm, DECAY_TAU_NS, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use curves::BLOCK_STEP_MIN;
 pub use curves::{
     CostFit, DepthCurve, DepthMode, DepthPoint, Frontier, FrontierPoint, Knee, LimitsApart, OperationCost,
     PhysicalBlock, Probe, SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow,

@@ -107,6 +107,7 @@ pub fn store(place: &Place, path: &Path, options: TraceOptions) -> Result<(Vec<W
     stored?;
 
     let mut notes = trace.lost;
+    notes.extend(trace.notes);
     if sink.without_time > 0 {
         notes.push(format!("{} pieces have no time and are left out", sink.without_time));
     }

@@ -151,6 +151,8 @@ struct Collected {
     /// Samples of the latest files, which the next file may continue, and the name of the first of these files.
     samples: Vec<Sample>,
     samples_of: String,
+    /// The unix times in ms of the first and the last interval of each file that tells them.
+    spans: Vec<(String, u64, u64)>,
     /// Number of archives in which the present file lies.
     depth: usize,
     /// Length of all that came out of archives.
@@ -309,8 +311,27 @@ impl Collected {
             let (file, line) = (name.to_owned(), 1);
             return Err(FromError::Line { file, line, reason: too_many_rows() });
         }
+
+        let ends_ms = intervals.iter().map(|interval| interval.end_unix_ms);
+        if let Some(ends_ms) = ends_ms.collect::<Option<Vec<u64>>>()
+            && let Some((first_ms, last_ms)) = ends_ms.iter().min().zip(ends_ms.iter().max())
+        {
+            self.note_overlap(name, *first_ms, *last_ms);
+        }
         self.recorded.intervals.extend(intervals);
         Ok(())
+    }
+
+    /// Notes a file whose intervals are of the same time as an earlier one's: together they count that time twice.
+    fn note_overlap(&mut self, name: &str, first_ms: u64, last_ms: u64) {
+        let overlaps = |(_, first, last): &&(String, u64, u64)| first_ms < *last && *first < last_ms;
+        if let Some((other, ..)) = self.spans.iter().find(overlaps) {
+            self.recorded.notes.push(format!(
+                "{name} and {other} are of the same time, which counts twice, and what changes over time mixes both: name one \
+                 of them"
+            ));
+        }
+        self.spans.push((name.to_owned(), first_ms, last_ms));
     }
 
     fn finish(mut self) -> Result<Recorded, FromError> {

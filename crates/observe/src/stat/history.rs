@@ -235,11 +235,11 @@ impl History {
         sections
     }
 
-    /// Returns the verdict on the device or group that needs attention most; `None` without intervals.
-    fn answer(&self) -> Option<Answer> {
-        // What is known comes before what is not.
-        let worst = |(_, track): &(&String, &Track)| (track.worst().0 != Verdict::Unknown, track.worst().0);
-        let (name, track) = self.devices.iter().chain(&self.groups).max_by_key(worst)?;
+    /// Returns the verdict on the device or group that needs attention most, or on how devices share their work; `None`
+    /// without intervals.
+    #[must_use]
+    pub fn answer(&self) -> Option<Answer> {
+        let (name, track, _) = self.worst()?;
         let (verdict, why) = track.worst();
         let of = match self.devices.len() {
             1 => String::new(),
@@ -247,11 +247,29 @@ impl History {
         };
         let said = format!("{name}: {}{of}", verdict_words(verdict));
         let times = format!("of the time: {}", track.times());
-        // No device has to stand out for their work to be shared badly.
-        match self.remarks.sentences(|code| OF_SHARING.contains(&code)).into_iter().next() {
-            Some(sharing) if !says_no(verdict) => Some(Answer::new(Mood::Heed, sharing, said, times)),
-            _ => Some(Answer::new(mood(verdict), said, why, times)),
+        match self.sharing().filter(|_| !says_no(verdict)) {
+            Some(sharing) => Some(Answer::new(Mood::Heed, sharing, said, times)),
+            None => Some(Answer::new(mood(verdict), said, why, times)),
         }
+    }
+
+    /// Returns whether the answer is of a group, or of how devices share their work: none of them has to stand out for that.
+    #[must_use]
+    pub fn is_of_several(&self) -> bool {
+        self.worst()
+            .is_some_and(|(_, track, is_group)| is_group || (self.sharing().is_some() && !says_no(track.worst().0)))
+    }
+
+    /// Returns the device or group with the worst verdict, and whether it is a group. What is known comes before what is
+    /// not, and a device before a group that is no worse.
+    fn worst(&self) -> Option<(&String, &Track, bool)> {
+        let groups = self.groups.iter().map(|(name, track)| (name, track, true));
+        let devices = self.devices.iter().map(|(name, track)| (name, track, false));
+        groups.chain(devices).max_by_key(|(_, track, _)| (track.worst().0 != Verdict::Unknown, track.worst().0))
+    }
+
+    fn sharing(&self) -> Option<String> {
+        self.remarks.sentences(|code| OF_SHARING.contains(&code)).into_iter().next()
     }
 
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict

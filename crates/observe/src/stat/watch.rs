@@ -42,6 +42,9 @@ use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Ob
 /// Most device names in memory; if there are more, those absent from the interval are dropped.
 pub const DEVICES_MOST: usize = 4096;
 
+/// Part of the highest rate seen from which U would contradict that a device has room.
+const FREE_USE_LEAST: f64 = 0.3;
+
 /// The key of [`WatchOptions::capacities`] for every whole disk without a key of its own.
 pub const ANY_DEVICE: &str = "*";
 
@@ -151,8 +154,11 @@ impl Watch {
             memory.peaks.note_full(columns);
         }
 
-        // The rates seen are enough to judge a device that waits; as U they are shown only if they say something of it.
-        let (capacity_use, capacity_basis) = match (&basis, memory.peaks.known_use(columns)) {
+        // The rates seen are enough to judge a device that waits; as U they are shown only if they say something of it. A
+        // device with room has not been seen at its limit: a large part of those rates would contradict the verdict.
+        let has_room = |part: f64| verdict == Verdict::BusyButFree && part >= FREE_USE_LEAST;
+        let known_use = memory.peaks.known_use(columns).filter(|part| !has_room(*part));
+        let (capacity_use, capacity_basis) = match (&basis, known_use) {
             (Basis::HighestSeen, None) => (None, Basis::Unknown),
             (Basis::HighestSeen, known) => (known, Basis::HighestSeen),
             (basis, _) => (capacity_use, (*basis).clone()),

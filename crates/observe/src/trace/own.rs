@@ -95,6 +95,7 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
         events: all.events,
         spans: all.spans,
         lost: sentences(reader.lost(), &all),
+        notes: Vec::new(),
     })
 }
 

@@ -162,6 +162,8 @@ pub struct Trace {
     pub spans: u64,
     /// What could not be read or matched, one sentence each: `2,048 bytes at the end: the file was cut`.
     pub lost: Vec<String>,
+    /// What any recording leaves open at its edges, one sentence each: requests under way at its end. Nothing is lost.
+    pub notes: Vec<String>,
 }
 
 impl Trace {

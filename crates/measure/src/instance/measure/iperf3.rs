@@ -189,6 +189,13 @@ impl Client<'_> {
     fn note_offload(&self, card: &mut Card, has_small_packets: bool) {
         let Some(cards) = offload::of_cards(self.is_loopback(), self.stop) else {
             card.fact("network.offload", "not known: ethtool shows no card".to_owned());
+            if has_small_packets && !self.is_loopback() {
+                card.warnings.push(
+                    "whether the cards join small packets, which raises their rate, is not known: ethtool shows no card (is \
+                     it installed?)"
+                        .to_owned(),
+                );
+            }
             return;
         };
         card.fact("network.offload", offload::sentence(&cards));

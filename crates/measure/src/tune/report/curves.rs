@@ -112,6 +112,10 @@ pub struct SequentialCurve {
     pub saturation_bytes: Option<u32>,
 }
 
+/// Ratio to the rate of all shorter writes above which a length counts as the disk's own block, and of aligned to shifted
+/// writes above which they count as slower.
+pub(crate) const BLOCK_STEP_MIN: f64 = 1.15;
+
 /// The block in which the disk writes, found by experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhysicalBlock {
@@ -125,6 +129,25 @@ pub struct PhysicalBlock {
     /// Ratio of the rate of aligned writes of 4 KiB to that of shifted ones; 1 if they differ by no more than chance,
     /// `null` if shifted ones are impossible.
     pub misalignment_factor: Option<f64>,
+}
+
+impl PhysicalBlock {
+    /// Returns the finding in words. Where no length is clearly faster than shorter ones, but one may be, or shifted writes
+    /// are slower, there may be a block all the same.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let shifted = self.misalignment_factor.unwrap_or(1.0);
+        match self.is_step {
+            true => format!("{} bytes by experiment ({:.1} x the rate of shorter writes)", self.bytes, self.gain),
+            false if self.gain.max(shifted) > BLOCK_STEP_MIN => {
+                format!(
+                    "not clear (no length is faster than shorter ones by more than chance, the most {:.2} x)",
+                    self.gain
+                )
+            }
+            false => format!("none seen (no slower writes down to {} bytes)", self.bytes),
+        }
+    }
 }
 
 /// The mixes of reads and writes that the disk carries.

@@ -17,7 +17,7 @@ use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
 use super::super::depth_mode;
 use super::super::record::{Entry, Phase, Record};
-use super::super::report::SCHEMA;
+use super::super::report::{BLOCK_STEP_MIN, SCHEMA};
 use super::super::report::{DepthCurve, DepthMode, Figure, SizePoint, TuneReport, Warning, WarningCode};
 use super::apart;
 use super::phases::{self, FOREIGN_MAX_PCT};
@@ -166,12 +166,7 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
         }
         Phase::Blocks => {
             let block = phases::physical_block(record)?;
-            Some(match block.is_step {
-                true => format!("{name}: {} (shorter writes are slower, {:.1} x)", block.bytes, block.gain),
-                false => {
-                    format!("{name}: no step down to {} bytes", record.header.align_bytes.max(phases::SHIFT_BYTES))
-                }
-            })
+            Some(format!("{name}: {}", block.words()))
         }
         Phase::Frontier => {
             let frontier = phases::frontier_curve(record)?;
@@ -321,7 +316,7 @@ fn judge_blocks(report: &TuneReport, warn: &mut impl FnMut(WarningCode, String))
         warn(WarningCode::PhysicalBlock, message);
     }
 
-    if let Some(factor) = block.misalignment_factor.filter(|factor| *factor > 1.15)
+    if let Some(factor) = block.misalignment_factor.filter(|factor| *factor > BLOCK_STEP_MIN)
         && !block.is_step
         && block.reported_bytes.is_none_or(|reported| reported < IOPS_BLOCK_BYTES)
     {

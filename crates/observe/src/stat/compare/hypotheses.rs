@@ -141,14 +141,15 @@ fn room(named: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     if requests.a <= 0.0 || requests.ratio() < MORE || await_ms.ratio() > 1.0 + SAME {
         return None;
     }
-    // Fewer bytes in more requests say nothing of a limit of bandwidth on the other side.
-    if pair.kib().is_some_and(|kib| kib.a > 0.0 && kib.ratio() < 1.0 - SAME) {
-        return None;
-    }
 
     let moves_more = pair.kib().is_none_or(|kib| kib.ratio() > 1.0 + SAME);
     let few = named.queue().filter(|queue| queue.both(|queue| queue < FEW_UNDER_WAY));
     let few = few.filter(|_| is_parallel(&named.a.device, facts));
+    // Fewer bytes in more requests say nothing of a limit of bandwidth on the other side, which few under way exclude.
+    if few.is_none() && pair.kib().is_some_and(|kib| kib.a > 0.0 && kib.ratio() < 1.0 - SAME) {
+        return None;
+    }
+
     let bytes = match (moves_more, few) {
         (true, _) => String::new(),
         (false, Some(Two { a, b })) => {
@@ -478,7 +479,8 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
         let words = format!("the CPUs are busy for {:.0} % and {:.0} % of their time", busy.a, busy.b);
         if busy.most() >= 90.0 {
             case.add(true, true, words);
-        } else if busy.both(|busy| busy < 50.0) {
+        } else if busy.both(|busy| busy < 50.0) && !case.0.is_empty() {
+            // Alone it would decide, and it proves little.
             case.add(false, false, format!("{words}; a single one that is full does not show in this mean"));
         }
     }

@@ -76,21 +76,23 @@ fn thirty_percent_more_writes_at_the_same_util() {
 /// whichever side's queue is the longer by chance, the disk is not at its limit and nothing throttles it.
 #[test]
 fn a_little_quicker_with_few_under_way_is_no_throttle() {
-    for more in [1.15, 1.29, 1.4] {
-        for quicker in [0.5, 0.7, 0.79, 0.95] {
-            for queue_error in [0.85, 1.0, 1.15] {
-                let (requests, await_ms) = (16_597.0, 0.14);
-                let queue = |requests: f64, await_ms: f64| requests * await_ms / 1000.0;
-                let one = side("one", requests, requests * 38.0, await_ms, queue(requests, await_ms), 96.0);
-                let (requests, await_ms) = (requests * more, await_ms * quicker);
-                let queue = queue(requests, await_ms) * queue_error;
-                let two = side("two", requests, requests * 38.0, await_ms, queue, 98.0);
-                for (a, b) in [(&one, &two), (&two, &one)] {
-                    let comparison = compare(a, b, &Context::default());
-                    let what = format!("{more} {quicker} {queue_error}: {comparison:#?}");
-                    assert!(of(&comparison, "throttled").judgement <= Judgement::Unlikely, "{what}");
-                    assert_eq!(of(&comparison, "saturated").judgement, Judgement::Refuted, "{what}");
-                }
+    let (requests, await_ms, kib) = (16_597.0, 0.14, 16_597.0 * 38.0);
+    let queue = |requests: f64, await_ms: f64| requests * await_ms / 1000.0;
+    let one = side("one", requests, kib, await_ms, queue(requests, await_ms), 96.0);
+    let grid = [1.15, 1.29, 1.4].into_iter().flat_map(|more| {
+        let of = move |quicker| [0.85, 1.0, 1.15].map(|queue_error| (more, quicker, queue_error));
+        [0.5, 0.7, 0.79, 0.95].into_iter().flat_map(of)
+    });
+    for (more, quicker, queue_error) in grid {
+        for bytes in [0.88, 0.94, 0.96, 1.0, 1.1, more] {
+            let (requests, await_ms) = (requests * more, await_ms * quicker);
+            let two = side("two", requests, kib * bytes, await_ms, queue(requests, await_ms) * queue_error, 98.0);
+            for (a, b) in [(&one, &two), (&two, &one)] {
+                let comparison = compare(a, b, &Context::default());
+                let what = format!("{more} {quicker} {queue_error} {bytes}: {comparison:#?}");
+                assert!(of(&comparison, "throttled").judgement <= Judgement::Unlikely, "{what}");
+                assert_eq!(of(&comparison, "saturated").judgement, Judgement::Refuted, "{what}");
+                assert!(of(&comparison, "above-the-disk").judgement >= Judgement::Possible, "{what}");
             }
         }
     }

@@ -33,6 +33,9 @@ const LOADED_LEAST: f64 = 8.0;
 /// makes fewer wait.
 const AT_LIMIT: f64 = 0.75;
 
+/// Fewest dispatches to a disk that show what holds it back.
+const DISPATCHES_LEAST: u64 = 30;
+
 /// Part of the time above which standstills beside a mostly empty queue are worth a remark.
 const WITH_WORK: f64 = 0.05;
 
@@ -155,6 +158,12 @@ pub struct DiskGaps {
     /// Means of dispatch gaps over time, in ns.
     #[serde(skip)]
     pub(in crate::trace) gap_means_ns: Vec<f64>,
+}
+
+impl DiskGaps {
+    fn dispatches(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.dispatches).sum()
+    }
 }
 
 /// The waits of a class's pieces for one reason, from submission to dispatch.
@@ -383,6 +392,9 @@ impl Seen {
     /// Returns what took most of the time.
     fn limiter(&self, disk: &DiskGaps, classes: &[ClassWait], origin: Origin) -> Limiter {
         let top = self.top();
+        if disk.dispatches() < DISPATCHES_LEAST {
+            return Limiter::Unknown;
+        }
         // Without a dispatch of a request that was seen waiting, the kernel's events do not say when a queue was empty.
         if disk.gap.n == 0 && (top.is_none() || origin == Origin::Kernel) {
             return Limiter::Unknown;
@@ -537,8 +549,11 @@ fn sentence(disk: &DiskGaps, limiter: Limiter, limited: Option<&ClassWait>, wait
             "the shard: nothing that is known stood in the way, and it did not look for {still:.0} % of the time: \
              late turns, or a CPU that is busy"
         ),
-        Limiter::Unknown if disk.queues.iter().all(|queue| queue.dispatches == 0) => {
+        Limiter::Unknown if disk.dispatches() == 0 => {
             "not known: the trace has no dispatch to this disk: record for longer, or the disk below it".to_owned()
+        }
+        Limiter::Unknown if disk.dispatches() < DISPATCHES_LEAST => {
+            format!("not known: {} dispatches to this disk show too little: record for longer", disk.dispatches())
         }
         Limiter::Unknown if disk.gap.n == 0 => {
             "not known: the trace does not say when a request was queued that was dispatched: record for longer, and \

@@ -167,7 +167,8 @@ impl<'v> Intake<'v> {
             (self.missing, "events are missing by their sequence numbers: dropped by the kernel, or filtered out"),
         ];
         lost.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)));
-        lost.extend(self.matcher.sentences());
+        let (unmatched, notes) = self.matcher.sentences();
+        lost.extend(unmatched);
 
         Trace {
             origin: Origin::Kernel,
@@ -177,6 +178,7 @@ impl<'v> Intake<'v> {
             events: self.events,
             spans,
             lost,
+            notes,
         }
     }
 }

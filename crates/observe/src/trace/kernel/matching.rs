@@ -473,26 +473,33 @@ impl<'v> Matcher<'v> {
         self.spans
     }
 
-    /// Describes the events that did not match, one sentence each.
-    pub(super) fn sentences(&self) -> Vec<String> {
+    /// Describes the events that did not match, and then the requests that begin or end outside the trace, one sentence
+    /// each.
+    pub(super) fn sentences(&self) -> (Vec<String>, Vec<String>) {
         let counts = &self.counts;
-        let all = [
+        let unmatched = [
             (
                 counts.ends_of_nothing,
                 "completions (C) have no dispatch (D) in the trace: sent before it began, or D was lost",
             ),
-            (counts.not_completed, "requests were sent (D) and are not completed (C) by the end of the trace"),
-            (counts.not_issued, "requests were queued and are not sent (D) by the end of the trace"),
             (counts.given_up, "requests have no completion, and their sectors were used again more than 30 s later"),
             (counts.pushed_out, "requests were under way for so long, or so many at a time, that they end as they are"),
-            (counts.since_get, "requests have no Q or A in the trace: their wait counts from G"),
             (counts.since_unknown, "requests have no Q, A or G in the trace: their wait is not known"),
             (counts.merged_into_nothing, "merges (M, F) went into requests that are not in the trace"),
             (counts.requeued_nothing, "requeues (R) are of requests that are not in the trace"),
             (counts.no_length, "events of commands without a length are left out: device commands, ends of flushes"),
         ];
-        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)).collect()
+        let open = [
+            (counts.not_completed, "requests were sent (D) and are not completed (C) by the end of the trace"),
+            (counts.not_issued, "requests were queued and are not sent (D) by the end of the trace"),
+            (counts.since_get, "requests have no Q or A in the trace: their wait counts from G"),
+        ];
+        (told(&unmatched), told(&open))
     }
+}
+
+fn told(counts: &[(u64, &str)]) -> Vec<String> {
+    counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)).collect()
 }
 
 fn is_given_up(open: &Open, now_ns: u64) -> bool {

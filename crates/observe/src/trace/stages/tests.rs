@@ -8,7 +8,7 @@ fn trace(origin: Origin) -> Trace {
     names.classes.insert(1, ClassName { name: "query".to_owned(), shares: 100 });
     names.disks.insert(0, "/var".to_owned());
     let lost = vec!["3 event(s) were dropped".to_owned()];
-    Trace { origin, names, unix_at_zero_ns: None, is_monotonic: false, events: 9, spans: 3, lost }
+    Trace { origin, names, unix_at_zero_ns: None, is_monotonic: false, events: 9, spans: 3, lost, notes: Vec::new() }
 }
 
 /// A span with the times Q, D, C, R and U in us, and the longest time that C may have been seen late.
