@@ -80,8 +80,6 @@ impl Command {
             | Command::Compare(_)
             | Command::Trace(_)
             | Command::Report(_)
-            | Command::Instance(_)
-            | Command::Sim(_)
             | Command::Info(_) => true,
             _ => false,
         }

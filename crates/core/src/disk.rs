@@ -187,6 +187,8 @@ struct Settings {
     /// The latest time of the controller's next step, and the last time the clocks' means were corrected.
     next_step_ns: AtomicU64,
     mended_ns: AtomicU64,
+    /// When an excursion last filled the device.
+    filled_ns: AtomicU64,
     /// Number of queues of this disk.
     queues: AtomicU64,
 }
@@ -261,6 +263,7 @@ impl Disk {
                 reserved_slip_ticks: AtomicU64::new(0),
                 next_step_ns: AtomicU64::new(u64::MAX),
                 mended_ns: AtomicU64::new(0),
+                filled_ns: AtomicU64::new(0),
                 queues: AtomicU64::new(0),
             },
             feedback: Feedback::default(),
@@ -357,8 +360,12 @@ impl Disk {
         &self.targets
     }
 
-    /// Records a finished request of a class with a latency target.
+    /// Records a finished request of a class with a latency target. One that was there while an excursion filled the device
+    /// does not count: it waited for what the loop let in, and other classes that give way would not help it.
     pub(crate) fn note_target(&self, now_ns: u64, level: u8, target: LatencyTarget, experience: Experience) {
+        if now_ns.saturating_sub(experience.total_ns) < self.settings.filled_ns.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some((kind, from, to, reason)) = self.targets.note(now_ns, level, target, experience, &self.classes) {
             self.closed_loop().note(now_ns, kind, from, to, reason);
         }
@@ -396,6 +403,9 @@ impl Disk {
             ..counted
         };
         controller.step(now_ns, &totals);
+        if controller.window_ns() > controller.bound_ns() {
+            self.settings.filled_ns.store(now_ns, Ordering::Relaxed);
+        }
 
         // Writes only changes: all shards read these lines.
         let change = |of: &AtomicU64, to: u64| {

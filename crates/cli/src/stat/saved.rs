@@ -44,7 +44,8 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
     if arguments.format == ReportFormat::Table {
-        let answer = answer(&observed, &arguments.show.devices, is_long);
+        // Of a long recording the summary is the answer.
+        let answer = if is_long { None } else { answer(&observed, &arguments.show.devices) };
         let answer = answer.as_ref().map_or_else(String::new, screen::answer);
         screen::print(&format!("{answer}{}\n\n", screen::wrap(&recorded.origin)))?;
     }
@@ -58,9 +59,8 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
 }
 
 /// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without devices.
-/// A mean since boot counts only without an interval, as in the summary. Of a long recording (`is_long`) it is the
-/// summary's.
-fn answer(observed: &[Observed], wanted: &[String], is_long: bool) -> Option<Answer> {
+/// A mean since boot counts only without an interval, as in the summary.
+fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
     let is_wanted = |judged: &&Judged| wanted.is_empty() || wanted.contains(&judged.interval.device);
     let has_intervals = observed.iter().any(|observed| !observed.is_since_boot);
     let counted = || observed.iter().filter(|observed| !(has_intervals && observed.is_since_boot));
@@ -70,7 +70,7 @@ fn answer(observed: &[Observed], wanted: &[String], is_long: bool) -> Option<Ans
         let devices = observed.devices.iter().filter(is_wanted).cloned().collect();
         history.push(Observed { devices, ..observed.clone() });
     }
-    if is_long || history.is_of_several() {
+    if history.is_of_several() {
         return history.answer();
     }
 

@@ -2,7 +2,8 @@
 
 use crate::common::{KIB, MS, Random, S, US, World, model, queue_of, usual};
 use plimsoll_core::{
-    ControlConfig, DiskConfig, EventKind, GroupId, LatencyGoal, LatencyTarget, Mode, Op, Outcome, Qos, QueueConfig, WaitReason,
+    ControlConfig, DiskConfig, EventKind, GroupId, LatencyGoal, LatencyTarget, Mode, Op, Outcome, Qos, QueueConfig,
+    WaitReason,
 };
 
 const LENGTHS: [u32; 4] = [4 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB];

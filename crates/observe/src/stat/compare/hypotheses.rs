@@ -37,6 +37,9 @@ const HARDLY_ANY: f64 = 0.01;
 const LONGER: f64 = 1.20;
 /// Requests under way below which a device that serves many at once is not full.
 const FEW_UNDER_WAY: f64 = 4.0;
+/// Requests under way below which a device waits for work most of the time, so that its rates say what is asked of it; the
+/// columns' two decimals hide what is below 0.01.
+const HARDLY_BUSY: f64 = 0.5;
 /// Figures that volumes and instances are sold with, over a power of ten.
 const ROUND: [f64; 15] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 3.2, 4.0, 5.0, 6.0, 6.4, 7.5, 8.0];
 
@@ -209,6 +212,9 @@ fn slower(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Sign> {
     let requests = pair.requests()?;
     let pair = pair.rising(Two { a: -requests.a, b: -requests.b });
     let (requests, kib, queue, [_, slow]) = (pair.requests()?, pair.kib()?, pair.queue()?, pair.letters);
+    if queue.most() < HARDLY_BUSY {
+        return None;
+    }
     let does_less = requests.b * MORE < requests.a && kib.b * (1.0 + SAME) < kib.a;
     if !does_less || requests.b <= 0.0 || queue.b < (1.0 - SAME) * queue.a {
         return None;

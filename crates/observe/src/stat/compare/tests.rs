@@ -98,6 +98,16 @@ fn a_little_quicker_with_few_under_way_is_no_throttle() {
     }
 }
 
+/// Two decimals of aqu-sz hide what a few requests a second have under way.
+#[test]
+fn hardly_any_requests_are_no_throttle() {
+    for (a, b) in [(0.01, 0.02), (5.0, 8.0), (300.0, 200.0)] {
+        let (one, two) = (side("one", a, a * 4.0, 0.5, 0.0, 1.0), side("two", b, b * 4.0, 0.6, 0.0, 1.0));
+        let comparison = compare(&one, &two, &Context::default());
+        assert!(of(&comparison, "throttled").judgement <= Judgement::Possible, "{a} {b}: {comparison:#?}");
+    }
+}
+
 #[test]
 fn what_misleads_in_the_seed() {
     let (one, two) = seed();

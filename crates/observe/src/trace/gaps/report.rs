@@ -33,7 +33,7 @@ const LOADED_LEAST: f64 = 8.0;
 /// makes fewer wait.
 const AT_LIMIT: f64 = 0.75;
 
-/// Fewest dispatches to a disk that show what holds it back.
+/// Fewest dispatches that show that a program offers too little.
 const DISPATCHES_LEAST: u64 = 30;
 
 /// Part of the time above which standstills beside a mostly empty queue are worth a remark.
@@ -392,9 +392,6 @@ impl Seen {
     /// Returns what took most of the time.
     fn limiter(&self, disk: &DiskGaps, classes: &[ClassWait], origin: Origin) -> Limiter {
         let top = self.top();
-        if disk.dispatches() < DISPATCHES_LEAST {
-            return Limiter::Unknown;
-        }
         // Without a dispatch of a request that was seen waiting, the kernel's events do not say when a queue was empty.
         if disk.gap.n == 0 && (top.is_none() || origin == Origin::Kernel) {
             return Limiter::Unknown;
@@ -403,7 +400,7 @@ impl Seen {
             return match () {
                 () if self.is_at_limit() => Limiter::Limit,
                 () if self.is_full => Limiter::Disk,
-                () if self.is_one_depth() => Limiter::Unknown,
+                () if self.is_one_depth() || disk.dispatches() < DISPATCHES_LEAST => Limiter::Unknown,
                 () => Limiter::Program,
             };
         };
@@ -552,13 +549,13 @@ fn sentence(disk: &DiskGaps, limiter: Limiter, limited: Option<&ClassWait>, wait
         Limiter::Unknown if disk.dispatches() == 0 => {
             "not known: the trace has no dispatch to this disk: record for longer, or the disk below it".to_owned()
         }
-        Limiter::Unknown if disk.dispatches() < DISPATCHES_LEAST => {
-            format!("not known: {} dispatches to this disk show too little: record for longer", disk.dispatches())
-        }
         Limiter::Unknown if disk.gap.n == 0 => {
             "not known: the trace does not say when a request was queued that was dispatched: record for longer, and \
              all kinds of events"
                 .to_owned()
+        }
+        Limiter::Unknown if disk.dispatches() < DISPATCHES_LEAST => {
+            format!("not known: {} dispatches to this disk show too little: record for longer", disk.dispatches())
         }
         Limiter::Unknown => {
             "not known: the kernel does not say why requests waited: a trace of the program (--trace) does".to_owned()

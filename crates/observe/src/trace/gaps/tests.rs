@@ -256,6 +256,19 @@ fn a_class_alone_does_not_wait_for_its_turn() {
 }
 
 #[test]
+fn a_few_requests_do_not_show_that_the_program_offers_too_little() {
+    for (requests, limiter) in [(3, Limiter::Unknown), (400, Limiter::Program)] {
+        let verdict = &report(&one_at_a_time(1, 0, vec![0; requests])).disks[0].verdict;
+        assert_eq!(verdict.limiter, limiter, "{requests}: {verdict:?}");
+        assert_eq!(
+            verdict.sentence.contains("3 dispatches to this disk show too little"),
+            requests == 3,
+            "{verdict:?}"
+        );
+    }
+}
+
+#[test]
 fn work_that_is_never_sent_is_a_standstill_to_the_end() {
     let blocked = Event { reason: Some(WaitReason::Tokens), ..event(1_000, 0, EventKind::Blocked) };
     let other = Event { disk: 0, ..event(500_000, 9, EventKind::Reaped) };

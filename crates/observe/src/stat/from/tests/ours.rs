@@ -21,6 +21,21 @@ fn our_own_recording_is_read() {
 }
 
 #[test]
+fn two_files_of_the_same_time_are_noted() {
+    let saved = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name);
+        Saved { name: name.to_owned(), bytes: std::fs::read(path).unwrap(), is_found: false }
+    };
+    let notes = |names: &[&str]| {
+        let files: Vec<Saved> = names.iter().map(|name| saved(name)).collect();
+        read_all(&files, &ReadOptions::default()).unwrap().notes.join("; ")
+    };
+    let both = notes(&["rotating-before.rec", "rotating-after.rec"]);
+    assert!(both.contains("rotating-after.rec and rotating-before.rec are of the same time"), "{both}");
+    assert!(!notes(&["rotating-before.rec"]).contains("same time"));
+}
+
+#[test]
 fn our_own_csv_is_read() {
     use crate::stat::output::{csv, tests::observed};
     let mut later = observed();

@@ -12,7 +12,7 @@ fn spans_of(text: &str) -> (Vec<String>, Vec<String>) {
     let trace = trace.unwrap();
     assert_eq!(trace.spans, spans.len() as u64);
     spans.sort_by_key(|span| (span.begin_ns(), span.request, span.piece));
-    (spans.iter().map(short).collect(), trace.lost)
+    (spans.iter().map(short).collect(), [trace.lost, trace.notes].concat())
 }
 
 fn short(span: &Span) -> String {
@@ -263,9 +263,9 @@ const CASES: &[Case] = &[
         &["W 32+8", "W 16+8 D2", "W 24+8 Q3"],
         &[
             "1 completions (C) have no dispatch",
+            "2 requests have no Q, A or G",
             "1 requests were sent (D) and are not completed",
             "2 requests were queued",
-            "2 requests have no Q, A or G",
         ],
     ),
     (
@@ -381,4 +381,13 @@ fn names_are_those_of_who_queued() {
     let names = trace.unwrap().names;
     let found: Vec<&str> = classes.iter().map(|class| names.classes[class].name.as_str()).collect();
     assert_eq!(found, ["cat", "a b"]);
+}
+
+#[test]
+fn requests_under_way_at_the_end_are_noted_and_nothing_is_lost() {
+    let read = |events: &[&str]| read_blkparse(&mut text(events).as_bytes(), &mut |_| {}).unwrap();
+    let open = read(&["1 Q W 0 + 8", "2 D W 0 + 8", "3 C W 0 + 8 [0]", "4 Q W 16 + 8", "5 D W 16 + 8", "6 Q W 24 + 8"]);
+    assert!(open.lost.is_empty(), "{:?}", open.lost);
+    assert_eq!(open.notes.len(), 2, "{:?}", open.notes);
+    assert_eq!(read(&["1 C W 8 + 8 [0]"]).lost.len(), 1);
 }
