@@ -77,6 +77,9 @@ const AGED_PART: f64 = 8.0;
 /// Time between two corrections of the clocks' means: 10 ms.
 const MEND_NS: u64 = 10_000_000;
 
+/// Pause between two times at which the device held too much from which on they belong to two excursions.
+const FILLED_APART_NS: u64 = 10_000_000;
+
 /// The part (1/64) by which the longest piece remembered shrinks with each report.
 const LONG_PIECE_MEMORY: u64 = 64;
 
@@ -187,8 +190,9 @@ struct Settings {
     /// The latest time of the controller's next step, and the last time the clocks' means were corrected.
     next_step_ns: AtomicU64,
     mended_ns: AtomicU64,
-    /// When an excursion last filled the device.
+    /// When the device last held what an excursion had let in, and since when.
     filled_ns: AtomicU64,
+    filled_from_ns: AtomicU64,
     /// Number of queues of this disk.
     queues: AtomicU64,
 }
@@ -264,6 +268,7 @@ impl Disk {
                 next_step_ns: AtomicU64::new(u64::MAX),
                 mended_ns: AtomicU64::new(0),
                 filled_ns: AtomicU64::new(0),
+                filled_from_ns: AtomicU64::new(0),
                 queues: AtomicU64::new(0),
             },
             feedback: Feedback::default(),
@@ -361,9 +366,12 @@ impl Disk {
     }
 
     /// Records a finished request of a class with a latency target. One that was there while an excursion filled the device
-    /// does not count: it waited for what the loop let in, and other classes that give way would not help it.
+    /// does not count, nor one that came as long afterwards, behind those: it waited for what the loop let in, and other
+    /// classes that give way would not help it.
     pub(crate) fn note_target(&self, now_ns: u64, level: u8, target: LatencyTarget, experience: Experience) {
-        if now_ns.saturating_sub(experience.total_ns) < self.settings.filled_ns.load(Ordering::Relaxed) {
+        let filled_ns = self.settings.filled_ns.load(Ordering::Relaxed);
+        let lasted_ns = filled_ns.saturating_sub(self.settings.filled_from_ns.load(Ordering::Relaxed));
+        if now_ns.saturating_sub(experience.total_ns) < filled_ns.saturating_add(lasted_ns) {
             return;
         }
         if let Some((kind, from, to, reason)) = self.targets.note(now_ns, level, target, experience, &self.classes) {
@@ -403,8 +411,11 @@ impl Disk {
             ..counted
         };
         controller.step(now_ns, &totals);
-        if controller.window_ns() > controller.bound_ns() {
-            self.settings.filled_ns.store(now_ns, Ordering::Relaxed);
+        if self.config.control.enabled && self.is_overfull(controller.bound_ns()) {
+            let before_ns = self.settings.filled_ns.swap(now_ns, Ordering::Relaxed);
+            if now_ns.saturating_sub(before_ns) > FILLED_APART_NS {
+                self.settings.filled_from_ns.store(now_ns, Ordering::Relaxed);
+            }
         }
 
         // Writes only changes: all shards read these lines.
@@ -439,6 +450,14 @@ impl Disk {
 
         let long_ticks = self.long_piece_ticks();
         change(&self.settings.long_piece_ticks, long_ticks - long_ticks / LONG_PIECE_MEMORY);
+    }
+
+    /// Returns whether the device holds more than a window of `bound_ns`, the overdraft and a piece beyond it: an excursion fills
+    /// it, or what one has left drains.
+    fn is_overfull(&self, bound_ns: u64) -> bool {
+        let bound_ticks = bound_ns.saturating_mul(TICKS_PER_NS);
+        let most_ticks = bound_ticks.saturating_add(bound_ticks / 4).saturating_add(self.long_piece_ticks());
+        self.in_flight_ticks() > most_ticks
     }
 
     /// Returns the device time in the device now, in nanoseconds.

@@ -231,8 +231,8 @@ fn excursions_make_nobody_give_way_to_a_latency_target() {
     world.load(100, Op::Write, &[64 * KIB], 100);
     let third = world.load(100, Op::Read, &[4 * KIB], 0);
     world.loads[third].on = false;
-    // An excursion's queue is 14 ms long, any other shorter than 3 ms.
-    let latency_target = Some(LatencyTarget { latency_ns: 3 * MS, quantile: 0.99 });
+    // An excursion's queue is 20 ms long, any other shorter than 5 ms.
+    let latency_target = Some(LatencyTarget { latency_ns: 8 * MS, quantile: 0.99 });
     let class = world.loads[third].class;
     world.queue.disk().set_qos(class, Qos { latency_target, ..Qos::default() }).unwrap();
     while world.now_ns < 4 * S {
