@@ -225,12 +225,14 @@ fn fill_sweep(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     if arguments.storage.len() > 1 {
         return Err(Failure::Input("--fill-sweep fills one disk: name one directory or device".to_owned()));
     }
+    let options = checked(arguments)?;
+    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    let disk = arguments.disk.as_deref().map(simulated).transpose()?;
     let control = Control::default();
     interrupt::stop_on_signal(&control.stop)?;
-    let options = checked(arguments)?;
     let mut progress = screen::Phases::new();
-    let report = match &arguments.disk {
-        Some(name) => tune::fill_sweep_simulated(&options, &simulated(name)?, &mut progress, &control),
+    let report = match &disk {
+        Some(disk) => tune::fill_sweep_simulated(&options, disk, &mut progress, &control),
         None => tune::fill_sweep(&options, &mut progress, &control),
     };
     progress.finish();
@@ -266,10 +268,12 @@ fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) 
         warn(&report);
         return Ok(vec![report]);
     }
+    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    let disk = arguments.disk.as_deref().map(simulated).transpose()?;
     interrupt::stop_on_signal(&control.stop)?;
     control.instruments.serve("plimsoll tune");
     let mut progress = screen::Phases::new();
-    let measured = measured(arguments, &mut progress, control, is_missing);
+    let measured = measured(arguments, disk.as_ref(), &mut progress, control, is_missing);
     progress.finish();
     measured
 }
@@ -280,6 +284,7 @@ fn warn(report: &TuneReport) {
 
 fn measured(
     arguments: &TuneArguments,
+    disk: Option<&SimulatedDisk>,
     progress: &mut screen::Phases,
     control: &Control,
     is_missing: &mut bool,
@@ -289,9 +294,8 @@ fn measured(
     }
 
     let options = checked(arguments)?;
-    if let Some(name) = &arguments.disk {
-        let disk = simulated(name)?;
-        return Ok(vec![measure_simulated(&options, &disk, progress, control)?]);
+    if let Some(disk) = disk {
+        return Ok(vec![measure_simulated(&options, disk, progress, control)?]);
     }
 
     let directories =

@@ -51,9 +51,11 @@ impl Stop {
 }
 
 pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
-    // Install the handler first: a user who ends the run early gets a whole document, too.
+    // Before the handler of Ctrl-C: whoever waits to open a pipe that nobody writes to looks at no request to stop.
+    let watch = Live::watch(arguments)?;
+    // Install the handler before the first reading: a user who ends the run early gets a whole document, too.
     let stop = Stop::on_signal()?;
-    let mut live = Live::start(arguments)?;
+    let mut live = Live::start(arguments, watch)?;
     let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
     if arguments.saved.record.is_some() {
         sink = sink.with_summary(false);
@@ -104,10 +106,14 @@ pub(super) struct Live {
 }
 
 impl Live {
+    /// Reads the descriptions of the disks.
+    pub(super) fn watch(arguments: &StatArguments) -> Result<Watch, Failure> {
+        watch(&arguments.capacity, &arguments.show.groups, Some(arguments.host.roots()))
+    }
+
     /// Takes the first reading.
-    pub(super) fn start(arguments: &StatArguments) -> Result<Live, Failure> {
+    pub(super) fn start(arguments: &StatArguments, watch: Watch) -> Result<Live, Failure> {
         let roots = arguments.host.roots();
-        let watch = watch(&arguments.capacity, &arguments.show.groups, Some(roots))?;
         let mut sampler = Sampler::new(roots.proc, roots.sys);
         let before = sampler.sample().map_err(machine)?;
         let devices: Vec<String> = arguments.named().map(str::to_owned).collect();

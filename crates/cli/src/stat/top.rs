@@ -62,8 +62,10 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         return Err(Failure::Input("--top needs a terminal: leave it out, or give --format json".to_owned()));
     }
 
+    // Before the handler of Ctrl-C, as in the table.
+    let watch = Live::watch(arguments)?;
     let stop = Stop::on_signal()?;
-    let mut live = Live::start(arguments)?;
+    let mut live = Live::start(arguments, watch)?;
     let every = arguments.every.unwrap_or(EVERY);
     let mut top = Top {
         view: View::new(&Host::read(&arguments.host.proc_root).name, every.as_secs_f64()),

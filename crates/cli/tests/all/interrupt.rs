@@ -104,10 +104,10 @@ fn preparing_files_ends_at_once() {
     assert!(world.contents() == before);
 }
 
-#[test]
-fn a_replay_of_a_pipe_to_which_nobody_writes_ends() {
+/// Starts a run that reads the pipe `pipe`, to which nothing is written, and checks that a signal ends it.
+fn ends_at_a_pipe(line: &str) {
     let world = World::new(&[]);
-    let pipe = world.path().join("trace");
+    let pipe = world.path().join("pipe");
     let mode = Mode::RUSR | Mode::WUSR;
     mknodat(CWD, &pipe, FileType::Fifo, mode, 0).expect("the directory takes a pipe");
     // As soon as the run has the pipe open, opening the other end without waiting succeeds; nothing is ever written.
@@ -117,9 +117,21 @@ fn a_replay_of_a_pipe_to_which_nobody_writes_ends() {
         *writer.borrow_mut() = opened.ok();
         writer.borrow().is_some()
     };
-    let arguments = ["test", "--replay", "trace", "--backend", "null"];
+    let arguments: Vec<&str> = line.split(' ').collect();
     let Some(ended) = interrupted(&world, &arguments, Signal::TERM, is_time) else { return };
-    assert_eq!((ended.code, ended.out.as_str()), (None, ""), "ended by the signal: {ended:#?}");
+    assert_eq!((ended.code, ended.out.as_str()), (None, ""), "{line}: ended by the signal: {ended:#?}");
+}
+
+#[test]
+fn a_replay_of_a_pipe_to_which_nobody_writes_ends() {
+    ends_at_a_pipe("test --replay pipe --backend null");
+}
+
+#[test]
+fn a_disk_read_from_a_pipe_to_which_nobody_writes_ends() {
+    for line in ["stat --disk pipe", "stat 1 --disk pipe", "tune --disk pipe", "tune --fill-sweep --disk pipe"] {
+        ends_at_a_pipe(line);
+    }
 }
 
 #[test]
