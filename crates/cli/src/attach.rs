@@ -247,7 +247,7 @@ fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result
 fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
     while !stop.is_asked() {
         match view(client, screen::width(std::io::stdout())) {
-            Ok(text) => screen::print(&format!("\x1b[2J\x1b[H{text}"))?,
+            Ok(text) => screen::print_anew(&text)?,
             Err(error) if has_ended(&error) => {
                 if arguments.trace.is_none() {
                     screen::note("the program has ended");

@@ -79,7 +79,7 @@ fn table(report: &CompareReport) -> String {
         let rows = of_job.map(|comparison| comparison.cells().to_vec()).collect();
         text.push_str(&format!("\n{}\n{}\n", screen::wrap(job), screen::table(&CELL_HEADERS, rows)));
         for verdict in report.jobs.iter().filter(|verdict| verdict.job == job && report.jobs.len() > 1) {
-            text.push_str(&format!("{}\n", report.winner(verdict)));
+            text.push_str(&format!("{}\n", screen::printable(&report.winner(verdict))));
         }
     }
     format!("{text}\n{}\n", screen::wrap(&report.rule()))

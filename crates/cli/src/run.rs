@@ -176,7 +176,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         explain: arguments.explain,
     };
     let text = match arguments.format {
-        BriefFormat::Table => report::text(&ended),
+        BriefFormat::Table => screen::printable_lines(&report::text(&ended)),
         BriefFormat::Json => as_json(&report::json(&ended))? + "\n",
     };
     // The program has run: where the file cannot be written, its exit code and what was counted are not lost.

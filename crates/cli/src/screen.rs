@@ -1,5 +1,6 @@
 //! Output for people: tables that fit 100 columns on stdout, progress and remarks on stderr.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
@@ -67,10 +68,17 @@ pub(crate) fn answer(answer: &Answer) -> String {
 fn answer_within(width: usize, colour: &str, answer: &Answer) -> String {
     let mut lines: Vec<String> = answer.lines(width).iter().map(|line| printable(line)).collect();
     if let Some(first) = lines.first_mut().filter(|_| !colour.is_empty()) {
-        *first = format!("{colour}{first}\x1b[0m");
+        *first = format!("{colour}{first}{COLOUR_END}");
     }
     lines.join("\n") + "\n\n"
 }
+
+/// Escape sequence that ends a verdict's colour.
+const COLOUR_END: &str = "\x1b[0m";
+
+/// Escape sequences that this program writes into text for a terminal.
+const OWN_SEQUENCES: [&str; 5] =
+    [colour(Mood::Quiet), colour(Mood::Good), colour(Mood::Heed), colour(Mood::Bad), COLOUR_END];
 
 /// Returns the escape sequence that begins a verdict's colour.
 const fn colour(mood: Mood) -> &'static str {
@@ -84,10 +92,36 @@ const fn colour(mood: Mood) -> &'static str {
 
 /// Escapes control characters in another program's text, so that it cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
-    let escaped = |letter: char| {
-        if letter.is_control() { letter.escape_unicode().to_string() } else { letter.to_string() }
+    escaped(text, |_| false)
+}
+
+/// Escapes control characters as [`printable`] does, in text of several lines: their ends stay, and tabs.
+pub(crate) fn printable_lines(text: &str) -> String {
+    escaped(text, |letter| matches!(letter, '\n' | '\t'))
+}
+
+/// Escapes control characters, except those that stay.
+fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let escape = |letter: char| match letter.is_control() && !stays(letter) {
+        true => letter.escape_unicode().to_string(),
+        false => letter.to_string(),
     };
-    text.chars().map(escaped).collect()
+    text.chars().map(escape).collect()
+}
+
+/// Escapes control characters as [`printable_lines`] does, except in the sequences that this program writes.
+fn for_terminal(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let mut shown = printable_lines(parts.next().unwrap_or_default());
+    for part in parts {
+        let sequence = format!("\x1b{part}");
+        let own = OWN_SEQUENCES.iter().find_map(|own| Some((own, sequence.strip_prefix(own)?)));
+        match own {
+            Some((own, rest)) => shown.extend([own, printable_lines(rest).as_str()]),
+            None => shown.push_str(&printable_lines(&sequence)),
+        }
+    }
+    shown
 }
 
 /// Returns whether a table of `width` columns shows every cell whole.
@@ -194,8 +228,10 @@ pub(crate) fn width(of: impl AsFd) -> u16 {
     size(of).map_or(WIDTH, |(columns, _)| columns.min(WIDTH))
 }
 
+/// Prints a result. On a terminal its control characters are escaped, also in CSV; other programs get it as it is.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
+    let text = if out.is_terminal() { Cow::Owned(for_terminal(text)) } else { Cow::Borrowed(text) };
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
         out.write_all(b"\n")?;
@@ -203,10 +239,35 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints a remark that belongs to no result to stderr; on a terminal, lines that it would break inside a word are
-/// broken between words.
+/// Stdout as a terminal gets it: control characters in the text that is written to it are escaped.
+pub(crate) struct TerminalOut;
+
+impl Write for TerminalOut {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::io::stdout().write_all(printable_lines(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
+}
+
+/// Prints text in place of everything that the terminal shows.
+pub(crate) fn print_anew(text: &str) -> std::io::Result<()> {
+    // Clears the terminal, and moves the cursor to its first row.
+    std::io::stdout().write_all(b"\x1b[2J\x1b[H")?;
+    print(text)
+}
+
+/// Prints a remark that belongs to no result to stderr, its control characters escaped: it may quote a file. On a
+/// terminal, lines that it would break inside a word are broken between words.
 pub(crate) fn note(text: &str) {
-    let text = size(std::io::stderr()).map_or_else(|| text.to_owned(), |(columns, _)| wrap_lines(columns, text));
+    let text = printable_lines(text);
+    let text = match size(std::io::stderr()) {
+        Some((columns, _)) => wrap_lines(columns, &text),
+        None => text,
+    };
     // Ignore the error: if stderr is closed, there is no place to report it.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -291,7 +352,7 @@ impl Observer for Phases {
         self.done_s += self.phase_s;
         self.phase_s = if expected_s.is_finite() { expected_s } else { 0.0 };
         self.begin = Instant::now();
-        self.bar.set_message(name.to_owned());
+        self.bar.set_message(printable(name));
         self.on_progress(0.0);
     }
 
@@ -365,6 +426,19 @@ mod tests {
         assert_eq!(answer_within(100, "", &answer), "saturated\\u{1b}[2J\n1 GB/s\n\n");
         let coloured = answer_within(100, colour(answer.mood), &answer);
         assert_eq!(coloured, "\x1b[1;31msaturated\\u{1b}[2J\x1b[0m\n1 GB/s\n\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_no_sequences_but_the_colours_of_answers() {
+        let cases = [
+            ("class,name\na\tb,\"x\x1b]0;mine\x07\"\n", "class,name\na\tb,\"x\\u{1b}]0;mine\\u{7}\"\n"),
+            ("a\rb\u{9b}2Jc\x1b", "a\\u{d}b\\u{9b}2Jc\\u{1b}"),
+            ("\x1b[1;31mbad\x1b[0m\nx\x1b[2J\n", "\x1b[1;31mbad\x1b[0m\nx\\u{1b}[2J\n"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(for_terminal(text), expected);
+        }
+        assert_eq!(printable_lines("\x1b[1ma\n\tb\r"), "\\u{1b}[1ma\n\tb\\u{d}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl LiveView {
             return LiveView { end: None, thread: None };
         }
         let (end, over) = channel::<()>();
-        let what: String = what.chars().take(STEP_CHARS).collect();
+        let what: String = screen::printable(what).chars().take(STEP_CHARS).collect();
         let instruments = instruments.clone();
         let thread = std::thread::spawn(move || show(what, span, &instruments, &over));
         LiveView { end: Some(end), thread: Some(thread) }
@@ -122,7 +122,7 @@ fn text(job: &LiveJob, before: Option<&LiveJob>, seconds: f64, columns: usize) -
     let earlier = before.filter(|old| old.name == job.name && old.requests <= job.requests && old.bytes <= job.bytes);
     let (requests, bytes) = earlier.map_or((0, 0), |old| (old.requests, old.bytes));
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-    let name: String = job.name.chars().take(NAME_CHARS).collect();
+    let name: String = screen::printable(&job.name).chars().take(NAME_CHARS).collect();
     let errors = if job.errors > 0 { format!("  {} failed", job.errors) } else { String::new() };
     let iops = format_iops(rate(job.requests - requests));
     let throughput = format_throughput_decimal(rate(job.bytes - bytes));

@@ -1,7 +1,7 @@
 //! `plimsoll trace export`: a trace in the formats of other programs.
 
 use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,6 +96,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
     check_class(&filter, &head, &arguments.trace)?;
 
     let out: Box<dyn Write + Send> = match &arguments.output {
+        None if std::io::stdout().is_terminal() => Box::new(screen::TerminalOut),
         None => Box::new(std::io::stdout()),
         Some(path) => {
             let mut options = OpenOptions::new();

@@ -51,6 +51,19 @@ fn the_view_of_a_test_is_a_row_for_the_bar_and_one_for_each_job() {
 }
 
 #[test]
+fn csv_on_a_terminal_does_not_steer_it() {
+    if !has_terminals() {
+        return;
+    }
+    let jobs = READS.replace("name: reads", "name: \"a\\x1b[2Jb\"");
+    let world = World::new(&[("jobs.yaml", jobs.as_str())]);
+    let mut terminal = start(&world, (80, 24), &["--warmup", "0", "--duration", "10ms", "--format", "csv"]);
+    assert!(terminal.ended().is_some());
+    let rows = terminal.rows();
+    assert!(rows.iter().any(|row| row.contains("a\\u{1b}[2Jb")), "{rows:#?}");
+}
+
+#[test]
 fn a_sweep_leaves_no_bar_behind() {
     if !has_terminals() {
         return;

@@ -167,3 +167,28 @@ fn io_properties_with_mistakes() {
         assert!(world.contents() == before, "{what}: the directory changed");
     }
 }
+
+#[test]
+fn a_message_that_quotes_a_file_does_not_steer_the_terminal() {
+    const CLEAR: &str = "\x1b[2J";
+    let rbd = format!("elapsed: 1 ops: {CLEAR} ops/sec: 1 bytes/sec: 1\n");
+    let (yaml, json) = (format!("a{CLEAR}.yaml"), format!("a{CLEAR}.json"));
+    let world = World::new(&[("rbd.txt", &rbd), (&yaml, "- [\n"), (&json, "{}")]);
+    let inside = world.path().join("bundle");
+    std::fs::create_dir(&inside).expect("the directory takes another");
+    for name in ["one", "other"] {
+        std::fs::write(inside.join(format!("{name}{CLEAR}")), "no counters").expect("the directory takes a file");
+    }
+    let cases: [&[&str]; 5] = [
+        &["test", "--rbd", "rbd.txt"],
+        &["test", &yaml, "--backend", "null"],
+        &["stat", "--from", "bundle"],
+        &["compare", &json, &json],
+        &["compare", &format!("missing{CLEAR}")],
+    ];
+    for arguments in cases {
+        let ended = world.run(arguments);
+        ended.assert_refused(2, &["\\u{1b}[2J"]);
+        assert!(!ended.err.contains('\x1b'), "{arguments:?}: {ended:#?}");
+    }
+}
