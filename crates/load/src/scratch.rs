@@ -4,7 +4,8 @@
 //! removed when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
 //!
 //! A killed process leaves its files. Each is locked (`flock`) while it is in use, and names its process in an extended
-//! attribute, unless it is to be kept: [`Scratch::remove_leftovers`] removes those with the attribute and without a lock.
+//! attribute, unless it is to be kept: [`Scratch::remove_leftovers`] and [`Scratch::remove_if_left`] remove those with
+//! the attribute and without a lock.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -47,7 +48,7 @@ pub enum ScratchError {
     NoSpace { path: String, free_bytes: u64, needed_bytes: u64 },
     #[error("cannot create {path}: {error}{}", remedy(.error))]
     Create { path: String, error: io::Error },
-    #[error("{path}: {} uses it: wait for its end, or name another directory", process_text(*.process))]
+    #[error("{path}: {} uses it: wait for its end, or name another directory or file", process_text(*.process))]
     InUse {
         path: String,
         /// Number of the process, if known.
@@ -137,6 +138,19 @@ impl Scratch {
         let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
         let has_name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(NAMES);
         entries.flatten().filter(has_name).filter(|entry| remove_leftover(&entry.path())).count()
+    }
+
+    /// Removes the file at `path` if it is a scratch file that an ended process left. Returns whether it was.
+    ///
+    /// # Errors
+    /// [`ScratchError::InUse`] if it is a scratch file that a process uses.
+    pub fn remove_if_left(path: &Path) -> Result<bool, ScratchError> {
+        match open_regular(path).map(|file| (process_of(&file), file.try_lock())) {
+            Some((process @ Some(_), Err(TryLockError::WouldBlock))) => {
+                Err(ScratchError::InUse { path: path.display().to_string(), process })
+            }
+            _ => Ok(remove_leftover(path)),
+        }
     }
 
     /// Lets other opened handles of the files be locked as well, for runs that name one of the files as their storage.
@@ -288,7 +302,7 @@ mod tests {
             let path = scratch.create(name).unwrap();
             (scratch, path)
         };
-        let (living, _) = made("plimsoll-test-living");
+        let (living, living_path) = made("plimsoll-test-living");
         let (mut killed, left) = made("plimsoll-test-left");
         // A kill runs no destructor; the kernel releases the lock.
         killed.keep();
@@ -302,6 +316,16 @@ mod tests {
         if process_of(&File::open(&left).unwrap()).is_none() {
             return println!("SKIPPED: no extended attributes in {}", directory.path().display());
         }
+        let refused = Scratch::remove_if_left(&living_path).unwrap_err().to_string();
+        assert!(refused.contains(&format!("process {} uses it", std::process::id())), "{refused}");
+        for path in [&kept_path, &directory.path().join("plimsoll-notes"), &directory.path().join("missing")] {
+            assert!(!Scratch::remove_if_left(path).unwrap(), "{}", path.display());
+        }
+        let (mut killed, named) = made("data");
+        killed.keep();
+        drop(killed);
+        assert!(Scratch::remove_if_left(&named).unwrap() && !named.exists());
+
         assert_eq!(Scratch::remove_leftovers(directory.path()), 1);
         assert!(!left.exists() && kept_path.exists() && directory.path().join("plimsoll-notes").exists());
 

@@ -4,7 +4,8 @@
 //! created it.
 //!
 //! **How.** [`NamedFiles::check`] probes each path once: a file or device that exists is used as it is, and is written
-//! to only with the flag for that; one that does not exist is a scratch file, long enough for all jobs that name it.
+//! to only with the flag for that; one that does not exist, or that a killed run left, is a scratch file, long enough
+//! for all jobs that name it.
 //! [`NamedFiles::spec`] creates the files of one job, and places the job in them.
 //!
 //! **Limits.** A file is never made longer: a region ends where an existing file ends. Directories are not created.
@@ -278,7 +279,7 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Finds out what is at `path`, and how long it is.
+/// Finds out what is at `path`, and how long it is. Removes a scratch file that a killed run left there.
 fn probe(path: &Path, options: &TestOptions) -> Result<Known, TestError> {
     let bad = |reason: &str| Err(TestError::File { path: path.display().to_string(), reason: reason.to_owned() });
     let found = std::fs::metadata(path);
@@ -288,6 +289,9 @@ fn probe(path: &Path, options: &TestOptions) -> Result<Known, TestError> {
         return Ok(Known { origin: Origin::Memory { is_made: false }, len_bytes });
     }
     match found {
+        Ok(meta) if meta.is_file() && Scratch::remove_if_left(path)? => {
+            Ok(Known { origin: Origin::Scratch { is_made: false }, len_bytes: 0 })
+        }
         Ok(meta) if meta.is_file() || meta.file_type().is_block_device() => {
             Ok(Known { origin: Origin::Found, len_bytes: length_of(path)? })
         }

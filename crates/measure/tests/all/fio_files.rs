@@ -6,7 +6,7 @@ use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::{Class, Classes, DiskSetup, Topology};
 use plimsoll_files::fio;
 use plimsoll_files::jobs::RateMin;
-use plimsoll_measure::load::{Control, JobSpec, Pattern, Plan, RunResult, Shape, Target, run_simulated};
+use plimsoll_measure::load::{Control, JobSpec, Pattern, Plan, RunResult, Scratch, Shape, Target, run_simulated};
 use plimsoll_measure::test::{ReusedFiles, Storage, TestError, TestOptions, run};
 use tempfile::TempDir;
 
@@ -92,6 +92,33 @@ fn files_that_a_run_creates_are_removed() {
     done(&kept);
     let lengths: Vec<u64> = ground.files().into_iter().map(|(_, len_bytes)| len_bytes >> 10).collect();
     assert_eq!(lengths, [64, 64, 64, 64, 8, 8, 128, 128], "{:?}", ground.files());
+}
+
+#[test]
+fn what_a_killed_run_left_is_made_anew() {
+    let Some(ground) = Ground::with_direct_io() else { return };
+    let path = ground.0.path().join("data");
+    let made = || {
+        let mut scratch = Scratch::new(ground.0.path(), 0).unwrap();
+        scratch.create("data").unwrap();
+        std::fs::write(&path, vec![7; 64 << 10]).unwrap();
+        scratch
+    };
+    for kind in ["read", "write"] {
+        let options = ground.options(&format!("direct=1\nsize=256k\n[a]\nrw={kind}\nfilename=data\n"));
+        let mut used = made();
+        if rustix::fs::getxattr(&path, "user.plimsoll.scratch", &mut [0_u8; 16]).is_err() {
+            return skip::skip("the file system of the build has no extended attributes");
+        }
+        let refused = run(&options, &Control::default(), &mut |_, _| {}).unwrap_err().to_string();
+        assert!(refused.contains(&format!("data: process {} uses it", std::process::id())), "{refused}");
+
+        // A kill runs no destructor; the kernel releases the lock.
+        used.keep();
+        drop(used);
+        assert_eq!(done(&options).total("a").requests, 64, "of the new file, which is longer");
+        assert_eq!(ground.files(), []);
+    }
 }
 
 #[test]
