@@ -134,7 +134,7 @@ fn line(recorded: &Recorded, path: &Path, time: Duration) -> String {
     if !recorded.is_monotonic {
         text += "; its clock is the kernel's own, so it cannot be laid beside a program's trace";
     }
-    text
+    text + &format!("; blkparse reads it with `blkparse -i - < {}`", path.display())
 }
 
 fn tell(recorded: &Recorded, path: &Path, time: Duration, format: ReportFormat) -> Result<String, Failure> {
@@ -221,4 +221,16 @@ fn row(stage: &Stage) -> Vec<String> {
     let Stage { name, mean_ns, p50_ns, p99_ns, max_ns, share_pct } = stage;
     let times = [*mean_ns as u64, *p50_ns, *p99_ns, *max_ns].map(format_duration_ns);
     [vec![meaning(name).to_owned()], times.to_vec(), vec![format!("{share_pct:.1} %")]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_how_blkparse_reads_the_file() {
+        let recorded = Recorded { disk: "vda".to_owned(), events: 7, lost_events: 0, is_monotonic: true };
+        let text = line(&recorded, Path::new("vda.blktrace"), Duration::from_secs(1));
+        assert!(text.ends_with("; blkparse reads it with `blkparse -i - < vda.blktrace`"), "{text}");
+    }
 }
