@@ -163,13 +163,20 @@ def scatter(points, x_name, y_name, line=(), mark=None):
     if line:
         joined = " ".join(f"{to_x(x):.1f},{to_y(y):.1f}" for x, y in line)
         parts.append(f'<polyline points="{joined}" fill="none" stroke="#0a6"/>')
-    used = []
-    for x, y, label, colour in points:
-        at_x, at_y = to_x(x), to_y(y)
-        # A label moves up or down, by as little as makes it free of the others.
-        is_free = lambda there: all(abs(there - other_y) >= 13 or abs(at_x - other_x) >= 130 for other_x, other_y in used)
-        label_y = next(there for there in (at_y + 4 + step for step in sorted(range(-300, 301, 3), key=abs)) if is_free(there))
-        used.append((at_x, label_y))
+    at = [(to_x(x), to_y(y)) for x, y, *_ in points]
+    # Left, right, top and bottom of what labels must not cover: the points, then the labels before.
+    taken = [(px - 5, px + 5, py - 5, py + 5) for px, py in at]
+    is_free = lambda box: all(box[1] <= x0 or x1 <= box[0] or box[3] <= y0 or y1 <= box[2] for x0, x1, y0, y1 in taken)
+    for (at_x, at_y), (_, _, label, colour) in zip(at, points):
+        # A label stands right or left of its point, and moves up or down by as little as makes it free.
+        places = ((shift, side) for shift in sorted(range(-300, 301, 3), key=abs) for side in (8, -8))
+        spans = {8: (at_x + 8, at_x + 8 + 6.8 * len(label)), -8: (at_x - 8 - 6.8 * len(label), at_x - 8)}
+        shift, side = next((place for place in places if is_free((*spans[place[1]], at_y + place[0] - 7, at_y + place[0] + 7))),
+                           (0, 8))
+        taken.append((*spans[side], at_y + shift - 7, at_y + shift + 7))
+        if abs(shift) > 9:
+            parts.append(f'<path d="M{at_x:.1f} {at_y:.1f}L{at_x + side:.1f} {at_y + shift:.1f}" stroke="{colour}" opacity="0.5"/>')
         parts.append(f'<circle cx="{at_x:.1f}" cy="{at_y:.1f}" r="4" fill="{colour}"/>'
-                     f'<text x="{at_x + 8:.1f}" y="{label_y:.1f}" fill="{colour}">{escape(label)}</text>')
+                     f'<text x="{at_x + side:.1f}" y="{at_y + shift + 4:.1f}" fill="{colour}" '
+                     f'text-anchor="{"start" if side > 0 else "end"}">{escape(label)}</text>')
     return "\n".join([*parts, "</svg>", ""])
