@@ -411,7 +411,8 @@ impl Disk {
             ..counted
         };
         controller.step(now_ns, &totals);
-        if self.config.control.enabled && self.is_overfull(controller.bound_ns()) {
+        let is_free_to_move = self.config.control.enabled && self.config.window_ns.is_none();
+        if is_free_to_move && self.is_overfull(controller.bound_ns()) {
             let before_ns = self.settings.filled_ns.swap(now_ns, Ordering::Relaxed);
             if now_ns.saturating_sub(before_ns) > FILLED_APART_NS {
                 self.settings.filled_from_ns.store(now_ns, Ordering::Relaxed);
@@ -425,7 +426,7 @@ impl Disk {
             }
         };
         let control = &self.config.control;
-        if control.enabled && self.config.window_ns.is_none() {
+        if is_free_to_move {
             change(&self.settings.bound_ticks, controller.bound_ns().saturating_mul(TICKS_PER_NS));
             change(&self.window_ticks.0, controller.window_ns().saturating_mul(TICKS_PER_NS));
         }

@@ -3,7 +3,9 @@
 
 use crate::common::{KIB, MS, S, queue_of, usual};
 use crate::reference::shards::Shards;
-use plimsoll_core::{ClassId, DiskConfig, EventKind, GroupId, LatencyTarget, Op, Outcome, Qos, QueueConfig};
+use plimsoll_core::{
+    ClassId, ControlConfig, DiskConfig, EventKind, GroupId, LatencyTarget, Op, Outcome, Qos, QueueConfig,
+};
 
 /// So much fits into the device that tokens alone hold the writes back, at the model's rate; the device itself could
 /// do twice that.
@@ -32,7 +34,11 @@ struct Reader {
 
 impl Reader {
     fn new(shards: usize, growth_ns: f64) -> Reader {
-        let mut world = Shards::new(far_disk(), shards);
+        Reader::on(far_disk(), shards, growth_ns)
+    }
+
+    fn on(disk: DiskConfig, shards: usize, growth_ns: f64) -> Reader {
+        let mut world = Shards::new(disk, shards);
         world.slowness = 0.5;
         let (reader, writer) = (world.class(100), world.class(100));
         let reads = world.steady(0, reader, Op::Read, &[4 * KIB], 200_000);
@@ -85,6 +91,17 @@ fn others_give_way_until_the_target_is_met_and_keep_what_it_allows() {
         let all = story.world.loads[story.reads].latencies_ns.len();
         assert!(missed * 20 < all, "{shards}: {missed} of {all} missed");
     }
+}
+
+/// What an excursion lets in does not count, but a window that somebody has fixed is none, however wide it is.
+#[test]
+fn others_give_way_beneath_a_wide_fixed_window_too() {
+    let disk = DiskConfig { control: ControlConfig::default(), unloaded_latency_ns: 0, ..far_disk() };
+    let mut story = Reader::on(disk, 1, 2e6);
+    story.world.disk.set_qos(story.reader, target(1_200_000)).unwrap();
+    story.world.poll_all();
+    story.run(4 * S);
+    assert!(story.happened(EventKind::OthersGiveWay));
 }
 
 #[test]
