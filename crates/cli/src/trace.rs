@@ -53,7 +53,6 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<Outcome, Failure> {
 /// Passes a trace to `visit`; prints what it lost, and what it leaves open, to stderr.
 pub(crate) fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, Failure> {
     let trace = trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-    let told = trace.lost.iter().chain(&trace.notes);
-    told.for_each(|sentence| screen::warning(&format!("{}: {sentence}", path.display())));
+    trace.remarks().for_each(|sentence| screen::warning(&format!("{}: {sentence}", path.display())));
     Ok(trace)
 }

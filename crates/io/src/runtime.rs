@@ -256,7 +256,8 @@ fn make_shards<R: Send + 'static>(
 
 /// Returns a CPU for each of `shards`, on the node that the topology assigns to the shard.
 fn cpus_to_pin(topology: &Topology, shards: &[u16]) -> Result<Vec<usize>, StartError> {
-    let cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
+    let mut cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
+    sys::pin::put_interrupted_first(&mut cpus);
     let too_many =
         || StartError::TooManyShards { shards: shards.len() as u16, cpus: cpus.values().map(Vec::len).sum() };
     let nodes: Vec<u16> =

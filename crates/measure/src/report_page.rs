@@ -251,7 +251,7 @@ fn of_trace(path: &Path, file: &str) -> Result<Content, String> {
     let mut sums = stages::Stages::new(&[stages::By::Class, stages::By::Size]);
     let trace = trace::read(path, &mut |item| sums.visit(&item)).map_err(|error| format!("{error}; {EXPECTED}"))?;
     let report = sums.finish(&trace);
-    let notes = [trace.lost, trace.notes].concat();
+    let notes = trace.remarks().cloned().collect();
     Ok(Content { notes, ..Content::new(Kind::Trace, format!("Stages of {file}"), report.sections()) })
 }
 

@@ -66,9 +66,9 @@ fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
     let counted = || observed.iter().filter(|observed| !(has_intervals && observed.is_since_boot));
 
     let mut history = History::default();
-    for observed in counted() {
-        let devices = observed.devices.iter().filter(is_wanted).cloned().collect();
-        history.push(Observed { devices, ..observed.clone() });
+    for mut observed in counted().cloned() {
+        observed.devices.retain(|judged| is_wanted(&judged));
+        history.push(observed);
     }
     if history.is_of_several() {
         return history.answer();

@@ -35,9 +35,6 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 
 /// Returns the processors that the calling thread may run on, by NUMA node. Those without a listed node are on node 0.
 ///
-/// Of each node, those that take the interrupts of disks come first: a shard there is woken by the interrupt itself, not
-/// by a message from another processor. (A disk with a queue per processor interrupts them all: then none comes first.)
-///
 /// # Errors
 /// As [`allowed_cpus`].
 pub(crate) fn allowed_cpus_by_node() -> io::Result<BTreeMap<u16, Vec<usize>>> {
@@ -46,12 +43,17 @@ pub(crate) fn allowed_cpus_by_node() -> io::Result<BTreeMap<u16, Vec<usize>>> {
     for cpu in allowed_cpus()? {
         by_node.entry(nodes.get(&cpu).copied().unwrap_or(0)).or_default().push(cpu);
     }
+    Ok(by_node)
+}
 
+/// Puts those processors of each node in front that take the interrupts of disks: a shard there is woken by the interrupt
+/// itself, not by a message from another processor. (A disk with a queue per processor interrupts them all: then none
+/// comes first.)
+pub(crate) fn put_interrupted_first(by_node: &mut BTreeMap<u16, Vec<usize>>) {
     let interrupted = super::sysfs::cpus_of_disk_interrupts(Path::new("/sys"), Path::new("/proc/irq"));
     for cpus in by_node.values_mut() {
         cpus.sort_by_key(|cpu| !interrupted.contains(cpu));
     }
-    Ok(by_node)
 }
 
 /// Pins the calling thread to `cpu`.

@@ -167,6 +167,11 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Returns all that is to be said of the trace: what it lost, and what it leaves open.
+    pub fn remarks(&self) -> impl Iterator<Item = &String> {
+        self.lost.iter().chain(&self.notes)
+    }
+
     /// Returns the name of a class, or of a process in a kernel trace; `class 7` if the trace has none.
     pub fn class_name(&self, number: u16) -> String {
         self.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())

@@ -17,8 +17,9 @@ use plimsoll_files::io_properties::IOPS_BLOCK_BYTES;
 
 use super::super::depth_mode;
 use super::super::record::{Entry, Phase, Record};
-use super::super::report::{BLOCK_STEP_MIN, SCHEMA};
-use super::super::report::{DepthCurve, DepthMode, Figure, SizePoint, TuneReport, Warning, WarningCode};
+use super::super::report::{
+    BLOCK_STEP_MIN, DepthCurve, DepthMode, Figure, SCHEMA, SizePoint, TuneReport, Warning, WarningCode,
+};
 use super::apart;
 use super::phases::{self, FOREIGN_MAX_PCT};
 

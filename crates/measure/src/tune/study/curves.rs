@@ -22,7 +22,7 @@
 pub(crate) use plimsoll_figures::series::DepthPoint;
 use plimsoll_figures::series::{mean, student_t};
 
-use crate::tune::report::{BLOCK_STEP_MIN as STEP_MIN, Knee, PhysicalBlock};
+use crate::tune::report::{BLOCK_STEP_MIN, Knee, PhysicalBlock};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -56,9 +56,9 @@ pub(crate) fn knee(points: &[DepthPoint]) -> Option<Knee> {
 /// several runs each) of random writes of different lengths, each length once, in any order.
 ///
 /// Ignores lengths below the logical block, and rates that are not positive. A step must exceed 15 %, and what chance
-/// explains given the scatter between runs of equal length, up to this one: unless a length was measured twice, there is no step. Of
-/// several steps the last counts: longer lengths gain nothing more. Without a step, the block is the logical one, and
-/// its gain the greatest of any length over the best of smaller ones, or 1 if there are not two lengths to compare.
+/// explains given the scatter between runs of equal length, up to this one: unless a length was measured twice, there is
+/// no step. Of several steps the last counts: longer lengths gain nothing more. Without a step, the block is the logical
+/// one, and its gain the greatest of any length over the best of smaller ones, or 1 if there are not two to compare.
 pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> PhysicalBlock {
     let mut lengths: Vec<LengthRuns> =
         points.iter().filter(|(bytes, _)| *bytes >= logical_bytes).filter_map(LengthRuns::of).collect();
@@ -83,7 +83,7 @@ pub(crate) fn physical_block(points: &[(u32, Vec<f64>)], logical_bytes: u32) -> 
 
         let ln_gain = length.ln_rate - best.ln_rate;
         ln_gain_max = ln_gain_max.max(ln_gain);
-        if ln_gain > STEP_MIN.ln() && ln_gain > chance {
+        if ln_gain > BLOCK_STEP_MIN.ln() && ln_gain > chance {
             finding = found(length.bytes, true, ln_gain.exp());
         }
         if ln_gain > 0.0 {
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn longer_writes_that_fill_a_buffer_hide_no_block() {
-        // i7i: 4 KiB is half as fast again; of five runs of 16 KiB the first finds the write buffer empty.
+        // As on i7i: 4 KiB is half as fast again; of three runs of 16 KiB the first finds the write buffer empty.
         let steady = |rate: f64| vec![rate, rate * 1.01, rate * 0.99];
         let points = [(512, steady(65.0)), (2048, steady(66.0)), (4096, steady(99.0)), (16384, vec![53.0, 22.0, 16.0])];
         let found = physical_block(&points, 512);

@@ -12,7 +12,7 @@ fn spans_of(text: &str) -> (Vec<String>, Vec<String>) {
     let trace = trace.unwrap();
     assert_eq!(trace.spans, spans.len() as u64);
     spans.sort_by_key(|span| (span.begin_ns(), span.request, span.piece));
-    (spans.iter().map(short).collect(), [trace.lost, trace.notes].concat())
+    (spans.iter().map(short).collect(), trace.remarks().cloned().collect())
 }
 
 fn short(span: &Span) -> String {
