@@ -5,7 +5,7 @@
 //!
 //! **How.** A *reference* is an instance's total, or one of its disks. Relatives of the file's disk are references
 //! whose reads are both within 10 % of its reads and a write figure within 15 %, and those that agree in three of four
-//! figures within 3 %. Equal reads alone make no relative: families that are not in the table (m5d, c6gd, x2gd ...) have
+//! figures within 3 %. Equal reads alone make no relative: families that are not in the table (m7gd, z1d ...) have
 //! disks with the reads of others and writes of their own. If a relative as near as the nearest has no outlier, there is no finding; otherwise the
 //! finding compares with the nearest. If a row is suspect itself, its write operations per disk are replaced by the
 //! median of its sisters with the same disks.

@@ -10,7 +10,8 @@
 //!
 //! - `aws`: measured with iotune, from the presets of ScyllaDB's machine image (Apache-2.0); sizes, memory, network and
 //!   advertised operations from the AWS documentation. Sizes that the presets treat as one (all of i3 from 2xlarge on,
-//!   all of i3en from 3xlarge on) are rows of their own here.
+//!   all of i3en from 3xlarge on) are rows of their own here. It gives r5d the figures of m5d, and m6gd, r6gd and x2gd
+//!   those of c6gd: they have the same disks.
 //! - `azure`, `oci`: from the same image's presets for those clouds, measured, for the whole instance.
 //! - `gcp`: the limits that Google's documentation states for the local SSDs of Z3 machines.
 //!
