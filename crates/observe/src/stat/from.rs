@@ -23,8 +23,9 @@
 //!
 //! **Since boot.** iostat's first report is of the time since boot unless `-y` was given, which its output does not
 //! show. So the first report after a banner line (`Linux 6.1.0 (host) ...`), and the first of a JSON document, counts
-//! as since boot, unless [`ReadOptions::is_first_an_interval`] is set. A text without a banner is an excerpt: its first
-//! report counts as an interval.
+//! as since boot, unless [`ReadOptions::is_first_an_interval`] is set. A text without a banner is an excerpt: a single
+//! report counts as an interval; of several, the first may be iostat's first, and no verdict says that requests wait
+//! in it.
 //!
 //! **Several files** are read in order. Samples of neighbouring files are one series, as in a directory of snapshots.
 //! The files of a directory, a tar or a gzip file ([`bundle`]) are one story of one host: what holds no figures of disks

@@ -28,6 +28,8 @@ pub struct Interval {
     pub duration_s: Option<f64>,
     /// Whether it begins with the start of the host: iostat's first report, means over days.
     pub is_since_boot: bool,
+    /// Whether it may be one since the start of the host, and its source does not say.
+    pub may_be_since_boot: bool,
     pub cpu: Option<CpuShares>,
     /// The devices, in the order of the source; each name occurs once.
     pub devices: Vec<DeviceInterval>,

@@ -28,7 +28,8 @@
 //!    bursts: then it needs twice L + N / X_full, with N those under way while it is busy.
 //!    If discards are most of the queue and reads and writes do not wait, the device is *trimming*: free, or ok.
 //! 4. A device that serves one request after the other: `%util` of 90 and more is saturation. That is the one case for
-//!    which `%util` was made.
+//!    which `%util` was made. A `dm-*` without facts may consist of many disks: it is such a device only beside a disk
+//!    of the same interval that is saturated.
 //! 5. Otherwise the usual latency of the class decides (table in `verdict/class.rs`). Requests *wait* at twice the
 //!    usual latency with 4 and more under way (three times with 5/3 on network disks, whose limits are low; half of it
 //!    with 64), or at S >= 40 % with 8 and more. S counts from the usual latency on, or from three times that of the
@@ -45,7 +46,7 @@
 //!
 //! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) at which requests wait is *degraded*, held
 //! by something in front of the device; *saturated* if the device is known, by facts or model, to be sold by rates: a
-//! volume at the rate that it was sold with is full.
+//! volume at the rate that it was sold with is full. Beside a saturated disk, the rate of an array is no such limit.
 //!
 //! Latencies, rates and queues of these rules are those of reads and writes. Discards take long by their nature.
 //!
@@ -153,6 +154,8 @@ pub struct Evidence<'a> {
     pub is_stuck: bool,
     /// For how long nothing completed though requests are under way, in seconds.
     pub stuck_s: f64,
+    /// Whether a disk of the same interval is saturated, if this device is made of others.
+    pub is_disk_full: bool,
 }
 
 /// Returns the verdict, and the reason in one line.
@@ -181,22 +184,47 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
 }
 
+/// Returns whether a device of this name is made of others, and is judged after the disks beside it.
+pub(super) fn is_stacked(device: &str) -> bool {
+    Class::is_stacked(device)
+}
+
+/// Takes back that requests wait at a device, of a report that may be the mean since the host started.
+pub(super) fn of_unclear_report((verdict, why): (Verdict, String)) -> (Verdict, String) {
+    if !matches!(verdict, Verdict::Saturated | Verdict::Degraded | Verdict::Hung) {
+        return (verdict, why);
+    }
+    let why = format!(
+        "not clear: the first report of a text without a banner line may be the mean since boot; iostat's line `Linux ...` \
+         settles it, or -y if it is an interval; then it is {}: {why}",
+        verdict.name()
+    );
+    (Verdict::Unknown, why)
+}
+
 /// Takes back that an array is saturated where none of its members is: the layer between holds requests, or the bounds
-/// of a class are wrong for the array.
+/// of a class are wrong for the array. If nothing is known of a stacked device, all disks beside it may be its members.
 pub(super) fn compare_arrays(devices: &mut [Judged], facts: &Facts) {
     let has_room = |verdict| matches!(verdict, Verdict::Idle | Verdict::Ok | Verdict::BusyButFree);
+    let names = devices.iter().map(|judged| judged.interval.device.clone());
+    let disks: Vec<String> = names.filter(|name| !is_stacked(name)).collect();
     let free: BTreeSet<String> = devices
         .iter()
         .filter(|judged| judged.interval.gap.is_none() && has_room(judged.verdict))
         .map(|judged| judged.interval.device.clone())
         .collect();
     for judged in devices.iter_mut().filter(|judged| judged.verdict == Verdict::Saturated) {
-        let members = facts.get(&judged.interval.device).map_or(&[][..], |facts| facts.members.as_slice());
+        let device = &judged.interval.device;
+        let (members, whose) = match facts.get(device) {
+            Some(facts) => (facts.members.as_slice(), "its members"),
+            None if is_stacked(device) => (disks.as_slice(), "the disks beside it"),
+            None => (&[][..], ""),
+        };
         let is_model = matches!(judged.capacity_basis, Basis::Model(_));
         if !is_model && !members.is_empty() && members.iter().all(|member| free.contains(member)) {
             judged.verdict = Verdict::Unknown;
             judged.why = format!(
-                "not clear: {}, but none of its members ({}) is full: the layer between may hold requests (its thread, \
+                "not clear: {}, but none of {whose} ({}) is full: the layer between may hold requests (its thread, \
                  a stripe, encryption); --disk with a model of the array settles it",
                 judged.why,
                 members.join(", ")
@@ -377,9 +405,14 @@ impl<'a> Case<'a> {
     fn is_serial(&self) -> bool {
         match self.class.kind {
             Kind::Serial { .. } => true,
-            Kind::Unknown => self.serves_like_spinning(),
+            Kind::Unknown => self.may_spin() && self.serves_like_spinning(),
             Kind::Parallel => false,
         }
+    }
+
+    /// Returns whether a device of an unknown kind may be a single disk that spins, or lie on one that is full.
+    fn may_spin(&self) -> bool {
+        !is_stacked(&self.evidence.interval.device) || self.evidence.is_disk_full
     }
 
     fn by_model(&self) -> Answer {

@@ -7,7 +7,8 @@
 //! [`Watch::observe`] computes U ([`super::capacity`]), S ([`super::saturation`]) and the verdict ([`super::verdict`])
 //! of each device, then judges the groups ([`super::groups`]). It remembers the highest rates of each device, the
 //! latencies of quiet intervals, the requests under way and since when none completes. A device whose counters were
-//! reset, or that was absent, counts as a new one. Means since the start of the host are judged, but not remembered.
+//! reset, or that was absent, counts as a new one. Means since the start of the host are judged, but not remembered; of a
+//! report that may be such a mean, no verdict says that requests wait.
 //!
 //! # Limits
 //! Memory: some kB for each name; beyond [`DEVICES_MOST`] names, absent devices are dropped. A watch keeps nothing on
@@ -89,15 +90,14 @@ impl Watch {
     /// Judges an interval and remembers it. `facts` may lack any device.
     pub fn observe(&mut self, interval: &Interval, facts: &Facts) -> Observed {
         self.forget(interval);
-        let judged = interval.devices.iter().map(|device| self.judge(device, interval, facts.get(&device.device)));
-        let mut devices: Vec<Judged> = judged.collect();
+        let mut devices = self.judge_all(interval, facts);
         verdict::compare_arrays(&mut devices, facts);
-        let groups = match interval.is_since_boot {
+        let groups = match interval.is_since_boot || interval.may_be_since_boot {
             true => self.groups.observe_means(&devices, facts),
             false => self.groups.observe(&devices, facts, interval.duration_s),
         };
         let mut remarks = verdict::of_interval(interval.is_since_boot, interval.cpu.as_ref(), &devices);
-        if !interval.is_since_boot {
+        if !interval.is_since_boot && !interval.may_be_since_boot {
             remarks.extend(self.like.observe(&devices, &groups, facts, interval.duration_s));
         }
 
@@ -112,7 +112,27 @@ impl Watch {
         }
     }
 
-    fn judge(&mut self, device: &DeviceInterval, interval: &Interval, facts: Option<&DeviceFacts>) -> Judged {
+    /// Judges the devices, in their order. Those that are made of others come after the disks that these may be.
+    fn judge_all(&mut self, interval: &Interval, facts: &Facts) -> Vec<Judged> {
+        let mut judged: Vec<(usize, Judged)> = Vec::with_capacity(interval.devices.len());
+        for is_stacked in [false, true] {
+            let is_disk_full = is_stacked && judged.iter().any(|(_, disk)| disk.verdict == Verdict::Saturated);
+            let devices = interval.devices.iter().enumerate();
+            for (at, device) in devices.filter(|(_, device)| verdict::is_stacked(&device.device) == is_stacked) {
+                judged.push((at, self.judge(device, interval, facts.get(&device.device), is_disk_full)));
+            }
+        }
+        judged.sort_by_key(|(at, _)| *at);
+        judged.into_iter().map(|(_, judged)| judged).collect()
+    }
+
+    fn judge(
+        &mut self,
+        device: &DeviceInterval,
+        interval: &Interval,
+        facts: Option<&DeviceFacts>,
+        is_disk_full: bool,
+    ) -> Judged {
         let invalid = verdict::invalid_util(device);
         let mut device = device.clone();
         device.columns.util_percent = device.columns.util_percent.filter(|_| invalid.is_none());
@@ -148,8 +168,10 @@ impl Watch {
             in_flight_before,
             is_stuck: memory.is_stuck,
             stuck_s: memory.stuck_s,
+            is_disk_full,
         };
-        let (verdict, why) = verdict::judge(&evidence);
+        let found = verdict::judge(&evidence);
+        let (verdict, why) = if interval.may_be_since_boot { verdict::of_unclear_report(found) } else { found };
         if verdict == Verdict::Saturated && !interval.is_since_boot {
             memory.peaks.note_full(columns);
         }
@@ -391,6 +413,61 @@ mod tests {
         // Whole ticks may make a little more than 100 of a short interval.
         let judged = see(&mut Watch::new(WatchOptions::default()), &interval("sda", reads(120.0, 0.1, 104.0)));
         assert!(!judged.remarks.iter().any(|remark| remark.code == "util-invalid"));
+    }
+
+    fn of_devices(devices: &[(&str, Columns)]) -> Observed {
+        let device = |(name, columns): &(&str, Columns)| DeviceInterval {
+            device: (*name).to_owned(),
+            columns: *columns,
+            ..DeviceInterval::default()
+        };
+        let interval = Interval { devices: devices.iter().map(device).collect(), ..Interval::default() };
+        Watch::new(WatchOptions::default()).observe(&interval, &Facts::new())
+    }
+
+    #[test]
+    fn what_lies_on_disks_is_judged_by_them() {
+        let free = |per_s| reads(per_s, 7.0, per_s * 0.7);
+        // Four disks that spin, each half busy; together they always have a request under way.
+        let disks = [("sda", free(60.0)), ("sdb", free(70.0)), ("sdc", free(80.0)), ("sdd", free(75.0))];
+        for (per_s, await_ms) in [(285.0, 7.0), (285.0, 3.6), (285.0, 40.0)] {
+            let stacked = reads(per_s, await_ms, 99.0);
+            for name in ["dm-3", "md0"] {
+                let observed = of_devices(&[&[(name, stacked)][..], &disks[..]].concat());
+                let found = &observed.devices[0];
+                assert_eq!(found.interval.device, name);
+                assert_ne!(found.verdict, Verdict::Saturated, "{name} {await_ms}: {}", found.why);
+                assert!(!found.why.contains("one request after the other"), "{name} {await_ms}: {}", found.why);
+                assert!(observed.devices[1..].iter().all(|disk| disk.verdict == Verdict::Ok));
+            }
+        }
+
+        // Alone, nothing says that it spins.
+        let alone = of_devices(&[("dm-3", reads(118.0, 8.4, 99.0))]);
+        assert_eq!(alone.devices[0].verdict, Verdict::Ok, "{}", alone.devices[0].why);
+
+        // On a full disk it is full, too, and no limit of a volume: 100 requests a second are one that is sold.
+        let full = reads(100.0, 40.0, 100.0);
+        for name in ["dm-3", "md0"] {
+            let observed = of_devices(&[(name, full), ("sda", full)]);
+            let verdicts: Vec<Verdict> = observed.devices.iter().map(|device| device.verdict).collect();
+            assert_eq!(verdicts, [Verdict::Saturated; 2], "{name}: {}", observed.devices[0].why);
+            assert!(!observed.devices[0].why.contains("limit"), "{name}: {}", observed.devices[0].why);
+        }
+        assert!(of_devices(&[("md0", full)]).devices[0].why.contains("limit"));
+    }
+
+    #[test]
+    fn a_report_that_may_be_since_boot_is_not_told_full() {
+        let full = Interval { may_be_since_boot: true, ..interval("sda", reads(100.0, 40.0, 100.0)) };
+        let mut watch = Watch::new(WatchOptions::default());
+        let first = see(&mut watch, &full);
+        assert_eq!(first.verdict, Verdict::Unknown);
+        assert!(first.why.contains("-y") && first.why.contains("banner line"), "{}", first.why);
+        let second = see(&mut watch, &Interval { may_be_since_boot: false, ..full });
+        assert_eq!(second.verdict, Verdict::Saturated, "{}", second.why);
+        let quiet = Interval { may_be_since_boot: true, ..interval("sda", reads(10.0, 5.0, 5.0)) };
+        assert_eq!(see(&mut watch, &quiet).verdict, Verdict::Ok);
     }
 
     #[test]

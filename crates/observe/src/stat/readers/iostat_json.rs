@@ -214,6 +214,7 @@ fn read_host(
             end_unix_ms: report.get("end_unix_ms").and_then(Value::as_u64).or_else(|| stamp.and_then(Stamp::unix_ms)),
             duration_s: said_s.or_else(between_s).filter(|_| !is_since_boot),
             is_since_boot,
+            may_be_since_boot: false,
             cpu: report.get("avg-cpu").and_then(Value::as_object).and_then(|shares| {
                 let number = |value: &Value| value.as_f64().filter(|share| *share >= 0.0);
                 cpu_shares(shares.iter().map(|(name, value)| (name.as_str(), number(value))))

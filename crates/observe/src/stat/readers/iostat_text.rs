@@ -82,6 +82,11 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
         reader.line(measured, at + 1, is_unended);
     }
     reader.end_report();
+
+    // A single report was cut out, and its reader knew of which time it is; of several the first may be iostat's first.
+    if let [first, _, ..] = reader.text.intervals.as_mut_slice() {
+        first.may_be_since_boot = !first.is_since_boot && !options.is_first_an_interval;
+    }
     reader.text
 }
 

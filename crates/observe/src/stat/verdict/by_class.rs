@@ -102,7 +102,7 @@ impl Case<'_> {
         }
 
         let is_quick = await_ms <= self.usual_ms || part.is_some_and(|part| part < NOT_WAITING);
-        if self.class.kind == Kind::Unknown && !is_quick && under_way >= 1.0 {
+        if self.class.kind == Kind::Unknown && self.may_spin() && !is_quick && under_way >= 1.0 {
             let why = format!("{figures}: long for an SSD, and near the end of a disk that spins");
             return Some((Verdict::Saturated, why));
         }
@@ -183,6 +183,10 @@ impl Case<'_> {
     }
 
     fn cap(&self) -> Option<String> {
+        // A full disk explains the rate of what lies on it.
+        if self.evidence.is_disk_full {
+            return None;
+        }
         cap_signature(&self.class, self.per_s?, self.kib_per_s?)
     }
 

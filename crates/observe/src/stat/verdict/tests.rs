@@ -58,6 +58,7 @@ fn judged(
         in_flight_before: None,
         is_stuck,
         stuck_s: if is_stuck { 1.0 } else { 0.0 },
+        is_disk_full: false,
     };
 
     let (verdict, why) = judge(&evidence);
@@ -146,7 +147,9 @@ fn what_one_finds_in_the_wild() {
                 Verdict::Saturated,
             ),
             ("virtual, sync writes", "vda", columns(NONE, (330.0, 4.0, 2.9), 0.96, 97.0), Verdict::BusyButFree),
-            ("NVMe, cache exhausted", "nvme0n1", columns(NONE, (640.0, 128.0, 110.0), 70.0, 100.0), Verdict::Degraded),
+            ("NVMe, cache exhausted", "nvme0n1", columns(NONE, (200.0, 128.0, 350.0), 70.0, 100.0), Verdict::Degraded),
+            // 84 MB/s are all that a disk of c5d.xlarge writes.
+            ("small instance, full", "nvme1n1", columns(NONE, (640.0, 128.0, 110.0), 70.0, 100.0), Verdict::Saturated),
             ("compressed memory", "zram0", columns((9000.0, 4.0, 0.0), (7000.0, 4.0, 0.01), 0.1, 12.0), Verdict::Ok),
             ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::BusyButFree),
             ("a round rate", "vda", columns((3000.0, 8.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
@@ -392,6 +395,7 @@ fn waiting_that_no_queue_explains_is_unclear() {
             in_flight_before: None,
             is_stuck: false,
             stuck_s: 0.0,
+            is_disk_full: false,
         };
         let (found, why) = judge(&evidence);
         assert_eq!(found, expected, "{util_percent}: {why}");

@@ -179,16 +179,21 @@ fn reports_begin_where_the_next_one_does() {
     let table = "Device r/s %util\nsda 1.00 2.00\nsdb 1.00 2.00\n";
     let cpu = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n 1.00 0.00 2.00 0.00 0.00 97.00\n";
     let banner = "Linux 6.1.0 (db7) \t12/02/2021 \t_x86_64_\t(8 CPU)\n";
-    for (text, count, since_boot) in [
-        (format!("{table}\n{table}"), 2, 0),
-        (format!("{cpu}\n{table}\n{cpu}\n{table}"), 2, 0),
-        (format!("{banner}\n{cpu}\n{table}\n{cpu}\n{table}"), 2, 1),
-        (format!("{banner}\n{table}\n{banner}\n{table}{table}"), 3, 2),
-        (format!("iostat during the run:\n{table}{table}"), 2, 0),
+    for (text, count, since_boot, is_unclear) in [
+        (table.to_owned(), 1, 0, false),
+        (format!("{table}\n{table}"), 2, 0, true),
+        (format!("{cpu}\n{table}\n{cpu}\n{table}"), 2, 0, true),
+        (format!("{banner}\n{cpu}\n{table}\n{cpu}\n{table}"), 2, 1, false),
+        (format!("{banner}\n{table}\n{banner}\n{table}{table}"), 3, 2, false),
+        (format!("iostat during the run:\n{table}{table}"), 2, 0, true),
     ] {
         let (intervals, notes) = read_text(&text);
         let first = intervals.iter().filter(|interval| interval.is_since_boot).count();
         assert_eq!((intervals.len(), first, notes), (count, since_boot, Vec::new()), "{text}");
+        let unclear: Vec<bool> = intervals.iter().map(|interval| interval.may_be_since_boot).collect();
+        assert!(unclear[0] == is_unclear && !unclear[1..].contains(&true), "{text}");
+        let options = ReadOptions { is_first_an_interval: true, ..ReadOptions::default() };
+        assert!(read_with(&text, &options).0.intervals.iter().all(|interval| !interval.may_be_since_boot), "{text}");
     }
     let options = ReadOptions { is_first_an_interval: true, interval_s: Some(5.0) };
     let (read, _) = read_with(&format!("{banner}\n{table}"), &options);
