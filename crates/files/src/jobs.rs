@@ -160,10 +160,15 @@ pub struct Shape {
     pub step_bytes: i64,
     /// Requests that follow one another before the next position is drawn or the next step is taken, at least 1.
     pub run_length: u32,
+    /// Requests in a hundred whose position is drawn, of reads and of writes, 0 to 100; the others follow the last
+    /// request of their direction. Only of jobs with random positions.
+    pub random_pct: [u8; 2],
     pub access: Access,
     pub content: Content,
     /// Whether blocks carry a stamp that is checked at each read, to find torn, stale and misdirected blocks.
     pub verify: bool,
+    /// Whether a job that verifies reads back what it wrote, after the run.
+    pub read_back: bool,
     /// Writes of a fiber before a flush, which the fiber waits for; 0: never.
     pub flush_every: u32,
     /// Whether that flush is an `fdatasync` instead of an `fsync`.
@@ -172,6 +177,9 @@ pub struct Shape {
     pub think_time_ns: u64,
     /// Length of an active phase, at most one day; 0: the job pauses after each request.
     pub think_after_ns: u64,
+    /// Requests between two pauses, in which all fibers of a shard rest together; 0: each fiber pauses by itself.
+    /// Excludes `think_after_ns`.
+    pub think_blocks: u32,
     /// Segments of a vectored request, 1 to [`MAX_IOV_COUNT`]; `None` is the plain interface.
     pub iov_count: Option<u32>,
     /// Time from the begin of the run (or of the stage) to that of the job.
@@ -200,13 +208,16 @@ impl Shape {
             align_bytes: None,
             step_bytes: 0,
             run_length: 1,
+            random_pct: [100, 100],
             access: Access::Uniform,
             content: Content::default(),
             verify: false,
+            read_back: true,
             flush_every: 0,
             flush_data_only: false,
             think_time_ns: 0,
             think_after_ns: 0,
+            think_blocks: 0,
             iov_count: None,
             start_delay_ns: 0,
             ramp_up_ns: 0,

@@ -20,6 +20,7 @@ use super::checked::pieces_mut;
 use super::content::{renew, renewal_bytes};
 use super::floor::Floor;
 use super::pace::Pace;
+use super::pauses::Pauses;
 use super::result::ClassResult;
 use super::work::{Extras, Special, Work, lengths, work_of};
 use super::{Interval, JobResult, JobSpec, Pattern, Target};
@@ -42,6 +43,7 @@ pub(super) struct Job<'a> {
     pub(super) more: &'a [Target],
     pub(super) work: Work,
     pub(super) pacing: Pacing,
+    pub(super) pauses: Option<Pauses>,
     /// Whether a fiber sends again as soon as its request completes, without further checks.
     pub(super) is_simple: bool,
     /// Requests that fit in the region.
@@ -112,6 +114,7 @@ impl<'a> Job<'a> {
             more,
             work,
             pacing,
+            pauses: (spec.think_time_ns > 0 && spec.think_blocks > 0).then(|| Pauses::new(spec.think_blocks)),
             is_simple,
             positions,
             next_position,

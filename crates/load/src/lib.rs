@@ -45,6 +45,7 @@ mod floor;
 mod job;
 mod live;
 mod pace;
+mod pauses;
 mod prepare;
 mod record;
 pub mod replay;

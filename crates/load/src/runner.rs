@@ -307,6 +307,9 @@ impl Runner<'_> {
 
         if let Some(buffer) = fiber.buffers.get_mut(number) {
             *buffer = end.data;
+            if let Some(pauses) = &mut job.pauses {
+                pauses.count();
+            }
         }
 
         job.under_way -= 1;
@@ -324,9 +327,27 @@ impl Runner<'_> {
             self.end_fiber(at, now_ns);
         } else if job.is_simple {
             self.send(at, now_ns);
-        } else if !self.flush_if_due(at, now_ns) {
+        } else if !self.flush_if_due(at, now_ns) && !self.hold_for_pause(at, now_ns) {
             self.go_on_later(at, now_ns);
         }
+    }
+
+    /// Holds a fiber whose job is to pause. With the last one, when nothing is under way, the pause of all begins. Returns
+    /// whether the fiber is held.
+    fn hold_for_pause(&mut self, at: usize, now_ns: u64) -> bool {
+        let job = &mut self.jobs[self.fibers[at].job];
+        let Some(pauses) = &mut job.pauses else { return false };
+        if !pauses.hold(at as u32) {
+            return false;
+        }
+
+        if job.under_way == 0 {
+            let end_ns = now_ns.saturating_add(job.spec.think_time_ns);
+            for held in pauses.begin() {
+                self.set_timer(held as usize, end_ns, Then::GoOn);
+            }
+        }
+        true
     }
 
     /// Ends a fiber. If its job ends with it, drops the timers of the job's other fibers.
@@ -373,13 +394,17 @@ impl Runner<'_> {
             },
         };
 
-        if spec.think_time_ns > 0 && now_ns >= fiber.phase_end_ns {
+        if spec.think_time_ns > 0 && job.pauses.is_none() && now_ns >= fiber.phase_end_ns {
             due_ns = due_ns.max(now_ns.saturating_add(spec.think_time_ns));
             fiber.phase_end_ns = due_ns.saturating_add(spec.think_after_ns);
         }
 
         if due_ns <= now_ns {
+            let number = fiber.job;
             self.send(at, due_ns);
+            if let Some(pauses) = &mut self.jobs[number].pauses {
+                pauses.check();
+            }
         } else {
             fiber.due_ns = due_ns;
             self.set_timer(at, due_ns, Then::Send);

@@ -6,10 +6,12 @@
 //! **How.** [`Work::Plain`] is the simple kind: its request is made from three numbers, and no record of it is kept.
 //! Everything else about requests is in [`Special`], which records what it sent. Kinds of a mix alternate so that the
 //! proportion is exact at any moment (the error of each choice is carried to the next); lengths and positions are drawn
-//! by the seeded generator. A position is aligned to the request's own length.
+//! by the seeded generator. A position is aligned to the request's own length. Reads and writes follow the last request
+//! of their own direction, as in fio.
 //!
 //! **Limits.** A sequential job of several lengths continues after its last request, whatever that one's length.
-//! Requests of a job with several regions go to them in turn.
+//! Requests of a job with several regions go to them in turn. Requests that follow one another leave no trace in the
+//! map of drawn positions, as in fio.
 //!
 //! **Example.** With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
 
@@ -100,8 +102,9 @@ pub(super) struct Special {
     sizes: [Vec<(f64, u32)>; 2],
     /// Length that a picked position stands for: the shortest.
     unit_bytes: u64,
-    /// End of the last request in each region, from its begin; of sequential jobs before the first: where it begins.
-    ends: Vec<u64>,
+    /// Ends of the last read and the last write in each region, from its begin; of sequential jobs before the first:
+    /// where it begins.
+    ends: Vec<[u64; 2]>,
     /// Region of the next request.
     turn: usize,
     /// Requests until the next position is drawn.
@@ -144,7 +147,7 @@ impl Special {
         self.turn = (region + 1) % (1 + more.len());
         let target = region.checked_sub(1).and_then(|at| more.get(at)).unwrap_or(target);
         let len_bytes = self.length(spec.request_bytes, is_write, rng);
-        let (place, len_bytes) = self.place(spec, target.len_bytes, len_bytes, region, rng);
+        let (place, len_bytes) = self.place(spec, target.len_bytes, len_bytes, (region, is_write), rng);
         let offset = target.offset + place;
 
         let kind = match (&self.verb, is_write) {
@@ -165,14 +168,23 @@ impl Special {
         sizes.get(at).map_or(*last_bytes, |(_, bytes)| *bytes)
     }
 
-    /// Returns the offset in region `at` of `region_bytes` for a request of `len_bytes` (that fits in it), and its
-    /// length: less where a map has positions that other requests took.
-    fn place(&mut self, spec: &JobSpec, region_bytes: u64, len_bytes: u32, at: usize, rng: &mut Rng) -> (u64, u32) {
+    /// Returns the offset in region `at` of `region_bytes` for a read or a write of `len_bytes` (that fits in it), and
+    /// its length: less where a map has positions that other requests took.
+    fn place(
+        &mut self,
+        spec: &JobSpec,
+        region_bytes: u64,
+        len_bytes: u32,
+        (at, is_write): (usize, bool),
+        rng: &mut Rng,
+    ) -> (u64, u32) {
         let mut len_bytes = u64::from(len_bytes);
-        let end = self.ends.get(at).copied().unwrap_or(0);
+        let direction = usize::from(is_write);
+        let end = self.ends.get(at).map_or(0, |ends| ends[direction]);
         let is_first = self.run_left <= 1;
         self.run_left = if is_first { spec.run_length.max(1) } else { self.run_left - 1 };
-        let is_drawn = is_first && !matches!(self.places, Places::Sequential);
+        let is_drawn =
+            is_first && !matches!(self.places, Places::Sequential) && is_within(spec.random_pct[direction], rng);
 
         let align_bytes = spec.align_bytes.map_or(len_bytes, u64::from).max(1);
         let positions = region_bytes.saturating_sub(len_bytes) / align_bytes + 1;
@@ -191,8 +203,8 @@ impl Special {
             _ => next_in_line(end, if is_first { spec.step_bytes } else { 0 }, region_bytes, len_bytes),
         };
 
-        if let Some(end) = self.ends.get_mut(at) {
-            *end = offset + len_bytes;
+        if let Some(ends) = self.ends.get_mut(at) {
+            ends[direction] = offset + len_bytes;
         }
         // At most the length that was asked for.
         (offset, len_bytes as u32)
@@ -231,6 +243,11 @@ impl Special {
     }
 }
 
+/// Returns whether a request is among `pct` in a hundred. Draws only where that is open.
+fn is_within(pct: u8, rng: &mut Rng) -> bool {
+    pct >= 100 || (pct > 0 && rng.below(100) < u64::from(pct))
+}
+
 /// Returns the offset of a sequential request of `len_bytes` after one that ended at `end`, with `step_bytes` between
 /// them. As in fio a job that reaches an end of the region goes on at the other.
 fn next_in_line(end: u64, step_bytes: i64, region_bytes: u64, len_bytes: u64) -> u64 {
@@ -267,6 +284,7 @@ pub(super) fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras
         || regions > 1
         || spec.step_bytes != 0
         || spec.run_length > 1
+        || spec.random_pct != [100, 100]
         || spec.align_bytes.is_some();
     if !is_special {
         match verb {
@@ -295,7 +313,7 @@ pub(super) fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras
         places,
         sizes: [cumulative(&spec.sizes), cumulative(&spec.write_sizes)],
         unit_bytes: unit_bytes(spec),
-        ends: vec![first * u64::from(len_bytes); regions],
+        ends: vec![[first * u64::from(len_bytes); 2]; regions],
         turn: 0,
         run_left: 0,
         stamps,

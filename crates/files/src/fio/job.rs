@@ -49,7 +49,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
         every = zones;
     }
     let rate = rate(reader, &mut kind, &sizes)?;
-    let (think_time_ns, think_after_ns, parallelism) = think(reader, engine.parallelism, rate)?;
+    let think = think(reader, engine.parallelism, rate)?;
     let common = common::read(reader, engine.backend)?;
     let runtime_ns = reader.time("runtime", NS_PER_S)?.filter(|time_ns| *time_ns > 0);
     let time_based = reader.flag("time_based")?;
@@ -96,11 +96,13 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
 
     let shape = Shape {
         limit_requests,
-        think_time_ns,
-        think_after_ns,
+        think_time_ns: think.pause_ns,
+        think_after_ns: think.phase_ns,
+        think_blocks: think.blocks,
         access,
         content: Content { compressible_pct: compressible_pct(reader)? },
         verify,
+        read_back: reader.flag_or("do_verify", true)?,
         flush_every,
         flush_data_only,
         requests_per_s_per_shard: rate,
@@ -116,7 +118,8 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
         align_bytes: sizes.align_bytes,
         step_bytes: every.step_bytes,
         run_length: every.run_length,
-        ..Shape::closed_loop(kind, u32::try_from(longest).unwrap_or(u32::MAX), parallelism)
+        random_pct: random_pct(reader, kind)?,
+        ..Shape::closed_loop(kind, u32::try_from(longest).unwrap_or(u32::MAX), think.parallelism)
     };
     let request_span = sizes.span.clone();
     let (reads, writes) = sizes.into_shares(kind);
@@ -266,6 +269,20 @@ fn zones(
 
 fn is_random(kind: JobKind) -> bool {
     matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. })
+}
+
+/// Returns the requests in a hundred at drawn positions, of reads and of writes.
+fn random_pct(reader: &Reader<'_>, kind: JobKind) -> Result<[u8; 2], ConfigError> {
+    let name = "percentage_random";
+    let mut shares = [100, 100];
+    for (share, direction) in shares.iter_mut().zip([Direction::Read, Direction::Write]) {
+        if let Some(text) = part(reader, name, direction)? {
+            let percent = reader.int_of(name, text, 0..=100)?;
+            *share = u8::try_from(percent).unwrap_or(100);
+        }
+    }
+    // As in fio: other jobs pass over it.
+    Ok(if is_random(kind) { shares } else { [100, 100] })
 }
 
 /// Returns the reads in a hundred requests; the later one of `rwmixread` and `rwmixwrite` counts.
@@ -498,16 +515,23 @@ fn pause_distribution(reader: &Reader<'_>) -> Result<PauseDistribution, ConfigEr
     }
 }
 
-/// Returns the pause, the active phase before it, and the requests in flight. fio waits for all before it pauses.
-fn think(
-    reader: &mut Reader<'_>,
+/// The pauses of a job, and the requests in flight beside them.
+struct Think {
+    pause_ns: u64,
+    /// Length of the active phase before a pause; 0: a number of requests stands for it.
+    phase_ns: u64,
+    /// Requests before a pause of the whole job; 0: each of those in flight pauses by itself.
+    blocks: u32,
     parallelism: u32,
-    requests_per_s: Option<f64>,
-) -> Result<(u64, u64, u32), ConfigError> {
+}
+
+/// Reads the pauses. fio waits for all requests before it pauses.
+fn think(reader: &mut Reader<'_>, parallelism: u32, requests_per_s: Option<f64>) -> Result<Think, ConfigError> {
     const MAX_PAUSE_NS: u64 = 86_400 * NS_PER_S;
     let pause_ns = reader.time("thinktime", NS_PER_US)?.unwrap_or(0);
+    let think = Think { pause_ns, phase_ns: 0, blocks: 0, parallelism };
     if pause_ns == 0 {
-        return Ok((0, 0, parallelism));
+        return Ok(think);
     }
     if requests_per_s.is_some() {
         return not_supported(reader, "thinktime", "`thinktime` excludes a rate", "remove one of the two");
@@ -521,18 +545,21 @@ fn think(
         }
     }
 
-    let blocks = reader.int("thinktime_blocks", 1..=u64::MAX)?;
-    if blocks.is_some_and(|blocks| blocks > 1 || phase_ns > 0) {
-        let message = "pauses after a number of blocks are not supported";
-        return not_supported(reader, "thinktime_blocks", message, "write `thinktime_iotime`, the time between pauses");
+    let blocks = reader.int("thinktime_blocks", 1..=u64::from(u32::MAX))?;
+    if blocks.is_some() && phase_ns > 0 {
+        let message = "pauses after a number of blocks or a time, whichever comes first, are not supported";
+        return not_supported(reader, "thinktime_blocks", message, "remove it, or `thinktime_iotime`");
+    }
+    if let Some(blocks) = blocks.filter(|blocks| *blocks > 1) {
+        return Ok(Think { blocks: u32::try_from(blocks).unwrap_or(u32::MAX), ..think });
     }
 
     if phase_ns == 0 && parallelism > 1 {
         let message = "with `thinktime` one request is in flight, whatever `iodepth` says, as in fio";
-        reader.note("thinktime", message, "write `thinktime_iotime` for phases with more in flight");
-        return Ok((pause_ns, 0, 1));
+        reader.note("thinktime", message, "write `thinktime_blocks` or `thinktime_iotime` to have more in flight");
+        return Ok(Think { parallelism: 1, ..think });
     }
-    Ok((pause_ns, phase_ns, parallelism))
+    Ok(Think { phase_ns, ..think })
 }
 
 /// Returns the writes between flushes, whether a flush covers data only, and whether writes are synchronous.

@@ -57,10 +57,10 @@ const TABLE: &[(Use, &str)] = &[
     (
         Use::Read,
         "blockalign|ba bs|blocksize bsrange|blocksize_range bssplit buffer_compress_percentage buffered direct directory \
-         fdatasync filename filesize fsync group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile \
+         do_verify fdatasync filename filesize fsync group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile \
          latency_target latency_window loops name new_group norandommap nrfiles|nr_files number_ios numjobs \
-         offset|fileoffset offset_increment ramp_time randseed random_distribution rate rate_cycle|ratecycle rate_iops \
-         rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
+         offset|fileoffset offset_increment percentage_random ramp_time randseed random_distribution rate \
+         rate_cycle|ratecycle rate_iops rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
          startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
          steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
          thinktime_iotime time_based verify wait_for zero_buffers zonemode zonerange zonesize zoneskip",
@@ -91,7 +91,6 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Only(&["0"], DEDUPE), "dedupe_percentage"),
     (Use::Only(&["0"], "appending jobs are written in a job file of this program: type `append`"), "file_append"),
     (Use::Only(&["none"], REMOVE), "lockfile write_hint"),
-    (Use::Only(&["100"], "write one job for the random and one for the sequential part"), "percentage_random"),
     (Use::Only(&["0"], "direct I/O does not use the page cache: remove it"), "pre_read"),
     (Use::Only(&["0"], "remove it; a `cpu` job in a job file of this program burns time"), "thinktime_spin"),
     (Use::Only(&["0"], TRIMS), "trim_percentage"),
@@ -105,7 +104,7 @@ const TABLE: &[(Use, &str)] = &[
     ),
     (
         Use::Note("blocks carry this program's own stamps, and each is checked when it is read"),
-        "do_verify experimental_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump verify_fatal \
+        "experimental_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump verify_fatal \
          verify_header_seed verify_interval verify_offset verify_pattern verify_pattern_interval verify_policy \
          verify_state_save verify_write_sequence verifysort verifysort_nr",
     ),

@@ -96,8 +96,14 @@ impl<'a> Reader<'a> {
 
     /// Reads a switch: on without a value and with 1, off with 0 and if it is missing.
     pub(super) fn flag(&self, name: &str) -> Result<bool, ConfigError> {
+        self.flag_or(name, false)
+    }
+
+    /// Reads a switch, which is `missing` if it is not there.
+    pub(super) fn flag_or(&self, name: &str, missing: bool) -> Result<bool, ConfigError> {
         match self.get(name).map(|setting| setting.value.as_deref()) {
-            None | Some(Some("0")) => Ok(false),
+            None => Ok(missing),
+            Some(Some("0")) => Ok(false),
             Some(None | Some("1")) => Ok(true),
             Some(Some(other)) => {
                 let error = self.error(name, Code::InvalidValue, format!("{} is neither 0 nor 1", quoted(other)));

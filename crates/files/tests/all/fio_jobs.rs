@@ -103,6 +103,21 @@ fn what_stands_behind_rw_is_a_step_or_a_count() {
 }
 
 #[test]
+fn a_part_of_random_requests_follows_the_last_one() {
+    for (lines, percent) in [
+        ("rw=randread", [100, 100]),
+        ("rw=randread\npercentage_random=25", [25, 25]),
+        ("rw=randrw\npercentage_random=0,25,0", [0, 25]),
+        ("rw=randwrite\npercentage_random=,60", [100, 60]),
+        ("rw=randread\npercentage_random=50,", [50, 100]),
+        // Where nothing is drawn, it counts for nothing, as in fio.
+        ("rw=rw\npercentage_random=40", [100, 100]),
+    ] {
+        assert_eq!(job(lines).random_pct, percent, "{lines}");
+    }
+}
+
+#[test]
 fn requests_go_past_the_page_cache_only_if_the_job_says_so() {
     for (lines, direct) in [
         ("", true),
@@ -269,6 +284,7 @@ fn positions_content_and_flushes() {
     let writes = job("rw=randwrite\nfdatasync=8\nbuffer_compress_percentage=40\nverify=crc32c\nsync=dsync\noffset=1m");
     assert_eq!((writes.flush_every, writes.flush_data_only, writes.dsync, writes.verify), (8, true, true, true));
     assert_eq!((writes.content.compressible_pct, writes.offset_bytes), (40, 1 << 20));
+    assert!(writes.read_back && !job("rw=write\nverify=md5\ndo_verify=0").read_back);
     assert!(job("rw=write:8k\nbs=4k\nverify=md5").verify, "each step leads over whole blocks");
     assert_eq!((job("rw=write\nfsync=1").flush_every, job("fsync=1").flush_every), (1, 0));
     assert_eq!(job("zero_buffers").content.compressible_pct, 100);
@@ -276,14 +292,18 @@ fn positions_content_and_flushes() {
 
 #[test]
 fn depth_follows_engine_and_pauses() {
-    for (lines, depth, think_ns, phase_ns) in [
-        ("iodepth=${DEPTH}", 7, 0, 0),
-        ("iodepth=16\nioengine=psync", 1, 0, 0),
-        ("iodepth=16\nthinktime=10", 1, 10_000, 0),
-        ("iodepth=16\nthinktime=1s\nthinktime_iotime=9s", 16, 1_000_000_000, 9_000_000_000),
+    for (lines, depth, think_ns, phase_ns, blocks) in [
+        ("iodepth=${DEPTH}", 7, 0, 0, 0),
+        ("iodepth=16\nioengine=psync", 1, 0, 0, 0),
+        ("iodepth=16\nthinktime=10", 1, 10_000, 0, 0),
+        ("iodepth=16\nthinktime=1s\nthinktime_iotime=9s", 16, 1_000_000_000, 9_000_000_000, 0),
+        ("iodepth=16\nthinktime=10\nthinktime_blocks=8", 16, 10_000, 0, 8),
+        ("iodepth=16\nthinktime=10\nthinktime_blocks=1", 1, 10_000, 0, 0),
+        ("iodepth=16\nthinktime_blocks=8", 16, 0, 0, 0),
     ] {
         let job = job(lines);
-        assert_eq!((job.parallelism, job.think_time_ns, job.think_after_ns), (depth, think_ns, phase_ns), "{lines}");
+        let think = (job.think_time_ns, job.think_after_ns, job.think_blocks);
+        assert_eq!((job.parallelism, think), (depth, (think_ns, phase_ns, blocks)), "{lines}");
     }
     for (engine, expect) in [
         ("libaio", Some(BackendKind::Aio)),
@@ -398,7 +418,8 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("verify=md6", InvalidValue, "md5"),
         ("rw=randread\nverify=md5", NotSupported, "rwmixread"),
         ("numjobs=5000", OutOfRange, "4096"),
-        ("thinktime=5\nthinktime_blocks=8", NotSupported, "thinktime_iotime"),
+        ("thinktime=5\nthinktime_iotime=1s\nthinktime_blocks=8", NotSupported, "thinktime_iotime"),
+        ("rw=randread\npercentage_random=101", OutOfRange, "0 to 100"),
         ("ss=iops", InvalidValue, "number"),
         ("offset=100", OutOfRange, "512"),
         ("[k]\nioengine=null", NotSupported, "[global]"),

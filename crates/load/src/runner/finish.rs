@@ -143,6 +143,9 @@ impl Runner<'_> {
     fn read_back(&mut self, done: &mut Vec<Done>) -> Result<(), LoadError> {
         for number in 0..self.jobs.len() {
             let Work::Special(special) = &self.jobs[number].work else { continue };
+            if !self.jobs[number].spec.read_back {
+                continue;
+            }
             let (true, Some((from, to))) = (special.stamps.is_some(), special.written) else { continue };
 
             let mut free: Vec<usize> = (0..self.fibers.len()).filter(|at| self.fibers[*at].job == number).collect();

@@ -269,6 +269,63 @@ fn each_job_ends_at_its_own_time() {
 }
 
 #[test]
+fn a_job_pauses_after_a_number_of_requests() {
+    let pausing = |depth| {
+        writes(|it| {
+            (it.parallelism, it.limit_bytes) = (depth, Some(16 * 4096));
+            (it.think_time_ns, it.think_blocks) = (10 * S, 5);
+        })
+    };
+    let result = simulated(vec![("one", pausing(1)), ("three", pausing(3)), ("eight", pausing(8))], 0);
+    // As fio 3.33 does with psync, and with a queue: all requests count, and all in flight complete before a pause.
+    for (name, pauses) in [("one", 3), ("three", 2), ("eight", 2)] {
+        let total = result.total(name);
+        assert_eq!((total.requests, total.elapsed_ns / (10 * S)), (16, pauses), "{name}");
+    }
+}
+
+/// The first blocks of a file that a job wrote over, of 64.
+fn written(ground: &Ground, lines: &str) -> Vec<usize> {
+    let path = ground.0.path().join("mine");
+    std::fs::write(&path, vec![7; 64 * 4096]).unwrap();
+    let options = ground.options(&format!("filename=mine\nbs=4k\n[w]\n{lines}\n"));
+    let total = done(&TestOptions { overwrite: true, ..options }).total("w");
+    assert_eq!(total.errors, 0, "{total:?}");
+    let bytes = std::fs::read(&path).unwrap();
+    let blocks = bytes.chunks(4096).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 7));
+    blocks.map(|(at, _)| at).collect()
+}
+
+#[test]
+fn a_part_of_random_requests_follows_the_last_one() {
+    let ground = Ground::new();
+    let some = "size=256k\nio_size=80k\nnorandommap";
+    let first: Vec<usize> = (0..20).collect();
+    assert_eq!(written(&ground, &format!("rw=randwrite\npercentage_random=0\n{some}")), first);
+    // Writes have their own place: reads at random positions do not move it.
+    let mixed = written(&ground, "rw=randrw\npercentage_random=100,0\nsize=256k\nio_size=160k");
+    assert_eq!(mixed, first);
+    // Of 20 requests about 5 are drawn, and the others follow one: fewer runs than requests.
+    let part = written(&ground, &format!("rw=randwrite\npercentage_random=25\n{some}"));
+    let runs = 1 + part.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    assert!(part != first && runs <= 14, "{part:?}");
+}
+
+#[test]
+fn written_blocks_are_read_back_unless_the_job_says_no() {
+    let ground = Ground::new();
+    let read_back = |lines: &str| {
+        let text = format!("size=64k\nfilename=f\n[w]\nrw=randwrite\nverify=crc32c\n{lines}\n");
+        let total = done(&ground.options(&text)).total("w");
+        assert_eq!((total.requests, total.fault_count), (16, 0), "{lines}");
+        total.read_back.requests
+    };
+    assert_eq!((read_back(""), read_back("do_verify=1"), read_back("do_verify=0")), (16, 16, 0));
+    // What is drawn and what follows is verified together.
+    assert_eq!(read_back("percentage_random=0"), 16);
+}
+
+#[test]
 fn a_job_below_its_least_rate_ends_with_an_error() {
     let least = |requests_per_s| Some(RateMin { bytes_per_s: 0.0, requests_per_s, cycle_ns: S });
     let paced = |rate, least_rate| {
