@@ -48,6 +48,9 @@ pub struct FileSet {
     pub directory: PathBuf,
     /// Number of files of its own, at least 1.
     pub count: u32,
+    /// Names of its own files, in which `$jobname`, `$jobnum` and `$filenum` stand for the job, the clone and the file;
+    /// `None`: any. Clones whose names are the same share a file. See [`FileSet::of_clone`].
+    pub name_format: Option<String>,
     /// Length of each file if it is created (`filesize`), in bytes.
     pub file_bytes: Option<u64>,
     /// Bytes of all files together, or part of each file; `None` is all from the offset on.
@@ -58,8 +61,10 @@ pub struct FileSet {
     pub increment: Length,
     /// Number of the clone, from 0.
     pub clone_number: u64,
-    /// Shortest request in bytes, at least 1: offsets and sizes in per cent are multiples of it.
+    /// Shortest request in bytes, at least 1: sizes in per cent are multiples of it.
     pub unit_bytes: u64,
+    /// Unit of offsets in per cent, at least 1.
+    pub offset_unit_bytes: u64,
     /// What the job does, if that differs from the length of its regions (`io_size`).
     pub work: Option<Length>,
     /// How often it does that, at least 1.
@@ -75,12 +80,14 @@ impl Default for FileSet {
             named: Vec::new(),
             directory: PathBuf::from("."),
             count: 1,
+            name_format: None,
             file_bytes: None,
             size: None,
             offset: Length::Bytes(0),
             increment: Length::Bytes(0),
             clone_number: 0,
             unit_bytes: 1,
+            offset_unit_bytes: 1,
             work: None,
             loops: 1,
             time_based: false,
@@ -89,6 +96,19 @@ impl Default for FileSet {
 }
 
 impl FileSet {
+    /// Returns the files of clone `number` of the job called `job_name`.
+    pub fn of_clone(&self, job_name: &str, number: u64) -> FileSet {
+        let mut set = FileSet { clone_number: number, ..self.clone() };
+        let Some(format) = self.name_format.as_deref().filter(|_| self.named.is_empty()) else { return set };
+        for file in 0..self.count {
+            let path = self.directory.join(expand(format, job_name, number, file).trim_start_matches('/'));
+            if !set.named.contains(&path) {
+                set.named.push(path);
+            }
+        }
+        set
+    }
+
     pub fn files(&self) -> u64 {
         if self.named.is_empty() { u64::from(self.count.max(1)) } else { self.named.len() as u64 }
     }
@@ -138,9 +158,26 @@ impl FileSet {
         let offset = self.offset.of(file_bytes).saturating_add(increment_bytes);
         match (self.offset, self.increment) {
             (Length::Bytes(_), Length::Bytes(_)) => offset,
-            _ => offset.checked_next_multiple_of(self.unit_bytes.max(1)).unwrap_or(u64::MAX),
+            _ => offset.checked_next_multiple_of(self.offset_unit_bytes.max(1)).unwrap_or(u64::MAX),
         }
     }
+}
+
+/// Returns a file's name. As in fio other words that begin with `$` stay as they are, and nobody's address is empty.
+fn expand(format: &str, job_name: &str, clone_number: u64, file_number: u32) -> String {
+    let (clone_number, file_number) = (clone_number.to_string(), file_number.to_string());
+    let words = [("$jobname", job_name), ("$jobnum", &clone_number), ("$filenum", &file_number), ("$clientuid", "")];
+
+    let (mut name, mut rest) = (String::new(), format);
+    while let Some(letter) = rest.chars().next() {
+        let (word, value) = words.into_iter().find(|(word, _)| rest.starts_with(word)).unwrap_or_else(|| {
+            let letter = &rest[..letter.len_utf8()];
+            (letter, letter)
+        });
+        name.push_str(value);
+        rest = &rest[word.len()..];
+    }
+    name
 }
 
 #[cfg(test)]
@@ -161,6 +198,12 @@ mod tests {
             (FileSet { size: Some(Percent(30)), unit_bytes: 4096, ..set() }, MIB, (0, 76 * 4096), Some(76 * 4096)),
             (FileSet { size: Some(Percent(100)), ..set() }, MIB, (0, MIB), Some(MIB)),
             (FileSet { offset: Percent(50), size: Some(Percent(80)), ..set() }, MIB, (MIB / 2, MIB / 2), Some(MIB / 2)),
+            (
+                FileSet { offset: Percent(10), offset_unit_bytes: 65536, ..set() },
+                MIB,
+                (2 << 16, 14 << 16),
+                Some(14 << 16),
+            ),
             (FileSet { increment: Percent(25), clone_number: 3, ..set() }, MIB, (3 * MIB / 4, MIB / 4), Some(MIB / 4)),
             (FileSet { offset: Bytes(2 * MIB), ..set() }, MIB, (2 * MIB, 0), Some(0)),
             (FileSet { file_bytes: Some(MIB), size: Some(Bytes(4096)), ..set() }, MIB, (0, MIB), Some(4096)),
@@ -170,6 +213,23 @@ mod tests {
         ] {
             assert_eq!((set.region(file_bytes), set.limit_bytes(region.1)), (region, limit), "{set:?}");
         }
+    }
+
+    /// The names are those of fio 3.33.
+    #[test]
+    fn clones_name_their_files() {
+        let names = |format: &str, count, number| {
+            let set =
+                FileSet { name_format: Some(format.to_owned()), directory: "d".into(), count, ..FileSet::default() };
+            let named = set.of_clone("j", number).named;
+            named.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("$jobname.$jobnum.$filenum", 2, 3), ["d/j.3.0", "d/j.3.1"]);
+        assert_eq!(names("x$clientuid.$jobnumX$filenumY", 1, 0), ["d/x.0X0Y"]);
+        assert_eq!(names("b$foo$$jobnameé", 1, 0), ["d/b$foo$jé"]);
+        assert_eq!(names("/one", 4, 1), ["d/one"], "files of one name are one");
+        let named = FileSet { named: vec!["f".into()], name_format: Some("x".to_owned()), ..FileSet::default() };
+        assert_eq!(named.of_clone("j", 7), FileSet { clone_number: 7, ..named.clone() });
     }
 
     #[test]

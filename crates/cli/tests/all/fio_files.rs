@@ -90,3 +90,36 @@ fn a_job_that_ends_within_its_ramp_is_counted_as_a_whole() {
     assert_eq!(alone[0]["read"]["total_ios"], 16);
     assert!(alone[0]["read"]["iops"].as_f64() > Some(0.0), "{alone:?}");
 }
+
+/// A cache's files, which are named by clone, in the words of FioSynth: a part of the requests is sequential.
+const NAMED: &str = "\
+[global]
+ioengine=libaio
+iodepth=4
+bs=512
+size=100%%
+filename_format=$jobname.$jobnum
+[cache]
+rw=randread
+percentage_random=44,0
+numjobs=2
+thinktime=1
+thinktime_blocks=6
+[log]
+rw=write
+bs=1
+size=64
+filename_format=$jobname-of-its-own
+";
+
+#[test]
+fn files_are_named_by_clone_and_some_requests_follow_others() {
+    let data = "x".repeat(16 << 10);
+    let world = World::new(&[("named.fio", NAMED), ("cache.0", &data), ("cache.1", &data)]);
+    let before = world.contents();
+    let jobs = entries(&world.run(&[&["test", "named.fio", "--format", "fio-json"], &POOL[..]].concat()));
+    let figures = |job: &Value| [&job["read"]["total_ios"], &job["write"]["total_ios"]].map(Value::as_u64);
+    let figures: Vec<_> = jobs.iter().map(figures).collect();
+    assert_eq!(figures, [[32, 0], [32, 0], [0, 64]].map(|row| row.map(Some)));
+    assert!(world.contents() == before);
+}

@@ -17,6 +17,8 @@ use crate::error::{Code, ConfigError};
 use crate::job_files::{FileSet, Length};
 
 const MAX_FILES: u64 = 4096;
+/// fio's names of files that have none: every clone has files of its own, whatever they are called.
+const DEFAULT_NAMES: &str = "$jobname.$jobnum.$filenum";
 /// Largest size, in bytes: 8 EiB - 1, the largest file offset.
 pub(super) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
@@ -52,12 +54,14 @@ pub(super) fn read(
         named: named.iter().map(below).collect(),
         directory: directory.clone().unwrap_or_else(|| PathBuf::from(".")),
         count: u32::try_from(reader.int("nrfiles", 1..=MAX_FILES)?.unwrap_or(1)).unwrap_or(1),
+        name_format: reader.text("filename_format")?.filter(|format| *format != DEFAULT_NAMES).map(str::to_owned),
         file_bytes,
         size,
         offset: offset(reader, "offset")?,
         increment: offset(reader, "offset_increment")?,
         clone_number: 0,
         unit_bytes,
+        offset_unit_bytes: offset_unit_bytes(reader)?.unwrap_or(unit_bytes),
         work: length(reader, "io_size")?,
         loops: end.loops,
         time_based: end.time_based,
@@ -71,7 +75,8 @@ pub(super) fn read(
         return Err(error.with_help("raise `size`, or lower `bs`"));
     }
     let says_size = matches!(size, Some(Length::Bytes(_))) || file_bytes.is_some() || set.work.is_some();
-    if set.named.is_empty() && !says_size && !end.is_limited {
+    let has_names = !set.named.is_empty() || set.name_format.is_some();
+    if !has_names && !says_size && !end.is_limited {
         let error = reader.error("size", Code::MissingKey, "nothing says when the job ends");
         return Err(error.with_help("add `size`, or `runtime` with `time_based`"));
     }
@@ -127,7 +132,7 @@ fn names(list: &str) -> Vec<String> {
 /// Reads a length in bytes or in per cent; `None` if it is missing or 0.
 fn length(reader: &Reader<'_>, name: &str) -> Result<Option<Length>, ConfigError> {
     let Some(text) = reader.text(name)? else { return Ok(None) };
-    if let Some(percent) = text.strip_suffix('%') {
+    if let Some(percent) = percent(text) {
         return Ok(Some(Length::Percent(reader.int_of(name, percent, 1..=100)?)));
     }
     if text.ends_with(['z', 'Z']) {
@@ -135,6 +140,22 @@ fn length(reader: &Reader<'_>, name: &str) -> Result<Option<Length>, ConfigError
     }
     let bytes = reader.int_of(name, text, 0..=MAX_SIZE_BYTES)?;
     Ok((bytes > 0).then_some(Length::Bytes(bytes)))
+}
+
+/// Returns the figure before a `%`, which may be doubled, as in fio.
+fn percent(text: &str) -> Option<&str> {
+    text.strip_suffix("%%").or(text.strip_suffix('%'))
+}
+
+/// Reads the unit of offsets in per cent.
+fn offset_unit_bytes(reader: &Reader<'_>) -> Result<Option<u64>, ConfigError> {
+    let name = "offset_align";
+    let Some(bytes) = reader.int(name, 0..=MAX_SIZE_BYTES)?.filter(|bytes| *bytes > 0) else { return Ok(None) };
+    if reader.direct && !bytes.is_multiple_of(512) {
+        let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
+        return Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512"));
+    }
+    Ok(Some(bytes))
 }
 
 fn file_bytes(reader: &Reader<'_>) -> Result<Option<u64>, ConfigError> {
@@ -149,7 +170,7 @@ fn file_bytes(reader: &Reader<'_>) -> Result<Option<u64>, ConfigError> {
 /// Reads the begin of a region, or the distance between the regions of two clones.
 fn offset(reader: &Reader<'_>, name: &str) -> Result<Length, ConfigError> {
     let text = reader.text(name)?.unwrap_or("0");
-    if let Some(percent) = text.strip_suffix('%') {
+    if let Some(percent) = percent(text) {
         return Ok(Length::Percent(reader.int_of(name, percent, 0..=100)?));
     }
     match length(reader, name)? {

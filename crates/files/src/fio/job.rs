@@ -388,12 +388,12 @@ fn share(bytes: u64, percent: f64) -> SizeShare {
 }
 
 fn request_length(reader: &Reader<'_>, name: &str, text: &str) -> Result<u64, ConfigError> {
-    let bytes = reader.int_of(name, text, if reader.direct { 512 } else { 1 }..=MAX_REQUEST_BYTES)?;
+    let bytes = reader.int_of(name, text, 1..=MAX_REQUEST_BYTES)?;
     if bytes.is_multiple_of(512) || !reader.direct {
         return Ok(bytes);
     }
     let error = reader.error(name, Code::OutOfRange, format!("{bytes} bytes is not a multiple of 512"));
-    Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512, such as 512 or 4k"))
+    Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512, such as 4k, or `direct=0`"))
 }
 
 fn size_shares(reader: &Reader<'_>, split: &str) -> Result<Vec<SizeShare>, ConfigError> {

@@ -55,7 +55,6 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
 
 use super::error::{Code, ConfigError, Diagnostic, Source};
-use super::job_files::FileSet;
 use super::jobs::{Job, JobFile, ShardSet};
 use super::yaml;
 use common::Common;
@@ -204,7 +203,7 @@ impl FioFile {
         let shards = u32::from(shards.max(1));
         let clones = self.jobs.iter().flat_map(FioJob::numbered_clones);
         let on_shard = |((fio, number, name), shard): ((&FioJob, u64, &String), u32)| {
-            let files = fio.job.files.clone().map(|set| FileSet { clone_number: number, ..set });
+            let files = fio.job.files.as_ref().map(|set| set.of_clone(&fio.name, number));
             Job {
                 name: name.clone(),
                 shards: ShardSet::List(vec![shard]),

@@ -57,9 +57,9 @@ const TABLE: &[(Use, &str)] = &[
     (
         Use::Read,
         "blockalign|ba bs|blocksize bsrange|blocksize_range bssplit buffer_compress_percentage buffered direct directory \
-         do_verify fdatasync filename filesize fsync group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile \
+         do_verify fdatasync filename filename_format filesize fsync group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile \
          latency_target latency_window loops name new_group norandommap nrfiles|nr_files number_ios numjobs \
-         offset|fileoffset offset_increment percentage_random ramp_time randseed random_distribution rate \
+         offset|fileoffset offset_align offset_increment percentage_random ramp_time randseed random_distribution rate \
          rate_cycle|ratecycle rate_iops rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
          startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
          steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
@@ -158,7 +158,6 @@ const TABLE: &[(Use, &str)] = &[
     (Use::Refused("run the command yourself, before the test"), "exec_prerun"),
     (Use::Refused(REMOVE), "exit_what lockmem write_barrier"),
     (Use::Refused("name the files with `filename`"), "opendir"),
-    (Use::Refused("remove it; with `directory` each clone has a file of its own"), "filename_format"),
     (
         Use::Refused("jobs that pace each other are not supported: remove it, or give each job a `rate_iops`"),
         "flow flow_id flow_sleep flow_watermark",
@@ -178,7 +177,6 @@ const TABLE: &[(Use, &str)] = &[
          replay_skip replay_time_scale write_iolog",
     ),
     (Use::Refused("run the program with `nice`"), "nice"),
-    (Use::Refused("write an `offset` in bytes"), "offset_align"),
     (Use::Refused("write the load as jobs"), "profile"),
     (
         Use::Refused(PLACEMENT),

@@ -128,6 +128,7 @@ fn requests_go_past_the_page_cache_only_if_the_job_says_so() {
     ] {
         assert_eq!(job(lines).direct, direct, "{lines}");
     }
+    assert_eq!((job("direct=0\nbs=1").request_bytes, job("direct=0\nrw=write\nbs=1,1M").request_bytes), (1, 1 << 20));
     // Only then may requests have any length.
     let log = fio::parse("log.fio", "[log]\nrw=write\nbs=2300\nfdatasync=1\nsize=22m\n").unwrap();
     let job = &log.jobs[0].job;
@@ -144,6 +145,18 @@ fn jobs_say_which_files_they_work_on_and_where() {
     assert_eq!(set("directory=/mnt").directory, Path::new("/mnt"));
     let part = set("size=30%\nfileoffset=50%\nfilename=a");
     assert_eq!((part.size, part.offset), (Some(Length::Percent(30)), Length::Percent(50)));
+    assert_eq!(
+        (set("size=100%%\nfilename=a").size, set("offset=5%%").offset),
+        (Some(Length::Percent(100)), Length::Percent(5))
+    );
+    assert_eq!(set("offset=10%\noffset_align=64k\nfilename=a").region(1 << 20).0, 128 << 10);
+    assert_eq!(set("offset=10%\nbs=8k\nfilename=a").region(1 << 20).0, 104 << 10);
+    assert_eq!(
+        set("filename_format=f.$jobname.$jobnum.$filenum\nnrfiles=2").named,
+        [Path::new("./f.j.0.0"), Path::new("./f.j.0.1")]
+    );
+    assert_eq!(set("filename_format=$jobname.$jobnum.$filenum").named, [] as [&Path; 0], "fio's default");
+    assert_eq!(set("filename_format=x\nfilename=a").named, [Path::new("a")]);
     assert_eq!(set("filesize=1m").new_file_bytes(), Some(1 << 20));
     assert_eq!(set("io_size=1g\nloops=2").limit_bytes(1 << 20), Some(2 << 30));
     assert_eq!(set("runtime=5\ntime_based").limit_bytes(1 << 20), None);
@@ -401,6 +414,7 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("rw=write:8k\nbs=8k,16k\nverify=md5\nbsrange=4k-8k", NotSupported, "step"),
         ("rw=randwrite\nfilename=a:b\nverify=md5", NotSupported, "all files but one"),
         ("bs=1000", OutOfRange, "512"),
+        ("bs=1B,1M", OutOfRange, "direct=0"),
         ("bs", WrongType, "bs="),
         ("bs=", WrongType, "bs="),
         ("iodepth=0", OutOfRange, "1 to"),
@@ -422,6 +436,7 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("rw=randread\npercentage_random=101", OutOfRange, "0 to 100"),
         ("ss=iops", InvalidValue, "number"),
         ("offset=100", OutOfRange, "512"),
+        ("offset=10%\noffset_align=100", OutOfRange, "512"),
         ("[k]\nioengine=null", NotSupported, "[global]"),
         ("[k", Syntax, "[name]"),
         ("[ ]", Empty, "name"),
