@@ -29,6 +29,8 @@ use crate::jobs::{
 /// Request size if none is given, as in fio.
 const DEFAULT_REQUEST_BYTES: u64 = 4096;
 const MAX_LENGTHS: u64 = 4096;
+/// Longest trim. It moves no data, so it may be longer than other requests.
+const MAX_TRIM_BYTES: u64 = u32::MAX as u64;
 /// Values of `verify`.
 const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
                               sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";
@@ -52,11 +54,12 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     let think = think(reader, engine.parallelism, rate)?;
     let common = common::read(reader, engine.backend)?;
     let runtime_ns = reader.time("runtime", NS_PER_S)?.filter(|time_ns| *time_ns > 0);
-    let time_based = reader.flag("time_based")?;
-    if time_based && runtime_ns.is_none() {
-        let error = reader.error("time_based", Code::MissingKey, "`time_based` needs a `runtime`");
-        return Err(error.with_help("add `runtime=30s`, for example"));
+    let says_time_based = reader.flag("time_based")?;
+    if says_time_based && runtime_ns.is_none() {
+        let message = "without a `runtime` it has no effect: the job ends with its size, as in fio";
+        reader.note("time_based", message, "add `runtime=30s`, for example");
     }
+    let time_based = says_time_based && runtime_ns.is_some();
 
     let limit_requests = limit_requests(reader)?;
     let is_limited = runtime_ns.is_some() || limit_requests.is_some();
@@ -318,15 +321,15 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn read(reader: &Reader<'_>, kind: JobKind) -> Result<Sizes, ConfigError> {
+    fn read(reader: &mut Reader<'_>, kind: JobKind) -> Result<Sizes, ConfigError> {
         let (mut shares, mut decides) = (Vec::new(), "bs");
         for direction in directions(kind) {
             let of = |name| part(reader, name, *direction);
             let (lengths, name) = match (of("bssplit")?, of("bsrange")?, of("bs")?) {
-                (Some(split), _, _) => (size_shares(reader, split)?, "bssplit"),
-                (None, Some(range), _) => (size_range(reader, range)?, "bsrange"),
+                (Some(split), _, _) => (size_shares(reader, split, *direction)?, "bssplit"),
+                (None, Some(range), _) => (size_range(reader, range, *direction)?, "bsrange"),
                 (None, None, bytes) => {
-                    let bytes = bytes.map(|text| request_length(reader, "bs", text)).transpose()?;
+                    let bytes = bytes.map(|text| request_length(reader, "bs", text, *direction)).transpose()?;
                     (vec![share(bytes.unwrap_or(DEFAULT_REQUEST_BYTES), 100.0)], "bs")
                 }
             };
@@ -387,8 +390,9 @@ fn share(bytes: u64, percent: f64) -> SizeShare {
     SizeShare { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), percent }
 }
 
-fn request_length(reader: &Reader<'_>, name: &str, text: &str) -> Result<u64, ConfigError> {
-    let bytes = reader.int_of(name, text, 1..=MAX_REQUEST_BYTES)?;
+fn request_length(reader: &Reader<'_>, name: &str, text: &str, direction: Direction) -> Result<u64, ConfigError> {
+    let longest = if direction == Direction::Trim { MAX_TRIM_BYTES } else { MAX_REQUEST_BYTES };
+    let bytes = reader.int_of(name, text, 1..=longest)?;
     if bytes.is_multiple_of(512) || !reader.direct {
         return Ok(bytes);
     }
@@ -396,7 +400,7 @@ fn request_length(reader: &Reader<'_>, name: &str, text: &str) -> Result<u64, Co
     Err(error.with_help("direct I/O works in whole sectors: write a multiple of 512, such as 4k, or `direct=0`"))
 }
 
-fn size_shares(reader: &Reader<'_>, split: &str) -> Result<Vec<SizeShare>, ConfigError> {
+fn size_shares(reader: &mut Reader<'_>, split: &str, direction: Direction) -> Result<Vec<SizeShare>, ConfigError> {
     let name = "bssplit";
     let wrong = |wrong| reader.wrong(name, wrong);
     let pairs = values::pairs(split).map_err(wrong)?;
@@ -406,7 +410,12 @@ fn size_shares(reader: &Reader<'_>, split: &str) -> Result<Vec<SizeShare>, Confi
 
     let mut sizes = Vec::new();
     for ((text, _), percent) in pairs.iter().zip(percents) {
-        let bytes = request_length(reader, name, text)?;
+        let (length, is_range) = text.split_once('-').map_or((*text, false), |(low, _)| (low.trim(), true));
+        if is_range {
+            let message = "of a range in `bssplit` only the lower end is sent, as in fio";
+            reader.note(name, message, "write each length, or `bsrange`");
+        }
+        let bytes = request_length(reader, name, length, direction)?;
         if percent > 0.0 {
             sizes.push(share(bytes, percent));
         }
@@ -415,10 +424,11 @@ fn size_shares(reader: &Reader<'_>, split: &str) -> Result<Vec<SizeShare>, Confi
 }
 
 /// Returns the lengths of a range: as in fio all multiples of its lower end, each as often as the others.
-fn size_range(reader: &Reader<'_>, range: &str) -> Result<Vec<SizeShare>, ConfigError> {
+fn size_range(reader: &Reader<'_>, range: &str, direction: Direction) -> Result<Vec<SizeShare>, ConfigError> {
     let name = "bsrange";
     let (low, high) = range.split_once(['-', ':']).unwrap_or((range, range));
-    let (low, high) = (request_length(reader, name, low.trim())?, request_length(reader, name, high.trim())?);
+    let length = |text: &str| request_length(reader, name, text.trim(), direction);
+    let (low, high) = (length(low)?, length(high)?);
     if low > high {
         let error = reader.error(name, Code::OutOfRange, format!("the range begins at {low} and ends at {high}"));
         return Err(error.with_help("write the shorter length first, such as 4k-64k"));

@@ -127,6 +127,7 @@ const TABLE: &[(Use, &str)] = &[
         Use::Note("buffers are aligned, and those made together are in huge pages where the kernel has some"),
         "hugepage-size iomem|mem iomem_align|mem_align",
     ),
+    (Use::Note("no list of requests is written: record them with --trace"), "write_iolog"),
     (Use::Note("requests are sent when they are due, by the thread of their shard"), "io_submit_mode"),
     (
         Use::Note("requests are sent as the scheduler lets them go"),
@@ -174,7 +175,7 @@ const TABLE: &[(Use, &str)] = &[
     (
         Use::Refused("traces are not replayed: remove it, and describe the load"),
         "merge_blktrace_file merge_blktrace_iters merge_blktrace_scalars read_iolog read_iolog_chunked replay_align replay_no_stall replay_redirect replay_scale \
-         replay_skip replay_time_scale write_iolog",
+         replay_skip replay_time_scale",
     ),
     (Use::Refused("run the program with `nice`"), "nice"),
     (Use::Refused("write the load as jobs"), "profile"),
