@@ -218,13 +218,18 @@ fn verdicts_of_saved_texts_decide_the_exit_code() {
 
 #[test]
 fn its_own_output_is_read() {
-    let world = World::new(&[("full.txt", SATURATED), ("iostat.json", IOSTAT_JSON)]);
+    let world = World::new(&[("full.txt", SATURATED), ("free.txt", UTIL_100), ("iostat.json", IOSTAT_JSON)]);
     let keep = |name: &str, arguments: &[&str]| {
         let text = world.run(&[&["stat", "--from", "full.txt", "iostat.json"], arguments].concat()).out;
         std::fs::write(world.path().join(name), text).unwrap();
     };
     keep("own.txt", &["-t", "--intervals"]);
     keep("own.json", &["--format", "json"]);
+    // Of the columns that iostat has not printed the table shows `-`.
+    for (name, arguments) in [("short.txt", &[][..]), ("wide.txt", &["-x"]), ("part.csv", &["--format", "csv"])] {
+        let shown = world.run(&[&["stat", "--from", "free.txt"], arguments].concat()).out;
+        std::fs::write(world.path().join(name), shown).unwrap();
+    }
     keep("own.csv", &["--format", "csv"]);
     let devices = |name: &str, more: &[&str]| {
         let read = json(&world.run(&[&["stat", "--from", name, "--format", "json"], more].concat()).out);
@@ -238,6 +243,9 @@ fn its_own_output_is_read() {
     assert!(!shown.is_empty());
     assert_eq!(devices("own.txt", &[]), shown);
     assert_eq!(devices("own.csv", &[]), shown);
+    let of_part = devices("part.csv", &[]);
+    assert!(of_part.iter().any(|interval| !interval.is_empty()));
+    assert_eq!(["short.txt", "wide.txt"].map(|name| devices(name, &[])), [of_part.clone(), of_part]);
 }
 
 /// iostat's first report is of the time since boot: the first line counts what the summary counts.

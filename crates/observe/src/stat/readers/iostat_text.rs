@@ -50,6 +50,14 @@ pub(in crate::stat) struct Text {
     pub host: Option<String>,
 }
 
+/// A cell of our own text whose figure is not known.
+const UNKNOWN: &str = "-";
+
+/// Returns whether a word stands where a figure does.
+fn is_cell(word: &String) -> bool {
+    word == UNKNOWN || Figure::parse(word).is_some()
+}
+
 /// Returns whether a text has a header of iostat.
 pub(in crate::stat) fn has_header(text: &str) -> bool {
     let mut candidates = text.lines().filter(|line| line.contains(['/', '%', '_']) || line.contains("tps"));
@@ -95,8 +103,12 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
 fn without_judgement<'a>(line: &'a str, is_judged: bool) -> (&'a str, bool) {
     let is_header = line.split_whitespace().rev().take(3).eq(["verdict", "S", "U"]);
     let is_judged = is_header || is_judged && !line.trim().is_empty();
-    if !is_judged {
-        return (line, false);
+    // A long name stands alone in its line, above the figures.
+    let is_part = |word: &str| word == UNKNOWN || word.trim_end_matches('*').ends_with('%');
+    let parts = line.split_whitespace().rev().skip(1).take(2).filter(|word| is_part(word)).count();
+    let has_judgement = is_header || is_judged && parts == 2;
+    if !has_judgement {
+        return (line, is_judged);
     }
     let without_word = |line: &'a str, _| line.trim_end().rsplit_once(char::is_whitespace).map_or("", |(rest, _)| rest);
     ((0..3).fold(line, without_word), true)
@@ -187,11 +199,10 @@ impl Table {
     /// Takes a line with a name. Returns `None` if it is no row of this table.
     fn row(&self, line: &str, words: &[String], at: usize) -> Option<Row> {
         let count = self.header.columns.len();
-        let is_figure = |word: &String| Figure::parse(word).is_some();
         let split = match self.header.place {
             Place::First if words.len() == count + 1 => 1,
             // A name may have blanks.
-            Place::First => words.iter().position(is_figure).unwrap_or(words.len()).max(1),
+            Place::First => words.iter().position(is_cell).unwrap_or(words.len()).max(1),
             Place::Last => count,
             Place::Nowhere => return None,
         };
@@ -199,7 +210,7 @@ impl Table {
         let is_first = self.header.place == Place::First;
         let (name, figures) = if is_first { (before, after) } else { (after, before) };
 
-        let known = figures.iter().filter(|word| is_figure(word)).count();
+        let known = figures.iter().filter(|word| is_cell(word)).count();
         // A few spoilt figures do not spoil a row that has a word for each column.
         let is_row = known == figures.len() || (figures.len() == count && known * 3 >= count * 2);
         if name.is_empty() || name.len() > 4 || !is_row || (known == 0 && words.len() > 1) {
@@ -220,7 +231,7 @@ impl Table {
         let mut sentences = Vec::new();
         for ((name, column), word) in self.header.columns.iter().zip(&row.words) {
             let column = column.unwrap_or(Column::IGNORED);
-            if !Figure::parse(word).is_some_and(|figure| column.set(columns, figure)) {
+            if word != UNKNOWN && !Figure::parse(word).is_some_and(|figure| column.set(columns, figure)) {
                 sentences.push(format!("{name} of {} is `{}`: taken as unknown", shown(&row.device), shown(word)));
             }
         }
@@ -267,7 +278,7 @@ impl Reader<'_> {
         if words.is_empty() {
             return;
         }
-        let are_figures = words.iter().all(|word| Figure::parse(word).is_some());
+        let are_figures = words.iter().all(is_cell);
         if let Some(names) = self.cpu_names.take().filter(|_| are_figures) {
             return self.cpu(&names, &words, at);
         }

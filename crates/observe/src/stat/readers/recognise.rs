@@ -55,7 +55,12 @@ const MAGIC: [(&[u8], &str, &str); 11] = [
 ];
 
 /// Words that occur together in one line of only one program, with the kind and what to do.
-const PROGRAMS: [(&[&str], &str, &str); 17] = [
+const PROGRAMS: [(&[&str], &str, &str); 18] = [
+    (
+        &["Summary of ", " intervals:"],
+        "the summary of `plimsoll stat --from`",
+        "it has no intervals: pass the files that it sums up, or write it with --intervals or --format json",
+    ),
     (&["procs", "memory", "swap"], "vmstat's output", IOSTAT),
     (&["DEV", "tps"], "sar's output", IOSTAT),
     (&["CPU", "%user", "%nice"], "sar's output", IOSTAT),

@@ -61,3 +61,38 @@ fn our_own_csv_is_read() {
     let error = read("a.csv", csv::header().as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.starts_with("a.csv:1: CSV of `plimsoll stat` without a row"), "{error}");
 }
+
+#[test]
+fn our_own_table_is_read_where_figures_are_unknown() {
+    let table = "\
+sda is ok in 1 of 1 interval(s)
+U 15 %, S 0 %, %util 100
+
+Device        r/s     w/s     rkB/s     wkB/s r_await w_await aqu-sz  %util     U    S verdict
+sda             - 7497.00         - 105250.50       -    0.03   0.23 100.00   15%*  0% busy-but-free
+sdb             -       -         -         -       -       -      -      -     -    - unknown
+a-name-that-is-too-long-for-a-line
+             2.00       -     16.00         -    0.13       -   0.00   0.03     -    - ok
+";
+    let recorded = text(table);
+    assert_eq!(recorded.notes, [""; 0]);
+    let [interval] = &recorded.intervals[..] else { panic!("{recorded:#?}") };
+    let devices: Vec<_> = interval.devices.iter().map(|it| (it.device.as_str(), known(it))).collect();
+    let expected = [
+        ("sda", "w/s 7497, wkB/s 105250.5, w_await 0.03, aqu-sz 0.23, %util 100"),
+        ("sdb", ""),
+        ("a-name-that-is-too-long-for-a-line", "r/s 2, rkB/s 16, r_await 0.13, aqu-sz 0, %util 0.03"),
+    ];
+    assert_eq!(devices, expected.map(|(name, columns)| (name, columns.to_owned())));
+}
+
+#[test]
+fn our_own_summary_is_refused_with_what_to_pass_instead() {
+    let summary = "db1.rec: recording of db1\n\nSummary of 180 intervals:\nsda: idle 59 %, ok 41 %\n";
+    let error = read("long.txt", summary.as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "long.txt: looks like the summary of `plimsoll stat --from`: it has no intervals: pass the files that it sums up, \
+         or write it with --intervals or --format json"
+    );
+}
