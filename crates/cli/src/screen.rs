@@ -73,6 +73,11 @@ fn answer_within(width: usize, colour: &str, answer: &Answer) -> String {
     lines.join("\n") + "\n\n"
 }
 
+/// Returns whether the text that [`answer`] has returned is not cut.
+pub(crate) fn is_whole(answer: &str) -> bool {
+    !answer.trim_end().ends_with('\u{2026}')
+}
+
 /// Escape sequence that ends a verdict's colour.
 const COLOUR_END: &str = "\x1b[0m";
 

@@ -25,7 +25,7 @@ use plimsoll_observe::stat::{Interval, Observed};
 
 use super::classes::Classes;
 use super::recording::Recording;
-use super::sink::or_save;
+use super::sink::{AnswerPlace, or_save};
 use super::watching::watch;
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let mut live = Live::start(arguments, watch)?;
     let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
     if arguments.saved.record.is_some() {
-        sink = sink.with_summary(false);
+        sink = sink.with_summary(false, AnswerPlace::End);
     }
 
     let mut left = arguments.count;

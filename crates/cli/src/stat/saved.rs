@@ -5,7 +5,8 @@
 //!
 //! # How it works
 //! All files are read before anything is printed, so that an unreadable file gives an error and nothing else. Omissions
-//! and assumptions go to stderr. Of a long recording the table is the summary; each interval is shown on request.
+//! and assumptions go to stderr. The answer comes first. Of a long recording the table is the summary; each interval is
+//! shown on request.
 //!
 //! # Limits
 //! All intervals are in memory, so a file may have at most [`FILE_BYTES_MAX`].
@@ -27,6 +28,7 @@ use plimsoll_observe::stat::host::{Host, is_partition};
 use plimsoll_observe::stat::{Basis, Interval, Judged, Observed, ReadOptions, Verdict};
 use plimsoll_show::answer::{Answer, Mood};
 
+use super::sink::AnswerPlace;
 use super::{Kept, StatArguments, sink, watching};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -43,38 +45,54 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         recorded.intervals.iter().map(|interval| watch.observe(interval, &recorded.facts)).collect();
     let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
+    let history = history(&observed, &arguments.show.devices);
+    let mut place = AnswerPlace::BeginInOtherWords;
     if arguments.format == ReportFormat::Table {
-        // Of a long recording the summary is the answer.
-        let answer = if is_long { None } else { answer(&observed, &arguments.show.devices) };
+        let answer = answer(&observed, &history, &arguments.show.devices);
         let answer = answer.as_ref().map_or_else(String::new, screen::answer);
+        if history.is_of_several() && screen::is_whole(&answer) {
+            place = AnswerPlace::Begin;
+        }
         screen::print(&format!("{answer}{}\n\n", screen::wrap(&recorded.origin)))?;
     }
     if is_long && arguments.format == ReportFormat::Table {
         screen::note(&format!("{} intervals: --intervals shows each", format_count(intervals as u64)));
     }
-    let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long);
+    let mut sink = arguments.sink(Host::default(), kept).with_summary(is_long, place);
     let shown = observed.into_iter().try_for_each(|observed| sink.interval(observed, &[]));
     let (kept, closed) = sink.end();
     sink::or_save(arguments, kept, shown.and(closed))
 }
 
-/// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without devices.
-/// A mean since boot counts only without an interval, as in the summary.
-fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
-    let is_wanted = |judged: &&Judged| wanted.is_empty() || wanted.contains(&judged.interval.device);
+/// Returns the intervals that count, one after the other: a mean since boot counts only without an interval, as in the
+/// summary.
+fn counted(observed: &[Observed]) -> impl Iterator<Item = &Observed> {
     let has_intervals = observed.iter().any(|observed| !observed.is_since_boot);
-    let counted = || observed.iter().filter(|observed| !(has_intervals && observed.is_since_boot));
+    observed.iter().filter(move |observed| !(has_intervals && observed.is_since_boot))
+}
 
+fn is_wanted(judged: &Judged, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.contains(&judged.interval.device)
+}
+
+/// Collects the intervals that count, of the devices `wanted`; of all if these are none.
+fn history(observed: &[Observed], wanted: &[String]) -> History {
     let mut history = History::default();
-    for mut observed in counted().cloned() {
-        observed.devices.retain(|judged| is_wanted(&judged));
+    for mut observed in counted(observed).cloned() {
+        observed.devices.retain(|judged| is_wanted(judged, wanted));
         history.push(observed);
     }
+    history
+}
+
+/// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without devices.
+fn answer(observed: &[Observed], history: &History, wanted: &[String]) -> Option<Answer> {
     if history.is_of_several() {
         return history.answer();
     }
 
-    let judged: Vec<&Judged> = counted().flat_map(|observed| &observed.devices).filter(is_wanted).collect();
+    let judged: Vec<&Judged> =
+        counted(observed).flat_map(|observed| &observed.devices).filter(|it| is_wanted(it, wanted)).collect();
     // What is known comes before what is not.
     let worst = judged.iter().max_by_key(|judged| (judged.verdict != Verdict::Unknown, judged.verdict))?;
 
@@ -96,7 +114,8 @@ fn answer(observed: &[Observed], wanted: &[String]) -> Option<Answer> {
         Basis::HighestSeen => "U is by the highest rate seen: an upper bound; --disk settles it",
         Basis::Unknown => "no model of the disk: --disk makes U known",
     };
-    let verdict = format!("{device} is {} in {same} of {} interval(s){of}", worst.verdict.name(), counted().count());
+    let verdict =
+        format!("{device} is {} in {same} of {} interval(s){of}", worst.verdict.name(), counted(observed).count());
     Some(Answer::new(mood, verdict, figure, confidence))
 }
 

@@ -35,10 +35,21 @@ pub(super) struct Sink {
     kept: Kept,
     intervals: u64,
     has_finding: bool,
-    /// What the summary at the end is made of, if there is to be one.
-    summary: Option<History>,
+    /// What the summary at the end is made of, if there is to be one, and where its answer stands.
+    summary: Option<(History, AnswerPlace)>,
     /// Whether intervals are printed.
     is_silent: bool,
+}
+
+/// The place of the answer that belongs to a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerPlace {
+    /// Before all intervals, in the words of [`History::answer`].
+    Begin,
+    /// Before all intervals, in other words, or cut off.
+    BeginInOtherWords,
+    /// Before the summary: a live run knows it at its end.
+    End,
 }
 
 /// Most lines of a summary.
@@ -52,9 +63,9 @@ impl Sink {
     }
 
     /// Ends a table with a summary; with `is_silent` prints nothing else.
-    pub(super) fn with_summary(self, is_silent: bool) -> Sink {
+    pub(super) fn with_summary(self, is_silent: bool, answer: AnswerPlace) -> Sink {
         match self.format {
-            ReportFormat::Table => Sink { summary: Some(History::default()), is_silent, ..self },
+            ReportFormat::Table => Sink { summary: Some((History::default(), answer)), is_silent, ..self },
             ReportFormat::Json | ReportFormat::Csv => self,
         }
     }
@@ -64,8 +75,8 @@ impl Sink {
         self.selection.apply(&mut observed);
         self.has_finding |= has_finding(&observed);
         self.kept.push(&observed);
-        if let Some(summary) = &mut self.summary {
-            summary.push(observed.clone());
+        if let Some((history, _)) = &mut self.summary {
+            history.push(observed.clone());
         }
         if self.is_silent {
             return Ok(());
@@ -91,8 +102,8 @@ impl Sink {
                 let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
                 screen::print(&format!("{head}{}", json::TAIL))?;
             }
-            if let Some(text) = self.summary.as_ref().map(summary).filter(|text| !text.is_empty()) {
-                screen::print(&text)?;
+            if let Some((history, answer)) = &self.summary {
+                screen::print(&summary(history, *answer))?;
             }
             Ok(if self.has_finding { Outcome::Finding } else { Outcome::Done })
         };
@@ -110,15 +121,24 @@ impl Sink {
     }
 }
 
-/// Returns what all intervals together say, in few lines.
-fn summary(history: &History) -> String {
-    let wrapped: Vec<String> = history.summary().iter().map(|line| screen::wrap(line)).collect();
+/// Returns what all intervals together say, in few lines, after the answer if that stands nowhere else. Nothing for
+/// fewer than two intervals.
+fn summary(history: &History, place: AnswerPlace) -> String {
+    let answer = history.answer().filter(|_| place == AnswerPlace::End && !history.summary(false).is_empty());
+    let answer = answer.as_ref().map(screen::answer).unwrap_or_default();
+    let is_answered = match place {
+        AnswerPlace::Begin => true,
+        AnswerPlace::BeginInOtherWords => false,
+        AnswerPlace::End => screen::is_whole(&answer),
+    };
+
+    let wrapped: Vec<String> = history.summary(is_answered).iter().map(|line| screen::wrap(line)).collect();
     let mut lines: Vec<&str> = wrapped.iter().flat_map(|text| text.lines()).collect();
     if lines.len() > SUMMARY_LINES {
         lines.truncate(SUMMARY_LINES - 1);
         lines.push("... (--page FILE has all devices)");
     }
-    lines.join("\n")
+    answer + &lines.join("\n")
 }
 
 /// Returns the end of a run with the data of pages and pictures. If the run failed, writes these first: they are needed

@@ -248,6 +248,57 @@ fn its_own_output_is_read() {
     assert_eq!(["short.txt", "wide.txt"].map(|name| devices(name, &[])), [of_part.clone(), of_part]);
 }
 
+/// Returns whether any line of the answer comes again, or its clause on the times.
+fn is_said_twice(text: &str) -> bool {
+    let (answer, rest) = text.split_once("\n\n").expect("an empty line follows the answer");
+    let times = answer.split_once("of the time: ").map(|(_, times)| times.trim_end().to_owned());
+    answer.lines().chain(times.as_deref()).any(|said| rest.contains(said))
+}
+
+#[test]
+fn a_long_recording_begins_with_its_answer_and_says_nothing_twice() {
+    let group = "--group=cache=nvme1n1,nvme2n1,nvme3n1";
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/rotating-before.rec");
+    let recording = recording.to_str().unwrap();
+    let report = |at: u32| {
+        format!(
+            "Device r/s rkB/s r_await w/s wkB/s w_await aqu-sz %util\n\
+             sdb {0}.00 {1}.00 60.00 0.00 0.00 0.00 {2}.00 100.00\n\n",
+            2000 + at,
+            4 * (2000 + at),
+            (2000 + at) * 6 / 100
+        )
+    };
+    let long: String = (0..21).map(report).collect();
+    let world = World::new(&[("long.txt", &long)]);
+    let cases: [(&[&str], &str, &str); 3] = [
+        (&[recording], "3 like devices (nvme1n1, nvme2n1, nvme3n1): the hot device changed 11 times", "Means hide it"),
+        (&[recording, group], "cache: imbalanced, the worst of 3 devices", "cache: effective 1.01 at least\n"),
+        (&["long.txt", "-y"], "sdb is saturated in 21 of 21 interval(s)\nU ", "sdb: saturated 100 %"),
+    ];
+    for (arguments, answer, below) in cases {
+        let ended = world.run(&[&["stat", "--from"], arguments].concat());
+        assert!(ended.out.starts_with(answer) && !is_said_twice(&ended.out), "{ended:#?}");
+        let (head, summary) = ended.out.split_once("Summary of ").unwrap();
+        let lines = head.split_once("\n\n").unwrap().0.lines().count();
+        assert!(lines <= 3 && summary.lines().count() <= 15 && summary.contains(below), "{ended:#?}");
+        std::fs::write(world.path().join("own.txt"), &ended.out).unwrap();
+        let own = world.run(&["stat", "--from", "own.txt"]);
+        own.assert_refused(2, &["own.txt: looks like the summary", "--intervals or --format json"]);
+    }
+}
+
+#[test]
+fn the_summary_of_a_recorded_run_begins_with_its_answer() {
+    let world = World::new(&[]);
+    host(&world);
+    let ended = run_on_host(&world, &["0.05", "4", "-y", "--record", "disks.stat"]);
+    let (_, summary) = ended.out.rsplit_once("\n\nnvme0n1: ").unwrap();
+    let (answer, rest) = summary.split_once("\n\n").unwrap();
+    assert!(answer.lines().count() <= 3 && answer.contains("of the time: "), "{ended:#?}");
+    assert!(rest.is_empty() || rest.starts_with("Summary of 4 intervals:\n"), "{ended:#?}");
+}
+
 /// iostat's first report is of the time since boot: the first line counts what the summary counts.
 #[test]
 fn a_report_since_boot_counts_in_no_line() {

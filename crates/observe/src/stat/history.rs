@@ -126,6 +126,17 @@ impl Track {
         all.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
+    /// Sums up the intervals in a clause, without the times or the reason if an answer gives them; empty if nothing is
+    /// left.
+    fn summary(&self, has_times: bool, has_why: bool) -> String {
+        let (worst, why) = self.worst();
+        let effective = self.lowest_effective.map(|least| format!("effective {least:.2} at least"));
+        let times = [has_times.then(|| self.times()), effective];
+        let times = times.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let why = (has_why && worst > Verdict::Ok).then(|| format!("{}: {why}", verdict_words(worst)));
+        [times, why.unwrap_or_default()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
     /// Returns the worst verdict and its reason; `Unknown` only if there is no other.
     fn worst(&self) -> (Verdict, &str) {
         let known = self.verdicts.iter().rfind(|(verdict, _)| **verdict != Verdict::Unknown);
@@ -248,7 +259,7 @@ impl History {
         let said = format!("{name}: {}{of}", verdict_words(verdict));
         let times = format!("of the time: {}", track.times());
         match self.sharing().filter(|_| !says_no(verdict)) {
-            Some(sharing) => Some(Answer::new(Mood::Heed, sharing, said, times)),
+            Some(sharing) => Some(Answer::new(Mood::Heed, split_sharing(&sharing).0, said, times)),
             None => Some(Answer::new(mood(verdict), said, why, times)),
         }
     }
@@ -273,28 +284,39 @@ impl History {
     }
 
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
-    /// first), and the idle. Empty for fewer than two intervals.
-    pub fn summary(&self) -> Vec<String> {
+    /// first), and the idle; without what [`answer`](History::answer) says, if that stands above. Empty for fewer than
+    /// two intervals, and if the answer says it all.
+    pub fn summary(&self, is_answered: bool) -> Vec<String> {
         if self.intervals < 2 {
             return Vec::new();
         }
+
+        let answered = self.worst().filter(|_| is_answered);
+        let is_of_sharing = answered.is_some_and(|(_, track, _)| !says_no(track.worst().0));
         let line = |(name, track): &(&String, &Track)| {
-            let (worst, why) = track.worst();
-            let why = if worst > Verdict::Ok { format!("; {}: {why}", verdict_words(worst)) } else { String::new() };
-            let effective =
-                track.lowest_effective.map_or_else(String::new, |least| format!(", effective {least:.2} at least"));
-            format!("{name}: {}{effective}{why}", track.times())
+            let is_named = answered.is_some_and(|(_, answered, _)| std::ptr::eq(answered, *track));
+            let has_why = !is_named || (is_of_sharing && self.sharing().is_some());
+            let summary = track.summary(!is_named, has_why);
+            (!summary.is_empty()).then(|| format!("{name}: {summary}"))
         };
         let (idle, mut devices): (Vec<_>, Vec<_>) =
             self.devices.iter().partition(|(_, track)| track.worst().0 == Verdict::Idle);
         devices.sort_by_key(|(_, track)| std::cmp::Reverse(track.worst().0));
 
-        let mut lines = vec![format!("Summary of {} intervals:", format_count(self.intervals))];
-        lines.extend(self.remarks.sentences(|code| OF_SHARING.contains(&code)));
-        lines.extend(self.groups.iter().collect::<Vec<_>>().iter().chain(&devices).map(line));
+        let mut sharing = self.remarks.sentences(|code| OF_SHARING.contains(&code));
+        if let Some(first) = sharing.first_mut().filter(|_| is_of_sharing) {
+            *first = upper_first(split_sharing(first).1);
+        }
+        sharing.retain(|sentence| !sentence.is_empty());
+
+        let mut lines = sharing;
+        lines.extend(self.groups.iter().collect::<Vec<_>>().iter().chain(&devices).filter_map(line));
         if !idle.is_empty() {
             let names: Vec<&str> = idle.iter().map(|(name, _)| name.as_str()).collect();
             lines.push(format!("idle all the time: {}", names.join(", ")));
+        }
+        if !lines.is_empty() {
+            lines.insert(0, format!("Summary of {} intervals:", format_count(self.intervals)));
         }
         lines
     }
@@ -357,6 +379,16 @@ impl History {
             line: ("Capacity use".to_owned(), line.unwrap_or_default()),
         }
     }
+}
+
+fn upper_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Splits a sentence on how devices share their work: what they do, which is an answer, and what follows from it.
+fn split_sharing(sentence: &str) -> (&str, &str) {
+    sentence.split_once("; ").unwrap_or((sentence, ""))
 }
 
 /// Formats the end of an interval, if it is known, as a clause of a caption.
@@ -516,7 +548,7 @@ mod tests {
     #[test]
     fn a_summary_begins_with_what_is_worst() {
         let mut history = History::default();
-        assert!(history.summary().is_empty());
+        assert!(history.summary(false).is_empty());
         for at in 0..10 {
             let devices = vec![
                 judged("sda", 0.0, Verdict::Idle),
@@ -526,12 +558,18 @@ mod tests {
             ];
             history.push(Observed { duration_s: Some(1.0), devices, ..observed() });
         }
-        let lines = history.summary();
+        let lines = history.summary(false);
         let begins = ["Summary of 10 intervals:", "nvme1n1: ok 70 %, saturated 30 %; saturated: ", "nvme0n1: ok 100 %"];
         assert!(begins.iter().all(|begin| lines.iter().any(|line| line.starts_with(begin))), "{lines:?}");
         let at = |begin: &str| lines.iter().position(|line| line.starts_with(begin));
         assert!(at("nvme1n1") < at("nvme0n1"), "{lines:?}");
         assert_eq!(lines.last().map(String::as_str), Some("idle all the time: loop0, sda"));
+
+        let below = history.summary(true);
+        let said = history.answer().unwrap().lines(usize::MAX).join("\n");
+        let without = |line: &&String| !line.starts_with("nvme1n1: ");
+        assert!(said.contains("of the time: ok 70 %, saturated 30 %"), "{said}");
+        assert_eq!(below, lines.iter().filter(without).cloned().collect::<Vec<_>>());
     }
 
     #[test]
