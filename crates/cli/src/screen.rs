@@ -369,7 +369,7 @@ impl Observer for Phases {
         };
         let left_s = match self.whole_s > 0.0 {
             true => Some(self.whole_s * (1.0 - part)),
-            false => (fraction >= KNOWN_PART).then(|| self.begin.elapsed().as_secs_f64() * (1.0 / fraction - 1.0)),
+            false => estimated_left_s(self.begin, fraction),
         };
         // What takes longer than expected is not over.
         self.bar.set_position((part * 1000.0).min(990.0) as u64);
@@ -387,6 +387,12 @@ impl Observer for Phases {
 
 /// Least part of a phase from which the rest can be estimated.
 const KNOWN_PART: f64 = 0.05;
+
+/// Returns the seconds that are left of what began then and of which `fraction` is done; `None` if it is too early to
+/// know.
+pub(crate) fn estimated_left_s(begin: Instant, fraction: f64) -> Option<f64> {
+    (fraction >= KNOWN_PART).then(|| begin.elapsed().as_secs_f64() * (1.0 / fraction - 1.0))
+}
 
 /// Returns the time that is left as text; nothing if it is not known.
 pub(crate) fn left(seconds: Option<f64>) -> String {

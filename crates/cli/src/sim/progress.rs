@@ -1,16 +1,22 @@
 //! Progress of many runs: a bar on a terminal, elsewhere a line for each scenario whose runs have all ended.
 
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::sim::report::sweep_text;
-use plimsoll_measure::sim::run::{Finished, Task};
+use plimsoll_measure::sim::run::{Finished, Subject, Task};
 
 use crate::screen;
 
+/// Steps of a bar.
+const STEPS: f64 = 1000.0;
+
 pub(super) struct Progress {
     bar: ProgressBar,
+    begin: Instant,
+    count: usize,
+    ended: usize,
     /// Runs of each scenario, in their order; empty if no lines are printed.
     lines: std::vec::IntoIter<usize>,
     /// Runs of the present scenario that have not ended.
@@ -29,8 +35,9 @@ impl Progress {
             true => Vec::new(),
             false => tasks.chunk_by(same).map(<[Task]>::len).collect(),
         };
-        let bar = if is_terminal { bar(tasks.len()) } else { ProgressBar::hidden() };
-        Progress { bar, lines: counts.into_iter(), left: 0, failed_seeds: Vec::new(), elapsed_s: 0.0, runs: 0 }
+        let bar = if is_terminal { bar(tasks) } else { ProgressBar::hidden() };
+        let (lines, failed_seeds, begin, count) = (counts.into_iter(), Vec::new(), Instant::now(), tasks.len());
+        Progress { bar, begin, count, ended: 0, lines, left: 0, failed_seeds, elapsed_s: 0.0, runs: 0 }
     }
 
     /// Does `work`, which may print, without the bar.
@@ -38,9 +45,18 @@ impl Progress {
         self.bar.suspend(work)
     }
 
+    /// Shows that this part of all runs is done.
+    pub(super) fn advance(&self, part: f64) {
+        self.bar.set_position((part * STEPS) as u64);
+        self.bar.set_prefix(screen::left(screen::estimated_left_s(self.begin, part)));
+    }
+
     /// Counts a run that has ended.
     pub(super) fn add(&mut self, finished: &Finished) {
-        self.bar.inc(1);
+        self.ended += 1;
+        if self.count > 1 {
+            self.bar.set_message(format!("{} of {} runs", self.ended, self.count));
+        }
         if self.left == 0 {
             let Some(runs) = self.lines.next() else { return };
             (self.left, self.runs, self.elapsed_s) = (runs, runs, 0.0);
@@ -74,15 +90,14 @@ impl Progress {
     }
 }
 
-fn bar(count: usize) -> ProgressBar {
-    // How far a single run is cannot be seen from outside; some take minutes.
-    let bar = if count < 2 {
-        let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
-        ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-    } else {
-        let style = ProgressStyle::with_template("runs [{bar:40}] {pos} of {len}  {elapsed}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ");
-        ProgressBar::new(count as u64).with_style(style)
+fn bar(tasks: &[Task]) -> ProgressBar {
+    let bar = match tasks {
+        // How far a single named scenario is cannot be seen from outside; some take minutes.
+        [Task { subject: Subject::Named(_), .. }] => {
+            let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
+            ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        }
+        _ => ProgressBar::new(STEPS as u64).with_style(screen::bar_style()).with_message("simulating"),
     };
     bar.enable_steady_tick(Duration::from_millis(250));
     bar

@@ -11,7 +11,7 @@ use plimsoll_figures::units::format_count;
 use plimsoll_files::scenario::{Scenario, ScenarioFile};
 use plimsoll_measure::load::Stop;
 use plimsoll_measure::sim::parts::{Part, PartForm, Plan};
-use plimsoll_measure::sim::run::{Finished, Subject, Task, run_all};
+use plimsoll_measure::sim::run::{Finished, Step, Subject, Task, run_all};
 use plimsoll_measure::sim::scenarios;
 use plimsoll_measure::sim::trace;
 
@@ -93,7 +93,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let mut progress = Progress::new(&tasks, form.has_runs());
     let mut is_first = true;
     let mut failed = Ok(());
-    let finished = run_all(tasks, workers, &stop, &mut |finished| {
+    let finished = run_all(tasks, workers, &stop, &mut |step| {
+        let finished = match step {
+            Step::Advanced(part) => return progress.advance(part),
+            Step::Ended(finished) => finished,
+        };
         if failed.is_err() {
             return;
         }

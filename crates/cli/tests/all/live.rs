@@ -75,6 +75,32 @@ fn a_sweep_leaves_no_bar_behind() {
     assert!(!rows.iter().any(|row| row.contains("running") || row.ends_with(" left")), "{rows:#?}");
 }
 
+/// A simulation takes as long as its events do: its bar is of the whole run, and of all runs together.
+#[test]
+fn the_bar_of_a_simulation_shows_its_part_and_what_is_left() {
+    if !has_terminals() {
+        return;
+    }
+    const LONG: &str = "\
+duration: 600s
+disks: [{disk: i4i.2xlarge}]
+jobs: [{name: query, type: randread, shards: all, shard_info: {parallelism: 8}}]
+";
+    for (size, seeds) in [((80, 24), "1"), ((120, 40), "2")] {
+        let world = World::new(&[("long.yaml", LONG)]);
+        let mut command = Command::new(PLIMSOLL);
+        command.args(["sim", "run", "long.yaml", "--seeds", seeds]).current_dir(world.path()).env("TERM", "xterm");
+        let mut terminal = Terminal::start(command, size);
+        terminal.shows("part and rest", |rows| {
+            let bar = rows.iter().find(|row| row.starts_with("simulating"));
+            bar.is_some_and(|bar| bar.contains("] ") && bar.contains(" %  ") && bar.ends_with(" left"))
+        });
+        terminal.interrupt();
+        assert_eq!(terminal.ended(), Some(130));
+        assert!(!terminal.rows().iter().any(|row| row.ends_with(" left")), "{:#?}", terminal.rows());
+    }
+}
+
 /// Returns a screen without what differs from run to run: bars are empty, and a figure with its unit is a `#` where its
 /// last letter stood.
 fn masked(rows: &[String]) -> String {

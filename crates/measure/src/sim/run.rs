@@ -4,7 +4,8 @@
 //! machine.
 //!
 //! **How.** Threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A scenario
-//! that panics has failed, and the others continue.
+//! that panics has failed, and the others continue. Scenarios of files say how far they are, as each of their samples
+//! is taken; named ones, which may run several worlds, do not.
 //!
 //! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends. Curves
 //! are handed on and then dropped: ten thousand runs have too many to keep.
@@ -14,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ use plimsoll_sim::scenario;
 use super::result::RunResult;
 use super::user;
 use crate::load::Stop;
+
+/// The unit in which the parts of runs are counted: a ten-thousandth.
+const WHOLE: f64 = 10_000.0;
 
 /// Longest wait between two checks for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -97,6 +101,15 @@ impl Finished {
     }
 }
 
+/// What happens while tasks run.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// This part of all runs is done, from 0 to 1.
+    Advanced(f64),
+    /// A run has ended.
+    Ended(&'a Finished),
+}
+
 /// Returns the changes of a sweep, a `KEY=VALUE` each.
 pub fn words(changes: &[(String, String)]) -> impl Iterator<Item = String> {
     changes.iter().map(|(key, value)| format!("{key}={value}"))
@@ -113,10 +126,11 @@ pub fn figure_names<'a>(results: impl Iterator<Item = &'a RunResult>) -> Vec<&'a
     names
 }
 
-/// Runs tasks on `workers` threads and returns the results, without their curves. Calls `on_ready` with each, in the
-/// order of `tasks`. After a stop, tasks that were not run are left out.
-pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
+/// Runs tasks on `workers` threads and returns the results, without their curves. Calls `on_step` with each, in the
+/// order of `tasks`, and now and then with the part that is done. After a stop, tasks that were not run are left out.
+pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn FnMut(Step<'_>)) -> Vec<Finished> {
     let count = tasks.len();
+    let parts: Arc<[AtomicU32]> = tasks.iter().map(|_| AtomicU32::new(0)).collect();
     let tasks = Arc::new(tasks);
     let next = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = mpsc::channel();
@@ -124,12 +138,13 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
     let mut started = 0;
     for _ in 0..workers.min(count) {
         let (tasks, next, sender, stop) = (Arc::clone(&tasks), Arc::clone(&next), sender.clone(), stop.clone());
+        let parts = Arc::clone(&parts);
         let work = move || {
             while !stop.is_asked() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(task) = tasks.get(at) else { return };
+                let Some((task, part)) = tasks.get(at).zip(parts.get(at)) else { return };
                 // After a stop the receiver is gone.
-                if sender.send((at, run_one(task))).is_err() {
+                if sender.send((at, run_one(task, part))).is_err() {
                     return;
                 }
             }
@@ -143,16 +158,16 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
     drop(sender);
 
     let (mut waiting, mut ready) = (BTreeMap::new(), Vec::with_capacity(count));
-    let mut hand_on = |mut finished: Finished, ready: &mut Vec<Finished>| {
-        on_ready(&finished);
+    let hand_on = |mut finished: Finished, on_step: &mut dyn FnMut(Step<'_>), ready: &mut Vec<Finished>| {
+        on_step(Step::Ended(&finished));
         if let Ok(result) = &mut finished.result {
             result.series = Vec::new();
         }
         ready.push(finished);
     };
     if started == 0 {
-        for task in tasks.iter().take_while(|_| !stop.is_asked()) {
-            hand_on(run_one(task), &mut ready);
+        for (task, part) in tasks.iter().zip(parts.iter()).take_while(|_| !stop.is_asked()) {
+            hand_on(run_one(task, part), on_step, &mut ready);
         }
     }
     while ready.len() < count && !stop.is_asked() {
@@ -164,25 +179,31 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_ready: &mut dyn
             Err(RecvTimeoutError::Disconnected) => break,
         }
         while let Some(finished) = waiting.remove(&ready.len()) {
-            hand_on(finished, &mut ready);
+            hand_on(finished, on_step, &mut ready);
         }
+
+        let done: f64 = parts.iter().map(|part| f64::from(part.load(Ordering::Relaxed)) / WHOLE).sum();
+        on_step(Step::Advanced(done / count as f64));
     }
 
     // After a stop, results count even if an earlier task has none.
     waiting.extend(receiver.try_iter());
     for finished in waiting.into_values() {
-        hand_on(finished, &mut ready);
+        hand_on(finished, on_step, &mut ready);
     }
     ready
 }
 
-fn run_one(task: &Task) -> Finished {
+/// Runs a task, and keeps in `part` how much of it is done.
+fn run_one(task: &Task, part: &AtomicU32) -> Finished {
     let begin = Instant::now();
+    let advance = |done: f64| part.store((done * WHOLE) as u32, Ordering::Relaxed);
     let run = || match &task.subject {
         Subject::Named(scenario) => (scenario.run)(task.seed).map(RunResult::from).map_err(|error| error.to_string()),
-        Subject::Own(scenario) => user::run(scenario, task.seed).map_err(|error| error.to_string()),
+        Subject::Own(scenario) => user::run(scenario, task.seed, &advance).map_err(|error| error.to_string()),
     };
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));
+    advance(1.0);
     Finished {
         name: task.subject.name().to_owned(),
         title: task.subject.title().to_owned(),

@@ -10,10 +10,15 @@ use super::result::{Measured, RunResult, Table};
 
 const SHARDS_LISTED: usize = 16;
 
-pub(super) fn run(scenario: &Scenario, seed: u64) -> Result<RunResult, WorldError> {
+/// Runs the scenario. Calls `advance` with the part that is done, from 0 to 1, at each sample.
+pub(super) fn run(scenario: &Scenario, seed: u64, advance: &dyn Fn(f64)) -> Result<RunResult, WorldError> {
     let world = WorldSpec { seed, ..scenario.world.clone() };
+    let whole_ns = (world.warmup_ns + world.duration_ns) as f64;
     let mut samples = Vec::new();
-    let report = run_observed(&world, &mut |sample| samples.push(sample.clone()))?;
+    let report = run_observed(&world, &mut |sample| {
+        advance(sample.at_ns as f64 / whole_ns);
+        samples.push(sample.clone());
+    })?;
     Ok(RunResult {
         tables: tables(scenario, &report),
         figures: figures(scenario, &report),

@@ -7,7 +7,7 @@ use plimsoll_core::{LatencyGoal, Op};
 use plimsoll_files::scenario::{Scenario, ScenarioFile};
 use plimsoll_files::{Code, ConfigError};
 use plimsoll_measure::load::Stop;
-use plimsoll_measure::sim::run::{Subject, Task, run_all};
+use plimsoll_measure::sim::run::{Step, Subject, Task, run_all};
 use plimsoll_sim::device::FaultKind;
 use plimsoll_sim::workload::{Load, Pattern, Spacing};
 use plimsoll_sim::world::{Change, DiskMode};
@@ -165,7 +165,8 @@ fn what_makes_no_scenario_is_refused() {
 fn the_same_seed_gives_the_same_run_and_another_another() {
     let task = |seed| Task { subject: Subject::Own(Arc::new(scenario(BASE))), changes: Vec::new(), seed };
     let mut curves = 0;
-    let finished = run_all(vec![task(1), task(1), task(2)], 2, &Stop::default(), &mut |run| {
+    let finished = run_all(vec![task(1), task(1), task(2)], 2, &Stop::default(), &mut |step| {
+        let Step::Ended(run) = step else { return };
         let series = &run.result.as_ref().unwrap().series;
         assert!(series.iter().all(|series| !series.y.is_empty()));
         curves += series.len();
@@ -198,7 +199,10 @@ fn a_class_that_only_waits_has_a_curve() {
             .replace("shares: 800}", "shares: 800, limit_iops: 1}");
     let task = Task { subject: Subject::Own(Arc::new(scenario(&text))), changes: Vec::new(), seed: 1 };
     let mut series = Vec::new();
-    run_all(vec![task], 1, &Stop::default(), &mut |run| series = run.result.as_ref().unwrap().series.clone());
+    run_all(vec![task], 1, &Stop::default(), &mut |step| {
+        let Step::Ended(run) = step else { return };
+        series = run.result.as_ref().unwrap().series.clone();
+    });
     let throughput = series.iter().find(|panel| panel.title == "Throughput by class").unwrap();
     assert!(throughput.curves.iter().any(|(name, _)| name == "query"), "{throughput:?}");
 }
