@@ -1,5 +1,6 @@
 //! `plimsoll attach`: inspects and changes a running program.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// the latencies.
 const EXPENDABLE: [&str; 2] = ["shares", "queued"];
 
-/// What the columns of a view mean, in a line that fits 80 columns.
-const LEGEND: &str = "queued, disk: now; p50, p99: of whole requests; waits: why most were queued";
+/// What columns of a view mean; together a line that fits 80 columns.
+const LEGEND: [(&[&str], &str); 3] =
+    [(&["queued", "disk"], "now"), (&["p50", "p99"], "of whole requests"), (&["waits"], "why most were queued")];
 
 /// See what a running program's classes do and wait for, and change shares, limits and mode while it runs
 ///
@@ -276,11 +278,23 @@ fn text(hello: &Hello, snapshot: &Snapshot, width: u16) -> String {
         let shards: Vec<String> = snapshot.missing_shards.iter().map(u16::to_string).collect();
         text.push_str(&line(&format!("no answer from shards {}: their part is as it was", shards.join(", "))));
     }
+    let mut shown = BTreeSet::new();
     for disk in &snapshot.disks {
-        text.push_str(&format!("\n{}\n{}\n", line(&disk_line(disk)), classes(disk, width)));
+        let (headers, table) = classes(disk, width);
+        text.push_str(&format!("\n{}\n{table}\n", line(&disk_line(disk))));
+        shown.extend(headers);
     }
-    text.push_str(&format!("\n{}", line(LEGEND)));
+    text.push_str(&format!("\n{}", line(&legend(&shown))));
     text
+}
+
+/// Explains the columns that are shown.
+fn legend(shown: &BTreeSet<&str>) -> String {
+    let entry = |(columns, meaning): &(&[&str], &str)| {
+        let columns: Vec<&str> = columns.iter().copied().filter(|column| shown.contains(column)).collect();
+        (!columns.is_empty()).then(|| format!("{}: {meaning}", columns.join(", ")))
+    };
+    LEGEND.iter().filter_map(entry).collect::<Vec<_>>().join("; ")
 }
 
 fn disk_line(disk: &DiskState) -> String {
@@ -300,7 +314,8 @@ fn disk_line(disk: &DiskState) -> String {
     parts.join(", ")
 }
 
-fn classes(disk: &DiskState, width: u16) -> String {
+/// Returns the columns that fit `width`, and the table of them.
+fn classes(disk: &DiskState, width: u16) -> (Vec<&'static str>, String) {
     let is_alone = disk.classes.iter().filter(|class| is_busy(class)).count() < 2;
     let mut headers = vec!["class", "shares", "IOPS", "read", "write", "queued", "disk", "p50", "p99", "waits"];
     let rows = disk.classes.iter().map(|class| {
@@ -334,7 +349,8 @@ fn classes(disk: &DiskState, width: u16) -> String {
         }
     }
 
-    screen::table_within(width, &headers, rows)
+    let table = screen::table_within(width, &headers, rows);
+    (headers, table)
 }
 
 fn is_busy(class: &ClassState) -> bool {
@@ -397,7 +413,9 @@ mod tests {
 
         let needed =
             ["depth:128", "of 750 us", "-2.00 us", "12,346", "12.3 ms", "backend 100 %", "compaction", "a\\u{1b}"];
-        for (width, more) in [(100, &["shares", "12345"][..]), (80, &[])] {
+        let legend = "disk: now; p50, p99: of whole requests; waits: why most were queued\n";
+        let of_wide = format!("queued, {legend}");
+        for (width, more) in [(100, &["shares", "12345", &of_wide][..]), (80, &[&format!("\n{legend}")])] {
             let text = text(&hello, &snapshot, width);
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
             assert!(!text.contains('…'), "{text}");
