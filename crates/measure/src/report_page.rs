@@ -16,6 +16,7 @@
 //! | `test --sweep --format json` | `axes` and `points` |
 //! | `test --find-rate --format json` | `closed_loop_iops` and `trials` |
 //! | `test --matrix --format json` | `rows` and `written_bytes` |
+//! | `test --dual --format json` | `runs` and `finding` |
 //! | `compare --format json` | `sides` and `comparisons` |
 //! | `sim run --format json` | `runs` and `seeds` |
 //! | `sim surface --format json` | `cells` |
@@ -70,6 +71,8 @@ pub enum Kind {
     /// A result of `test --find-rate`.
     Search,
     Matrix,
+    /// A result of `test --dual`.
+    Dual,
     Compare,
     Sim,
     Surface,
@@ -88,6 +91,7 @@ impl Kind {
             Kind::Sweep => "sweep",
             Kind::Search => "search for a rate",
             Kind::Matrix => "four usual loads",
+            Kind::Dual => "a load once and twice",
             Kind::Compare => "comparison of tests",
             Kind::Sim => "simulation",
             Kind::Surface => "surface of a simulated disk",

@@ -10,12 +10,11 @@ use plimsoll_measure::experiment::find_rate::{self, Goal, RateReport, SearchOpti
 use plimsoll_measure::experiment::matrix::{self, MatrixReport};
 use plimsoll_measure::experiment::pictures::{self, Picture};
 use plimsoll_measure::experiment::sweep::{self, Axis, SweepReport};
-use plimsoll_measure::experiment::words::{self, Said, us};
+use plimsoll_measure::experiment::words::{self, Said};
 use plimsoll_measure::experiment::{ExperimentError, Point, Situation, rounds_of};
 use plimsoll_measure::load::Control;
 use plimsoll_measure::report::Circumstances;
 use plimsoll_measure::test::TestOptions;
-use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
@@ -182,10 +181,6 @@ fn table(shown: &Shown) -> String {
     text
 }
 
-fn percent(part: Option<f64>) -> String {
-    part.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part))
-}
-
 const POINT_CSV: [&str; 9] = [
     "parallelism",
     "throughput_bytes_per_s",
@@ -277,61 +272,13 @@ fn of_matrix(report: &MatrixReport) -> Shown {
 }
 
 fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
-    let mut rows = Vec::new();
-    let mut numbers = Vec::new();
-
-    for run in &report.runs {
-        for job in &run.jobs {
-            rows.push(vec![
-                format!("{}: {}", run.times, job.name),
-                format_throughput_decimal(job.throughput_bytes_per_s),
-                format_iops(job.iops),
-                us(job.latency.average_us),
-                us(job.latency.p99_us),
-            ]);
-        }
-        let together = vec![
-            format!("{}: together", run.times),
-            format_throughput_decimal(run.point.throughput_bytes_per_s),
-            format_iops(run.point.iops),
-            us(run.point.latency.average_us),
-            us(run.point.latency.p99_us),
-        ];
-        rows.push([together, iostat_cells(run.iostat), vec![percent(run.point.capacity_used)]].concat());
-        if run.busiest.is_some() {
-            let head = format!("{}: busiest second", run.times);
-            rows.push([vec![head], vec![String::new(); 4], iostat_cells(run.busiest)].concat());
-        }
+    let number = |run: &DualRun| {
         let iostats = [iostat_csv(run.iostat), iostat_csv(run.busiest)].concat();
-        numbers.push([vec![run.times.to_string()], point_csv(&run.point), iostats].concat());
-    }
-
-    let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
-    let answer = report.finding.as_ref().map(|found| {
-        let mood = match found.outcome {
-            dual::Outcome::Grew => Mood::Good,
-            dual::Outcome::Unclear => Mood::Heed,
-            dual::Outcome::AtEnd | dual::Outcome::HeldAbove => Mood::Bad,
-        };
-        let rate = |run: &DualRun| {
-            format!("{}{}", format_throughput_decimal(run.point.throughput_bytes_per_s), run.point.interval_text())
-        };
-        let rates: Vec<String> = report.runs.iter().map(rate).collect();
-        let confidence = match report.runs.iter().map(|run| run.point.rounds.len()).min() {
-            Some(0 | 1) | None => "one run each: differences below 10 % are noise".to_owned(),
-            Some(rounds) => format!("{rounds} rounds in turns; differences below 10 % are noise"),
-        };
-        Answer::new(mood, upper_first(&found.sentence), format!("alone and together: {}", rates.join(", ")), confidence)
-    });
-    let remarks = vec![match (&report.device, &report.no_counters) {
-        (Some(device), _) => {
-            format!(
-                "r/s to %util: what iostat says of {device}, on average and (busiest second) in the interval with the most \
-                 requests. capacity: part of the disk model that was used."
-            )
-        }
-        (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
-    }];
+        [vec![run.times.to_string()], point_csv(&run.point), iostats].concat()
+    };
+    let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
+    let busiest = columns.map(|column| format!("busiest_{column}"));
+    let columns = columns.into_iter().chain(busiest.iter().map(String::as_str));
 
     let mut json = serde_json::to_value(report).unwrap_or_default();
     let beside = rbd.map(rbd_table);
@@ -339,37 +286,18 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
         map.insert("rbd".to_owned(), serde_json::to_value(runs).unwrap_or_default());
     }
 
-    let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
-    let busiest = columns.map(|column| format!("busiest_{column}"));
-    let columns = columns.into_iter().chain(busiest.iter().map(String::as_str));
     Shown {
         title: "once, and twice at once".to_owned(),
-        said: Said { answer, table: Table::new("", headers, rows), remarks },
+        said: words::of_dual(report),
         made: report.made.clone(),
         beside,
-        csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), numbers),
+        csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), report.runs.iter().map(number)),
         json,
         written_bytes: report.written_bytes,
         errors: report.runs.iter().map(|run| run.point.errors).sum(),
         interrupted: report.interrupted,
         ..Shown::default()
     }
-}
-
-fn upper_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-fn iostat_cells(iostat: Option<Iostat>) -> Vec<String> {
-    let Some(io) = iostat else { return vec!["-".to_owned(); 5] };
-    vec![
-        format_iops(io.reads_per_s),
-        format_iops(io.writes_per_s),
-        io.await_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms")),
-        io.queue.map_or("-".to_owned(), |queue| format!("{queue:.2}")),
-        io.util_pct.map_or("-".to_owned(), |pct| format!("{pct:.0} %")),
-    ]
 }
 
 fn iostat_csv(iostat: Option<Iostat>) -> Vec<String> {

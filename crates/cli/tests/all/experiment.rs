@@ -98,6 +98,7 @@ fn results_of_experiments_are_compared_and_shown_together() {
     let old = keep("old.json", &[&sweep[..], &["--model", "old-defaults"]].concat());
     keep("new.json", &sweep);
     keep("matrix.json", &["--matrix"]);
+    keep("dual.json", &["large.yaml", "--dual"]);
     keep("rate.json", &["large.yaml", "--find-rate", "lat_mean=1s"]);
     for key in ["machine", "place", "seed", "duration_s", "backend", "shards", "plimsoll"] {
         assert!(old[key] != Value::Null, "{key} of {old}");
@@ -110,17 +111,25 @@ fn results_of_experiments_are_compared_and_shown_together() {
         assert!(ended.out.contains(part), "{part}: {}", ended.out);
     }
     assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
-    for name in ["matrix.json", "rate.json"] {
+    for name in ["matrix.json", "dual.json", "rate.json"] {
         let ended = done(world.run(&["compare", name, name]));
         assert!(ended.out.contains("A and B: no evidence that either is better"), "{}", ended.out);
     }
+    let both = done(world.run(&["compare", "dual.json", "dual.json"])).out;
+    assert!(
+        ["once", "twice at once"].iter().all(|run| both.lines().any(|line| line.trim().starts_with(run))),
+        "{both}"
+    );
     world.run(&["compare", "old.json", "rate.json"]).assert_refused(2, &["a search for a rate", "results of one kind"]);
 
-    let ended = done(world.run(&["report", "old.json", "new.json", "matrix.json", "rate.json", "-o", "all.html"]));
-    assert!(["sweep", "four usual loads", "search for a rate"].iter().all(|kind| ended.out.contains(kind)));
+    let files = ["old.json", "new.json", "matrix.json", "dual.json", "rate.json"];
+    let ended = done(world.run(&[&["report"], &files[..], &["-o", "all.html"]].concat()));
+    let kinds = ["sweep", "four usual loads", "a load once and twice", "search for a rate"];
+    assert!(kinds.iter().all(|kind| ended.out.contains(kind)));
     let page = std::fs::read_to_string(world.path().join("all.html")).unwrap();
-    for part in ["Sweeps together", "Queue in the device", "queue / latency, old.json", "in the device, mean, new.json"]
-    {
+    let of_sweeps =
+        ["Sweeps together", "Queue in the device", "queue / latency, old.json", "in the device, mean, new.json"];
+    for part in of_sweeps.into_iter().chain(["alone and together: ", "2: together"]) {
         assert!(page.contains(part), "{part}");
     }
     assert!(

@@ -4,8 +4,8 @@
 //! these keys keep their meaning.
 //!
 //! **How.** What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a
-//! search for a rate, `runs` of `sim run`. A point of a sweep or a row of a matrix is compared as a job is, and named
-//! by its settings. Other descriptions of a result or a job are flattened to names and values; a warning names those
+//! search for a rate, `runs` of `sim run`, and with a `finding` those of a load once and twice. A point of a sweep, a
+//! row of a matrix or a dual run is compared as a job is, and named by its settings. Other descriptions of a result or a job are flattened to names and values; a warning names those
 //! that differ.
 //!
 //! **Limits.** Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::CompareError;
+use crate::experiment::dual::DualReport;
 use crate::experiment::find_rate::{Found, RateReport};
 use crate::experiment::matrix::MatrixReport;
 use crate::experiment::sweep::SweepReport;
@@ -90,7 +91,7 @@ impl Run {
 
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Measurements: the jobs of a test, the points of a sweep, the rows of a matrix.
+    /// Measurements: the jobs of a test, the points of a sweep, the rows of a matrix, a load once and twice.
     Test(Vec<Job>),
     /// The highest rate that keeps a bound.
     Search(Search),
@@ -176,6 +177,8 @@ pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
     if has("jobs") {
         check_schema(path, &value, report::SCHEMA)?;
         test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
+    } else if has("runs") && value.get("finding").is_some() {
+        dual(path, &value, DualReport::from_json(text).map_err(unreadable)?)
     } else if has("runs") {
         check_schema(path, &value, sim_report::SCHEMA)?;
         sim_report::check_is_whole(&value).map_err(|reason| CompareError::NotAResult {
@@ -249,6 +252,12 @@ fn sweep(path: &str, value: &Value, report: SweepReport) -> Result<Run, CompareE
 fn matrix(path: &str, value: &Value, report: MatrixReport) -> Result<Run, CompareError> {
     let rows = report.rows.into_iter().map(|row| (row.name, row.point));
     experiment(path, value, rows)
+}
+
+fn dual(path: &str, value: &Value, report: DualReport) -> Result<Run, CompareError> {
+    let curves = report.finding.into_iter().map(|found| found.sentence).collect();
+    let run = experiment(path, value, report.runs.into_iter().map(|run| (run.name().to_owned(), run.point)))?;
+    Ok(Run { curves, ..run })
 }
 
 fn experiment(path: &str, value: &Value, points: impl Iterator<Item = (String, Point)>) -> Result<Run, CompareError> {

@@ -90,7 +90,7 @@ pub enum CompareError {
     EmptySide { side: char },
     #[error(
         "{path}:{line}: not a result that can be compared: {reason}; expected what `plimsoll test --format json` (also with \
-         --sweep, --matrix or --find-rate) or `plimsoll sim run --format json` prints"
+         --sweep, --matrix, --dual or --find-rate) or `plimsoll sim run --format json` prints"
     )]
     NotAResult {
         path: String,

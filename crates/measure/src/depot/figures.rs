@@ -15,6 +15,7 @@ use plimsoll_observe::depot::figures::Figure;
 use serde_json::Value;
 
 use crate::compare::CompareReport;
+use crate::experiment::dual::DualReport;
 use crate::experiment::find_rate::RateReport;
 use crate::experiment::matrix::MatrixReport;
 use crate::experiment::point::Point;
@@ -22,7 +23,7 @@ use crate::experiment::sweep::SweepReport;
 use crate::instance::figures::kind as kind_of_figure;
 use crate::instance::{self, Card};
 use crate::report::{Circumstances, IntervalReport, JobReport, Latency, Place, TestReport};
-use crate::report_page::json::{experiment, kind, tunes};
+use crate::report_page::json::{damaged, experiment, kind, tunes};
 use crate::report_page::{Kind, sim};
 use crate::sim::report::{RunForm, sweep_text};
 use crate::tune::{TuneReport, Unit};
@@ -53,6 +54,10 @@ pub(super) fn read(file: &str, text: &str, value: &Value) -> Option<Result<Found
         }),
         Kind::Matrix => experiment("matrix", text).map(|report: MatrixReport| {
             let figures = report.rows.iter().flat_map(|row| of_point(&row.name, &row.point));
+            Found::of(place(report.made.as_ref()), figures.collect())
+        }),
+        Kind::Dual => DualReport::from_json(text).map_err(|error| damaged("dual run", &error)).map(|report| {
+            let figures = report.runs.iter().flat_map(|run| of_point(run.name(), &run.point));
             Found::of(place(report.made.as_ref()), figures.collect())
         }),
         Kind::Search => experiment("search", text).map(of_search),

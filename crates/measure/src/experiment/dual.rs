@@ -30,7 +30,7 @@ use plimsoll::core::{Histogram, WaitReason};
 use plimsoll::sys::diskstats::Counters;
 use plimsoll_files::jobs::{Job, JobClass};
 use plimsoll_observe::stat::Columns;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::device::{Counted, Device};
 use super::point::{Sums, foreign_pct};
@@ -54,7 +54,7 @@ const USED_UP: f64 = 0.9;
 /// Part of the time, in percent, from which on a device had no time left by its own account.
 const BUSY_PCT: f64 = 90.0;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DualReport {
     /// Where and how it was made; `None` if no run was complete.
     #[serde(flatten)]
@@ -72,8 +72,16 @@ pub struct DualReport {
     pub written_bytes: u64,
 }
 
+impl DualReport {
+    /// Reads the JSON of a report. The conclusion is drawn from the runs again: its JSON lacks the outcome.
+    pub fn from_json(text: &str) -> serde_json::Result<DualReport> {
+        let report: DualReport = serde_json::from_str(text)?;
+        Ok(DualReport { finding: finding(&report.runs), ..report })
+    }
+}
+
 /// The conclusion from both runs; its JSON is the sentence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Finding {
     /// What the second load did.
@@ -97,7 +105,7 @@ pub enum Outcome {
     Unclear,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DualRun {
     /// How many times the load ran at once: 1 or 2.
     pub times: u8,
@@ -110,7 +118,14 @@ pub struct DualRun {
     pub busiest: Option<Iostat>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+impl DualRun {
+    /// Returns the name of the run beside those of other results.
+    pub fn name(&self) -> &'static str {
+        if self.times == 1 { "once" } else { "twice at once" }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DualJob {
     pub name: String,
     pub iops: f64,
@@ -119,7 +134,7 @@ pub struct DualJob {
 }
 
 /// The relevant columns of `iostat -x` over one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Iostat {
     /// `r/s`.
     pub reads_per_s: f64,

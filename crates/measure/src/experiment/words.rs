@@ -14,9 +14,11 @@ use plimsoll_show::answer::{Answer, Mood};
 use plimsoll_show::table::Table;
 
 use super::Point;
+use super::dual::{DualJob, DualReport, DualRun, Finding, Iostat, Outcome};
 use super::find_rate::{RateReport, Trial};
 use super::matrix::{MatrixReport, MatrixRow};
 use super::sweep::SweepReport;
+use crate::report::Latency;
 use crate::sim::report::sweep_text;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -186,4 +188,81 @@ pub fn of_matrix(report: &MatrixReport) -> Said {
             POINT_WORDS.to_owned(),
         ],
     }
+}
+
+/// Says what the same load did once and twice at once, beside what iostat shows.
+pub fn of_dual(report: &DualReport) -> Said {
+    let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
+    let remark = match (&report.device, &report.no_counters) {
+        (Some(device), _) => {
+            format!(
+                "r/s to %util: what iostat says of {device}, on average and (busiest second) in the interval with the most \
+                 requests. capacity: part of the disk model that was used."
+            )
+        }
+        (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
+    };
+    Said {
+        answer: report.finding.as_ref().map(|found| dual_answer(found, &report.runs)),
+        table: Table::new("", headers, report.runs.iter().flat_map(dual_rows)),
+        remarks: vec![remark],
+    }
+}
+
+fn dual_answer(found: &Finding, runs: &[DualRun]) -> Answer {
+    let mood = match found.outcome {
+        Outcome::Grew => Mood::Good,
+        Outcome::Unclear => Mood::Heed,
+        Outcome::AtEnd | Outcome::HeldAbove => Mood::Bad,
+    };
+    let rate = |run: &DualRun| {
+        format!("{}{}", format_throughput_decimal(run.point.throughput_bytes_per_s), run.point.interval_text())
+    };
+    let rates: Vec<String> = runs.iter().map(rate).collect();
+    let confidence = match runs.iter().map(|run| run.point.rounds.len()).min() {
+        Some(0 | 1) | None => "one run each: differences below 10 % are noise".to_owned(),
+        Some(rounds) => format!("{rounds} rounds in turns; differences below 10 % are noise"),
+    };
+    Answer::new(mood, upper_first(&found.sentence), format!("alone and together: {}", rates.join(", ")), confidence)
+}
+
+/// Returns a row for each job of a run, one for all together, and one for the busiest second.
+fn dual_rows(run: &DualRun) -> Vec<Vec<String>> {
+    let load = |name: &str, bytes_per_s: f64, iops: f64, latency: &Latency| {
+        vec![
+            format!("{}: {name}", run.times),
+            format_throughput_decimal(bytes_per_s),
+            format_iops(iops),
+            us(latency.average_us),
+            us(latency.p99_us),
+        ]
+    };
+    let job = |job: &DualJob| load(&job.name, job.throughput_bytes_per_s, job.iops, &job.latency);
+    let mut rows: Vec<Vec<String>> = run.jobs.iter().map(job).collect();
+
+    let point = &run.point;
+    let together = load("together", point.throughput_bytes_per_s, point.iops, &point.latency);
+    let capacity = point.capacity_used.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part));
+    rows.push([together, iostat_cells(run.iostat), vec![capacity]].concat());
+    if run.busiest.is_some() {
+        let head = format!("{}: busiest second", run.times);
+        rows.push([vec![head], vec![String::new(); 4], iostat_cells(run.busiest)].concat());
+    }
+    rows
+}
+
+fn upper_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn iostat_cells(iostat: Option<Iostat>) -> Vec<String> {
+    let Some(io) = iostat else { return vec!["-".to_owned(); 5] };
+    vec![
+        format_iops(io.reads_per_s),
+        format_iops(io.writes_per_s),
+        io.await_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms")),
+        io.queue.map_or("-".to_owned(), |queue| format!("{queue:.2}")),
+        io.util_pct.map_or("-".to_owned(), |pct| format!("{pct:.0} %")),
+    ]
 }

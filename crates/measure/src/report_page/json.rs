@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{Content, EXPECTED, Kind, sim};
 use crate::compare::CompareReport;
+use crate::experiment::dual::DualReport;
 use crate::experiment::find_rate::RateReport;
 use crate::experiment::matrix::MatrixReport;
 use crate::experiment::pictures::{self, Picture};
@@ -49,6 +50,10 @@ pub(super) fn read(file: &str, text: &str, value: &Value) -> Option<Result<Conte
             let sections = of_experiment(report.made.as_ref(), words::of_matrix(&report), &[]);
             Content::new(Kind::Matrix, format!("Matrix {file}"), sections)
         }),
+        Kind::Dual => DualReport::from_json(text).map_err(|error| damaged("dual run", &error)).map(|report| {
+            let sections = of_experiment(report.made.as_ref(), words::of_dual(&report), &[]);
+            Content::new(Kind::Dual, format!("Dual run {file}"), sections)
+        }),
         Kind::Compare => CompareReport::from_json(text)
             .map(|report| Content::new(Kind::Compare, format!("Comparison {file}"), report.sections())),
         Kind::Sim => sim::of_runs(file, value),
@@ -73,6 +78,7 @@ pub(crate) fn kind(value: &Value) -> Result<Option<Kind>, String> {
         value if has(value, &["axes", "points"]) => Kind::Sweep,
         value if has(value, &["closed_loop_iops", "trials"]) => Kind::Search,
         value if has(value, &["rows", "written_bytes"]) => Kind::Matrix,
+        value if has(value, &["runs", "finding"]) => Kind::Dual,
         value if has(value, &["sides", "comparisons"]) => Kind::Compare,
         value if has(value, &["runs", "seeds"]) => Kind::Sim,
         value if has(value, &["cells"]) => Kind::Surface,
@@ -135,7 +141,11 @@ fn of_card(file: &str, text: &str) -> Result<Content, String> {
 }
 
 pub(crate) fn experiment<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| format!("this {what} is damaged: {error}"))
+    serde_json::from_str(text).map_err(|error| damaged(what, &error))
+}
+
+pub(crate) fn damaged(what: &str, error: &serde_json::Error) -> String {
+    format!("this {what} is damaged: {error}")
 }
 
 fn of_sweep(file: &str, report: SweepReport) -> Content {
