@@ -54,7 +54,8 @@ fn table(report: &ScalingReport) -> String {
     let family = |family: &FamilyReport| {
         let mut text = screen::wrap(&format!("{} ({})", family.family, family.source)) + "\n";
         for figure in &family.figures {
-            let headers = ["", "vCPUs", "measured", "advertised", "difference"];
+            let mut headers = figure.headers();
+            headers[0] = "";
             let table = screen::table(&headers, figure.cells());
             let words = screen::wrap(&format!("{}: {}.", figure.title, figure.sentence));
             text.push_str(&format!("\n{}\n{table}\n{words}\n", figure.title));

@@ -77,6 +77,8 @@ pub struct Size {
     pub measured: [Option<f64>; 4],
     /// The figures advertised or expected, and the basis of each.
     pub advertised: [Option<(f64, AdvertisedKind)>; 4],
+    /// What another program measured.
+    pub reference: [Option<f64>; 4],
     /// CPU time of a 4 KiB read in nanoseconds, if it was measured.
     pub submission_ns: Option<f64>,
 }
@@ -187,6 +189,10 @@ pub struct ScalePoint {
     pub difference_pct: Option<f64>,
     /// Whether the difference is below -10 %.
     pub departs: bool,
+    /// What another program measured, in the same unit.
+    pub reference: Option<f64>,
+    /// The measured figure less the reference, in per cent of the reference.
+    pub reference_difference_pct: Option<f64>,
 }
 
 /// The sizes over which a figure stands still.

@@ -3,7 +3,8 @@
 //! **Why.** Measurements of many machines are collected in tables, with the advertised figures beside them.
 //!
 //! **How.** The first line names the columns, in any order. `instance` must be there; the figures are `read_iops`,
-//! `read_bytes_per_s`, `write_iops`, `write_bytes_per_s`, each plain or with the prefix `measured_` or `advertised_`.
+//! `read_bytes_per_s`, `write_iops`, `write_bytes_per_s`, each plain or with the prefix `measured_`, `advertised_` or
+//! `reference_` (what another program measured, such as fio; shown, not judged by).
 //! Plain columns are measured figures; but if any column is `measured_`, plain ones are expected figures, which replace
 //! missing advertised ones. `_bandwidth`, `_bandwidth_Bps` and `_bw` are read as `_bytes_per_s`. Optional are `vcpus`,
 //! `n_disks`, `family` and `basis` (`per_disk`: plain figures are multiplied by the disks). Other columns are ignored
@@ -40,6 +41,7 @@ const NAMES: [&[&str]; 4] = [
 
 const MEASURED: &str = "measured_";
 const ADVERTISED: &str = "advertised_";
+const REFERENCE: &str = "reference_";
 
 const HEADER_HELP: &str = "the first line names the columns: instance, read_iops, read_bytes_per_s, write_iops, \
                            write_bytes_per_s, and advertised_read_iops ...";
@@ -164,7 +166,9 @@ impl Line<'_> {
         };
         let stated = |figure: Option<f64>| figure.map(|figure| (figure, AdvertisedKind::Stated));
         let advertised = self.figures(ADVERTISED)?.map(stated);
-        Ok(Row { family, size: Size { name, vcpus, n_disks, measured, advertised, ..Size::default() }, expected, span })
+        let reference = self.figures(REFERENCE)?;
+        let size = Size { name, vcpus, n_disks, measured, advertised, reference, ..Size::default() };
+        Ok(Row { family, size, expected, span })
     }
 }
 
@@ -293,7 +297,7 @@ fn canonical(name: &str) -> Option<String> {
     if PLAIN.contains(&name) {
         return Some(name.to_owned());
     }
-    [MEASURED, ADVERTISED, ""].into_iter().find_map(|prefix| {
+    [MEASURED, ADVERTISED, REFERENCE, ""].into_iter().find_map(|prefix| {
         let figure = name.strip_prefix(prefix)?;
         NAMES.iter().find(|names| names.contains(&figure)).map(|names| format!("{prefix}{}", names[0]))
     })
@@ -302,6 +306,7 @@ fn canonical(name: &str) -> Option<String> {
 /// Returns every name that a column may have.
 fn known() -> Vec<String> {
     let figures = NAMES.iter().copied().flatten();
-    let figures = figures.flat_map(|name| ["", MEASURED, ADVERTISED].map(|prefix| format!("{prefix}{name}")));
+    let figures =
+        figures.flat_map(|name| ["", MEASURED, ADVERTISED, REFERENCE].map(|prefix| format!("{prefix}{name}")));
     PLAIN.map(str::to_owned).into_iter().chain(figures).collect()
 }

@@ -135,6 +135,7 @@ fn preset(instance: &Instance) -> Option<Size> {
         n_disks: instance.n_disks,
         measured: instance.total().in_order().map(|figure| Some(figure as f64)),
         advertised: advertised(instance),
+        reference: [None; 4],
         submission_ns: None,
     })
 }
@@ -180,6 +181,7 @@ pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             n_disks: card.value("disk.number").map(|disks| disks as u32),
             measured,
             advertised: known.map_or([None; 4], advertised),
+            reference: [None; 4],
             submission_ns: card.value("submission.io_uring_ns").or_else(|| card.value("submission.aio_ns")),
         };
 

@@ -8,7 +8,7 @@
 //! **Limits.** In names of pictures, `_` replaces characters that are no letter, digit, `-` or `.`; a name that is taken
 //! already, in any case, gets a number.
 //!
-//! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
+//! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low,,`
 
 use plimsoll_files::variant_name;
 use plimsoll_show::page::{self, Block, Section};
@@ -33,6 +33,8 @@ pub fn to_csv(report: &ScalingReport) -> String {
         ("difference_pct", |(.., point)| fixed(point.difference_pct, 2)),
         ("departs", |(.., point)| point.departs.to_string()),
         ("shape", |(_, figure, _)| variant_name(figure.shape)),
+        ("reference", |(.., point)| known(point.reference)),
+        ("reference_difference_pct", |(.., point)| fixed(point.reference_difference_pct, 2)),
     ];
     let figures = report.families.iter().flat_map(|family| family.figures.iter().map(move |figure| (family, figure)));
     let points = figures.flat_map(|(family, figure)| figure.points.iter().map(move |point| (family, figure, point)));
@@ -66,11 +68,11 @@ fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
     };
     let measured = of(|point| Some(point.measured));
     let dots = measured.iter().map(|(x, y)| Point::new(*x, *y)).collect();
-    let advertised = of(|point| point.advertised);
 
     let mut layers = Vec::new();
-    if !advertised.is_empty() {
-        layers.push(Layer::Line { name: "advertised or expected".to_owned(), points: advertised, dashed: true });
+    let others = [("advertised or expected", of(|point| point.advertised)), ("reference", of(|point| point.reference))];
+    for (name, points) in others.into_iter().filter(|(_, points)| !points.is_empty()) {
+        layers.push(Layer::Line { name: name.to_owned(), points, dashed: true });
     }
     layers.extend([
         Layer::Line { name: "measured".to_owned(), points: measured, dashed: false },
@@ -112,17 +114,31 @@ fn summary(report: &ScalingReport) -> Table {
 }
 
 fn points(figure: &FigureReport) -> Table {
-    Table::new(figure.title, ["instance", "vCPUs", "measured", "advertised", "difference"], figure.cells())
+    Table::new(figure.title, figure.headers(), figure.cells())
 }
 
 impl FigureReport {
-    /// Returns a row for each point: instance, vCPUs, measured, advertised, difference.
+    fn has_references(&self) -> bool {
+        self.points.iter().any(|point| point.reference.is_some())
+    }
+
+    /// Returns the names of the columns of [`cells`](FigureReport::cells). Where no size has a reference, it has no column.
+    pub fn headers(&self) -> Vec<&'static str> {
+        let mut headers = vec!["instance", "vCPUs", "measured", "advertised", "difference"];
+        if self.has_references() {
+            headers.extend(["reference", "difference from it"]);
+        }
+        headers
+    }
+
+    /// Returns a row for each point.
     pub fn cells(&self) -> Vec<Vec<String>> {
         let at = index(self);
+        let dash = || "-".to_owned();
+        let percent = |percent: Option<f64>| percent.map_or_else(dash, |percent| format!("{percent:+.1} %"));
         let row = |point: &ScalePoint| {
-            let dash = || "-".to_owned();
             let mark = if point.departs { " !" } else { "" };
-            vec![
+            let mut cells = vec![
                 point.instance.clone(),
                 format!("{:.0}", point.vcpus),
                 format_figure(at, point.measured),
@@ -130,8 +146,13 @@ impl FigureReport {
                     let mark = point.advertised_kind.unwrap_or_default().mark();
                     format!("{}{mark}", format_figure(at, advertised))
                 }),
-                point.difference_pct.map_or_else(dash, |percent| format!("{percent:+.1} %{mark}")),
-            ]
+                format!("{}{mark}", percent(point.difference_pct)),
+            ];
+            if self.has_references() {
+                let reference = point.reference.map_or_else(dash, |reference| format_figure(at, reference));
+                cells.extend([reference, percent(point.reference_difference_pct)]);
+            }
+            cells
         };
         self.points.iter().map(row).collect()
     }

@@ -58,6 +58,7 @@ fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
     let measured = size.measured[figure]?;
     let (advertised, advertised_kind) = size.advertised[figure].unzip();
     let part = advertised.map(|advertised| measured / advertised);
+    let reference = size.reference[figure];
     Some(ScalePoint {
         instance: size.name.clone(),
         vcpus: size.vcpus,
@@ -66,6 +67,8 @@ fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
         advertised_kind,
         difference_pct: part.map(|part| (part - 1.0) * 100.0),
         departs: part.is_some_and(|part| part < 1.0 - SAME_FIGURE),
+        reference,
+        reference_difference_pct: reference.map(|reference| (measured / reference - 1.0) * 100.0),
     })
 }
 

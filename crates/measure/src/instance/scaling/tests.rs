@@ -37,6 +37,32 @@ fn the_two_faults_of_the_article_are_told_apart() {
     assert!(report.has_finding());
 }
 
+/// The article measured with fio beside its own tool: 40 GB/s at the largest size, where that stood still at 8.5.
+#[test]
+fn references_stand_beside_what_is_judged_and_judge_nothing() {
+    let text = "\
+instance,read_bytes_per_s,advertised_read_bytes_per_s,reference_read_bw
+i7i.4xlarge,4200000000,4300000000,4200000000
+i7i.12xlarge,8500000000,9600000000,
+i7i.48xlarge,8500000000,40000000000,40000000000
+";
+    let report = report(parse_csv("r.csv", text).unwrap());
+    assert_eq!(report.warnings, [""; 0]);
+    let figure = &report.families[0].figures[0];
+    let ends = |cells: &[String]| cells[5..].to_vec();
+    assert_eq!(figure.headers()[5..], ["reference", "difference from it"]);
+    let cells: Vec<_> = figure.cells().iter().map(|cells| ends(cells)).collect();
+    assert_eq!(cells, [["4.20 GB/s", "+0.0 %"], ["-", "-"], ["40.0 GB/s", "-78.8 %"]]);
+    assert!(to_csv(&report).ends_with(",plateaus,40000000000,-78.75\n"), "{}", to_csv(&report));
+
+    let without: String = text.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
+    let plain = super::report(parse_csv("r.csv", &without).unwrap());
+    assert_eq!(
+        (plain.families[0].figures[0].headers().len(), &plain.families[0].figures[0].sentence),
+        (5, &figure.sentence)
+    );
+}
+
 #[test]
 fn figures_per_disk_need_the_number_of_disks() {
     let with = |disks: &str, basis: &str| {
@@ -96,6 +122,7 @@ fn shapes_of_invented_families() {
             n_disks: Some(*disks),
             measured: [Some(*measured), None, None, None],
             advertised: [(*advertised > 0.0).then_some((*advertised, AdvertisedKind::Stated)), None, None, None],
+            reference: [None; 4],
             submission_ns: Some(2000.0),
         };
         let sizes = rows.iter().map(size).collect();
