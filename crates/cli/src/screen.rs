@@ -333,7 +333,8 @@ pub(crate) struct Phases {
 
 impl Phases {
     pub(crate) fn new() -> Phases {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+        let bar =
+            if std::io::stderr().is_terminal() { ProgressBar::new(BAR_STEPS as u64) } else { ProgressBar::hidden() };
         bar.set_style(bar_style());
         Phases { bar, quiet: false, whole_s: 0.0, done_s: 0.0, phase_s: 0.0, begin: Instant::now() }
     }
@@ -372,7 +373,7 @@ impl Observer for Phases {
             false => estimated_left_s(self.begin, fraction),
         };
         // What takes longer than expected is not over.
-        self.bar.set_position((part * 1000.0).min(990.0) as u64);
+        self.bar.set_position((part.min(0.99) * BAR_STEPS) as u64);
         self.bar.set_prefix(left(left_s));
     }
 
@@ -402,6 +403,9 @@ pub(crate) fn left(seconds: Option<f64>) -> String {
         _ => String::new(),
     }
 }
+
+/// Steps of a bar.
+pub(crate) const BAR_STEPS: f64 = 1000.0;
 
 /// Returns the style of a bar that is as wide as the terminal; its prefix, at the end, is what [`left`] returns.
 pub(crate) fn bar_style() -> ProgressStyle {

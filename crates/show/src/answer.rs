@@ -97,6 +97,12 @@ impl Answer {
     }
 }
 
+/// Returns a clause as the begin of a sentence.
+pub fn upper_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,9 +9,6 @@ use plimsoll_measure::sim::run::{Finished, Subject, Task};
 
 use crate::screen;
 
-/// Steps of a bar.
-const STEPS: f64 = 1000.0;
-
 pub(super) struct Progress {
     bar: ProgressBar,
     begin: Instant,
@@ -47,7 +44,7 @@ impl Progress {
 
     /// Shows that this part of all runs is done.
     pub(super) fn advance(&self, part: f64) {
-        self.bar.set_position((part * STEPS) as u64);
+        self.bar.set_position((part * screen::BAR_STEPS) as u64);
         self.bar.set_prefix(screen::left(screen::estimated_left_s(self.begin, part)));
     }
 
@@ -97,7 +94,7 @@ fn bar(tasks: &[Task]) -> ProgressBar {
             let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
             ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
         }
-        _ => ProgressBar::new(STEPS as u64).with_style(screen::bar_style()).with_message("simulating"),
+        _ => ProgressBar::new(screen::BAR_STEPS as u64).with_style(screen::bar_style()).with_message("simulating"),
     };
     bar.enable_steady_tick(Duration::from_millis(250));
     bar

@@ -45,9 +45,9 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         recorded.intervals.iter().map(|interval| watch.observe(interval, &recorded.facts)).collect();
     let intervals = observed.len();
     let is_long = intervals > SHOWN_MOST && !arguments.saved.intervals;
-    let history = history(&observed, &arguments.show.devices);
     let mut place = AnswerPlace::BeginInOtherWords;
     if arguments.format == ReportFormat::Table {
+        let history = history(&observed, &arguments.show.devices);
         let answer = answer(&observed, &history, &arguments.show.devices);
         let answer = answer.as_ref().map_or_else(String::new, screen::answer);
         if history.is_of_several() && screen::is_whole(&answer) {
@@ -85,7 +85,8 @@ fn history(observed: &[Observed], wanted: &[String]) -> History {
     history
 }
 
-/// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without devices.
+/// Returns the verdict on the device that needs attention most, or on how several share their work; `None` without
+/// devices.
 fn answer(observed: &[Observed], history: &History, wanted: &[String]) -> Option<Answer> {
     if history.is_of_several() {
         return history.answer();

@@ -102,8 +102,9 @@ impl Sink {
                 let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
                 screen::print(&format!("{head}{}", json::TAIL))?;
             }
-            if let Some((history, answer)) = &self.summary {
-                screen::print(&summary(history, *answer))?;
+            let summary = self.summary.as_ref().map(|(history, place)| summary(history, *place));
+            if let Some(text) = summary.filter(|text| !text.is_empty()) {
+                screen::print(&text)?;
             }
             Ok(if self.has_finding { Outcome::Finding } else { Outcome::Done })
         };
@@ -124,7 +125,7 @@ impl Sink {
 /// Returns what all intervals together say, in few lines, after the answer if that stands nowhere else. Nothing for
 /// fewer than two intervals.
 fn summary(history: &History, place: AnswerPlace) -> String {
-    let answer = history.answer().filter(|_| place == AnswerPlace::End && !history.summary(false).is_empty());
+    let answer = history.answer().filter(|_| place == AnswerPlace::End && history.has_summary());
     let answer = answer.as_ref().map(screen::answer).unwrap_or_default();
     let is_answered = match place {
         AnswerPlace::Begin => true,

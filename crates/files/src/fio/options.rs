@@ -57,11 +57,11 @@ const TABLE: &[(Use, &str)] = &[
     (
         Use::Read,
         "blockalign|ba bs|blocksize bsrange|blocksize_range bssplit buffer_compress_percentage buffered direct directory \
-         do_verify fdatasync filename filename_format filesize fsync group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile \
-         latency_target latency_window loops name new_group norandommap nrfiles|nr_files number_ios numjobs \
+         do_verify fdatasync filename filename_format filesize fsync group_reporting io_size|io_limit iodepth ioengine \
+         kb_base latency_percentile latency_target latency_window loops name new_group norandommap nrfiles|nr_files number_ios numjobs \
          offset|fileoffset offset_align offset_increment percentage_random ramp_time randseed random_distribution rate \
-         rate_cycle|ratecycle rate_iops rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
-         startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
+         rate_cycle|ratecycle rate_iops rate_iops_min rate_min|ratemin rate_process runtime|timeout rw|readwrite \
+         rwmixread rwmixwrite size startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
          steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
          thinktime_iotime time_based verify wait_for zero_buffers zonemode zonerange zonesize zoneskip",
     ),

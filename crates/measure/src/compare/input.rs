@@ -5,8 +5,8 @@
 //!
 //! **How.** What a file is, its lists say: `jobs` of a test, `points` of a sweep, `rows` of a matrix, `trials` of a
 //! search for a rate, `runs` of `sim run`, and with a `finding` those of a load once and twice. A point of a sweep, a
-//! row of a matrix or a dual run is compared as a job is, and named by its settings. Other descriptions of a result or a job are flattened to names and values; a warning names those
-//! that differ.
+//! row of a matrix or a dual run is compared as a job is, and named by its settings. Other descriptions of a result or a
+//! job are flattened to names and values; a warning names those that differ.
 //!
 //! **Limits.** Newer schemas are refused, and so is a test without intervals, and a sweep of before its points had any.
 //!

@@ -10,7 +10,7 @@
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_figures::verdict::Kind;
-use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::answer::{Answer, Mood, upper_first};
 use plimsoll_show::table::Table;
 
 use super::Point;
@@ -249,11 +249,6 @@ fn dual_rows(run: &DualRun) -> Vec<Vec<String>> {
         rows.push([vec![head], vec![String::new(); 4], iostat_cells(run.busiest)].concat());
     }
     rows
-}
-
-fn upper_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn iostat_cells(iostat: Option<Iostat>) -> Vec<String> {

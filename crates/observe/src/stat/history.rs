@@ -23,7 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
-use plimsoll_show::answer::{Answer, Mood};
+use plimsoll_show::answer::{Answer, Mood, upper_first};
 use plimsoll_show::page::{Block, Section, Tile};
 use plimsoll_show::table::Table;
 
@@ -283,27 +283,32 @@ impl History {
         self.remarks.sentences(|code| OF_SHARING.contains(&code)).into_iter().next()
     }
 
+    /// Returns whether there are intervals to sum up, two at least.
+    #[must_use]
+    pub fn has_summary(&self) -> bool {
+        self.intervals >= 2
+    }
+
     /// Sums up all intervals in sentences: how devices share their work, groups, devices (those with the worst verdict
     /// first), and the idle; without what [`answer`](History::answer) says, if that stands above. Empty for fewer than
     /// two intervals, and if the answer says it all.
     pub fn summary(&self, is_answered: bool) -> Vec<String> {
-        if self.intervals < 2 {
+        if !self.has_summary() {
             return Vec::new();
         }
 
-        let answered = self.worst().filter(|_| is_answered);
-        let is_of_sharing = answered.is_some_and(|(_, track, _)| !says_no(track.worst().0));
+        let mut sharing = self.remarks.sentences(|code| OF_SHARING.contains(&code));
+        let answered = self.worst().filter(|_| is_answered).map(|(_, track, _)| track);
+        let is_of_sharing = !sharing.is_empty() && answered.is_some_and(|track| !says_no(track.worst().0));
         let line = |(name, track): &(&String, &Track)| {
-            let is_named = answered.is_some_and(|(_, answered, _)| std::ptr::eq(answered, *track));
-            let has_why = !is_named || (is_of_sharing && self.sharing().is_some());
-            let summary = track.summary(!is_named, has_why);
+            let is_named = answered.is_some_and(|answered| std::ptr::eq(answered, *track));
+            let summary = track.summary(!is_named, !is_named || is_of_sharing);
             (!summary.is_empty()).then(|| format!("{name}: {summary}"))
         };
         let (idle, mut devices): (Vec<_>, Vec<_>) =
             self.devices.iter().partition(|(_, track)| track.worst().0 == Verdict::Idle);
         devices.sort_by_key(|(_, track)| std::cmp::Reverse(track.worst().0));
 
-        let mut sharing = self.remarks.sentences(|code| OF_SHARING.contains(&code));
         if let Some(first) = sharing.first_mut().filter(|_| is_of_sharing) {
             *first = upper_first(split_sharing(first).1);
         }
@@ -379,11 +384,6 @@ impl History {
             line: ("Capacity use".to_owned(), line.unwrap_or_default()),
         }
     }
-}
-
-fn upper_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Splits a sentence on how devices share their work: what they do, which is an answer, and what follows from it.

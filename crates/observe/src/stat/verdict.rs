@@ -73,6 +73,7 @@ use std::collections::BTreeSet;
 use super::capacity::{Capacity, positive};
 use super::saturation::{self, Saturation};
 use super::{Basis, Columns, DeviceFacts, DeviceInterval, Facts, Gap, Judged, Verdict};
+pub(super) use class::is_stacked;
 use class::{Class, Kind};
 pub(super) use text::ms;
 use text::{percent, queue, rate, seconds};
@@ -182,11 +183,6 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
         Case::rest,
     ];
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
-}
-
-/// Returns whether a device of this name is made of others, and is judged after the disks beside it.
-pub(super) fn is_stacked(device: &str) -> bool {
-    Class::is_stacked(device)
 }
 
 /// Takes back that requests wait at a device, of a report that may be the mean since the host started.

@@ -23,9 +23,9 @@
 //! The figures are bounds between classes and not ratings: data sheets of NVMe disks promise 0.07 to 0.15 ms for a
 //! read, EBS 0.5 to 1 ms with a few at single digits, a disk of 7200 revolutions a minute 4 ms of half a turn and 8 ms
 //! of seek. "Slower than any": the smallest local disk of a cloud (c6gd.medium) writes 6 000/s and 33 MB/s, consumer
-//! disks in their steady state have more bytes. EBS sells volumes of 100 operations a second (gp2, io1, io2) and of 40 (st1); that
-//! most carry 3000/s and 125 MiB/s says nothing of the one at hand. A volume is `nvme*` by its name, too: without facts
-//! the reason says so.
+//! disks in their steady state have more bytes. EBS sells volumes of 100 operations a second (gp2, io1, io2) and of 40
+//! (st1); that most carry 3000/s and 125 MiB/s says nothing of the one at hand. A volume is `nvme*` by its name, too:
+//! without facts the reason says so.
 //!
 //! # Limits
 //! Virtual machines report most disks as spinning. For names and models of virtual disks that is ignored.
@@ -123,6 +123,12 @@ const VIRTUAL_MODELS: [&str; 4] = ["qemu", "virtual disk", "vbox", "virtual_disk
 const RANDOM_KIB: f64 = 64.0;
 const RANDOM_PER_S: f64 = 1000.0;
 
+/// Returns whether a device of this name is made of others, by md or the device mapper, and judged after the disks
+/// beside it.
+pub(in crate::stat) fn is_stacked(device: &str) -> bool {
+    device.starts_with("dm-") || device.starts_with("md")
+}
+
 impl Class {
     /// Returns the class by [`Class::of`]. If that leaves open whether the device spins, its load decides.
     pub(super) fn of_busy(device: &str, facts: Option<&DeviceFacts>, columns: &Columns) -> Class {
@@ -137,11 +143,6 @@ impl Class {
         // Only an `sd*` is a single disk; others may consist of many disks that spin.
         let has_discards = columns.discards_per_s.is_some_and(|per_s| per_s > 0.0);
         if has_discards || (is_quick && device.starts_with("sd")) { NO_SPIN } else { class }
-    }
-
-    /// Returns whether a device of this name is made of others, by md or the device mapper.
-    pub(super) fn is_stacked(device: &str) -> bool {
-        device.starts_with("dm-") || device.starts_with("md")
     }
 
     /// Returns whether the device is a disk behind SATA or SAS that does not spin.
