@@ -29,9 +29,13 @@ const LATE: f64 = 0.1;
 const LOADED_PART: f64 = 0.9;
 const LOADED_LEAST: f64 = 8.0;
 
-/// Part of the requests that wait for a limit from which it is what holds one request at a time: a rate below the limit
+/// Part of the requests that wait for tokens or a limit from which these hold one request at a time: a rate below them
 /// makes fewer wait.
-const AT_LIMIT: f64 = 0.75;
+const AT_RATE: f64 = 0.75;
+
+/// Part of the time with an empty queue in which requests are in the device where the program sends the next when one has
+/// come back.
+const IN_TURN: f64 = 0.9;
 
 /// Fewest dispatches that show that a program offers too little.
 const DISPATCHES_LEAST: u64 = 30;
@@ -371,16 +375,20 @@ impl Seen {
         self.top().is_none_or(|(_, top)| self.empty_ns >= top.total_ns)
     }
 
-    /// Returns the part of the requests that waited for a limit, 0 to 1.
-    fn limited_part(&self) -> f64 {
+    /// Returns the rate that holds one request at a time, tokens or a limit, and the part of the requests that waited for
+    /// it, 0 to 1. While that request is in the device, the queue is empty.
+    fn at_rate(&self, disk: &DiskGaps) -> Option<(Limiter, f64)> {
+        let in_device_ns = self.held.time_part * disk.duration_ns as f64 * disk.queues.len() as f64;
         let all: u64 = self.ways.iter().map(|way| way.standstills).sum();
-        let limited = self.ways.get(WaitReason::Limit as usize).map_or(0, |way| way.standstills);
-        part(limited as f64, all as f64)
-    }
-
-    /// Returns whether a limit holds one request at a time: while that is in the device, the queue is empty.
-    fn is_at_limit(&self) -> bool {
-        self.is_empty() && self.limited_part() >= AT_LIMIT
+        let waited = |(limiter, reason): (Limiter, WaitReason)| {
+            let way = self.ways.get(reason as usize)?;
+            let is_other = way.overdue_standstills() > MOST || in_device_ns < IN_TURN * self.empty_ns;
+            let waited = (limiter, part(way.standstills as f64, all as f64));
+            Some(waited).filter(|_| limiter == Limiter::Limit || !is_other)
+        };
+        let rates = [(Limiter::Tokens, WaitReason::Tokens), (Limiter::Limit, WaitReason::Limit)];
+        let held = rates.into_iter().filter_map(waited).find(|(_, part)| *part >= AT_RATE);
+        held.filter(|_| self.is_empty())
     }
 
     /// Returns whether the queues were empty with many in the device all the time: one depth cannot tell the program
@@ -397,11 +405,11 @@ impl Seen {
             return Limiter::Unknown;
         }
         let Some((way, top)) = top.filter(|_| !self.is_empty()) else {
-            return match () {
-                () if self.is_at_limit() => Limiter::Limit,
-                () if self.is_full => Limiter::Disk,
-                () if self.is_one_depth() || disk.dispatches() < DISPATCHES_LEAST => Limiter::Unknown,
-                () => Limiter::Program,
+            return match self.at_rate(disk) {
+                Some((limiter, _)) => limiter,
+                None if self.is_full => Limiter::Disk,
+                None if self.is_one_depth() || disk.dispatches() < DISPATCHES_LEAST => Limiter::Unknown,
+                None => Limiter::Program,
             };
         };
         match WaitReason::ALL.get(way) {
@@ -457,7 +465,7 @@ fn verdict(
     });
     let doubt = doubt.filter(|_| found != Limiter::Unknown);
     let limiter = if doubt.is_some() { Limiter::Unknown } else { found };
-    let is_empty = seen.is_empty() && !seen.is_full && limiter != Limiter::Limit;
+    let is_empty = seen.is_empty() && !seen.is_full && !matches!(limiter, Limiter::Limit | Limiter::Tokens);
 
     let mut remarks = Vec::new();
     if limiter != Limiter::Fairness
@@ -497,7 +505,7 @@ fn verdict(
         Some(Doubt { shows: Limiter::Unknown, .. }) if busy.is_one_depth() => busy.held.sentence(disk),
         Some(doubt) => doubt.sentence("unclear", found.words(), doubt.shows.words()),
         None if limiter == Limiter::Unknown && seen.is_one_depth() => seen.held.sentence(disk),
-        None => sentence(disk, limiter, limited, Some(seen.limited_part()).filter(|_| seen.is_at_limit())),
+        None => sentence(disk, limiter, limited, seen.at_rate(disk).map(|(_, part)| part)),
     };
     Verdict { limiter, sentence, remarks }
 }
@@ -512,7 +520,9 @@ fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
 /// did, where there is one at a time.
 fn sentence(disk: &DiskGaps, limiter: Limiter, limited: Option<&ClassWait>, waited: Option<f64>) -> String {
     let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
-    let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
+    let waited = waited.map(|part| format!("; {:.0} % of its requests waited", 100.0 * part));
+    let stood =
+        format!("its queues had work and sent nothing for {still:.0} % of the time{}", waited.unwrap_or_default());
 
     match limiter {
         Limiter::Tokens => {
@@ -530,8 +540,7 @@ fn sentence(disk: &DiskGaps, limiter: Limiter, limited: Option<&ClassWait>, wait
                 || "a limit of a class, or of a group,".to_owned(),
                 |class| format!("the limit of `{}`, or of its group,", class.class),
             );
-            let waited = waited.map(|part| format!("; {:.0} % of its requests waited for it", 100.0 * part));
-            format!("limit: {whose} holds requests back: {stood}{}", waited.unwrap_or_default())
+            format!("limit: {whose} holds requests back: {stood}")
         }
         Limiter::Backend => format!("backend: it took nothing more: {stood}. Give it more entries"),
         Limiter::Disk => {

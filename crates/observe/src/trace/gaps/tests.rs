@@ -189,10 +189,14 @@ fn classes_that_wait_for_turns_or_limits_are_told() {
 
 /// One request at a time: each waits `waits_us` for its class's limit (0: it does not), and is 90 us in the device.
 fn one_at_a_time(class: u16, begin_us: u64, waits_us: impl IntoIterator<Item = u64>) -> Vec<Event> {
+    one_waits_for(WaitReason::Limit, class, begin_us, waits_us)
+}
+
+fn one_waits_for(reason: WaitReason, class: u16, begin_us: u64, waits_us: impl IntoIterator<Item = u64>) -> Vec<Event> {
     use EventKind::{Blocked, Callback, Completed, Dispatched, Queued, Reaped, Submitted};
     let (mut events, mut now_us) = (Vec::new(), begin_us);
     for (request, wait_us) in (begin_us + 1..).zip(waits_us) {
-        let reason = Some(WaitReason::Limit).filter(|_| wait_us > 0);
+        let reason = Some(reason).filter(|_| wait_us > 0);
         let mut at = |time_us: u64, kind, reason| {
             events.push(Event { class, reason, ..event(time_us * 1000, request, kind) });
         };
@@ -227,6 +231,25 @@ fn one_request_at_a_time_that_waits_for_its_limit_is_held_by_it() {
     for events in [every_other, beside] {
         let verdict = &report(&events).disks[0].verdict;
         assert_eq!(verdict.limiter, Limiter::Program, "{verdict:?}");
+    }
+}
+
+#[test]
+fn one_request_at_a_time_that_waits_for_tokens_is_held_by_them() {
+    let one = |waits_us: Vec<u64>| report(&one_waits_for(WaitReason::Tokens, 1, 0, waits_us)).disks.remove(0).verdict;
+    let held = one(vec![35; 400]);
+    assert_eq!(held.limiter, Limiter::Tokens, "{held:?}");
+    for words in ["tokens: the disk model holds requests back", "28 % of the time", "100 % of its requests waited"] {
+        assert!(held.sentence.contains(words), "{held:?}");
+    }
+    assert!(held.remarks.is_empty(), "{held:?}");
+
+    // A program that sends fewer than the model grants finds tokens with most of its requests.
+    for every in [2, 3, 10] {
+        let verdict = one((0..400).map(|n| u64::from(n % every == 0) * 35).collect());
+        assert_eq!(verdict.limiter, Limiter::Program, "{every}: {verdict:?}");
+        let says = "stood still mostly for tokens";
+        assert_eq!(verdict.remarks.iter().any(|it| it.contains(says)), every < 7, "{every}: {verdict:?}");
     }
 }
 
