@@ -278,6 +278,11 @@ mod tests {
         for title in ["Insert writes by device", "Hit rate", "Latency of hits"] {
             assert!(page.contains(title), "{title}: {page}");
         }
+        let json = serde_json::to_value(&report).expect("JSON");
+        let point = serde_json::json!({
+            "t": 1.5, "hits": 300, "misses": 700, "hit_rate": 0.3, "hit_p99_ns": 3_000_000
+        });
+        assert_eq!((&json["look_ups"][1], json["look_ups"].as_array().map(Vec::len)), (&point, Some(2)));
         assert!(!report.is_wrong());
         assert!(BenchReport { wrong_hits: 1, ..report }.is_wrong());
     }

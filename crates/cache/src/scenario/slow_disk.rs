@@ -35,9 +35,17 @@ use crate::stats::IoKind;
 /// Number of disks; the last is the slow one.
 const DISKS: usize = 8;
 
-/// Number of keys, and how many of them are in memory.
-const KEYS: usize = 1_000_000;
-const IN_MEMORY: usize = 1000;
+/// How much is stored and read.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// Number of keys, and how many of them are in memory.
+    keys: usize,
+    in_memory: usize,
+    /// Length of the measurement in nanoseconds.
+    measured_ns: u64,
+}
+
+const FULL: Scale = Scale { keys: 1_000_000, in_memory: 1000, measured_ns: 500_000_000 };
 
 /// Exponent of Zipf's law: a key's popularity is its rank to the power of minus this.
 const ZIPF: f64 = 0.99;
@@ -48,8 +56,7 @@ const LOAD: f64 = 0.6;
 /// Rate at which blocks are stored, as a part of what the disks can write.
 const FILL: f64 = 0.5;
 
-/// Length of the measurement, and of the run-up before it, in nanoseconds.
-const MEASURED_NS: u64 = 500_000_000;
+/// Length of the run-up before the measurement, in nanoseconds.
 const BEFORE_NS: u64 = 20_000_000;
 
 /// The results of one world.
@@ -74,7 +81,7 @@ impl Run {
 pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let worlds = [(0.5, true), (1.0, true), (0.5, false)];
-    let runs = side_by_side(worlds, &mut outcome, |(speed, is_told)| measure(seed, speed, is_told))?;
+    let runs = side_by_side(worlds, &mut outcome, |(speed, is_told)| measure(seed, FULL, speed, is_told))?;
     let [with, without, untold] = runs.as_slice() else { return Err(wrong("three worlds are compared")) };
 
     let title = "hits of 8 KiB on eight disks, Zipf 0.99 over 10^6 keys without the hottest 1000";
@@ -105,7 +112,7 @@ pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), ScenarioError> {
+fn measure(seed: u64, scale: Scale, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), ScenarioError> {
     let mut outcome = Outcome::default();
     let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
     let speeds: Vec<f64> = (0..DISKS).map(|disk| if disk + 1 == DISKS { last_speed } else { 1.0 }).collect();
@@ -114,14 +121,14 @@ fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), 
 
     let write_bytes_per_s = preset.figures.write_bandwidth.get().unwrap_or(0) as f64;
     let total_write_bytes_per_s = write_bytes_per_s * speeds.iter().sum::<f64>();
-    let mut order: Vec<u32> = (0..KEYS as u32).collect();
+    let mut order: Vec<u32> = (0..scale.keys as u32).collect();
     shuffle(&mut order, &mut Rng::new(seed));
     stage.run(fill(&stage, order, BLOCK_BYTES, FILL * total_write_bytes_per_s))?;
 
     let reads_per_s = LOAD * reads_of_one(&preset.figures) * (DISKS as f64 - 0.5);
-    let popularity = Popularity::new(KEYS, IN_MEMORY, ZIPF);
+    let popularity = Popularity::new(scale.keys, scale.in_memory, ZIPF);
     let before = reads_of(&stage);
-    let (times, misses) = stage.run(look_up(&stage, &popularity, reads_per_s, seed))?;
+    let (times, misses) = stage.run(look_up(&stage, &popularity, (reads_per_s, scale.measured_ns), seed))?;
     let reads: Vec<f64> = reads_of(&stage).iter().zip(before).map(|(now, before)| (now - before) as f64).collect();
     let mut times = times;
 
@@ -129,7 +136,7 @@ fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), 
         loads: reads.iter().zip(&speeds).map(|(reads, speed)| reads / speed).collect(),
         p50_ns: percentile(&mut times, 0.5),
         p99_ns: percentile(&mut times, 0.99),
-        reads_per_s: times.len() as f64 / (MEASURED_NS as f64 / 1e9),
+        reads_per_s: times.len() as f64 / (scale.measured_ns as f64 / 1e9),
         misses,
     };
     for value in [run.p50_ns, run.p99_ns, times.len() as u64] {
@@ -175,8 +182,14 @@ fn shuffle(order: &mut [u32], random: &mut Rng) {
     }
 }
 
-/// Reads at random times. Returns the duration of each read begun during the measurement, and the number of misses.
-async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) -> (Vec<u64>, u64) {
+/// Reads at random times, `per_s` a second. Returns the duration of each read begun during the measurement, and the number
+/// of misses.
+async fn look_up(
+    stage: &Stage,
+    popularity: &Popularity,
+    (per_s, measured_ns): (f64, u64),
+    seed: u64,
+) -> (Vec<u64>, u64) {
     let shard = stage.shard();
     let times = Rc::new(RefCell::new(Vec::new()));
     let misses = Rc::new(Cell::new(0));
@@ -184,7 +197,7 @@ async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) 
     let begin_ns = shard.now_ns() + BEFORE_NS;
     let mut at_ns = shard.now_ns();
 
-    while at_ns < begin_ns + MEASURED_NS {
+    while at_ns < begin_ns + measured_ns {
         at_ns += gap_ns(&mut random, per_s);
         shard.sleep_until(at_ns).await;
         let key = popularity.pick(&mut random);
@@ -224,5 +237,21 @@ impl Popularity {
     fn pick(&self, random: &mut Rng) -> u32 {
         let at = uniform(random) * self.sums.last().copied().unwrap_or(0.0);
         (self.first + self.sums.partition_point(|sum| *sum < at)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures of the scenario on a tenth of its keys, whose hottest hundredth takes as much of the load.
+    #[test]
+    fn hits_wait_no_longer_beside_a_slow_disk() {
+        let small = Scale { keys: 100_000, in_memory: 1000, measured_ns: 50_000_000 };
+        let [with, without] = [0.5, 1.0].map(|speed| measure(1, small, speed, true).expect("the world runs").0);
+        let ratio = with.p99_ns as f64 / without.p99_ns as f64;
+        assert!(ratio <= 1.5, "p99 {} and {}", with.p99_ns, without.p99_ns);
+        assert!(with.imbalance_pct() <= 10.0, "{:?}", with.loads);
+        assert_eq!((with.misses, without.misses), (0, 0));
     }
 }

@@ -146,3 +146,28 @@ fn table(card: &Card) -> String {
     }
     parts.join("\n\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        card: CardArguments,
+    }
+
+    #[test]
+    fn writes_have_the_bound_that_help_names() {
+        for (options, expected_bytes) in
+            [(&[][..], 256 << 30), (&["--quick"], 64 << 30), (&["--max-write", "9G"], 9 << 30)]
+        {
+            let line = [&["card", "--storage", "."], options].concat();
+            let arguments = Line::try_parse_from(line).unwrap_or_else(|error| panic!("{error}")).card;
+            let disk = super::options(&arguments).unwrap_or_else(|error| panic!("{error:?}")).disk;
+            assert_eq!(disk.and_then(|disk| disk.max_write_bytes), Some(expected_bytes), "{options:?}");
+        }
+    }
+}

@@ -149,7 +149,13 @@ fn pictures_and_a_page_are_written() {
     assert!(page.contains("Against parallelism") && page.contains("rate"));
     assert!(page.contains("duration 300 ms") && page.contains("seed 1"), "settings");
     run(&world, &[&["reads.yaml"], &outputs[..]].concat()).assert_refused(2, &["page.html exists", "--force"]);
-    done(run(&world, &[&["reads.yaml", "--force"], &outputs[..]].concat()));
+    let ended = done(run(&world, &[&["reads.yaml", "--force", "--format", "json"], &outputs[..]].concat()));
+    let page = std::fs::read_to_string(world.path().join("page.html")).unwrap();
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let place = ["host", "storage", "date"].map(|key| report["place"][key].as_str().unwrap());
+    let [host, storage, date] = place;
+    assert!(page.contains(&format!("<p>On {host}, {storage} (")), "{place:?} in {page}");
+    assert_eq!(page.matches(&format!(", ended {date}.</p>")).count(), 1, "{place:?} in {page}");
     assert!(std::fs::read_to_string(world.path().join("out/time.svg")).unwrap().contains("Latency over time"));
 }
 

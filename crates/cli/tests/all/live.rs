@@ -101,6 +101,25 @@ jobs: [{name: query, type: randread, shards: all, shard_info: {parallelism: 8}}]
     }
 }
 
+/// The verdict of a command is coloured on a terminal, and what follows it is not.
+#[test]
+fn a_verdict_is_in_colour() {
+    if !has_terminals() {
+        return;
+    }
+    const DISK: &str =
+        "read_iops: 100000, read_bandwidth: 7340000000000, write_iops: 50000, write_bandwidth: 900000000";
+    let world = World::new(&[("io.yaml", &format!("disks: [{{mountpoint: /none, {DISK}}}]\n"))]);
+    let mut command = Command::new(PLIMSOLL);
+    command.args(["info", "--check", "io.yaml"]).current_dir(world.path()).env("TERM", "xterm").env_remove("NO_COLOR");
+    let mut terminal = Terminal::start(command, (80, 24));
+    assert_eq!(terminal.ended(), Some(1));
+    let rows = terminal.rows();
+    assert!(rows[0].starts_with("io.yaml: ") && terminal.is_coloured(0), "{rows:#?}");
+    let second = rows.iter().skip(1).position(|row| !row.is_empty()).map(|at| at + 1);
+    assert!(second.is_some_and(|row| !terminal.is_coloured(row)), "{rows:#?}");
+}
+
 /// Returns a screen without what differs from run to run: bars are empty, and a figure with its unit is a `#` where its
 /// last letter stood.
 fn masked(rows: &[String]) -> String {

@@ -23,6 +23,7 @@ fn arguments_that_make_no_sense() {
         ("tune named", &["named: it is not a directory", "give a directory"]),
         ("test missing.yaml", &["missing.yaml", "No such file", "check the path"]),
         ("test .", &["--> .", "Is a directory"]),
+        ("test /dev/zero", &["the text is larger than 1048576 bytes", "--> /dev/zero"]),
         ("test reads.yaml --storage missing", &["missing: No such file", "--storage takes a directory, a file or"]),
         ("test reads.yaml --storage /dev/null", &["/dev/null", "--storage takes a directory, a file or"]),
         ("test reads.yaml --storage short", &["short has 9 bytes", "4096", "name a longer file"]),

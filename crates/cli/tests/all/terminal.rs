@@ -71,6 +71,12 @@ impl Terminal {
         self.screen.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect()
     }
 
+    /// Returns whether a row begins in colour.
+    pub(crate) fn is_coloured(&self, row: usize) -> bool {
+        let cell = self.screen.screen().cell(row as u16, 0);
+        cell.is_some_and(|cell| cell.fgcolor() != vt100::Color::Default)
+    }
+
     /// Waits until the screen is as it is to be.
     #[track_caller]
     pub(crate) fn shows(&mut self, what: &str, is_it: impl Fn(&[String]) -> bool) {

@@ -150,6 +150,41 @@ fn a_trace_comes_from_a_pipe() {
     assert_eq!((replay["requests"].as_u64(), replay["issued"].as_u64()), (Some(2), Some(2)), "{result:#}");
 }
 
+/// As blktrace writes it of a partition below a logical volume: one read, remapped twice.
+const REMAPPED: &str = "\
+253,0 1 1 5.000001000 9 Q R 2048 + 8 [db]
+8,2 1 2 5.000001500 9 A R 4096 + 8 <- (253,0) 2048
+8,0 1 3 5.000002000 9 A R 6144 + 8 <- (8,2) 4096
+8,0 1 4 5.000002500 9 Q R 6144 + 8 [db]
+8,0 1 5 5.000003000 9 D R 6144 + 8 [db]
+8,0 1 6 5.000043000 0 C R 6144 + 8 [0]
+253,0 1 7 5.000044000 0 C R 2048 + 8 [0]
+";
+
+#[test]
+fn a_request_that_was_remapped_is_replayed_once() {
+    let world = World::new(&[("k.txt", REMAPPED)]);
+    let ended = done(world.run(&["test", "--replay", "k.txt", "--backend", "null", "--format", "json"]));
+    let result = json(&ended.out);
+    let replay = &result["replay"];
+    assert_eq!((replay["requests"].as_u64(), replay["issued"].as_u64()), (Some(1), Some(1)), "{ended:#?}");
+}
+
+#[test]
+fn a_job_file_comes_from_a_pipe() {
+    let world = world();
+    for options in [&["--backend", "null"][..], &["--backend", "null", "--sweep", "parallelism=1,2"]] {
+        let run =
+            [&["test", "/dev/stdin", "--warmup", "0", "--duration", "20ms", "--format", "json"], options].concat();
+        let mut command = world.command(&run);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("the binary starts");
+        child.stdin.take().expect("a pipe").write_all(READS.as_bytes()).expect("a pipe holds that much");
+        let ended = Ended::of(child.wait_with_output().expect("it ends"));
+        assert!(matches!(ended.code, Some(0 | 1)) && ended.out.contains("\"iops\": "), "{ended:#?}");
+    }
+}
+
 #[test]
 fn what_a_test_recorded_is_replayed_and_compared() {
     let world = world();

@@ -155,6 +155,55 @@ fn a_simulated_disk_from_end_to_end() {
     assert!(pictures.len() >= 4 && pictures.iter().all(|svg| svg.starts_with("<svg")), "{}", pictures.len());
 }
 
+/// A record in which others moved two fifths of the bytes beside random reads: the doubt is in every form of the result.
+#[test]
+fn a_doubt_is_in_the_exit_code_the_file_and_the_page() {
+    let world = World::new(&[]);
+    let line = "tune --disk gp3 --quick --figures-only --phase 100ms --data-size 16M -c 1 --record run.jsonl";
+    assert_ne!(world.run(&split(line)).code, Some(2));
+    let path = world.path().join("run.jsonl");
+    let disturbed = |line: &str| -> String {
+        let mut entry: Value = serde_json::from_str(line).expect("a line of a record is JSON");
+        if let Some(sample) = entry.get_mut("sample").filter(|it| it["phase"] == "read_iops" && it["step"] == "measure")
+        {
+            sample["sample"]["foreign_pct"] = 40.into();
+        }
+        entry.to_string() + "\n"
+    };
+    let text = fs::read_to_string(&path).expect("a record");
+    fs::write(&path, text.lines().map(disturbed).collect::<String>()).expect("the record can be changed");
+
+    let table = world.run(&split("tune --from run.jsonl -o io.yaml --page page.html"));
+    assert_eq!(table.code, Some(1), "{table:#?}");
+    assert!(table.out.starts_with("doubtful: read_iops"), "{table:#?}");
+    let read = |name: &str| fs::read_to_string(world.path().join(name)).expect("it was written");
+    let doubtful = read("io.yaml").lines().find(|line| line.contains("doubtful:")).map(str::to_owned);
+    let doubtful = doubtful.unwrap_or_else(|| panic!("{}", read("io.yaml")));
+    assert!(doubtful.contains("[read_iops") && doubtful.ends_with("# by the measurement itself: measure again"));
+
+    let checked = world.run(&["info", "--check", "io.yaml"]);
+    assert_eq!(checked.code, Some(1), "{checked:#?}");
+    for words in ["the measurement itself doubts read_iops", "[doubtful]", "Remedy: measure again with `plimsoll tune`"]
+    {
+        assert!(checked.out.contains(words), "no `{words}` in {checked:#?}");
+    }
+
+    // Each warning stands once, and so does what was written.
+    let page = read("page.html");
+    let report: Value =
+        serde_json::from_str(&world.run(&split("tune --from run.jsonl --format json")).out).expect("JSON");
+    let warnings = report["warnings"].as_array().expect("a list");
+    assert!(warnings.len() >= 2, "{warnings:#?}");
+    for warning in warnings {
+        let message = warning["message"].as_str().expect("a message");
+        assert_eq!(page.matches(&format!("<li>{message}</li>")).count(), 1, "{message} in {page}");
+    }
+    let written = report["written_bytes"].as_f64().expect("a number") / f64::from(1 << 20);
+    let written = if written < 1024.0 { format!("{written:.0} MiB") } else { format!("{:.2} GiB", written / 1024.0) };
+    assert!(table.out.contains(&format!("written: {written} in ")), "{written} in {table:#?}");
+    assert_eq!(page.matches(&format!("{written} written")).count(), 1, "{written} in {page}");
+}
+
 #[test]
 fn a_simulated_disk_gives_the_same_bytes_twice() {
     let world = World::new(&[]);

@@ -416,3 +416,30 @@ fn two_entries_on_one_device_and_a_mount_point_that_is_a_file() -> io::Result<()
     assert_eq!(codes(&findings), [("not_a_disk", "mountpoint")]);
     Ok(())
 }
+
+/// The mistakes that the guide says `info --check` finds: each code named there is that of a disk with the mistake.
+#[test]
+fn the_list_of_mistakes_names_what_finds_them() {
+    let good = instance("i4i.4xlarge").total();
+    let Figures { read_iops, read_bandwidth_bytes_per_s, write_iops, write_bandwidth_bytes_per_s } = good;
+    let swapped = [write_iops, write_bandwidth_bytes_per_s, read_iops, read_bandwidth_bytes_per_s];
+    let cases: [(&str, [u64; 4], &str); 6] = [
+        ("write_block_size", Figures { write_iops: write_iops * 54 / 100, ..good }.in_order(), ""),
+        ("saturation_length", good.in_order(), "    read_saturation_length: 512\n"),
+        ("volume_cap", [3_000, 131_072_000, 3_000, 131_072_000], ""),
+        ("int_max_rate", [752_697, 8_585_068_032, 450_060, 6_211_869_696], ""),
+        ("read_write_swapped", swapped, ""),
+        ("multiplied_twice", instance("i3en.24xlarge").total().times(8).in_order(), ""),
+    ];
+    for (code, figures, more) in cases {
+        let findings = check_figures(figures, more);
+        assert!(codes(&findings).iter().any(|(found, _)| *found == code), "{code}: {findings:?}");
+    }
+    let suffix = check(&format!("disks:\n{}", disk("/none", &good, "").replace(&read_iops.to_string(), "55k")));
+    assert!(codes(&suffix.findings).contains(&("binary_suffix", "read_iops")), "{suffix:?}");
+
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/pitfalls.md")).unwrap();
+    let named = page.split("`info --check`: `").skip(1).filter_map(|rest| rest.split('`').next());
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() >= 4 && named.iter().all(|name| cases.iter().any(|(code, ..)| code == name)), "{named:?}");
+}

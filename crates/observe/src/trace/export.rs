@@ -231,6 +231,29 @@ mod tests {
     }
 
     #[test]
+    fn each_form_counts_what_it_wrote() {
+        // Requests in the device one after another, then two at once.
+        let spans = [(1_000, 2_000), (3_000, 4_000), (5_000, 9_000), (5_500, 9_500)];
+        // A request is three slices: itself, its time in the queue, and that in the device.
+        for (form, rows) in [(Form::Csv, 4), (Form::Parquet, 4), (Form::Arrivals, 4), (Form::Perfetto, 12)] {
+            let mut out = Vec::new();
+            let head = Head { begin_ns: Some(0), ..Head::default() };
+            let Ok(mut export) = Export::begin(form, &mut out, head) else {
+                assert!(form == Form::Parquet && !HAS_PARQUET);
+                continue;
+            };
+            for (request, (from, to)) in (1..).zip(spans) {
+                export.visit(&Item::Span(Span { request, ..span(from, to) }));
+            }
+            let exported = export.finish().unwrap();
+            assert_eq!(exported, Exported { rows, ..Exported::default() }, "{form:?}");
+            if let Form::Csv | Form::Arrivals = form {
+                assert_eq!(String::from_utf8(out).unwrap().lines().count() as u64, 1 + rows, "{form:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_full_disk_is_told_at_the_end_in_every_form() {
         let forms = [Form::Csv, Form::Perfetto, Form::Arrivals];
         for form in forms.into_iter().chain(HAS_PARQUET.then_some(Form::Parquet)) {

@@ -350,6 +350,11 @@ fn remarks_say_what_misleads() {
     assert_eq!(codes(&flushed), ["util-misleads", "flush-counted-twice", "first-interval"]);
     let old = device("hda", columns((100.0, 4.0, 9.9), NONE, 1.0, 99.0));
     assert_eq!(codes(&old), ["first-interval"]);
+
+    let quoted = &judged(&biased, None, None).2[0].message;
+    for words in ["%util of 100 is time in which", "iostat's manual page says so since sysstat 10.1.7 of 2013"] {
+        assert!(quoted.contains(words), "{quoted}");
+    }
 }
 
 proptest! {

@@ -21,7 +21,7 @@ fn on_simulated_disks() {
         score.timeline(&timeline, &mut reference);
     }
     score.print("simulated disks");
-    score.check(300, 14);
+    score.check(937, 14);
 }
 
 #[test]
@@ -31,5 +31,5 @@ fn on_files_of_other_hosts() {
         score.sample(sample);
     }
     score.print("files");
-    score.check(40, 0);
+    score.check(113, 0);
 }
