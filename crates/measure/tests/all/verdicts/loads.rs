@@ -16,7 +16,7 @@ use plimsoll_observe::trace::little::Little;
 use plimsoll_observe::trace::read_from;
 use plimsoll_sim::world::{self, WorldSpec};
 
-use super::world::{Above, Situation};
+use super::world::{Above, Beside, Situation};
 use super::{Case, Found};
 
 /// Factors of rates: below the first two are the same, above the second they differ. Between, neither is true, and
@@ -61,7 +61,8 @@ pub(crate) fn of_sweep(situation: &Situation, seed: u64, references: &mut Refere
     };
     let curve: Vec<String> = points.iter().map(|p| format!("{}: {:.0}", p.parallelism, p.iops)).collect();
     let told = format!("{truth:?} found {}; {}", verdict.sentence, curve.join(", "));
-    Some(Case { command: "sweep", found, told: format!("{situation:?} {seed}: {told}") })
+    let is_disturbed = situation.beside != Beside::Nothing;
+    Some(Case { command: "sweep", found, is_disturbed, told: format!("{situation:?} {seed}: {told}") })
 }
 
 /// Judges the situation's load, once and twice at once. With a depth that fills the disk both are true: the depth holds
@@ -89,7 +90,8 @@ pub(crate) fn of_dual(situation: &Situation, seed: u64, references: &mut Referen
         _ => Found::Wrong,
     };
     let told = format!("grows {grows}, held {is_held}; {}", finding.sentence);
-    Some(Case { command: "dual", found, told: format!("{situation:?} {seed}: {told}") })
+    let is_disturbed = situation.beside != Beside::Nothing;
+    Some(Case { command: "dual", found, is_disturbed, told: format!("{situation:?} {seed}: {told}") })
 }
 
 /// Returns how long the queue of a world had work and no tokens, and no place in the device, in nanoseconds.
@@ -135,7 +137,7 @@ pub(crate) fn of_gaps(situation: &Situation, seed: u64, references: &mut Referen
         limiter if limiter == truth => Found::Right,
         _ => Found::Wrong,
     };
-    Some(Case { command: "gaps", found, told })
+    Some(Case { command: "gaps", found, is_disturbed: situation.beside != Beside::Nothing, told })
 }
 
 /// Returns whether what `trace gaps` and `trace little` say of one trace can both be true.

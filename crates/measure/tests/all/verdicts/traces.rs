@@ -282,7 +282,8 @@ impl Run {
             of_gaps.sentence, of_little.sentence, of_little.evidence
         );
         assert!(agree(of_gaps.limiter, of_little.kind), "gaps and little contradict each other: {told}");
-        let case = |command, found| Case { command, found, told: told.clone() };
+        let case =
+            |command, found| Case { command, found, is_disturbed: self.beside != Beside::Nothing, told: told.clone() };
         vec![
             case("gaps", found(of_gaps.limiter == Limiter::Unknown, of_gaps.limiter == limiter)),
             case("little", found(of_little.kind == Kind::Unclear, of_little.kind == kind)),

@@ -1,4 +1,5 @@
-//! What `tune` says of simulated disks: whether its intervals hold the truth, and whether it doubts what it should.
+//! What `tune` says of simulated disks: whether its intervals hold the truth, and whether it doubts what it should. Each run
+//! has curves beside its figures, as a real one has.
 //!
 //! The truth of a disk whose speed changes is its mean speed, measured by a load that fills it for a long time.
 
@@ -8,8 +9,8 @@ use std::thread;
 
 use plimsoll_core::{DiskConfig, Op};
 use plimsoll_measure::load::Control;
-use plimsoll_measure::tune::record::{Phase, Record, Step};
-use plimsoll_measure::tune::{Figure, SimulatedDisk, TuneOptions, TuneReport, measure_simulated};
+use plimsoll_measure::tune::record::{Entry, Phase, Record, Step};
+use plimsoll_measure::tune::{Figure, SimulatedDisk, TuneOptions, TuneReport, analyse, measure_simulated};
 use plimsoll_sim::device::{DeviceSpec, LatencySpec, RateSpec, WeatherSpec};
 use plimsoll_sim::rng::Rng;
 use plimsoll_sim::workload::{JobSpec, Load, Region, SizeDist};
@@ -146,6 +147,85 @@ fn drifted(record: &Record, weather: Weather, name: &str) -> f64 {
     if weather == Weather::Drift { 1.0 + DRIFT_PER_S * sum_s / count } else { 1.0 }
 }
 
+/// Returns a measurement of a disk, and its record.
+fn measure(disk: &SimulatedDisk, seed: u64) -> (TuneReport, Record) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::remove_file(file.path()).unwrap();
+    let options = TuneOptions {
+        shards: 2,
+        data_bytes: 64 << 20,
+        seed,
+        record: Some(file.path().to_owned()),
+        ..TuneOptions::quick("/nowhere")
+    };
+    let report = measure_simulated(&options, disk, &mut (), &Control::default()).unwrap();
+    let record = Record::read(file.path()).unwrap();
+    (report, record)
+}
+
+/// Runs of each disk of which a figure or its curve is made wrong.
+const SEEDS_BESIDE: u64 = 4;
+/// Figures and the phases of the curves that they are compared with.
+const CURVES: [(&str, Phase, Phase); 4] = [
+    ("write_bandwidth", Phase::WriteBandwidth, Phase::SequentialSizes),
+    ("read_bandwidth", Phase::ReadBandwidth, Phase::SequentialSizes),
+    ("write_iops", Phase::WriteIops, Phase::Sizes),
+    ("read_iops", Phase::ReadIops, Phase::Sizes),
+];
+
+/// Returns the record of a disk that was `factor` times slower during a phase.
+fn slowed(record: &Record, slow: Phase, factor: f64) -> Record {
+    let mut record = record.clone();
+    for entry in &mut record.entries {
+        if let Entry::Sample { phase, sample, .. } = entry
+            && *phase == slow
+        {
+            sample.elapsed_s *= factor;
+        }
+    }
+    record
+}
+
+/// Returns what is said of figures beside curves where one of the two is wrong: a figure that is off must be doubted, and
+/// one that is true need not be.
+pub(crate) fn beside_curves() -> Vec<Case> {
+    let disks = [true, false].into_iter().flat_map(|it| WEATHERS.map(|weather| (it, weather)));
+    let runs = disks.flat_map(|disk| (1..=SEEDS_BESIDE).map(move |seed| (disk, seed)));
+    let runs: Vec<((bool, Weather), u64)> = runs.collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut cases = Vec::new();
+        while let Some(((is_parallel, weather), seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (_, record) = measure(&disk(*is_parallel, *weather, *seed), *seed);
+            for (name, figure, curve) in CURVES.into_iter().filter(|(.., curve)| record.is_done(*curve)) {
+                let mut add = |phase, factor| {
+                    let report = analyse(&slowed(&record, phase, factor));
+                    let doubt = report.doubts().into_iter().find(|doubt| doubt.figure == name);
+                    let is_off = phase == figure;
+                    let found = match (is_off, doubt.is_some()) {
+                        (true, true) | (false, false) => Found::Right,
+                        (false, true) => Found::Unclear,
+                        (true, false) => Found::Wrong,
+                    };
+                    let told = format!("{weather:?} {seed}: {name}, {phase:?} {factor} times slower: {doubt:?}");
+                    let is_disturbed = *weather != Weather::Calm;
+                    cases.push(Case { command: "tune, curves", found, is_disturbed, told });
+                };
+                // Writes may meet a cache that has recovered meanwhile: only larger factors are told of them.
+                let factors = if name.starts_with("read") { [1.5, 2.0, 4.0] } else { [1.75, 2.5, 4.0] };
+                factors.into_iter().for_each(|factor| add(figure, factor));
+                [1.0, 1.5, 4.0].into_iter().for_each(|factor| add(curve, factor));
+            }
+        }
+        cases
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
 /// One figure of one run that is not doubted.
 pub(crate) struct Measured {
     pub(crate) weather: Weather,
@@ -189,18 +269,7 @@ fn run(
     truths: &mut HashMap<&'static str, f64>,
     measured: &mut Vec<Measured>,
 ) -> Case {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::remove_file(file.path()).unwrap();
-    let options = TuneOptions {
-        shards: 2,
-        data_bytes: 64 << 20,
-        figures_only: true,
-        seed,
-        record: Some(file.path().to_owned()),
-        ..TuneOptions::quick("/nowhere")
-    };
-    let report = measure_simulated(&options, disk, &mut (), &Control::default()).unwrap();
-    let record = Record::read(file.path()).unwrap();
+    let (report, record) = measure(disk, seed);
     let doubts: Vec<&str> = report.doubts().iter().map(|doubt| doubt.figure).collect();
 
     let (mut told, mut is_wrong, mut is_needless) = (format!("{weather:?} {seed}:"), false, false);
@@ -230,5 +299,5 @@ fn run(
         (false, true) => Found::Unclear,
         (false, false) => Found::Right,
     };
-    Case { command: "tune", found, told }
+    Case { command: "tune", found, is_disturbed: weather != Weather::Calm, told }
 }
