@@ -268,8 +268,11 @@ pub enum JobKind {
         read_pct: u8,
     },
     Flush,
-    /// Discards ranges of existing data, one after another.
-    Discard,
+    /// Discards ranges of existing data.
+    Discard {
+        /// Whether ranges are at random positions, not one after another.
+        is_random: bool,
+    },
     /// Removes files that were created before the run, through the helper thread of the shard.
     Unlink {
         /// Files on each shard, 1 to [`MAX_FILES`]; each has an equal part of the shard's data, rounded up to 1 MiB.
@@ -294,7 +297,7 @@ impl JobKind {
             Self::RandMixed { .. } => "randrw",
             Self::SeqMixed { .. } => "seqrw",
             Self::Flush => "flush",
-            Self::Discard => "discard",
+            Self::Discard { .. } => "discard",
             Self::Unlink { .. } => "unlink",
             Self::Cpu { .. } => "cpu",
         }
@@ -302,10 +305,19 @@ impl JobKind {
 
     pub fn is_write(self) -> bool {
         match self {
-            Self::Overwrite | Self::RandWrite | Self::Append | Self::Discard => true,
+            Self::Overwrite | Self::RandWrite | Self::Append | Self::Discard { .. } => true,
             Self::RandMixed { read_pct } | Self::SeqMixed { read_pct } => read_pct < 100,
             Self::SeqRead | Self::RandRead | Self::Flush | Self::Unlink { .. } | Self::Cpu { .. } => false,
         }
+    }
+
+    /// Returns whether requests have positions that are drawn.
+    pub fn is_random(self) -> bool {
+        matches!(self, Self::RandRead | Self::RandWrite | Self::RandMixed { .. } | Self::Discard { is_random: true })
+    }
+
+    pub fn is_discard(self) -> bool {
+        matches!(self, Self::Discard { .. })
     }
 
     /// Returns whether requests go to a file that was filled before the run.

@@ -22,11 +22,13 @@ pub(super) struct Pauses {
     is_due: bool,
     /// Fibers that wait for the pause.
     held: Vec<u32>,
+    /// End of the last pause; 0 before the first.
+    end_ns: u64,
 }
 
 impl Pauses {
     pub(super) fn new(every: u32) -> Pauses {
-        Pauses { every: u64::from(every.max(1)), done: 0, done_at_last: 0, is_due: false, held: Vec::new() }
+        Pauses { every: u64::from(every.max(1)), done: 0, done_at_last: 0, is_due: false, held: Vec::new(), end_ns: 0 }
     }
 
     /// Counts a completed request.
@@ -50,11 +52,16 @@ impl Pauses {
         self.is_due
     }
 
-    /// Begins the pause. Returns the fibers to wake after it.
-    pub(super) fn begin(&mut self) -> Vec<u32> {
-        self.is_due = false;
+    /// Begins the pause, which lasts until `end_ns`. Returns the fibers to wake after it.
+    pub(super) fn begin(&mut self, end_ns: u64) -> Vec<u32> {
+        (self.is_due, self.end_ns) = (false, end_ns);
         std::mem::take(&mut self.held)
     }
+}
+
+/// Returns the time from which a request counts as late that was due at `due_ns`: a pause that its job makes is no delay.
+pub(super) fn due_after(pauses: Option<&Pauses>, due_ns: u64) -> u64 {
+    pauses.map_or(due_ns, |pauses| due_ns.max(pauses.end_ns))
 }
 
 #[cfg(test)]
@@ -75,7 +82,7 @@ mod tests {
                 pauses.count();
             } else if sent < total {
                 at.push(sent);
-                pauses.begin();
+                pauses.begin(0);
             } else {
                 return at;
             }

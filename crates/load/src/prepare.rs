@@ -132,7 +132,7 @@ fn common_divisor(a: u32, b: u32) -> u32 {
 
 /// Returns whether requests move data.
 fn has_transfers(pattern: Pattern) -> bool {
-    !matches!(pattern, Pattern::Flush | Pattern::Discard | Pattern::Unlink { .. } | Pattern::Cpu { .. })
+    !matches!(pattern, Pattern::Flush | Pattern::Discard { .. } | Pattern::Unlink { .. } | Pattern::Cpu { .. })
 }
 
 /// Returns where `shard` of `shards` begins in a region of `positions` that all of them traverse.

@@ -34,6 +34,7 @@ use super::crew::{Crew, Member};
 use super::fiber::{Fiber, Then};
 use super::job::{Job, Pacing};
 use super::live::{Buckets, LiveJob, LiveShard, Slot, since};
+use super::pauses::due_after;
 use super::prepare::prepare;
 use super::unlink::{Place, Unlinker};
 use super::work::Work;
@@ -343,7 +344,7 @@ impl Runner<'_> {
 
         if job.under_way == 0 {
             let end_ns = now_ns.saturating_add(job.spec.think_time_ns);
-            for held in pauses.begin() {
+            for held in pauses.begin(end_ns) {
                 self.set_timer(held as usize, end_ns, Then::GoOn);
             }
         }
@@ -383,7 +384,10 @@ impl Runner<'_> {
                 fiber.due_ns.saturating_add(gap_ns.round() as u64)
             }
             Pacing::Shard(pace) => match pace.take(now_ns, &mut job.rng) {
-                Some(due_ns) => return self.send(at, due_ns),
+                Some(due_ns) => {
+                    let due_ns = due_after(job.pauses.as_ref(), due_ns);
+                    return self.send(at, due_ns);
+                }
                 None => {
                     pace.free.push(at as u32);
                     if !std::mem::replace(&mut pace.is_armed, true) {

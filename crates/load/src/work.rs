@@ -272,11 +272,11 @@ pub(super) fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras
             Verb::Mixed { read_pct: u32::from(read_pct.min(100)), carried: 0 }
         }
         Pattern::Flush => Verb::Flush { data_only: spec.flush_data_only },
-        Pattern::Discard => Verb::Discard,
+        Pattern::Discard { .. } => Verb::Discard,
         Pattern::Unlink { files } => return Work::Unlink { files, next: 0 },
         Pattern::Cpu { execution_ns } => return Work::Cpu { execution_ns },
     };
-    let is_random = is_random(spec.kind);
+    let is_random = spec.kind.is_random();
     let is_special = !spec.sizes.is_empty()
         || picker.is_some()
         || spec.flush_every > 0
@@ -325,10 +325,6 @@ pub(super) fn work_of(spec: &JobSpec, first: u64, regions: usize, extras: Extras
     }))
 }
 
-fn is_random(pattern: Pattern) -> bool {
-    matches!(pattern, Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. })
-}
-
 pub(super) fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
     let sizes = spec.sizes.iter().chain(&spec.write_sizes).map(|size| size.bytes);
     std::iter::once(spec.request_bytes).chain(sizes)
@@ -341,7 +337,7 @@ fn unit_bytes(spec: &JobSpec) -> u64 {
 
 /// Returns the picker of a job's positions, or `None` if they are drawn evenly or not at all.
 pub(super) fn picker(spec: &JobSpec, target: &Target, seed: u64) -> Result<Option<AccessPicker>, AccessError> {
-    if !is_random(spec.kind) || spec.access == Access::Uniform {
+    if !spec.kind.is_random() || spec.access == Access::Uniform {
         return Ok(None);
     }
     AccessPicker::new(&spec.access, target.len_bytes / unit_bytes(spec), seed).map(Some)

@@ -123,3 +123,50 @@ fn files_are_named_by_clone_and_some_requests_follow_others() {
     assert_eq!(figures, [[32, 0], [32, 0], [0, 64]].map(|row| row.map(Some)));
     assert!(world.contents() == before);
 }
+
+/// Files whose jobs do the same wherever they run: names, requests and bytes of each entry are those of fio itself. How
+/// many of a mix are reads is drawn; all together they are as many.
+const AS_FIO: [&str; 10] = [
+    "[a]\nrw=write\nbs=4k\nsize=256k\n[b]\nstonewall\nrw=read\nbs=16k\nsize=256k\n",
+    "[a]\nrw=randread\nbs=16k\nsize=256k\nio_size=64k\nnumjobs=2\n",
+    "[a]\nrw=randrw\nrwmixread=75\nbs=4k\nsize=1m\n",
+    "[a]\nrw=randwrite\nbs=4k\nsize=256k\nnumber_ios=20\n",
+    "[a]\nrw=read\nbs=8k\nsize=128k\nloops=3\n",
+    "[a]\nrw=write\nbs=4k\nsize=256k\nnrfiles=4\nfsync=8\n",
+    "[a]\nrw=write\nbs=2300\nsize=100k\nfdatasync=1\n",
+    "[a]\nrw=randread\nbs=4k\nsize=256k\nnumber_ios=20\nrate_iops=2000\nthinktime=100\n",
+    "[a]\nrw=read\nbs=4k\nsize=256k\nrate=8m\nthinktime=500\nthinktime_blocks=8\n",
+    "[global]\ngroup_reporting\nbs=4k\nsize=64k\n[a]\nrw=read\nnumjobs=3\n[b]\nstonewall\nrw=write\n",
+];
+
+#[test]
+fn jobs_requests_and_bytes_are_those_of_fio() {
+    let of = |jobs: &[Value]| -> Vec<(String, [u64; 4])> {
+        let entry = |job: &Value| {
+            let figure = |part: &str, key: &str| job[part][key].as_u64().expect("a number");
+            let sides = ["read", "write"].map(|part| [figure(part, "total_ios"), figure(part, "io_bytes")]);
+            let is_mixed = sides.iter().all(|side| side[0] > 0);
+            let [[reads, read_bytes], [writes, written_bytes]] = sides;
+            let figures = match is_mixed {
+                true => [reads + writes, read_bytes + written_bytes, 0, 0],
+                false => [reads, read_bytes, writes, written_bytes],
+            };
+            (job["jobname"].as_str().expect("a name").to_owned(), figures)
+        };
+        jobs.iter().map(entry).collect()
+    };
+    for text in AS_FIO {
+        let world = World::new(&[("jobs.fio", text)]);
+        let mut fio = std::process::Command::new("fio");
+        let Ok(output) = fio.args(["jobs.fio", "--output-format=json"]).current_dir(world.path()).output() else {
+            return skip::skip("fio is not installed");
+        };
+        let fio = Ended::of(output);
+        let begin = fio.out.find('{').unwrap_or_else(|| panic!("{fio:#?}"));
+        let theirs: Value = serde_json::from_str(&fio.out[begin..]).expect("fio's output is JSON");
+
+        let world = World::new(&[("jobs.fio", text)]);
+        let ours = entries(&world.run(&[&["test", "jobs.fio", "--format", "fio-json"], &POOL[..]].concat()));
+        assert_eq!(of(&ours), of(theirs["jobs"].as_array().expect("jobs")), "{text}");
+    }
+}

@@ -20,7 +20,7 @@ use crate::jobs::{Access, JobKind};
 
 pub(super) fn read(reader: &Reader<'_>, kind: JobKind) -> Result<Access, ConfigError> {
     let name = "random_distribution";
-    if !matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. }) {
+    if !kind.is_random() {
         return Ok(Access::Uniform);
     }
     let text = reader.text(name)?.unwrap_or("random");

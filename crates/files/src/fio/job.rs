@@ -66,7 +66,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
     let end = End { time_based, is_limited, loops: loops(reader)? };
     let (shortest, longest) = sizes.range();
     let files = files::read(reader, name, (shortest, longest), &end)?;
-    if every.run_length > 1 && !is_random(kind) && files.files() > 1 {
+    if every.run_length > 1 && !kind.is_random() && files.files() > 1 {
         return not_supported(reader, "zonesize", "zones are of one file", "write one job for each file");
     }
     let verify = verify(reader, kind)?;
@@ -194,7 +194,7 @@ struct Every {
 fn kind(reader: &Reader<'_>) -> Result<(JobKind, Every), ConfigError> {
     const KINDS: [&str; 9] =
         ["read", "write", "trim", "randread", "randwrite", "randtrim", "rw", "readwrite", "randrw"];
-    const TRIMS: &str = "write `rw=trim` (ranges one after the other)";
+    const TRIMS: &str = "write one job with `rw=trim` or `rw=randtrim`, and one that writes";
     let text = reader.text("rw")?.unwrap_or("read");
     let (mode, number) = text.split_once(':').unwrap_or((text, ""));
     let kind = match mode {
@@ -202,17 +202,22 @@ fn kind(reader: &Reader<'_>) -> Result<(JobKind, Every), ConfigError> {
         "write" => JobKind::Overwrite,
         "randread" => JobKind::RandRead,
         "randwrite" => JobKind::RandWrite,
-        "trim" => JobKind::Discard,
+        "trim" => JobKind::Discard { is_random: false },
         "rw" | "readwrite" => JobKind::SeqMixed { read_pct: read_pct(reader)? },
         "randrw" => JobKind::RandMixed { read_pct: read_pct(reader)? },
-        "randtrim" => return not_supported(reader, "rw", "trims at random positions are not supported", TRIMS),
+        "randtrim" => JobKind::Discard { is_random: true },
         "trimwrite" | "randtrimwrite" => {
-            return not_supported(reader, "rw", "jobs that trim and write are not supported", TRIMS);
+            return not_supported(
+                reader,
+                "rw",
+                "jobs that write each range after they trimmed it are not supported",
+                TRIMS,
+            );
         }
         other => {
             let error = reader.error("rw", Code::InvalidValue, format!("{} is not a mode of fio", quoted(other)));
             let help = did_you_mean(other, KINDS.into_iter());
-            let all = || "write read, write, randread, randwrite, rw, randrw or trim".to_owned();
+            let all = || "write read, write, trim, randread, randwrite, randtrim, rw or randrw".to_owned();
             return Err(error.with_help(help.unwrap_or_else(all)));
         }
     };
@@ -224,7 +229,7 @@ fn every(reader: &Reader<'_>, kind: JobKind, number: &str) -> Result<Every, Conf
     if digits.is_empty() {
         return Ok(Every { step_bytes: 0, run_length: 1 });
     }
-    if is_random(kind) {
+    if kind.is_random() {
         let requests = reader.int_of("rw", number, 1..=u64::from(u32::MAX))?;
         return Ok(Every { step_bytes: 0, run_length: u32::try_from(requests).unwrap_or(u32::MAX) });
     }
@@ -258,7 +263,7 @@ fn zones(
     }
     let skip_bytes = reader.int("zoneskip", 0..=MAX_SIZE_BYTES)?.unwrap_or(0);
     let is_range = reader.int("zonerange", 0..=MAX_SIZE_BYTES)?.is_none_or(|bytes| bytes == zone_bytes);
-    if is_random(kind) || every.step_bytes != 0 || !is_range {
+    if kind.is_random() || every.step_bytes != 0 || !is_range {
         let message = "zones are read or written from begin to end, one after the other";
         return not_supported(reader, "zonesize", message, "write rw=read, write or rw, and no `zonerange`");
     }
@@ -270,22 +275,19 @@ fn zones(
     Ok(Some(Every { step_bytes: i64::try_from(skip_bytes).unwrap_or(i64::MAX), run_length: requests }))
 }
 
-fn is_random(kind: JobKind) -> bool {
-    matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. })
-}
-
 /// Returns the requests in a hundred at drawn positions, of reads and of writes.
 fn random_pct(reader: &Reader<'_>, kind: JobKind) -> Result<[u8; 2], ConfigError> {
     let name = "percentage_random";
     let mut shares = [100, 100];
-    for (share, direction) in shares.iter_mut().zip([Direction::Read, Direction::Write]) {
+    let second = if kind.is_discard() { Direction::Trim } else { Direction::Write };
+    for (share, direction) in shares.iter_mut().zip([Direction::Read, second]) {
         if let Some(text) = part(reader, name, direction)? {
             let percent = reader.int_of(name, text, 0..=100)?;
             *share = u8::try_from(percent).unwrap_or(100);
         }
     }
     // As in fio: other jobs pass over it.
-    Ok(if is_random(kind) { shares } else { [100, 100] })
+    Ok(if kind.is_random() { shares } else { [100, 100] })
 }
 
 /// Returns the reads in a hundred requests; the later one of `rwmixread` and `rwmixwrite` counts.
@@ -543,10 +545,6 @@ fn think(reader: &mut Reader<'_>, parallelism: u32, requests_per_s: Option<f64>)
     if pause_ns == 0 {
         return Ok(think);
     }
-    if requests_per_s.is_some() {
-        return not_supported(reader, "thinktime", "`thinktime` excludes a rate", "remove one of the two");
-    }
-
     let phase_ns = reader.time("thinktime_iotime", NS_PER_S)?.unwrap_or(0);
     for (name, time_ns) in [("thinktime", pause_ns), ("thinktime_iotime", phase_ns)] {
         if time_ns > MAX_PAUSE_NS {
@@ -560,6 +558,10 @@ fn think(reader: &mut Reader<'_>, parallelism: u32, requests_per_s: Option<f64>)
         let message = "pauses after a number of blocks or a time, whichever comes first, are not supported";
         return not_supported(reader, "thinktime_blocks", message, "remove it, or `thinktime_iotime`");
     }
+    if requests_per_s.is_some() && (phase_ns > 0 || (parallelism > 1 && blocks.is_some_and(|blocks| blocks > 1))) {
+        let message = "beside a rate only pauses after a number of requests, with one request in flight, are supported";
+        return not_supported(reader, "thinktime", message, "remove the rate, or `thinktime_iotime` and `iodepth`");
+    }
     if let Some(blocks) = blocks.filter(|blocks| *blocks > 1) {
         return Ok(Think { blocks: u32::try_from(blocks).unwrap_or(u32::MAX), ..think });
     }
@@ -567,9 +569,11 @@ fn think(reader: &mut Reader<'_>, parallelism: u32, requests_per_s: Option<f64>)
     if phase_ns == 0 && parallelism > 1 {
         let message = "with `thinktime` one request is in flight, whatever `iodepth` says, as in fio";
         reader.note("thinktime", message, "write `thinktime_blocks` or `thinktime_iotime` to have more in flight");
-        return Ok(Think { parallelism: 1, ..think });
     }
-    Ok(Think { phase_ns, ..think })
+    let parallelism = if phase_ns == 0 { 1 } else { parallelism };
+    // Beside a rate the schedule goes on meanwhile, so that the pause is one of the job.
+    let blocks = u32::from(requests_per_s.is_some());
+    Ok(Think { phase_ns, blocks, parallelism, ..think })
 }
 
 /// Returns the writes between flushes, whether a flush covers data only, and whether writes are synchronous.
@@ -595,7 +599,7 @@ fn flushes(reader: &mut Reader<'_>, kind: JobKind) -> Result<(u32, bool, bool), 
         }
     };
 
-    let writes = kind.is_write() && kind != JobKind::Discard;
+    let writes = kind.is_write() && !kind.is_discard();
     let every = if writes { u32::try_from(all.max(data)).unwrap_or(u32::MAX) } else { 0 };
     Ok((every, every > 0 && data > 0, dsync && writes))
 }

@@ -36,7 +36,7 @@ pub(super) enum Direction {
 pub(super) fn directions(kind: JobKind) -> &'static [Direction] {
     match kind {
         JobKind::SeqMixed { .. } | JobKind::RandMixed { .. } => &[Direction::Read, Direction::Write],
-        JobKind::Discard => &[Direction::Trim],
+        JobKind::Discard { .. } => &[Direction::Trim],
         kind if kind.is_write() => &[Direction::Write],
         _ => &[Direction::Read],
     }

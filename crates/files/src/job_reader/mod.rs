@@ -205,7 +205,7 @@ fn read_kind(
         "randrw" => JobKind::RandMixed { read_pct: read_mix(job)? },
         "seqrw" => JobKind::SeqMixed { read_pct: read_mix(job)? },
         "flush" => JobKind::Flush,
-        "discard" => JobKind::Discard,
+        "discard" => JobKind::Discard { is_random: false },
         "unlink" => JobKind::Unlink { files: read_files(job)? },
         "cpu" => JobKind::Cpu { execution_ns: shard_info::execution_ns(info, dialect)? },
         "seqwrite" => {

@@ -36,7 +36,7 @@ pub(super) fn read(
     (job.flush_every, job.flush_data_only) = read_flushes(&fields, kind)?;
 
     let is_io = !matches!(kind, JobKind::Cpu { .. });
-    let has_blocks = is_io && !matches!(kind, JobKind::Flush | JobKind::Discard | JobKind::Unlink { .. });
+    let has_blocks = is_io && !matches!(kind, JobKind::Flush | JobKind::Discard { .. } | JobKind::Unlink { .. });
     let verify = own_key(&fields, "verify", has_blocks, "jobs that read or write")?;
     let compressible = own_key(&fields, "compressible", is_io, "jobs that have files")?;
     let compressible_pct = compressible.map_or(Ok(0), |field| field.count(0..=100))?;
@@ -122,7 +122,7 @@ fn read_fallocate(fields: &Fields<'_>, kind: JobKind, warnings: &mut Vec<Diagnos
 
 /// Returns the writes of a fiber between two flushes, and whether metadata may be left out (`fdatasync`).
 fn read_flushes(fields: &Fields<'_>, kind: JobKind) -> Result<(u32, bool), ConfigError> {
-    let writes = kind.is_write() && kind != JobKind::Discard;
+    let writes = kind.is_write() && !kind.is_discard();
     let count = |key: &str| match own_key(fields, key, writes, "jobs that write")? {
         Some(field) => field.count(0..=u32::MAX),
         None => Ok(0),

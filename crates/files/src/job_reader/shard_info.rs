@@ -130,8 +130,7 @@ fn read_request_size(fields: &Fields<'_>) -> Result<(u32, Span), ConfigError> {
 }
 
 fn read_access(fields: &Fields<'_>, kind: JobKind) -> Result<Access, ConfigError> {
-    let is_random = matches!(kind, JobKind::RandRead | JobKind::RandWrite | JobKind::RandMixed { .. });
-    let field = own_key(fields, "access", is_random, "`randread`, `randwrite` and `randrw`")?;
+    let field = own_key(fields, "access", kind.is_random(), "`randread`, `randwrite` and `randrw`")?;
     field.map_or(Ok(Access::Uniform), |field| distributions::read_access(&field))
 }
 
@@ -216,7 +215,7 @@ fn drop_ignored_keys(fields: &Fields<'_>, load: &mut Shape, warnings: &mut Vec<D
     let kind = load.kind;
     let rate = if load.requests_per_s_per_shard.is_some() { "rate" } else { "rps" };
     let has_rate = load.has_rate();
-    let pieces = moves_bytes(kind) && kind != JobKind::Discard;
+    let pieces = moves_bytes(kind) && !kind.is_discard();
     let beside = |key: &str| format!("`{key}` has no effect beside `{rate}`");
     let in_kind = |key: &str| format!("`{key}` has no effect in a job of type `{}`", kind.as_str());
 

@@ -26,7 +26,8 @@ fn every_mode_has_its_kind() {
         ("readwrite=write", JobKind::Overwrite),
         ("rw=randread", JobKind::RandRead),
         ("rw=randwrite", JobKind::RandWrite),
-        ("rw=trim", JobKind::Discard),
+        ("rw=trim", JobKind::Discard { is_random: false }),
+        ("rw=randtrim", JobKind::Discard { is_random: true }),
         ("rw=rw", JobKind::SeqMixed { read_pct: 50 }),
         ("rw=readwrite\nrwmixread=70", JobKind::SeqMixed { read_pct: 70 }),
         ("rw=randrw\nrwmixwrite=10", JobKind::RandMixed { read_pct: 90 }),
@@ -298,6 +299,10 @@ fn positions_content_and_flushes() {
     ] {
         assert_eq!(job(&format!("rw=randread\n{lines}")).access, expect, "{lines}");
     }
+    assert_eq!(
+        ["rw=randtrim", "rw=randtrim\nnorandommap"].map(|lines| job(lines).access.clone()),
+        [Access::Once, Access::Uniform]
+    );
     let writes = job("rw=randwrite\nfdatasync=8\nbuffer_compress_percentage=40\nverify=crc32c\nsync=dsync\noffset=1m");
     assert_eq!((writes.flush_every, writes.flush_data_only, writes.dsync, writes.verify), (8, true, true, true));
     assert_eq!((writes.content.compressible_pct, writes.offset_bytes), (40, 1 << 20));
@@ -317,6 +322,10 @@ fn depth_follows_engine_and_pauses() {
         ("iodepth=16\nthinktime=10\nthinktime_blocks=8", 16, 10_000, 0, 8),
         ("iodepth=16\nthinktime=10\nthinktime_blocks=1", 1, 10_000, 0, 0),
         ("iodepth=16\nthinktime_blocks=8", 16, 0, 0, 0),
+        // Beside a rate the pause is one of the job, whose schedule goes on.
+        ("rate_iops=100\nthinktime=10", 1, 10_000, 0, 1),
+        ("iodepth=16\nrate_iops=100\nthinktime=10", 1, 10_000, 0, 1),
+        ("rate=1m\nthinktime=10\nthinktime_blocks=8", 1, 10_000, 0, 8),
     ] {
         let job = job(lines);
         let think = (job.think_time_ns, job.think_after_ns, job.think_blocks);
@@ -386,7 +395,8 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("iodpeth=4", UnknownKey, "did you mean `iodepth`?"),
         ("IODEPTH=4", UnknownKey, "`iodepth`"),
         ("rw=randraed", InvalidValue, "did you mean `randread`?"),
-        ("rw=randtrim", NotSupported, "rw=trim"),
+        ("rw=trimwrite", NotSupported, "one job with `rw=trim`"),
+        ("rw=randtrimwrite", NotSupported, "one job with `rw=trim`"),
         ("zonemode=zbd", NotSupported, "zoned"),
         ("flow=8", NotSupported, "rate_iops"),
         ("cmdprio_percentage=5", NotSupported, "shares"),
@@ -436,6 +446,9 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("rw=randread\nverify=md5", NotSupported, "rwmixread"),
         ("numjobs=5000", OutOfRange, "4096"),
         ("thinktime=5\nthinktime_iotime=1s\nthinktime_blocks=8", NotSupported, "thinktime_iotime"),
+        ("rate_iops=9\nthinktime=5\nthinktime_iotime=1s", NotSupported, "remove the rate"),
+        ("iodepth=4\nrate_iops=9\nthinktime=5\nthinktime_blocks=8", NotSupported, "`iodepth`"),
+        ("rate_iops=9\nthinktime=5\nrate_ignore_thinktime=1", NotSupported, "remove it"),
         ("rw=randread\npercentage_random=101", OutOfRange, "0 to 100"),
         ("ss=iops", InvalidValue, "number"),
         ("offset=100", OutOfRange, "512"),

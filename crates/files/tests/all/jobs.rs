@@ -145,7 +145,7 @@ fn kinds_with_keys_of_their_own() {
         ("randrw", "\nrwmixread: 100", "", JobKind::RandMixed { read_pct: 100 }, false),
         ("seqrw", "\nrwmixread: 0", "", JobKind::SeqMixed { read_pct: 0 }, true),
         ("flush", "", "", JobKind::Flush, false),
-        ("discard", "", ", reqsize: 1MB", JobKind::Discard, true),
+        ("discard", "", ", reqsize: 1MB", JobKind::Discard { is_random: false }, true),
     ];
     for (kind, head, info, expected, is_write) in cases {
         let (job, warnings) = one(&typed(kind, head, info));

@@ -159,7 +159,7 @@ fn busiest(number: (u32, u32), is_over: &Receiver<()>) -> Option<Moved> {
 
 /// Returns whether the file system writes more than the job asks for.
 fn has_journal(job: &Job) -> bool {
-    let grows = matches!(job.kind, JobKind::Append | JobKind::Flush | JobKind::Discard | JobKind::Unlink { .. });
+    let grows = matches!(job.kind, JobKind::Append | JobKind::Flush | JobKind::Discard { .. } | JobKind::Unlink { .. });
     grows || job.dsync || job.flush_every > 0
 }
 

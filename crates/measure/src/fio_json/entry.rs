@@ -91,7 +91,8 @@ fn plain_options(test: &TestJob) -> Vec<(String, String)> {
         JobKind::RandWrite => "randwrite",
         JobKind::SeqMixed { .. } => "rw",
         JobKind::RandMixed { .. } => "randrw",
-        JobKind::Discard => "trim",
+        JobKind::Discard { is_random: false } => "trim",
+        JobKind::Discard { is_random: true } => "randtrim",
         kind @ (JobKind::Flush | JobKind::Unlink { .. } | JobKind::Cpu { .. }) => kind.as_str(),
     };
     let pair = |name: &str, value: String| (name.to_owned(), value);
@@ -141,7 +142,7 @@ impl Entry {
                 *writes = directions.writes.clone();
             }
             (JobKind::SeqRead | JobKind::RandRead, None) => *reads = all_of(&job),
-            (JobKind::Discard, None) => *trims = all_of(&job),
+            (JobKind::Discard { .. }, None) => *trims = all_of(&job),
             (JobKind::Flush, None) => sync.merge(&all_of(&job)),
             (JobKind::Unlink { .. } | JobKind::Cpu { .. }, None) => {}
             (_, None) => *writes = all_of(&job),

@@ -50,8 +50,9 @@ impl ReusedFiles {
     /// Takes the files that earlier runs left; none if a job needs new ones because it removes, grows, discards or
     /// checks its own.
     fn take(&self, jobs: &[Job]) -> ScratchFiles {
-        let needs_new =
-            |job: &Job| matches!(job.kind, JobKind::Append | JobKind::Unlink { .. } | JobKind::Discard) || job.verify;
+        let needs_new = |job: &Job| {
+            matches!(job.kind, JobKind::Append | JobKind::Unlink { .. } | JobKind::Discard { .. }) || job.verify
+        };
         let left = std::mem::take(&mut *self.lock());
         if jobs.iter().any(needs_new) { ScratchFiles::new() } else { left }
     }

@@ -284,6 +284,29 @@ fn a_job_pauses_after_a_number_of_requests() {
     }
 }
 
+/// A job with a rate and pauses: the schedule goes on during a pause, so that a rate that leaves time for the pauses is
+/// kept, and one that does not is bounded by them. fio 3.33 took 2045 ms for 100 requests of the first, 1012 of the second.
+#[test]
+fn a_pause_beside_a_rate_counts_as_time_of_the_schedule() {
+    let pausing = |blocks| {
+        writes(|it| {
+            (it.parallelism, it.limit_requests) = (1, Some(99));
+            (it.think_time_ns, it.think_blocks) = (S / 50, blocks);
+            it.requests_per_s_per_shard = Some(100.0);
+        })
+    };
+    let result = simulated(vec![("each", pausing(1)), ("ten", pausing(10))], 0);
+    for (name, expected_ms) in [("each", 99 * 20), ("ten", 990)] {
+        let total = result.total(name);
+        let elapsed_ms = total.elapsed_ns / 1_000_000;
+        assert_eq!(total.requests, 100, "{name}");
+        assert!(elapsed_ms.abs_diff(expected_ms) <= expected_ms / 20, "{name}: {elapsed_ms} ms");
+        // A pause that the job makes delays nothing that counts as latency, but what came due before it does.
+        assert!(total.latency.max() < 30_000_000, "{name}: {}", total.latency.max());
+    }
+    assert!(result.total("each").latency.max() < 2_000_000);
+}
+
 /// The first blocks of a file that a job wrote over, of 64.
 fn written(ground: &Ground, lines: &str) -> Vec<usize> {
     let path = ground.0.path().join("mine");

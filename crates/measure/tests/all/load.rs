@@ -286,7 +286,7 @@ fn limits_count_bytes() {
 
 #[test]
 fn limits_count_what_is_given_back() {
-    let limited = job("trim", Pattern::Discard, 4).shaped(|it| it.limit_bytes = Some(40_960));
+    let limited = job("trim", Pattern::Discard { is_random: false }, 4).shaped(|it| it.limit_bytes = Some(40_960));
     let total = run(&alone(BackendKind::Null, vec![limited], FOR_EVER_NS), &Control::default()).unwrap().total("trim");
     assert_eq!(total.requests, 10, "{total:?}");
 }
@@ -353,12 +353,18 @@ fn flushes_come_after_writes_and_are_counted_by_themselves() {
         let total = watched.total("log");
         assert_eq!((total.requests, total.flushes.requests), (100, flushes));
     }
-    let jobs = [Pattern::Flush, Pattern::Discard]
-        .map(|pattern| job(pattern.as_str(), pattern, 2).shaped(|it| it.limit_requests = Some(19)));
+    let jobs = [
+        ("flush", Pattern::Flush),
+        ("discard", Pattern::Discard { is_random: false }),
+        ("anywhere", Pattern::Discard { is_random: true }),
+    ];
+    let jobs = jobs.map(|(name, pattern)| job(name, pattern, 2).shaped(|it| it.limit_requests = Some(19)));
     let result = run(&alone(BackendKind::Memory, jobs.to_vec(), FOR_EVER_NS), &Control::default()).unwrap();
-    let [flush, discard] = ["flush", "discard"].map(|name| result.total(name));
+    let flush = result.total("flush");
     assert_eq!((flush.requests, flush.bytes, flush.errors), (20, 0, 0));
-    assert_eq!((discard.requests, discard.bytes, discard.errors), (20, 20 * 4096, 0));
+    for discard in ["discard", "anywhere"].map(|name| result.total(name)) {
+        assert_eq!((discard.requests, discard.bytes, discard.errors), (20, 20 * 4096, 0));
+    }
 }
 
 #[test]

@@ -112,7 +112,8 @@ impl Rig for DiskRig<'_> {
             let kept_bytes = (span.filled_bytes as f64 * kept_part) as u64 / block_bytes * block_bytes;
             let len_bytes = span.filled_bytes - kept_bytes;
             let name = format!("discard {shard}");
-            let job = JobSpec::closed_loop(&name, Pattern::Discard, SEQUENTIAL_BYTES, 1, Class::DEFAULT);
+            let job =
+                JobSpec::closed_loop(&name, Pattern::Discard { is_random: false }, SEQUENTIAL_BYTES, 1, Class::DEFAULT);
             let requests = u32::try_from(len_bytes / block_bytes).unwrap_or(u32::MAX);
             let target = Target { file: span.file.clone(), offset: span.offset + kept_bytes, len_bytes };
             (span.filled_bytes, span.len_bytes, span.cursor_bytes) = (kept_bytes, kept_bytes, 0);
