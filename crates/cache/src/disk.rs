@@ -68,6 +68,7 @@ pub(crate) struct CacheDisk {
     changes: AtomicU32,
     reads: ReadsUnderWay,
     hangs: AtomicBool,
+    writes_hang: AtomicBool,
     writes: Mutex<Writes>,
     /// Bytes of data waiting or in flight.
     backlog_bytes: AtomicU64,
@@ -101,6 +102,7 @@ impl CacheDisk {
             changes: AtomicU32::new(0),
             reads: ReadsUnderWay::default(),
             hangs: AtomicBool::new(false),
+            writes_hang: AtomicBool::new(false),
             writes: Mutex::default(),
             backlog_bytes: AtomicU64::new(0),
             speed: Speed::new(write_bytes_per_s),
@@ -168,13 +170,23 @@ impl CacheDisk {
         self.hangs.load(Relaxed)
     }
 
-    /// Returns how many operations have ended, and how many are in flight.
-    pub(crate) fn progress(&self) -> (u64, u64) {
-        let sum = |(ended, in_flight): (u64, u64), kind: &IoCounters| {
-            let (more, also) = kind.progress();
+    /// Records whether the disk hangs with its writes.
+    pub(crate) fn set_writes_hanging(&self, hang: bool) {
+        self.writes_hang.store(hang, Relaxed);
+    }
+
+    /// Returns whether writes are in flight of which none has ended for a while. Reads may end.
+    pub(crate) fn writes_hang(&self) -> bool {
+        self.writes_hang.load(Relaxed)
+    }
+
+    /// Returns how many operations of these kinds have ended, and how many are in flight.
+    pub(crate) fn progress(&self, kinds: impl IntoIterator<Item = IoKind>) -> (u64, u64) {
+        let sum = |(ended, in_flight): (u64, u64), kind: IoKind| {
+            let (more, also) = self.counters(kind).progress();
             (ended + more, in_flight + also)
         };
-        self.io.iter().fold((0, 0), sum)
+        kinds.into_iter().fold((0, 0), sum)
     }
 
     /// Returns the age of the read in flight for the longest time, and a typical size, since its own is not kept.

@@ -103,7 +103,7 @@ impl Engine {
             disk: disk.identity.number,
             write_bytes_per_s: disk.write_bytes_per_s(),
             backlog_bytes: disk.backlog_bytes(),
-            is_writable: disk.takes_writes() && !disk.hangs(),
+            is_writable: disk.takes_writes() && !disk.hangs() && !disk.writes_hang(),
             is_slow: disk.health() == DiskHealth::Slow,
         };
         read(&self.disks).iter().flatten().map(load).collect()

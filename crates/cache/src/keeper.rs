@@ -4,7 +4,8 @@
 //! Eviction, checkpoints and changes of the disks touch the same state. One task does them one after another, so they
 //! need no protection from each other. Long work (moving blocks, writing snapshots) and work that waits for one disk
 //! (its log, its return) has tasks of its own. A checkpoint may wait 10 s for a disk that hangs, so the disks are
-//! compared beside it (`watch`).
+//! compared beside it (`watch`): one that has ended nothing for a second hangs and gets nothing to do, one that has ended
+//! no write gets no new blocks.
 //!
 //! # How it works
 //! The keeper sleeps until the next checkpoint is due or a task rings the [`Bell`](crate::bell::Bell): for space, for
@@ -29,7 +30,7 @@ use crate::bell::Calls;
 use crate::disk::CacheDisk;
 use crate::endurance::Endurance;
 use crate::engine::Engine;
-use crate::format::{SLOT_BYTES, SLOT_OFFSETS};
+use crate::format::{PROBE_OFFSET, SLOT_BYTES, SLOT_OFFSETS};
 use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::race::{DEADLINE, race};
 use crate::stats::IoKind;
@@ -117,23 +118,40 @@ async fn keep_in_order(engine: &Arc<Engine>, shard: &Shard) {
 
 /// Judges the disks, whatever the keeper waits for.
 async fn watch(engine: &Engine, shard: &Shard) {
-    let mut standstills: HashMap<u16, Standstill> = HashMap::new();
+    let mut standstills: HashMap<u16, Standstills> = HashMap::new();
     loop {
         shard.sleep(Duration::from_nanos(ROUND_NS)).await;
         engine.compare_disks(shard.now_ns());
         for disk in engine.all_disks() {
             engine.spare_log(&disk);
-            let rounds = standstills.entry(disk.identity.number).or_default().count_round(disk.progress());
+            let seen = standstills.entry(disk.identity.number).or_default();
             // In rounds, so that a leap of the clock is none.
+            let rounds = seen.of_all.count_round(disk.progress(IoKind::ALL.map(|(kind, _)| kind)));
+            let of_writes = seen.of_writes.count_round(disk.progress(IoKind::WRITES));
             if rounds == PROBED_AFTER_ROUNDS && disk.takes_reads() {
                 engine.probe(shard, &disk);
             }
+            if of_writes == PROBED_AFTER_ROUNDS && disk.takes_metadata() {
+                engine.probe_writes(shard, &disk);
+            }
             disk.set_hanging(rounds >= HANGS_AFTER_ROUNDS);
-            if rounds > 0 && rounds.is_multiple_of(DOUBT_AFTER_ROUNDS) {
+            disk.set_writes_hanging(of_writes >= HANGS_AFTER_ROUNDS);
+
+            // A disk that has parted gets no more writes, and may still be read.
+            let is_doubtful = |rounds: u64| rounds > 0 && rounds.is_multiple_of(DOUBT_AFTER_ROUNDS);
+            if is_doubtful(rounds) || is_doubtful(of_writes) && !disk.has_parted() {
                 engine.doubt(&disk);
             }
         }
     }
+}
+
+/// The standstills of a disk.
+#[derive(Default)]
+struct Standstills {
+    of_all: Standstill,
+    /// Writes may hang where reads end.
+    of_writes: Standstill,
 }
 
 /// How long a disk has had operations in flight of which none has ended.
@@ -166,6 +184,14 @@ impl Engine {
         let (own, disk, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
         let read = async move { _ = disk.read(&own, class, IoKind::MetadataRead, SLOT_OFFSETS[0], buffer).await };
         shard.spawn(read).detach();
+    }
+
+    /// Starts a write, which changes nothing, to a disk whose writes may hang. Its end shows that the disk takes writes.
+    fn probe_writes(&self, shard: &Shard, disk: &Arc<CacheDisk>) {
+        let Ok(zeros) = AlignedBuf::new(SLOT_BYTES) else { return };
+        let (own, disk, class) = (shard.clone(), Arc::clone(disk), self.classes.checkpoint);
+        let write = async move { _ = disk.write(&own, class, IoKind::MetadataWrite, PROBE_OFFSET, zeros).await };
+        shard.spawn(write).detach();
     }
 
     /// Tests a disk that hangs. If it takes metadata, that is a checkpoint, which waits for it no longer than

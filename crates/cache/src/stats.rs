@@ -65,6 +65,12 @@ impl IoKind {
     ];
 }
 
+impl IoKind {
+    /// The kinds that end on every disk that takes writes. Discards take some disks long.
+    pub(crate) const WRITES: [IoKind; 4] =
+        [IoKind::InsertWrite, IoKind::EvacuateWrite, IoKind::MetadataWrite, IoKind::Flush];
+}
+
 /// Running counters of one disk and one kind of I/O.
 #[derive(Debug)]
 pub struct IoCounters {

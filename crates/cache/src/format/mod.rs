@@ -33,6 +33,6 @@ pub(crate) use stream::{
     Chunk, ChunkEnd, ChunkWriter, Expect, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Record, decode_chunk,
 };
 pub(crate) use superblock::{
-    Member, MemberState, RangeRecord, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock, VERSION, decode,
-    encode, has_room,
+    Member, MemberState, PROBE_OFFSET, RangeRecord, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock,
+    VERSION, decode, encode, has_room,
 };

@@ -52,6 +52,10 @@ use crate::entry::{MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 /// Offsets of the two slots on a disk, in bytes.
 pub(crate) const SLOT_OFFSETS: [u64; 2] = [0, 32 << 10];
 
+/// Offset of a place of [`SLOT_BYTES`] between the slots and the slabs that holds nothing but zeros: a write of it changes
+/// nothing, and shows whether the disk takes writes.
+pub(crate) const PROBE_OFFSET: u64 = 48 << 10;
+
 /// Size of a slot, in bytes: no sector is larger, so no two slots share one.
 pub(crate) const SLOT_BYTES: usize = 4096;
 

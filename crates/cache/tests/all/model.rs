@@ -69,6 +69,12 @@ fn disks_hang() {
     run_seeds(hangs(), 4);
 }
 
+#[test]
+fn disks_hang_with_their_writes() {
+    let family = Family { faults: CRASHES, has_states: true, has_write_hangs: true, ..Family::default() };
+    run_seeds(family, 4);
+}
+
 /// A disk hung, and a checkpoint was made without it. Its log, with the commit, landed in the crash; its blocks, which
 /// were never flushed, did not. The next opening took it for current, and each of those blocks was found damaged.
 #[test]

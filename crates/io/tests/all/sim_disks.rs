@@ -120,6 +120,61 @@ fn every_state_lets_pass_what_it_should() {
     assert!(error.to_string().contains("simulated disk 0: slow by a factor of 0"), "{error}");
 }
 
+/// What came before the writes hang ends, what comes then waits; it is carried out when they no longer do, ends with the
+/// error of a disk that leaves, and is lost in a crash.
+#[test]
+fn writes_hang_and_reads_do_not() {
+    for (then, expect) in [(SimDiskState::Healthy, Ok(BLOCK)), (SimDiskState::Gone, Err(Some(libc::ENODEV)))] {
+        let world = world(1, 1, SimFaults::default());
+        let life = Life::begin(&world, 1, true);
+        let story = async {
+            life.write(0, 0, 1).await.unwrap();
+            life.sync(0).await.unwrap();
+            let mut before = std::pin::pin!(life.write(0, 1, 1));
+            assert!(polled_once(before.as_mut()).await.is_none());
+            // It takes 50 us.
+            life.shard.sleep(Duration::from_micros(10)).await;
+            life.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
+            assert_eq!(before.await, Ok(BLOCK));
+
+            let mut written = std::pin::pin!(life.write(0, 0, 2));
+            let mut synced = std::pin::pin!(life.sync(0));
+            for _ in 0..100 {
+                assert!(polled_once(written.as_mut()).await.is_none() && polled_once(synced.as_mut()).await.is_none());
+                assert!(has_pattern(&life.read(0, 0).await.unwrap(), 1, 0), "the older one");
+                life.shard.sleep(Duration::from_secs(1)).await;
+            }
+            life.world.set_disk_state(0, then).unwrap();
+            assert_eq!(written.await, expect);
+            assert_eq!(synced.await, expect.map(drop));
+        };
+        life.runtime.block_on(0, story).unwrap();
+        life.crash();
+    }
+
+    let world = world(1, 1, SimFaults::default());
+    let life = Life::begin(&world, 1, true);
+    life.runtime.block_on(0, life.write(0, 0, 1)).unwrap().unwrap();
+    life.runtime.block_on(0, life.sync(0)).unwrap().unwrap();
+    life.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
+    life.runtime
+        .block_on(0, async { assert!(polled_once(std::pin::pin!(life.write(0, 0, 2))).await.is_none()) })
+        .unwrap();
+    life.crash();
+    let life = Life::begin(&world, 1, false);
+    let found = life.runtime.block_on(0, life.read(0, 0)).unwrap().unwrap();
+    assert!(has_pattern(&found, 1, 0) || has_pattern(&found, 2, 0), "whole, or not at all");
+}
+
+/// Polls a future once.
+async fn polled_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        std::task::Poll::Ready(end) => std::task::Poll::Ready(Some(end)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
 /// A file that could not be opened while its disk was away can be later.
 #[test]
 fn a_file_opens_once_its_disk_is_back() {

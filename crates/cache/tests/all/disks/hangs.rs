@@ -8,7 +8,7 @@ use plimsoll::backend::sim::{SimDiskState, SimFaults};
 use plimsoll::core::Rate;
 use plimsoll::{Limits, Qos, Shard};
 use plimsoll_cache::stats::{DiskHealth, MissReason};
-use plimsoll_cache::{BlockCache, CacheConfig, CacheError, GetOptions, Inserted, Lookup};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, GetOptions, InsertOptions, Inserted, Lookup, Placement};
 
 use super::{SLAB_BYTES, health, hits, insert, key, nap, quiet, state, town};
 
@@ -98,6 +98,135 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
     life.close();
     let life = town.open(&quiet());
     assert_eq!(life.run(async |cache| hits(cache, 5000..5300, 1).await.len()), 300);
+}
+
+/// Returns a configuration in which only the test requests checkpoints, and a hundred writes that hang fill a class.
+fn narrow(placement: Placement) -> CacheConfig {
+    CacheConfig { in_flight_bytes: 1 << 20, placement, ..quiet() }
+}
+
+/// The reads of a disk went on, so it did not hang, and inserts whose writes did were sent there until none was
+/// admitted any more, and waited for the next checkpoint.
+#[test]
+fn inserts_go_on_beside_a_disk_whose_writes_hang() {
+    for (name, placement) in Placement::ALL {
+        let (town, life, shard) = opened(3, &narrow(placement));
+        life.run(async |cache| {
+            insert(cache, 0..600, 1).await;
+            state(&town, 1, SimDiskState::WritesHang);
+
+            let begin_ns = shard.now_ns();
+            let insert_one = async |n: u32| {
+                let asked_ns = shard.now_ns();
+                let options = InsertOptions { wait: true, ..InsertOptions::default() };
+                let end = cache.insert_with(&key(n), &value_of(n + 10_000, 8192), options).await.unwrap();
+                (end == Inserted::Stored, shard.now_ns() - asked_ns)
+            };
+            // Sixty seconds in all: an insert every 20 ms, whatever has become of the others, and a hit.
+            let (mut pending, mut ends, mut longest_ns): (Vec<Task<'_, (bool, u64)>>, Vec<_>, _) = (vec![], vec![], 0);
+            for n in 0..3000 {
+                pending.push(Box::pin(insert_one(1000 + n)));
+                let asked_ns = shard.now_ns();
+                let end = cache.get(&key(n % 600)).await.unwrap();
+                longest_ns = longest_ns.max(shard.now_ns() - asked_ns);
+                if let Lookup::Hit(block) = end {
+                    assert_eq!(block[..], value_of(n % 600 + 10_000, 8192));
+                }
+                let mut pause = std::pin::pin!(shard.sleep(Duration::from_millis(20)));
+                std::future::poll_fn(|context| {
+                    pending.retain_mut(|task| match task.as_mut().poll(context) {
+                        Poll::Ready(end) => {
+                            ends.push(end);
+                            false
+                        }
+                        Poll::Pending => true,
+                    });
+                    pause.as_mut().poll(context)
+                })
+                .await;
+            }
+            assert!(shard.now_ns() - begin_ns >= 60_000_000_000);
+            assert!(longest_ns < 5_000_000, "{name}: a hit took {longest_ns} ns");
+            assert!(pending.len() < 3, "{name}: {} inserts wait", pending.len());
+            let stored = ends.iter().filter(|(is_stored, _)| *is_stored).count();
+            let longest_ns = ends.iter().map(|(_, took_ns)| *took_ns).max().unwrap();
+            // Hits hold writes back for 0.1 s now and then.
+            let late = ends.iter().filter(|(_, took_ns)| *took_ns > 500_000_000).count();
+            // Those that were sent there in the first second; after 20 s the disk is given up.
+            assert!(late < 60, "{name}: {late} waited");
+            assert!(stored > 2900, "{name}: {stored} of 3000 are stored");
+            assert!(longest_ns < 25_000_000_000, "{name}: one took {longest_ns} ns");
+            let is_given_up = matches!(health(&cache.stats(), 1), DiskHealth::Failed | DiskHealth::Missing);
+            // The other placements may have written elsewhere at that time.
+            assert!(is_given_up || late == 0 && placement != Placement::Load, "{name}: {late} waited");
+
+            // What hung is carried out now, and the disk begins anew.
+            state(&town, 1, SimDiskState::Healthy);
+            nap(&life, 30).await;
+            assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "{name}: {}", cache.stats().disks[1].why);
+            insert(cache, 5000..5300, 1).await;
+            assert_eq!(hits(cache, 5000..5300, 1).await.len(), 300);
+        });
+        life.close();
+        let life = town.open(&quiet());
+        assert_eq!(life.run(async |cache| hits(cache, 5000..5300, 1).await.len()), 300, "{name}");
+        life.close();
+    }
+}
+
+/// A checkpoint and the end of a cache wait for a disk whose writes hang no longer than for one that does nothing.
+#[test]
+fn nobody_waits_for_ever_for_writes_that_hang() {
+    for disks in [1, 3] {
+        let (town, life, shard) = opened(disks, &quiet());
+        let broken = usize::from(disks) - 1;
+        let begin_ns = shard.now_ns();
+        life.run(async |cache| {
+            insert(cache, 0..300, 1).await;
+            state(&town, broken, SimDiskState::WritesHang);
+            let end = cache.checkpoint().await;
+            let took_ns = shard.now_ns() - begin_ns;
+            assert!(took_ns < 11_000_000_000, "{took_ns} ns");
+            assert_eq!(end.is_ok(), disks > 1, "{end:?}");
+            let health = health(&cache.stats(), broken);
+            assert!(matches!(health, DiskHealth::Failed | DiskHealth::Missing), "{health:?}");
+            let there = hits(cache, 0..300, 1).await.len();
+            assert!(if disks == 1 { there == 0 } else { (150..250).contains(&there) }, "{there}");
+            if disks > 1 {
+                insert(cache, 300..400, 1).await;
+            }
+        });
+        let begin_ns = shard.now_ns();
+        let end = life.try_close();
+        let took_ns = shard.now_ns() - begin_ns;
+        assert!(
+            matches!(&end, Err(CacheError::Hangs { paths }) if *paths == [town.disks[broken].path.clone()]),
+            "{end:?}"
+        );
+        assert!(took_ns < 21_000_000_000, "{took_ns} ns");
+
+        state(&town, broken, SimDiskState::Healthy);
+        let life = town.open(&quiet());
+        if disks > 1 {
+            assert_eq!(life.run(async |cache| hits(cache, 300..400, 1).await.len()), 100, "they were acknowledged");
+        }
+        life.close();
+    }
+
+    // Writes begin to hang as the cache is closed.
+    let (town, life, shard) = opened(3, &quiet());
+    life.run(async |cache| insert(cache, 0..300, 1).await);
+    state(&town, 1, SimDiskState::WritesHang);
+    let begin_ns = shard.now_ns();
+    let end = life.try_close();
+    assert!(matches!(&end, Err(CacheError::Hangs { paths }) if *paths == [town.disks[1].path.clone()]), "{end:?}");
+    let took_ns = shard.now_ns() - begin_ns;
+    assert!((10_000_000_000..21_000_000_000).contains(&took_ns), "{took_ns} ns");
+    state(&town, 1, SimDiskState::Healthy);
+    let life = town.open(&quiet());
+    let there = life.run(async |cache| hits(cache, 0..300, 1).await.len());
+    assert!((150..250).contains(&there), "two disks of three: {there}");
+    life.close();
 }
 
 #[test]
@@ -330,11 +459,15 @@ fn a_disk_whose_only_work_is_limited_does_not_hang() {
             values.iter().zip([b"a", b"b"]).map(|(value, key)| Box::pin(cache.insert(key, value))).collect();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         inserts.iter_mut().for_each(|insert| assert!(insert.as_mut().poll(&mut context).is_pending()));
-        for _ in 0..40 {
+        let options = InsertOptions { class: cache.classes().find("cache.hit"), ..InsertOptions::default() };
+        for n in 0..40 {
             shard.sleep(Duration::from_millis(100)).await;
             assert!(matches!(cache.get(&key(3)).await.unwrap(), Lookup::Hit(_)));
             // A read is progress, so none for longer than a disk may stand still.
             shard.sleep(Duration::from_millis(1350)).await;
+            // No other write has ended either, and yet the disk takes what is not limited.
+            let end = cache.insert_with(&key(100 + n), &value_of(n, 4096), options).await.unwrap();
+            assert_eq!(end, Inserted::Stored, "{n}");
         }
         for insert in inserts {
             assert_eq!(insert.await.unwrap(), Inserted::Stored);

@@ -29,6 +29,8 @@ pub(crate) struct Family {
     pub(crate) has_states: bool,
     /// Disks hang, too, also at an opening.
     pub(crate) has_hangs: bool,
+    /// Disks hang with their writes alone, too.
+    pub(crate) has_write_hangs: bool,
     /// A block may be found damaged.
     pub(crate) may_corrupt: bool,
 }
@@ -208,6 +210,7 @@ impl Run {
             let disk = 1 + self.dice.below(self.town.disks.len() as u64 - 1) as usize;
             let state = match self.dice.below(6) {
                 _ if self.family.has_hangs && self.dice.one_in(2) => HANGS,
+                _ if self.family.has_write_hangs && self.dice.one_in(2) => SimDiskState::WritesHang,
                 0 => SimDiskState::Slow { factor: 50.0 },
                 1 => SimDiskState::ReadOnly,
                 2 => SimDiskState::Failed,

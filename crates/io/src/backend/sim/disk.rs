@@ -7,6 +7,8 @@
 //! # How it works
 //! * *Slow* changes the capacity of every member of the device model: service times and latencies grow by the factor,
 //!   so the disk's rate falls by it too, and a queue forms in the disk.
+//! * *Writes hang* keeps what would change or sync the disk out of the device until the state changes. It enters the device
+//!   then, in the order of its arrival. Reads notice nothing.
 //! * *Read-only*, *failed* and *gone* are checked when an operation is submitted; a refused one ends at once, and never
 //!   enters the device.
 //! * When a disk leaves (failed or gone), operations in flight end with the error. Whether a write, discard or
@@ -46,7 +48,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use plimsoll_sim::device::{Device, DeviceSpec, MemberFault, SpecError};
+use plimsoll_core::Op;
+use plimsoll_sim::device::{Device, DeviceRequest, DeviceSpec, MemberFault, SpecError};
 
 /// The factors that [`SimDiskState::Slow`] takes.
 const SLOW_FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1e6;
@@ -65,6 +68,9 @@ pub enum SimDiskState {
         /// From 1 to 1 000 000.
         factor: f64,
     },
+    /// Reads are as fast as ever. Writes, discards, allocations, new lengths and syncs that are submitted in this state do
+    /// not end before it does. Existing files can be opened.
+    WritesHang,
     /// Writes, discards, allocations, new lengths and new files end with `EROFS`. Reads and syncs work, existing files
     /// can be opened, for writing too. Operations in flight at the change still take effect.
     ReadOnly,
@@ -79,6 +85,8 @@ pub(super) struct Disk {
     pub(super) device: Device,
     pub(super) spec: DeviceSpec,
     state: SimDiskState,
+    /// Requests that hang, in the order of their arrival; empty in every state but `WritesHang`.
+    hanging: Vec<DeviceRequest>,
     seed: u64,
     /// Number of the disk in its world, from 0.
     number: u64,
@@ -89,7 +97,24 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(spec: &DeviceSpec, seed: u64, number: u64) -> Result<Disk, SpecError> {
         let device = Device::new(spec, device_seed(seed, number, 0))?;
-        Ok(Disk { device, spec: spec.clone(), state: SimDiskState::Healthy, seed, number, restarts: 0 })
+        Ok(Disk {
+            device,
+            spec: spec.clone(),
+            state: SimDiskState::Healthy,
+            hanging: Vec::new(),
+            seed,
+            number,
+            restarts: 0,
+        })
+    }
+
+    /// Takes a request into the device, or keeps it as long as it hangs.
+    pub(super) fn submit(&mut self, now_ns: u64, request: DeviceRequest) {
+        if self.state == SimDiskState::WritesHang && request.op != Op::Read {
+            self.hanging.push(request);
+        } else {
+            self.device.submit(now_ns, request);
+        }
     }
 
     /// Returns whether an operation is allowed, one that changes something or one that does not; if not, its error
@@ -99,13 +124,16 @@ impl Disk {
             SimDiskState::ReadOnly if is_change => Err(libc::EROFS),
             SimDiskState::Failed => Err(libc::EIO),
             SimDiskState::Gone => Err(libc::ENODEV),
-            SimDiskState::Healthy | SimDiskState::Slow { .. } | SimDiskState::ReadOnly => Ok(()),
+            SimDiskState::Healthy | SimDiskState::Slow { .. } | SimDiskState::WritesHang | SimDiskState::ReadOnly => {
+                Ok(())
+            }
         }
     }
 
     /// Restarts the device with nothing inside. The state stays.
     pub(super) fn restart(&mut self) {
         self.restarts = self.restarts.wrapping_add(1);
+        self.hanging.clear();
         // The specification and the speed were accepted before, so neither can be refused now.
         if let Ok(device) = Device::new(&self.spec, device_seed(self.seed, self.number, self.restarts)) {
             self.device = device;
@@ -114,7 +142,7 @@ impl Disk {
     }
 
     /// Sets the state. If it is refused, returns the reason and changes nothing.
-    pub(super) fn set_state(&mut self, state: SimDiskState) -> Result<(), String> {
+    pub(super) fn set_state(&mut self, now_ns: u64, state: SimDiskState) -> Result<(), String> {
         if let SimDiskState::Slow { factor } = state
             && !SLOW_FACTORS.contains(&factor)
         {
@@ -125,6 +153,9 @@ impl Disk {
             self.set_speed(state).map_err(|error| error.to_string())?;
         }
         self.state = state;
+        if state != SimDiskState::WritesHang {
+            self.hanging.drain(..).for_each(|request| self.device.submit(now_ns, request));
+        }
         Ok(())
     }
 
@@ -160,13 +191,14 @@ mod tests {
         let cases = [
             (SimDiskState::Healthy, Ok(()), Ok(())),
             (SimDiskState::Slow { factor: 2.0 }, Ok(()), Ok(())),
+            (SimDiskState::WritesHang, Ok(()), Ok(())),
             (SimDiskState::ReadOnly, Ok(()), erofs),
             (SimDiskState::Failed, eio, eio),
             (SimDiskState::Gone, enodev, enodev),
         ];
         let mut disk = Disk::new(&DeviceSpec::default(), 1, 0).unwrap();
         for (state, read, change) in cases {
-            disk.set_state(state).unwrap();
+            disk.set_state(0, state).unwrap();
             assert_eq!((disk.check(false), disk.check(true)), (read, change), "{state:?}");
         }
     }
@@ -175,7 +207,7 @@ mod tests {
     fn impossible_factors_are_refused_and_change_nothing() {
         let mut disk = Disk::new(&DeviceSpec::default(), 1, 0).unwrap();
         for factor in [0.0, -1.0, 0.5, 2e6, f64::INFINITY, f64::NAN] {
-            let why = disk.set_state(SimDiskState::Slow { factor }).unwrap_err();
+            let why = disk.set_state(0, SimDiskState::Slow { factor }).unwrap_err();
             assert!(why.contains("use 1 to 1000000"), "{why}");
             assert_eq!(disk.state, SimDiskState::Healthy);
         }

@@ -152,7 +152,7 @@ impl Machine {
         let disks = self.disks.len();
         let disk = self.disks.get_mut(number).ok_or(SimConfigError::UnknownDisk { number, disks })?;
         let was_there = disk.check(false).is_ok();
-        disk.set_state(state).map_err(|why| SimConfigError::Disk { number, why })?;
+        disk.set_state(self.now_ns, state).map_err(|why| SimConfigError::Disk { number, why })?;
         if let (true, Err(errno)) = (was_there, disk.check(false)) {
             disk.restart();
             self.abandon(number, errno);
@@ -209,7 +209,7 @@ impl Machine {
         self.serial += 1;
         let key = self.flights.insert(Launched { flight, serial: self.serial, sync_before }) as u64;
         if let Some(disk) = self.disks.get_mut(disk) {
-            disk.device.submit(self.now_ns, DeviceRequest { key, op, offset_bytes, len_bytes });
+            disk.submit(self.now_ns, DeviceRequest { key, op, offset_bytes, len_bytes });
         }
     }
 
