@@ -6,7 +6,8 @@
 //!
 //! # How it works
 //! A checkpoint queues the slabs that it has emptied. One task takes them in turn: it claims a slab that is still free
-//! in the allocator, discards it, and returns it. A slab that is in use again is skipped.
+//! in the allocator, discards it, and returns it. A slab that is in use again is skipped. A discard that takes longer
+//! than any operation may goes on alone: slabs of other disks follow, those of its disk are skipped.
 //!
 //! # Limits
 //! Off unless configured: in a file a discard makes a hole, which a later write must allocate again.
@@ -20,6 +21,8 @@ use plimsoll::Shard;
 
 use crate::engine::Engine;
 use crate::entry::SlabId;
+use crate::scribe;
+use crate::stats::IoKind;
 use crate::sync::{lock, read};
 
 impl Engine {
@@ -40,19 +43,30 @@ impl Engine {
         shard.spawn(work).detach();
     }
 
-    async fn discard(&self, shard: &Shard, slab: SlabId) {
+    async fn discard(self: &Arc<Engine>, shard: &Shard, slab: SlabId) {
         let Some((number, begin)) = self.place(slab) else { return };
         let Some(disk) = self.disk(number) else { return };
+        let (_, in_flight) = disk.progress([IoKind::Discard]);
+        // One is under way for long: the disk hangs.
+        if in_flight > 0 {
+            return;
+        }
         if lock(&self.alloc).claim_metadata(slab).is_err() {
             return;
         }
-        let len_bytes = u64::from(self.identity.geometry.slab_bytes);
-        disk.discard(shard, self.classes.discard, begin, len_bytes).await;
 
-        // If the disk has begun a new life meanwhile, the slab may be in use there.
-        let _gate = read(&self.gate);
-        if self.is_member(&disk) {
-            lock(&self.alloc).return_slab(slab);
-        }
+        let (engine, own) = (Arc::clone(self), shard.clone());
+        let discard = async move {
+            let len_bytes = u64::from(engine.identity.geometry.slab_bytes);
+            disk.discard(&own, engine.classes.discard, begin, len_bytes).await;
+            // If the disk has begun a new life meanwhile, the slab may be in use there.
+            let _gate = read(&engine.gate);
+            if engine.is_member(&disk) {
+                lock(&engine.alloc).return_slab(slab);
+            }
+            Ok(())
+        };
+        // The slab is not used before its discard has ended, but the slabs of other disks do not wait for it.
+        let _ = scribe::to_its_end(shard, discard).await;
     }
 }

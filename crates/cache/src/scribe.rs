@@ -160,7 +160,10 @@ fn copy_of(bytes: &[u8]) -> io::Result<AlignedBuf> {
 }
 
 /// Runs `operation`. If it takes too long, returns an error and lets it continue.
-async fn to_its_end(shard: &Shard, operation: impl Future<Output = io::Result<()>> + 'static) -> io::Result<()> {
+pub(crate) async fn to_its_end(
+    shard: &Shard,
+    operation: impl Future<Output = io::Result<()>> + 'static,
+) -> io::Result<()> {
     let (answer, answered) = oneshot::channel();
     let work = async move {
         // The receiver is gone if the operation took too long.

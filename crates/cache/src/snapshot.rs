@@ -146,6 +146,9 @@ impl Engine {
                 // Its slabs belong to the disk's next life now.
             } else if to.is_whole {
                 lock(&to.disk.log).snapshot_written(Snapshot { head: to.head, slabs });
+            } else if !to.disk.takes_metadata() {
+                // A write may still be under way to its slabs: they are free in the disk's next life.
+                lock(&to.disk.log).snapshot_failed();
             } else {
                 lock(&to.disk.log).snapshot_failed();
                 let mut alloc = lock(&self.alloc);
@@ -184,7 +187,13 @@ impl Engine {
     }
 
     async fn write_out(&self, shard: &Shard, to: &mut Growing) {
-        let end: io::Result<()> = self.write_sealed(shard, &to.disk, to.stream.take_sealed()).await;
+        let end = self.write_sealed(shard, &to.disk, to.stream.take_sealed()).await;
+        if let Err(error) = &end
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            // It may still reach its place, which must have no other use by then.
+            to.disk.judge(|health| health.set_failed(format!("its snapshot could not be written: {error}")));
+        }
         to.is_whole &= end.is_ok();
     }
 }

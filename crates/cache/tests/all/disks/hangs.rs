@@ -229,6 +229,75 @@ fn nobody_waits_for_ever_for_writes_that_hang() {
     life.close();
 }
 
+/// One task discards the slabs of all disks, and waited for ever.
+#[test]
+fn a_discard_that_hangs_does_not_hold_up_those_of_other_disks() {
+    let (town, life, _) = opened(3, &CacheConfig { discard: true, ..quiet() });
+    life.run(async |cache| {
+        insert(cache, 0..3000, 1).await;
+        cache.checkpoint().await.unwrap();
+        for n in 0..3000 {
+            assert!(cache.remove(&key(n)).await.unwrap());
+        }
+        cache.checkpoint().await.unwrap();
+        for disk in 0..2 {
+            state(&town, disk, SimDiskState::WritesHang);
+        }
+        nap(&life, 25).await;
+        let discarded = |disk: usize| cache.stats().disks[disk].io["discard"].operations;
+        assert!(discarded(2) > 5, "{} on the sound disk", discarded(2));
+
+        // The others are whole again, and so are their slabs.
+        for disk in 0..2 {
+            state(&town, disk, SimDiskState::Healthy);
+        }
+        nap(&life, 5).await;
+        insert(cache, 0..3000, 2).await;
+        cache.checkpoint().await.unwrap();
+        assert_eq!(hits(cache, 0..3000, 2).await.len(), 3000);
+    });
+    life.close();
+}
+
+/// The slabs of a snapshot that could not be written were free at once, though a write was still under way to them.
+#[test]
+fn a_disk_that_does_not_take_its_snapshot_is_given_up() {
+    let mut given_up = 0;
+    for landed in 0..12 {
+        let town = town(3);
+        // Each life begins a slab of the log, until that is long enough for a snapshot.
+        for _ in 0..7 {
+            town.open(&quiet()).close();
+        }
+        let life = town.open(&quiet());
+        let shard = life.runtime().shard(0).clone();
+        life.run(async |cache| {
+            insert(cache, 0..30, 1).await;
+            cache.checkpoint().await.unwrap();
+            let enough = town.world.landed() + landed;
+            for _ in 0..100 {
+                if town.world.landed() < enough {
+                    shard.sleep(Duration::from_micros(10)).await;
+                }
+            }
+            state(&town, 1, SimDiskState::WritesHang);
+            nap(&life, 12).await;
+            let stats = cache.stats();
+            given_up += u32::from(health(&stats, 1) == DiskHealth::Failed && stats.disks[1].why.contains("snapshot"));
+
+            state(&town, 1, SimDiskState::Healthy);
+            nap(&life, 20).await;
+            assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "{}", cache.stats().disks[1].why);
+            insert(cache, 0..30, 2).await;
+        });
+        life.close();
+        let life = town.open(&quiet());
+        assert_eq!(life.run(async |cache| hits(cache, 0..30, 2).await.len()), 30);
+        life.close();
+    }
+    assert!(given_up > 0, "no snapshot was under way");
+}
+
 #[test]
 fn a_disk_that_hangs_does_not_hold_up_an_opening() {
     let town = town(3);
