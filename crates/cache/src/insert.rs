@@ -235,11 +235,18 @@ impl Engine {
         }
     }
 
-    /// Begins to store `value`. The caller does not learn the result.
+    /// Begins to store `value`. The caller does not learn the result. `ended` is called when the write has ended, or
+    /// dropped if there is none.
     #[cfg(feature = "object_store")]
-    pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
+    pub(crate) fn insert_detached(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        value: &[u8],
+        class: Option<Class>,
+        ended: impl FnOnce() + Send + 'static,
+    ) {
         let token = self.begin_change(&hash);
-        if let Err(reason) = self.begin_if_room(hash, token, value, class, |_| {}) {
+        if let Err(reason) = self.begin_if_room(hash, token, value, class, |_| ended()) {
             self.refused(&hash, reason);
         }
     }

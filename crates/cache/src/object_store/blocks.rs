@@ -7,6 +7,8 @@ use crate::block::Block;
 use crate::cache::BlockCache;
 use crate::lookup::GetOptions;
 
+use super::flying::Writing;
+
 /// The cache behind a [`super::CachedStore`]. Keys are byte strings of about 100 bytes; values are at most as long as
 /// the store's blocks.
 ///
@@ -20,8 +22,9 @@ pub trait Blocks: Send + Sync + 'static {
     /// neither wait nor call the wrapper.
     fn touch(&self, key: &[u8]) -> bool;
 
-    /// Begins to store a block, and returns at once. `class` as in [`Blocks::get`].
-    fn insert(&self, key: &[u8], value: Block, class: Option<Class>);
+    /// Begins to store a block, and returns at once. `class` as in [`Blocks::get`]. Drops `writing` when `get` and `touch`
+    /// find the block, or when it is known that it is not stored: until then readers have it from the wrapper.
+    fn insert(&self, key: &[u8], value: Block, class: Option<Class>, writing: Writing);
 
     /// Begins to remove a block, and returns at once. A `get` that begins later may still return it: the wrapper does
     /// not depend on the removal.
@@ -72,10 +75,10 @@ impl Blocks for BlockCache {
         BlockCache::touch(self, key).unwrap_or(false)
     }
 
-    fn insert(&self, key: &[u8], value: Block, class: Option<Class>) {
+    fn insert(&self, key: &[u8], value: Block, class: Option<Class>, writing: Writing) {
         // A block that cannot be stored is dropped and counted by the engine.
         if let Ok(hash) = self.engine().hash(key) {
-            self.engine().insert_detached(hash, &value, class);
+            self.engine().insert_detached(hash, &value, class, move || drop(writing));
         }
     }
 

@@ -3,8 +3,9 @@
 //! # How it works
 //! Fetches under way are in a map by block key (`flying`). Each is a shared future that all its waiters may drive, so
 //! none depends on another's being polled. The map holds it weakly. A fetch takes its blocks out of the map when it
-//! ends, or when its last reader is dropped. A fetch may end between a reader's look-up and the moment at which that
-//! reader would begin one: what has come into the cache meanwhile is looked up again.
+//! ends, or when its last reader is dropped. What it has fetched is in memory (`flying`) until it is written. A write may
+//! end between a reader's look-up and the moment at which that reader would begin a fetch: what has come into the cache
+//! meanwhile is looked up again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -60,6 +61,16 @@ struct Part {
     fetching: Fetching,
 }
 
+/// Where blocks that look-ups have not returned come from.
+struct Joined {
+    /// The fetches that will return them.
+    parts: Vec<Part>,
+    /// Those that have come into the cache.
+    come: Vec<u64>,
+    /// Those that are being written into the cache.
+    written: Vec<(u64, Bytes)>,
+}
+
 /// A block that a look-up has not returned.
 struct Missing {
     block: u64,
@@ -111,7 +122,7 @@ impl Reader {
         let is_missing = |block: &u64| !self.core.cache.touch(&self.object.block_key(*block));
         let missing = self.grid().blocks_of(&range).filter(is_missing);
         let missing: Vec<Missing> = missing.map(|block| Missing { block, was_cached: false }).collect();
-        let (parts, _) = self.join(missing);
+        let Joined { parts, .. } = self.join(missing);
         let fetched = self.wait_for_all(parts).await?;
         Ok(fetched.iter().map(|(_, bytes)| bytes.len() as u64).sum())
     }
@@ -151,8 +162,9 @@ impl Reader {
     /// Reads missing blocks from the origin, or from the cache if they have come into it since their look-up.
     fn obtain(self, missing: Vec<Missing>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
         let obtain = async move {
-            let (parts, come) = self.join(missing);
+            let Joined { parts, come, written } = self.join(missing);
             let mut blocks = self.wait_for_all(parts).await?;
+            blocks.extend(written);
             if !come.is_empty() {
                 let (found, missing) = self.look_up(&come).await;
                 blocks.extend(found);
@@ -172,11 +184,11 @@ impl Reader {
         if bytes.len() as u64 == span.end - span.start { Ok(bytes.into()) } else { Err(missing) }
     }
 
-    /// Joins the fetches under way for missing blocks, and begins fetches for the others. Returns the fetches, and the
-    /// blocks that need none because they have come into the cache.
-    fn join(&self, missing: Vec<Missing>) -> (Vec<Part>, Vec<u64>) {
+    /// Joins the fetches under way for missing blocks, and begins fetches for those that are neither written nor cached
+    /// by now.
+    fn join(&self, missing: Vec<Missing>) -> Joined {
         let mut parts: Vec<Part> = Vec::new();
-        let (mut own, mut come) = (Vec::new(), Vec::new());
+        let (mut own, mut come, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut flying = self.core.in_flight.lock();
 
         for Missing { block, was_cached } in missing {
@@ -200,13 +212,16 @@ impl Reader {
                     parts.push(Part { id: flight.id, blocks: Vec::new(), first_block: 0, fetching });
                     own.push(block);
                 }
-                // A fetch inserts its blocks before it leaves the map, so none can end unseen while the map is locked.
-                None if !was_cached && self.core.cache.touch(&key) => come.push(block),
-                None => own.push(block),
+                // Asked in the order in which a block goes, so that none is missed on its way: fetch, write, cache.
+                None => match flying.written(&key).filter(|_| self.class.read_hits) {
+                    Some(bytes) => written.push((block, Bytes::from(bytes.clone()))),
+                    None if !was_cached && self.core.cache.touch(&key) => come.push(block),
+                    None => own.push(block),
+                },
             }
         }
 
-        let joined = parts.iter().map(|part| part.blocks.len() as u64).sum();
+        let joined = parts.iter().map(|part| part.blocks.len() as u64).sum::<u64>() + written.len() as u64;
         for run in self.runs(&own) {
             parts.push(self.begin(&mut flying, run));
         }
@@ -214,7 +229,7 @@ impl Reader {
         parts.retain(|part| !part.blocks.is_empty());
         self.core.counters.joined_blocks.fetch_add(joined, Relaxed);
         self.core.counters.missed_blocks.fetch_add(own.len() as u64, Relaxed);
-        (parts, come)
+        Joined { parts, come, written }
     }
 
     /// Groups ascending blocks into requests: cuts where a gap is too wide or a request would be too long.
@@ -238,8 +253,7 @@ impl Reader {
 
     /// Creates the fetch of a run of blocks and enters it into the map. It starts when it is first polled.
     fn begin(&self, flying: &mut Flying, blocks: Vec<u64>) -> Part {
-        let id = flying.next_id;
-        flying.next_id += 1;
+        let id = flying.take_id();
         let first_block = blocks.first().copied().unwrap_or_default();
         let keys: Vec<Vec<u8>> = blocks.iter().map(|block| self.object.block_key(*block)).collect();
         let admit = Arc::new(AtomicBool::new(self.class.admit));
@@ -265,10 +279,10 @@ impl Reader {
             for (block, key) in blocks.iter().zip(&registration.keys) {
                 let part = self.cut_fetched(*block, first, bytes);
                 // Copy: a block in memory must not keep the whole fetch alive.
-                self.core.cache.insert(key, Block::copy_from_slice(&part), self.class.class);
+                self.core.insert(key, Block::copy_from_slice(&part), self.class.class);
             }
         }
-        // Last, so that a reader that finds no fetch under way can find the block in the cache.
+        // Last, so that a reader that finds no fetch under way can find the block as one that is written, or cached.
         drop(registration);
         fetched
     }

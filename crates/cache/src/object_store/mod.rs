@@ -9,7 +9,8 @@
 //! A read is cut into blocks. Blocks in the cache ([`Blocks`]) are taken from there. Missing blocks that lie close
 //! together are fetched with one range request of up to 4 MiB, and inserted into the cache while the reader already
 //! has them. A block that another reader is fetching is not fetched again: both wait for the same request, and each
-//! drives it when it is polled, so a reader that stops reading holds up no other. `get_ranges` is one such read for
+//! drives it when it is polled, so a reader that stops reading holds up no other. Until the cache has written a block, which
+//! may take long on a disk that hangs, readers have it from memory. `get_ranges` is one such read for
 //! all of its ranges. Answers are always streams, so that code that limits or schedules reads sees all of them.
 //!
 //! The cache never fails a read: a block that it cannot return, for whatever reason, is fetched.
@@ -53,7 +54,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
-//! use plimsoll_cache::object_store::{Blocks, CachedStore};
+//! use plimsoll_cache::object_store::{Blocks, CachedStore, Writing};
 //! # use plimsoll_cache::Block;
 //! # use futures_util::future::{BoxFuture, FutureExt, ready};
 //! # struct Nothing;
@@ -62,7 +63,7 @@
 //! #         ready(None).boxed()
 //! #     }
 //! #     fn touch(&self, _: &[u8]) -> bool { false }
-//! #     fn insert(&self, _: &[u8], _: Block, _: Option<plimsoll::Class>) {}
+//! #     fn insert(&self, _: &[u8], _: Block, _: Option<plimsoll::Class>, _: Writing) {}
 //! #     fn remove(&self, _: &[u8]) {}
 //! # }
 //! # let cache: Arc<dyn Blocks> = Arc::new(Nothing);
@@ -89,6 +90,7 @@ mod writes;
 
 pub use blocks::{Blocks, IoClass, ReadOp};
 pub use builder::CachedStoreBuilder;
+pub use flying::Writing;
 pub use options::BadBlockSize;
 pub use scope::with_extensions;
 pub use stats::CachedStoreStats;

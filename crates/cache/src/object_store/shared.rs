@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ::object_store::path::Path;
 use ::object_store::{Error, Extensions, GetOptions, ObjectStore, PutPayload, PutResult, Result};
 use bytes::Bytes;
+use plimsoll::Class;
 
 use super::blocks::{Blocks, ReadOp};
 use super::flying::InFlight;
@@ -85,8 +86,14 @@ impl Core {
         }
         let bytes = Bytes::from(payload);
         for (block, bytes) in (0..).zip(bytes.chunks(self.options.block_bytes as usize)) {
-            self.cache.insert(&object.block_key(block), Block::copy_from_slice(bytes), class);
+            self.insert(&object.block_key(block), Block::copy_from_slice(bytes), class);
         }
+    }
+
+    /// Begins to store a block in the cache. Until the write has ended, readers find the block in `in_flight`.
+    pub(super) fn insert(&self, key: &[u8], block: Block, class: Option<Class>) {
+        let writing = self.in_flight.write(key, &block);
+        self.cache.insert(key, block, class, writing);
     }
 
     fn remove_blocks(&self, object: &Object) {

@@ -9,7 +9,7 @@ pub struct CachedStoreStats {
     pub hit_blocks: u64,
     /// Blocks fetched because the cache did not have them, or was not asked.
     pub missed_blocks: u64,
-    /// Blocks that another read was fetching.
+    /// Blocks that another read was fetching, or that were fetched or put and not yet written into the cache.
     pub joined_blocks: u64,
     /// Range requests to the store.
     pub fetches: u64,

@@ -18,8 +18,12 @@ use object_store::path::Path;
 use object_store::{
     Error, Extensions, GetOptions, GetResultPayload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
+use plimsoll::backend::sim::SimDiskState;
 use plimsoll::{Class, Classes};
+use plimsoll_cache::CacheConfig;
 use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, ReadOp, with_extensions};
+
+use crate::world::Town;
 
 const BLOCK: u64 = 16 << 10;
 
@@ -158,6 +162,76 @@ fn a_reader_looks_again_before_it_fetches() {
         let stats = store.stats();
         assert_eq!((stats.missed_blocks, stats.joined_blocks, stats.hit_blocks), (4, 0, 4));
     });
+}
+
+/// A block that was asked for after its fetch had ended, and before its write had, was fetched again.
+#[test]
+fn a_block_that_is_being_written_is_not_fetched_again() {
+    block_on(async {
+        let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
+        inner.put(&"a".into(), patterned(4 * BLOCK, 0).into()).await.unwrap();
+        let cache = Arc::new(MapCache::slow());
+        let keep = |_: &Extensions, path: &Path| path.as_ref() == "put";
+        let store = CachedStore::builder(inner.clone(), cache.clone()).immutable().keep_puts(keep).build();
+        let whole = patterned(4 * BLOCK, 0);
+        for _ in 0..3 {
+            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), whole);
+        }
+        assert_eq!((inner.gets(), cache.len()), (1, 0), "one fetch, and nothing is written");
+        assert_eq!((store.stats().missed_blocks, store.stats().joined_blocks), (4, 8));
+        assert_eq!(store.warm(&"a".into(), GetOptions::new()).await.unwrap(), 0, "it comes");
+
+        // One that is not to be believed is fetched, and the newest write counts, whichever ends first.
+        let anew = IoClass { read_hits: false, ..IoClass::default() };
+        assert_eq!(read(&store, with(anew)).await.unwrap(), whole);
+        assert_eq!(inner.gets(), 2);
+        assert_eq!(cache.end_writes(true), 8);
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), whole);
+        assert_eq!((inner.gets(), store.stats().hit_blocks), (2, 4), "from the cache");
+
+        // What is not stored in the end is fetched again.
+        cache.remove_all();
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), whole);
+        assert_eq!(cache.end_writes(false), 4);
+        assert_eq!(read(&store, GetOptions::new()).await.unwrap(), whole);
+        assert_eq!(inner.gets(), 4);
+
+        // A put that is kept is there at once, too.
+        inner.reset();
+        store.put(&"put".into(), patterned(2 * BLOCK, 1).into()).await.unwrap();
+        assert_eq!(store.get(&"put".into()).await.unwrap().bytes().await.unwrap(), patterned(2 * BLOCK, 1));
+        assert_eq!(inner.gets(), 0);
+    });
+}
+
+/// A whole cache, on a disk of which no write ends for 5 s.
+#[test]
+fn while_a_disk_hangs_with_its_writes_nothing_is_fetched_twice() {
+    let town = Town::new(1, 48 << 20, 7);
+    town.create(1 << 20);
+    let mut life = town.open(&CacheConfig::default());
+    let cache = Arc::new(life.cache.take().unwrap());
+    let inner = Arc::new(Counting::new(Arc::new(InMemory::new())));
+    let store = CachedStore::builder(inner.clone(), cache.clone()).immutable().build();
+    let story = async {
+        inner.put(&"a".into(), patterned(4 * BLOCK, 0).into()).await.unwrap();
+        town.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
+        let shard = life.runtime().shard(0).clone();
+        for second in 0..10 {
+            if second == 5 {
+                town.world.set_disk_state(0, SimDiskState::Healthy).unwrap();
+            }
+            assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0));
+            let (hits, gets) = (store.stats().hit_blocks, inner.gets());
+            assert_eq!(gets, 1, "after {second} s");
+            assert_eq!(hits > 0, second > 5, "{hits} hits after {second} s");
+            shard.sleep(Duration::from_secs(1)).await;
+        }
+    };
+    life.runtime().block_on(0, story).unwrap();
+    drop(store);
+    let cache = Arc::into_inner(cache).expect("nothing else holds the cache");
+    life.runtime().block_on(0, cache.close()).unwrap().unwrap();
 }
 
 #[test]

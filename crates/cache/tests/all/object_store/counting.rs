@@ -17,7 +17,7 @@ use object_store::{
 };
 use plimsoll::Class;
 use plimsoll_cache::Block;
-use plimsoll_cache::object_store::Blocks;
+use plimsoll_cache::object_store::{Blocks, Writing};
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -37,6 +37,9 @@ pub(crate) struct MapCache {
     forget_every: usize,
     /// How often a look-up yields between its look into the map and its end.
     yields: usize,
+    /// Whether a write lasts until it is ended.
+    is_slow: bool,
+    writing: Mutex<Vec<(Vec<u8>, Block, Writing)>>,
 }
 
 impl MapCache {
@@ -48,6 +51,24 @@ impl MapCache {
     /// Returns a cache in which every `forget_every`-th look-up finds nothing.
     pub(crate) fn forgetting(forget_every: usize) -> MapCache {
         MapCache { forget_every, ..MapCache::default() }
+    }
+
+    /// Returns a cache whose writes end when they are told to.
+    pub(crate) fn slow() -> MapCache {
+        MapCache { is_slow: true, ..MapCache::default() }
+    }
+
+    /// Ends all writes: each is stored, or dropped. Returns how many they are.
+    pub(crate) fn end_writes(&self, is_stored: bool) -> usize {
+        let ended = std::mem::take(&mut *self.writing.lock().unwrap());
+        let count = ended.len();
+        for (key, value, writing) in ended {
+            if is_stored {
+                self.blocks.lock().unwrap().insert(key, value);
+            }
+            drop(writing);
+        }
+        count
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -91,8 +112,12 @@ impl Blocks for MapCache {
         self.blocks.lock().unwrap().contains_key(key)
     }
 
-    fn insert(&self, key: &[u8], value: Block, _: Option<Class>) {
-        self.blocks.lock().unwrap().insert(key.to_vec(), value);
+    fn insert(&self, key: &[u8], value: Block, _: Option<Class>, writing: Writing) {
+        if self.is_slow {
+            self.writing.lock().unwrap().push((key.to_vec(), value, writing));
+        } else {
+            self.blocks.lock().unwrap().insert(key.to_vec(), value);
+        }
     }
 
     fn remove(&self, key: &[u8]) {
