@@ -335,12 +335,10 @@ impl CacheFile {
             .map_err(|error| FileError::Write { path: path.display().to_string(), error })
     }
 
-    /// Returns the position of the device at `path`, compared as text or as the target of links. `file` is this file's
-    /// path.
+    /// Returns the position of the device at `path`, compared as text or by what it leads to. `file` is this file's path.
     pub fn position(&self, file: &Path, path: &Path) -> Option<usize> {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let wanted = real(path);
-        let is_it = |device: &Device| device.path == path || real(&device.full_path(file)) == wanted;
+        let is_it =
+            |device: &Device| device.path == path || plimsoll_cache::is_same_disk(&device.full_path(file), path);
         self.devices.iter().position(is_it)
     }
 }

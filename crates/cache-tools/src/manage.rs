@@ -69,8 +69,9 @@ pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<Cac
     let mut made = Made::default();
     for disk in disks {
         let device = made.device(path, disk, flags.size_bytes)?;
-        if file.position(path, disk).is_some() {
-            return Err(FileError::Change(format!("{} is named twice", disk.display())).into());
+        if let Some(first) = named(&file, path, disk) {
+            let message = format!("{} is named twice: it is {}", disk.display(), first.display());
+            return Err(FileError::Change(message).into());
         }
         file.devices.push(device);
     }
@@ -155,8 +156,9 @@ pub fn add(
 ) -> Result<String, SessionError> {
     let mut made = Made::default();
     let file = config::parse_from_file(path).map_err(FileError::from)?;
-    if file.position(path, disk).is_some() {
-        return Err(FileError::Change(format!("{} is a disk of this cache already", disk.display())).into());
+    if let Some(first) = named(&file, path, disk) {
+        let message = format!("{} is a disk of this cache already, named {}", disk.display(), first.display());
+        return Err(FileError::Change(message).into());
     }
 
     let device = made.device(path, disk, size_bytes)?;
@@ -331,6 +333,11 @@ fn expand_closed(path: &Path, place: &Path, warn: &dyn Fn(&str)) -> Result<(), S
         Err(error) => Err(error.into()),
     };
     session.close().and(expanded)
+}
+
+/// Returns how `file`, which lies at `path`, names a disk, if it does.
+fn named<'a>(file: &'a CacheFile, path: &Path, disk: &Path) -> Option<&'a Path> {
+    file.position(path, disk).and_then(|at| file.devices.get(at)).map(|device| &*device.path)
 }
 
 fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {

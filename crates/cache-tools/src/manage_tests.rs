@@ -49,6 +49,28 @@ fn a_disk_that_holds_something_else_is_forgotten_and_not_written() {
     session.close().unwrap();
 }
 
+/// A hard link stands for a bind mount, or a second node of a device: no path leads to the other.
+#[test]
+fn a_disk_by_another_name_is_the_same_disk() {
+    let Some((directory, path)) = world() else { return };
+    let [a, hard, soft, new] = ["a", "hard", "soft", "new.yaml"].map(|name| directory.path().join(name));
+    fs::hard_link(&a, &hard).unwrap();
+    std::os::unix::fs::symlink(&a, &soft).unwrap();
+    for name in [&hard, &soft, &directory.path().join("./a")] {
+        for force in [false, true] {
+            let error = add(&path, name, None, force, &ignore).unwrap_err().to_string();
+            let both = format!("{} is a disk of this cache already, named a", name.display());
+            assert!(error.contains(&both), "{error}");
+        }
+        let flags = CreateFlags { force: true, ..CreateFlags::default() };
+        let error = create(&new, &[a.clone(), name.clone()], &flags).unwrap_err().to_string();
+        assert!(error.contains(&format!("{} is named twice: it is a", name.display())), "{error}");
+    }
+    let session = Session::open(&path, |_| ()).unwrap();
+    assert_eq!((session.cache().stats().disks.len(), session.cache().findings()), (3, Vec::new()));
+    session.close().unwrap();
+}
+
 #[test]
 fn commands_say_what_opening_found() {
     let Some((directory, path)) = world() else { return };

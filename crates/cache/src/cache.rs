@@ -239,7 +239,7 @@ impl BlockCache {
     /// Adds a disk to the cache. Returns its number. The disk must be empty unless `force`.
     ///
     /// # Errors
-    /// As [`BlockCache::create`], or when the cache has no room for another disk.
+    /// As [`BlockCache::create`], or when it is a disk of the cache already, or the cache has no room for another disk.
     pub async fn add_disk(&self, source: &DiskSource, force: bool) -> Result<u16, CacheError> {
         let (engine, source) = (Arc::clone(&self.engine), source.clone());
         let add = move |shard: Shard| async move { engine.add_disk(&shard, &source, force).await };

@@ -70,10 +70,12 @@ pub enum CacheError {
         /// The disk.
         path: PathBuf,
     },
-    /// The same disk was named twice.
+    /// The same disk was named twice, or is one of the cache already.
     Twice {
         /// The path by which it was named the second time.
         path: PathBuf,
+        /// The path by which it was named first.
+        first: PathBuf,
     },
     /// The disk is smaller than it was.
     Shrunk {
@@ -202,7 +204,9 @@ impl std::fmt::Display for CacheError {
                 "{}: it is no member of this cache (any more, or not yet); take it out of the list, or add it with --destructive",
                 path.display()
             ),
-            CacheError::Twice { path } => write!(f, "{}: the same disk is named twice", path.display()),
+            CacheError::Twice { path, first } => {
+                write!(f, "{}: the same disk is named twice: it is {}", path.display(), first.display())
+            }
             CacheError::Shrunk { path, has_bytes, needs_bytes } => write!(
                 f,
                 "{}: {has_bytes} bytes, but the cache uses {needs_bytes} of it; give it its size back, or leave it out \

@@ -41,9 +41,9 @@ struct Known {
     device: Option<DeviceId>,
 }
 
-/// A file on which operations have not ended.
+/// A file that the cache has opened, by its path and what that led to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Held {
+pub(crate) struct DiskFile {
     pub(crate) path: PathBuf,
     /// `None` in simulated worlds.
     pub(crate) device: Option<DeviceId>,
@@ -58,7 +58,7 @@ impl DiskFiles {
     }
 
     /// Returns the files that have other holders than their disks.
-    fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<Held> {
+    fn held(&self, of_disks: impl FnOnce() -> Vec<Arc<SharedFile>>) -> Vec<DiskFile> {
         // Locked until all have been counted: another count holds the files too.
         let known = lock(&self.0);
         let upgrade = |known: &Known| Some((known.file.upgrade()?, known.device));
@@ -69,7 +69,7 @@ impl DiskFiles {
             // `files` holds it too, and so does `of_disks`.
             Arc::strong_count(file) > if is_of_disk { 3 } else { 1 }
         };
-        let held = |(file, device): &(Arc<SharedFile>, _)| Held { path: file.path().to_owned(), device: *device };
+        let held = |(file, device): &(Arc<SharedFile>, _)| DiskFile { path: file.path().to_owned(), device: *device };
         let mut all_held: Vec<_> = files.iter().filter(is_held).map(held).collect();
         all_held.sort();
         all_held.dedup();
@@ -78,8 +78,21 @@ impl DiskFiles {
 }
 
 impl Engine {
+    /// Returns the files of the disks that are there.
+    pub(crate) fn own_files(&self) -> Vec<DiskFile> {
+        let disks = self.all_disks();
+        let device = |file: &Arc<SharedFile>| {
+            let known = lock(&self.host.files.0);
+            known
+                .iter()
+                .find(|known| std::ptr::eq(known.file.as_ptr(), Arc::as_ptr(file)))
+                .and_then(|known| known.device)
+        };
+        disks.iter().map(|disk| DiskFile { path: disk.identity.path.clone(), device: device(&disk.file) }).collect()
+    }
+
     /// Returns the files on which operations have not ended.
-    pub(crate) fn held_files(&self) -> Vec<Held> {
+    pub(crate) fn held_files(&self) -> Vec<DiskFile> {
         self.host.files.held(|| self.all_disks().iter().map(|disk| Arc::clone(&disk.file)).collect())
     }
 
@@ -137,7 +150,7 @@ mod tests {
             runtime.run_for(Duration::from_secs(1)).unwrap();
         }
         runtime.run_for(Duration::from_secs(1)).unwrap();
-        assert_eq!(held(&file), [Held { path: PathBuf::from("disk"), device: None }]);
+        assert_eq!(held(&file), [DiskFile { path: PathBuf::from("disk"), device: None }]);
         runtime.run_for(Duration::from_secs(10_000)).unwrap();
         assert_eq!(held(&file), [], "it has ended");
 

@@ -33,7 +33,7 @@ use plimsoll::{Shard, SharedFile};
 use crate::config::DiskSource;
 use crate::error::CacheError;
 use crate::format::SlotError;
-use crate::held::Held;
+use crate::held::DiskFile;
 use crate::host::HostParts;
 use crate::race::{DEADLINE, all, in_time};
 use crate::recover::{self, Label, Source};
@@ -80,6 +80,13 @@ impl DeviceId {
     }
 }
 
+/// Returns whether two paths lead to one device or file. A path that leads nowhere leads nowhere else.
+#[must_use]
+pub fn is_same_disk(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| DeviceId::of(&metadata));
+    one == other || device(one).is_some_and(|one| device(other) == Some(one))
+}
+
 /// The device that a path leads to, once that is known.
 type Seen = Arc<OnceLock<DeviceId>>;
 
@@ -94,31 +101,52 @@ pub(crate) async fn prepare_all(
 ) -> Result<Vec<Result<Prepared, CacheError>>, CacheError> {
     let seen: Vec<Seen> = sources.iter().map(|_| Seen::default()).collect();
     let slots = host.disks.clone().zip(sources).zip(&seen);
-    let ends = all(slots.map(|((slot, source), seen)| prepare_seen(host, shard, source, slot, &[], seen))).await;
+    let not = Excluded::default();
+    let ends = all(slots.map(|((slot, source), seen)| prepare_seen(host, shard, source, slot, not, seen))).await;
 
-    let mut devices = Vec::new();
+    let mut devices: Vec<(DeviceId, &Path)> = Vec::new();
     for (source, seen) in sources.iter().zip(&seen) {
         let Some(device) = seen.get() else { continue };
-        if devices.contains(device) {
-            return Err(CacheError::Twice { path: source.path.clone() });
+        if let Some((_, first)) = devices.iter().find(|(other, _)| other == device) {
+            return Err(CacheError::Twice { path: source.path.clone(), first: first.to_path_buf() });
         }
-        devices.push(*device);
+        devices.push((*device, &source.path));
     }
     Ok(ends)
 }
 
-/// Opens and locks a device that is none of those `held`.
+/// Devices that are not to be opened.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Excluded<'a> {
+    /// Those of the cache's disks.
+    pub(crate) own: &'a [DiskFile],
+    /// Those on which operations have not ended.
+    pub(crate) held: &'a [DiskFile],
+}
+
+impl Excluded<'_> {
+    /// Checks a path in a simulated world, where devices are known by their paths.
+    fn check_path(&self, path: &Path) -> Result<(), CacheError> {
+        match self.own.iter().find(|own| own.device.is_none() && own.path == path) {
+            Some(own) => Err(CacheError::Twice { path: path.to_owned(), first: own.path.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Opens and locks a device that is none of those excluded.
 ///
 /// # Errors
-/// When the device cannot be opened in time, another process has it, or operations on it have not ended.
+/// When the device cannot be opened in time, another process has it, or operations on it have not ended;
+/// [`CacheError::Twice`] if it is one of the cache's.
 pub(crate) async fn prepare(
     host: &HostParts,
     shard: &Shard,
     source: &DiskSource,
     slot: u16,
-    held: &[Held],
+    not: Excluded<'_>,
 ) -> Result<Prepared, CacheError> {
-    prepare_seen(host, shard, source, slot, held, &Seen::default()).await
+    prepare_seen(host, shard, source, slot, not, &Seen::default()).await
 }
 
 /// Does as [`prepare`], and sets `seen` as soon as the device is known.
@@ -127,11 +155,12 @@ async fn prepare_seen(
     shard: &Shard,
     source: &DiskSource,
     slot: u16,
-    held: &[Held],
+    not: Excluded<'_>,
     seen: &Seen,
 ) -> Result<Prepared, CacheError> {
+    not.check_path(&source.path)?;
     let (lock, device) = if host.locks {
-        let (lock, device) = lock_in_time(shard, source, held, seen).await?;
+        let (lock, device) = lock_in_time(shard, source, not, seen).await?;
         (Some(lock), Some(device))
     } else {
         (None, None)
@@ -151,27 +180,23 @@ fn cannot_open(path: &Path, error: io::Error) -> CacheError {
 ///
 /// # Errors
 /// When the path leads nowhere, or the device does not answer in time.
-pub(crate) async fn leads_elsewhere(shard: &Shard, path: &Path, held: &[Held]) -> Result<bool, CacheError> {
-    let held = devices(held);
+pub(crate) async fn leads_elsewhere(shard: &Shard, path: &Path, held: &[DiskFile]) -> Result<bool, CacheError> {
+    let held: Vec<_> = held.iter().filter_map(|held| held.device).collect();
     let own = path.to_owned();
     let work = move || fs::metadata(&own).map(|metadata| !held.contains(&DeviceId::of(&metadata)));
     on_thread(shard, path, work).await?.map_err(|error| cannot_open(path, error))
 }
 
-/// Takes the lock of a device that is none of those `held`.
+/// Takes the lock of a device that is none of those excluded.
 async fn lock_in_time(
     shard: &Shard,
     source: &DiskSource,
-    held: &[Held],
+    not: Excluded<'_>,
     seen: &Seen,
 ) -> Result<(fs::File, DeviceId), CacheError> {
-    let held = devices(held);
-    let (own, seen) = (source.path.clone(), Arc::clone(seen));
-    on_thread(shard, &source.path, move || take_lock(&own, &held, &seen)).await?
-}
-
-fn devices(held: &[Held]) -> Vec<DeviceId> {
-    held.iter().filter_map(|held| held.device).collect()
+    let (own, held) = (not.own.to_vec(), not.held.to_vec());
+    let (path, seen) = (source.path.clone(), Arc::clone(seen));
+    on_thread(shard, &source.path, move || take_lock(&path, Excluded { own: &own, held: &held }, &seen)).await?
 }
 
 /// Does `work`, which may hang with the device of `path`, on a thread of its own. After [`DEADLINE`] the thread is given
@@ -213,11 +238,16 @@ async fn on_thread<T: Send + 'static>(
     }
 }
 
-fn take_lock(path: &Path, held: &[DeviceId], seen: &OnceLock<DeviceId>) -> Result<(fs::File, DeviceId), CacheError> {
+fn take_lock(path: &Path, not: Excluded<'_>, seen: &OnceLock<DeviceId>) -> Result<(fs::File, DeviceId), CacheError> {
     let failed = |error| cannot_open(path, error);
     let device = DeviceId::of(&fs::metadata(path).map_err(failed)?);
     _ = seen.set(device);
-    if held.contains(&device) {
+    let find = |files: &[DiskFile]| files.iter().find(|file| file.device == Some(device)).map(|file| file.path.clone());
+    // First: a disk of the cache may be busy, which is no reason to call it one that hangs.
+    if let Some(first) = find(not.own) {
+        return Err(CacheError::Twice { path: path.to_owned(), first });
+    }
+    if find(not.held).is_some() {
         let message = "operations on it have not ended: the device hangs";
         return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, message)));
     }
@@ -312,16 +342,18 @@ mod tests {
         let (path, new) = (directory.path().join("disk"), directory.path().join("new"));
         fs::write(&path, "old").unwrap();
         fs::write(&new, "new").unwrap();
-        let (lock, held) = take_lock(&path, &[], &OnceLock::new()).unwrap();
+        let (lock, held) = take_lock(&path, Excluded::default(), &OnceLock::new()).unwrap();
         drop(lock);
 
-        let error = take_lock(&path, &[held], &OnceLock::new()).unwrap_err();
+        let files = [DiskFile { path: path.clone(), device: Some(held) }];
+        let not = Excluded { held: &files, ..Excluded::default() };
+        let error = take_lock(&path, not, &OnceLock::new()).unwrap_err();
         assert!(
             matches!(&error, CacheError::Io { error, .. } if error.kind() == io::ErrorKind::ResourceBusy),
             "{error}"
         );
         fs::rename(&new, &path).unwrap();
-        let (_lock, device) = take_lock(&path, &[held], &OnceLock::new()).unwrap();
+        let (_lock, device) = take_lock(&path, not, &OnceLock::new()).unwrap();
         assert_ne!(device, held);
     }
 }

@@ -105,5 +105,6 @@ pub use host::{Host, HostOptions};
 pub use insert::{InsertOptions, Inserted};
 pub use inspect::{BlockCounts, CheckReport, Inspection, check, check_on, inspect, inspect_on};
 pub use key::KeyHash;
+pub use label::is_same_disk;
 pub use lookup::{GetOptions, Lookup};
 pub use typed::{Code, TypedCache};

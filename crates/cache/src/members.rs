@@ -40,7 +40,7 @@ use crate::disk::{CacheDisk, DiskIdentity};
 use crate::engine::Engine;
 use crate::error::CacheError;
 use crate::format::{self, Member, MemberState, Record};
-use crate::label::{self, Prepared};
+use crate::label::{self, Excluded, Prepared};
 use crate::race::all;
 use crate::random::random_u128;
 use crate::recover::{self, Label, Source};
@@ -66,7 +66,8 @@ impl Engine {
     /// Adds a new disk.
     ///
     /// # Errors
-    /// When it is not empty (unless `force`), does not fit, or cannot be written.
+    /// When it is a disk of the cache already, by whatever path, is not empty (unless `force`), does not fit, or cannot be
+    /// written.
     pub(crate) async fn add_disk(
         self: &Arc<Engine>,
         shard: &Shard,
@@ -92,7 +93,8 @@ impl Engine {
         force: bool,
         (guid, slot): (u128, u16),
     ) -> Result<u16, CacheError> {
-        let prepared = label::prepare(&self.host, shard, source, slot, &self.held_files()).await?;
+        let not = Excluded { own: &self.own_files(), held: &self.held_files() };
+        let prepared = label::prepare(&self.host, shard, source, slot, not).await?;
         if !force {
             label::check_empty(&self.host, shard, &prepared).await?;
         }
@@ -330,7 +332,8 @@ impl Engine {
             self.set_disk(member.disk, None);
         }
 
-        let prepared = label::prepare(&self.host, shard, &source, slot, &held).await?;
+        let not = Excluded { held: &held, ..Excluded::default() };
+        let prepared = label::prepare(&self.host, shard, &source, slot, not).await?;
         let from = Source { shard, file: &prepared.file, class: self.classes.checkpoint };
         let unreadable =
             |error| CacheError::Io { path: source.path.clone(), what: "cannot read its superblock", error };

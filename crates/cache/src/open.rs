@@ -274,8 +274,8 @@ async fn read_labels(
             }
         };
 
-        if labelled.iter().any(|other| other.block.disk_guid == block.disk_guid) {
-            return Err(CacheError::Twice { path });
+        if let Some(other) = labelled.iter().find(|other| other.block.disk_guid == block.disk_guid) {
+            return Err(CacheError::Twice { path, first: other.device.source.path.clone() });
         }
         if let Some(first) = labelled.first().filter(|first| first.block.cache_guid != block.cache_guid) {
             let (found, expected) = (block.cache_guid, first.block.cache_guid);

@@ -46,12 +46,42 @@ fn a_disk_by_two_names_is_named_twice() {
     std::os::unix::fs::symlink(world.path().join("a"), world.path().join("soft")).unwrap();
     for name in ["hard", "soft"] {
         let error = open(world.path(), &["a", "b", name]).err().unwrap();
-        assert!(matches!(&error, CacheError::Twice { path } if path.ends_with(name)), "{error}");
+        assert!(
+            matches!(&error, CacheError::Twice { path, first } if path.ends_with(name) && first.ends_with("a")),
+            "{error}"
+        );
         let options = CreateOptions { force: true, ..CreateOptions::default() };
         let disks = sources(world.path(), &["a", name]);
         let error = block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap_err();
-        assert!(matches!(&error, CacheError::Twice { path } if path.ends_with(name)), "{error}");
+        assert!(
+            matches!(&error, CacheError::Twice { path, first } if path.ends_with(name) && first.ends_with("a")),
+            "{error}"
+        );
     }
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
+/// It was said that another process had it open.
+#[test]
+fn a_disk_of_the_cache_is_not_added_by_another_name() {
+    let Some(world) = world() else { return };
+    std::fs::hard_link(world.path().join("a"), world.path().join("hard")).unwrap();
+    std::os::unix::fs::symlink(world.path().join("a"), world.path().join("soft")).unwrap();
+    let cache = open(world.path(), &["a", "b"]).unwrap();
+    for name in ["a", "./a", "hard", "soft"] {
+        for force in [false, true] {
+            let path = world.path().join(name);
+            let error = block_on(cache.add_disk(&DiskSource::at(path.clone()), force)).unwrap_err();
+            assert!(matches!(&error, CacheError::Twice { first, .. } if first.ends_with("a")), "{error}");
+            let first = world.path().join("a");
+            let both = format!("{}: the same disk is named twice: it is {}", path.display(), first.display());
+            assert_eq!(error.to_string(), both);
+        }
+    }
+    // The cache of another process, or of this one, is something else.
+    assert!(matches!(open(world.path(), &["a", "b"]), Err(CacheError::Locked { .. })));
+    assert_eq!(cache.stats().disks.len(), 2);
+    block_on(cache.close()).unwrap();
     block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
 }
 
@@ -62,11 +92,17 @@ fn a_disk_that_cannot_be_opened_by_two_names_is_named_twice() {
     std::fs::create_dir(world.path().join("c")).unwrap();
     std::os::unix::fs::symlink(world.path().join("c"), world.path().join("soft")).unwrap();
     let error = open(world.path(), &["a", "b", "c", "soft"]).err().expect("it is named twice");
-    assert!(matches!(&error, CacheError::Twice { path } if path.ends_with("soft")), "{error}");
+    assert!(
+        matches!(&error, CacheError::Twice { path, first } if path.ends_with("soft") && first.ends_with("c")),
+        "{error}"
+    );
     let options = CreateOptions { force: true, ..CreateOptions::default() };
     let disks = sources(world.path(), &["soft", "a", "c"]);
     let error = block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap_err();
-    assert!(matches!(&error, CacheError::Twice { path } if path.ends_with("c")), "{error}");
+    assert!(
+        matches!(&error, CacheError::Twice { path, first } if path.ends_with("c") && first.ends_with("soft")),
+        "{error}"
+    );
     block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
 }
 

@@ -371,8 +371,10 @@ fn a_new_disk_gets_its_part() {
     life.run(async |cache| {
         insert(cache, 0..6000, 1).await;
         cache.add_disk(&town.disks[2], false).await.unwrap();
-        let again = cache.add_disk(&town.disks[2], false).await;
-        assert!(matches!(again, Err(CacheError::NotEmpty { .. })), "{:?}", again.err());
+        for force in [false, true] {
+            let again = cache.add_disk(&town.disks[2], force).await;
+            assert!(matches!(again, Err(CacheError::Twice { .. })), "{:?}", again.err());
+        }
         nap(&life, 20).await;
         let stats = cache.stats();
         let fills: Vec<f64> =
