@@ -350,9 +350,10 @@ impl Engine {
         }
 
         let _closed = write(&self.gate);
-        // It may have been forgotten meanwhile. That of an unread source may be a disk that is there, by another name.
+        // It may have been forgotten meanwhile. That of an unread source may be a disk that is there, by another name, or
+        // one whose blocks are still being forgotten.
         let Some(Member { disk: number, .. }) = self.roster.find(guid) else { return Ok(()) };
-        if self.disk(number).is_some() || !self.has_left(number) {
+        if self.disk(number).is_some() || !self.slabs_of(number).is_empty() {
             return Ok(());
         }
         // All of them are free: if there is one at all, the log has it.

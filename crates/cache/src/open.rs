@@ -12,7 +12,7 @@
 //! 2. A disk of that generation, or with its commit in the log, is *current*. Any other has missed a checkpoint: its
 //!    metadata may be out of date, so it begins anew, without its blocks.
 //! 3. Snapshots and logs of the current disks, read side by side, give the index. Of two entries for a key, the one that
-//!    no record removes wins; if both remain (only damage can cause that), one is kept.
+//!    no record removes wins; if both remain (only damage can cause that), one is kept, and the other logged as removed.
 //! 4. The extents of all entries are claimed; unclaimed space is free. An entry whose place is taken is dropped.
 //!
 //! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost. A disk that
@@ -305,7 +305,10 @@ async fn read_labels(
 /// Checks that all disks are members of the cache. A blank disk may replace a missing member; if none is missing, it
 /// was named by mistake.
 fn check_members(labelled: &[Labelled], newest: &Superblock, absent: &mut Vec<CacheError>) -> Result<(), CacheError> {
-    let is_member = |disk: &&Labelled| newest.members.iter().any(|member| member.guid == disk.block.disk_guid);
+    // The number too, of which each has its own: no two disks have one.
+    let is_it =
+        |member: &Member, disk: &Labelled| (member.guid, member.disk) == (disk.block.disk_guid, disk.block.disk);
+    let is_member = |disk: &&Labelled| newest.members.iter().any(|member| is_it(member, disk));
     if let Some(stranger) = labelled.iter().find(|disk| !is_member(disk)) {
         return Err(CacheError::NotAMember { path: stranger.device.source.path.clone() });
     }
@@ -413,14 +416,19 @@ impl Engine {
             self.claim_metadata(found.slabs.iter().chain(found.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
         }
         self.claim_all(&mut rejected).await;
+        // From here on no entry comes into the index: it would have no place in the allocator. Of two entries of a key that
+        // both remain, the one that is not in the index goes.
+        rejected
+            .extend(other.into_iter().flat_map(|(hash, waiting)| waiting.into_iter().map(move |entry| (hash, entry))));
         for (disk, found) in loaded {
             if writes {
                 self.make_room_for_log(&disk, &mut rejected).await;
             }
-            self.take_in(disk, found, opening, writes, &mut other).await?;
+            self.take_in(disk, found, opening, writes).await?;
         }
         // Log the removals, or the next opening would find these entries again.
         rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
+        debug_assert_eq!(self.find_leak(), None, "the allocator and the index disagree");
         match hung {
             _ if !self.all_disks().is_empty() => Ok(()),
             Some(error) => Err(error),
@@ -583,10 +591,10 @@ impl Engine {
         found: Result<FoundLog, ReplayError>,
         opening: u64,
         writes: bool,
-        other: &mut HashMap<KeyHash, Vec<Entry>>,
     ) -> Result<(), CacheError> {
         let Labelled { device, block, slot, .. } = disk;
         let (number, guid) = (block.disk, block.disk_guid);
+        debug_assert!(self.disk(number).is_none(), "two disks of the cache have the number {number}");
         let path = device.source.path.clone();
         // A log that will never be written takes no slab.
         let mut real = || self.metadata_slab(number);
@@ -599,7 +607,7 @@ impl Engine {
         };
         let log = match log {
             Some(log) => log,
-            None => self.empty_disk(&block, &path, other).await?,
+            None => self.empty_disk(&block, &path).await?,
         };
 
         let identity = DiskIdentity { number, guid, path };
@@ -615,14 +623,9 @@ impl Engine {
 
     /// Empties a disk that has no free slab for its log, and returns a new log: the disk begins anew, without its
     /// blocks.
-    async fn empty_disk(
-        &self,
-        block: &Superblock,
-        path: &std::path::Path,
-        other: &mut HashMap<KeyHash, Vec<Entry>>,
-    ) -> Result<DiskLog, CacheError> {
+    async fn empty_disk(&self, block: &Superblock, path: &std::path::Path) -> Result<DiskLog, CacheError> {
         lock(&self.findings).push(format!("{}: it has no free slab for its log; its blocks are lost", path.display()));
-        self.unload(block.disk, other).await;
+        self.drop_entries(|_, entry| self.disk_of(entry) == Some(block.disk)).await;
         self.forget_slabs(block.disk).dismantle().await;
         self.add_slabs_of(block);
         self.new_log(block.disk, block.disk_guid, path)

@@ -7,7 +7,8 @@
 //! A member is known by its identity (`guid`). A disk that was opened has a *source*: its path, and its *slot*, its
 //! number in the topology. A source whose superblock could not be read at opening is kept too: it may be that of any
 //! missing member. When a member is forgotten its slot is free for the next disk to be added, and with it the
-//! slot's model: the new disk is likely to replace the old one.
+//! slot's model: the new disk is likely to replace the old one. Sources that could not be read are forgotten with the
+//! last member that has none.
 //!
 //! # Limits
 //! Slab numbers are not used again, except those of a disk that never joined.
@@ -80,10 +81,19 @@ impl Roster {
         if let Some((_, slot)) = lock(&self.sources).remove(&guid) {
             self.return_slot(slot);
         }
-        let mut members = lock(&self.members);
-        let before = members.len();
-        members.retain(|member| member.guid != guid);
-        members.len() < before
+        let (was_one, is_any_unknown) = {
+            let mut members = lock(&self.members);
+            let before = members.len();
+            members.retain(|member| member.guid != guid);
+            let sources = lock(&self.sources);
+            (members.len() < before, members.iter().any(|member| !sources.contains_key(&member.guid)))
+        };
+        if !is_any_unknown {
+            // No member is left whose disk they may be.
+            let unread = std::mem::take(&mut *lock(&self.unread));
+            unread.into_iter().for_each(|(_, slot)| self.return_slot(slot));
+        }
+        was_one
     }
 
     /// Gives up a disk that was to be added at `slot`.
@@ -165,6 +175,25 @@ mod tests {
         assert!(roster.forget(70) && !roster.forget(70));
         assert!(roster.find(70).is_none() && roster.source(70).is_none());
         assert_eq!([0; 3].map(|_| roster.take_slot()), [Some(2), Some(3), None]);
+    }
+
+    /// The sources were kept, and looked at again whenever another disk was missing; their slots were lost.
+    #[test]
+    fn what_could_not_be_read_is_forgotten_with_the_last_member_that_it_may_be() {
+        let roster = Roster::new(0);
+        roster.set_free_slots(9..10);
+        for (disk, guid) in [(0, 10), (1, 20), (2, 30)] {
+            roster.add(Member { disk, guid, state: MemberState::Active });
+        }
+        roster.set_source(10, DiskSource::default(), 0);
+        roster.set_unread(vec![(DiskSource::default(), 1), (DiskSource::default(), 2)]);
+        assert!(roster.forget(20));
+        assert_eq!((roster.unread().len(), roster.take_slot()), (2, Some(9)), "either may be that of the other one");
+        assert!(roster.forget(30));
+        assert!(roster.unread().is_empty());
+        let mut slots = [0; 3].map(|_| roster.take_slot());
+        slots.sort_unstable();
+        assert_eq!(slots, [None, Some(1), Some(2)]);
     }
 
     #[test]

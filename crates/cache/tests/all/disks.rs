@@ -363,6 +363,28 @@ fn a_disk_that_is_gone_for_good_is_forgotten_by_its_number() {
     assert!(matches!(&error, CacheError::NotAMember { path } if path.ends_with("disk1/data")), "{error}");
 }
 
+/// Two disks with one number would have taken each other's place.
+#[test]
+fn a_disk_with_another_number_than_the_others_list_is_no_member() {
+    let town = town(2);
+    for slot in [0, 32 << 10] {
+        town.edit(1, slot, 4096, |bytes| {
+            let identity = bytes[32..48].to_vec();
+            let listed = bytes[164..].windows(16).position(|bytes| *bytes == identity[..]).unwrap() + 164;
+            for number in [104, listed - 2] {
+                bytes[number..number + 2].copy_from_slice(&7_u16.to_le_bytes());
+            }
+            let checksum = crc32c::crc32c(&bytes[..4092]).to_le_bytes();
+            bytes[4092..].copy_from_slice(&checksum);
+        });
+    }
+    let error = town.try_open(&quiet()).err().unwrap();
+    assert!(matches!(&error, CacheError::NotAMember { path } if path.ends_with("disk1/data")), "{error}");
+    let life = town.try_open_of(&quiet(), &town.disks[..1]).unwrap();
+    assert_eq!(life.run(async |cache| cache.findings().len()), 1);
+    life.close();
+}
+
 #[test]
 fn a_new_disk_gets_its_part() {
     let town = Town::new(3, 48 << 20, 7);
