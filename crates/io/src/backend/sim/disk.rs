@@ -154,9 +154,16 @@ impl Disk {
         }
         self.state = state;
         if state != SimDiskState::WritesHang {
-            self.hanging.drain(..).for_each(|request| self.device.submit(now_ns, request));
+            self.release(now_ns);
         }
         Ok(())
+    }
+
+    /// Lets the requests that hang into the device. Returns whether there were any.
+    pub(super) fn release(&mut self, now_ns: u64) -> bool {
+        let had_any = !self.hanging.is_empty();
+        self.hanging.drain(..).for_each(|request| self.device.submit(now_ns, request));
+        had_any
     }
 
     /// Slows every member down, in addition to the faults of its specification.

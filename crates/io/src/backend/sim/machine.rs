@@ -222,6 +222,12 @@ impl Machine {
         if at <= last { at } else { at % (last + 1) / 4096 * 4096 }
     }
 
+    /// Lets what hangs into the device of the first disk on which anything does. Returns whether there is one.
+    pub(super) fn release_hanging(&mut self) -> bool {
+        let now_ns = self.now_ns;
+        self.disks.iter_mut().any(|disk| disk.release(now_ns))
+    }
+
     /// Returns the time of the next completion.
     pub(crate) fn next_event_ns(&self) -> Option<u64> {
         if !self.landing.is_empty() {
