@@ -300,7 +300,7 @@ fn positions_content_and_flushes() {
         assert_eq!(job(&format!("rw=randread\n{lines}")).access, expect, "{lines}");
     }
     assert_eq!(
-        ["rw=randtrim", "rw=randtrim\nnorandommap"].map(|lines| job(lines).access.clone()),
+        ["rw=randtrim\nnorandommap=0", "rw=randtrim"].map(|lines| job(lines).access.clone()),
         [Access::Once, Access::Uniform]
     );
     let writes = job("rw=randwrite\nfdatasync=8\nbuffer_compress_percentage=40\nverify=crc32c\nsync=dsync\noffset=1m");
