@@ -63,9 +63,7 @@ impl IoKind {
         (IoKind::Flush, "flush"),
         (IoKind::Discard, "discard"),
     ];
-}
 
-impl IoKind {
     /// The kinds that end on every disk that takes writes. Discards take some disks long.
     pub(crate) const WRITES: [IoKind; 4] =
         [IoKind::InsertWrite, IoKind::EvacuateWrite, IoKind::MetadataWrite, IoKind::Flush];
