@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{CREATE, EXISTING, all, filled, has_pattern};
+use crate::common::{CREATE, EXISTING, all, filled, has_pattern, poll_once};
 use plimsoll::backend::sim::{SimConfig, SimConfigError, SimCounters, SimDisk, SimDiskState, SimFaults, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Class, Classes, DiskSetup, Shard, SharedFile, SimRuntime, Topology};
@@ -131,7 +131,7 @@ fn writes_hang_and_reads_do_not() {
             life.write(0, 0, 1).await.unwrap();
             life.sync(0).await.unwrap();
             let mut before = std::pin::pin!(life.write(0, 1, 1));
-            assert!(polled_once(before.as_mut()).await.is_none());
+            assert!(poll_once(before.as_mut()).is_pending());
             // It takes 50 us.
             life.shard.sleep(Duration::from_micros(10)).await;
             life.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
@@ -140,7 +140,7 @@ fn writes_hang_and_reads_do_not() {
             let mut written = std::pin::pin!(life.write(0, 0, 2));
             let mut synced = std::pin::pin!(life.sync(0));
             for _ in 0..100 {
-                assert!(polled_once(written.as_mut()).await.is_none() && polled_once(synced.as_mut()).await.is_none());
+                assert!(poll_once(written.as_mut()).is_pending() && poll_once(synced.as_mut()).is_pending());
                 assert!(has_pattern(&life.read(0, 0).await.unwrap(), 1, 0), "the older one");
                 life.shard.sleep(Duration::from_secs(1)).await;
             }
@@ -157,22 +157,11 @@ fn writes_hang_and_reads_do_not() {
     life.runtime.block_on(0, life.write(0, 0, 1)).unwrap().unwrap();
     life.runtime.block_on(0, life.sync(0)).unwrap().unwrap();
     life.world.set_disk_state(0, SimDiskState::WritesHang).unwrap();
-    life.runtime
-        .block_on(0, async { assert!(polled_once(std::pin::pin!(life.write(0, 0, 2))).await.is_none()) })
-        .unwrap();
+    life.runtime.block_on(0, async { assert!(poll_once(std::pin::pin!(life.write(0, 0, 2))).is_pending()) }).unwrap();
     life.crash();
     let life = Life::begin(&world, 1, false);
     let found = life.runtime.block_on(0, life.read(0, 0)).unwrap().unwrap();
     assert!(has_pattern(&found, 1, 0) || has_pattern(&found, 2, 0), "whole, or not at all");
-}
-
-/// Polls a future once.
-async fn polled_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
-        std::task::Poll::Ready(end) => std::task::Poll::Ready(Some(end)),
-        std::task::Poll::Pending => std::task::Poll::Ready(None),
-    })
-    .await
 }
 
 /// A file that could not be opened while its disk was away can be later.

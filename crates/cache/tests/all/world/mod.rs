@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults, SimWorld};
@@ -31,17 +31,22 @@ pub(crate) type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub(crate) async fn join<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
     let mut ends = Vec::new();
     std::future::poll_fn(|context| {
-        tasks.retain_mut(|task| match task.as_mut().poll(context) {
-            Poll::Ready(end) => {
-                ends.push(end);
-                false
-            }
-            Poll::Pending => true,
-        });
+        poll_all(&mut tasks, &mut ends, context);
         if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     ends
+}
+
+/// Polls all tasks. Those that have ended give their outputs to `ends`.
+pub(crate) fn poll_all<T>(tasks: &mut Vec<Task<'_, T>>, ends: &mut Vec<T>, context: &mut Context<'_>) {
+    tasks.retain_mut(|task| match task.as_mut().poll(context) {
+        Poll::Ready(end) => {
+            ends.push(end);
+            false
+        }
+        Poll::Pending => true,
+    });
 }
 
 /// Returns the value of key `n`: different for any two keys or lengths.

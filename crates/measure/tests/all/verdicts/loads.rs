@@ -16,7 +16,7 @@ use plimsoll_observe::trace::little::Little;
 use plimsoll_observe::trace::read_from;
 use plimsoll_sim::world::{self, WorldSpec};
 
-use super::world::{Above, Beside, Situation};
+use super::world::{Above, Situation};
 use super::{Case, Found};
 
 /// Factors of rates: below the first two are the same, above the second they differ. Between, neither is true, and
@@ -61,7 +61,7 @@ pub(crate) fn of_sweep(situation: &Situation, seed: u64, references: &mut Refere
     };
     let curve: Vec<String> = points.iter().map(|p| format!("{}: {:.0}", p.parallelism, p.iops)).collect();
     let told = format!("{truth:?} found {}; {}", verdict.sentence, curve.join(", "));
-    let is_disturbed = situation.beside != Beside::Nothing;
+    let is_disturbed = situation.is_disturbed();
     Some(Case { command: "sweep", found, is_disturbed, told: format!("{situation:?} {seed}: {told}") })
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn of_dual(situation: &Situation, seed: u64, references: &mut Referen
         _ => Found::Wrong,
     };
     let told = format!("grows {grows}, held {is_held}; {}", finding.sentence);
-    let is_disturbed = situation.beside != Beside::Nothing;
+    let is_disturbed = situation.is_disturbed();
     Some(Case { command: "dual", found, is_disturbed, told: format!("{situation:?} {seed}: {told}") })
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn of_gaps(situation: &Situation, seed: u64, references: &mut Referen
         limiter if limiter == truth => Found::Right,
         _ => Found::Wrong,
     };
-    Some(Case { command: "gaps", found, is_disturbed: situation.beside != Beside::Nothing, told })
+    Some(Case { command: "gaps", found, is_disturbed: situation.is_disturbed(), told })
 }
 
 /// Returns whether what `trace gaps` and `trace little` say of one trace can both be true.

@@ -192,33 +192,38 @@ pub(crate) fn beside_curves() -> Vec<Case> {
     let disks = [true, false].into_iter().flat_map(|it| WEATHERS.map(|weather| (it, weather)));
     let runs = disks.flat_map(|disk| (1..=SEEDS_BESIDE).map(move |seed| (disk, seed)));
     let runs: Vec<((bool, Weather), u64)> = runs.collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
+    let cases = on_all_cpus(&runs, |((is_parallel, weather), seed)| {
         let mut cases = Vec::new();
-        while let Some(((is_parallel, weather), seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (_, record) = measure(&disk(*is_parallel, *weather, *seed), *seed);
-            for (name, figure, curve) in CURVES.into_iter().filter(|(.., curve)| record.is_done(*curve)) {
-                let mut add = |phase, factor| {
-                    let report = analyse(&slowed(&record, phase, factor));
-                    let doubt = report.doubts().into_iter().find(|doubt| doubt.figure == name);
-                    let is_off = phase == figure;
-                    let found = match (is_off, doubt.is_some()) {
-                        (true, true) | (false, false) => Found::Right,
-                        (false, true) => Found::Unclear,
-                        (true, false) => Found::Wrong,
-                    };
-                    let told = format!("{weather:?} {seed}: {name}, {phase:?} {factor} times slower: {doubt:?}");
-                    let is_disturbed = *weather != Weather::Calm;
-                    cases.push(Case { command: "tune, curves", found, is_disturbed, told });
+        let (_, record) = measure(&disk(*is_parallel, *weather, *seed), *seed);
+        for (name, figure, curve) in CURVES.into_iter().filter(|(.., curve)| record.is_done(*curve)) {
+            let mut add = |phase, factor| {
+                let report = analyse(&slowed(&record, phase, factor));
+                let doubt = report.doubts().into_iter().find(|doubt| doubt.figure == name);
+                let is_off = phase == figure;
+                let found = match (is_off, doubt.is_some()) {
+                    (true, true) | (false, false) => Found::Right,
+                    (false, true) => Found::Unclear,
+                    (true, false) => Found::Wrong,
                 };
-                // Writes may meet a cache that has recovered meanwhile: only larger factors are told of them.
-                let factors = if name.starts_with("read") { [1.5, 2.0, 4.0] } else { [1.75, 2.5, 4.0] };
-                factors.into_iter().for_each(|factor| add(figure, factor));
-                [1.0, 1.5, 4.0].into_iter().for_each(|factor| add(curve, factor));
-            }
+                let told = format!("{weather:?} {seed}: {name}, {phase:?} {factor} times slower: {doubt:?}");
+                let is_disturbed = *weather != Weather::Calm;
+                cases.push(Case { command: "tune, curves", found, is_disturbed, told });
+            };
+            // Writes may meet a cache that has recovered meanwhile: only larger factors are told of them.
+            let factors = if name.starts_with("read") { [1.5, 2.0, 4.0] } else { [1.75, 2.5, 4.0] };
+            factors.into_iter().for_each(|factor| add(figure, factor));
+            [1.0, 1.5, 4.0].into_iter().for_each(|factor| add(curve, factor));
         }
         cases
-    };
+    });
+    cases.into_iter().flatten().collect()
+}
+
+/// Returns what `of` says of each run, in any order.
+fn on_all_cpus<R: Sync, T: Send>(runs: &[R], of: impl Fn(&R) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let take = || runs.get(next.fetch_add(1, Ordering::Relaxed));
+    let work = || std::iter::from_fn(take).map(&of).collect::<Vec<T>>();
     thread::scope(|scope| {
         let threads: Vec<_> =
             (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
@@ -238,28 +243,16 @@ pub(crate) fn all() -> (Vec<Case>, Vec<Measured>) {
     let is_enough = |(is_parallel, weather): &(bool, Weather)| *is_parallel || *weather != Weather::Neighbour(50);
     let runs = [true, false].into_iter().flat_map(|it| WEATHERS.map(|weather| (it, weather)));
     let runs: Vec<(bool, Weather)> = runs.filter(is_enough).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let (mut cases, mut measured) = (Vec::new(), Vec::new());
-        while let Some((is_parallel, weather)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut truths = HashMap::new();
-            for seed in 1..=SEEDS {
-                let disk = disk(*is_parallel, *weather, seed);
-                cases.push(run(&disk, *weather, seed, &mut truths, &mut measured));
-            }
+    let done = on_all_cpus(&runs, |(is_parallel, weather)| {
+        let (mut cases, mut measured, mut truths) = (Vec::new(), Vec::new(), HashMap::new());
+        for seed in 1..=SEEDS {
+            let disk = disk(*is_parallel, *weather, seed);
+            cases.push(run(&disk, *weather, seed, &mut truths, &mut measured));
         }
         (cases, measured)
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
-        let done = threads.into_iter().map(|thread| thread.join().unwrap());
-        done.fold((Vec::new(), Vec::new()), |(mut cases, mut measured), (more, also)| {
-            cases.extend(more);
-            measured.extend(also);
-            (cases, measured)
-        })
-    })
+    });
+    let (cases, measured): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    (cases.into_iter().flatten().collect(), measured.into_iter().flatten().collect())
 }
 
 fn run(

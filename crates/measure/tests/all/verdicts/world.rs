@@ -76,6 +76,13 @@ pub(crate) struct Situation {
     pub(crate) reach: Reach,
 }
 
+impl Situation {
+    /// Returns whether anything disturbs the disk.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.beside != Beside::Nothing
+    }
+}
+
 impl Disk {
     fn spec(self) -> DeviceSpec {
         if self.name != "ssd" {
