@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use plimsoll::control::{
-    ClassState, Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot,
+    ClassState, Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot, WindowLimit,
 };
 use plimsoll::core::WaitReason;
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
@@ -311,6 +311,12 @@ fn disk_line(disk: &DiskState) -> String {
         parts.push(format!("tokens {sign}{tokens} of {}", format_duration_ns(max_ns)));
     }
     parts.extend(disk.capacity_scale.map(|scale| format!("capacity {:.0} %", scale * 100.0)));
+    if let Some(WindowLimit::LatencyGoal { kept, needed_ns }) = disk.window_limit {
+        let needed = format_duration_ns(needed_ns);
+        parts.push(format!(
+            "the latency goal binds: keeps {kept:.2} of the throughput, the throughput goal needs {needed}"
+        ));
+    }
     parts.join(", ")
 }
 
@@ -401,6 +407,7 @@ mod tests {
         });
         let disk = serde_json::json!({
             "disk": 0, "mode": {"depth": 128}, "window_ns": 750000, "window_max_ns": 750000, "in_flight_ns": 600000,
+            "window_limit": {"by": "latency-goal", "kept": 0.84, "needed_ns": 1400000},
             "capacity_scale": 1.0, "tokens_ns": -2000, "tokens_max_ns": 750000, "classes": [class]
         });
         let snapshot = serde_json::json!({"at_ns": 5, "over_ns": 5, "missing_shards": [], "disks": [disk]});
@@ -411,8 +418,17 @@ mod tests {
         let hello: Hello = serde_json::from_value(hello).expect("it is one");
         let snapshot: Snapshot = serde_json::from_value(snapshot).expect("it is one");
 
-        let needed =
-            ["depth:128", "of 750 us", "-2.00 us", "12,346", "12.3 ms", "backend 100 %", "compaction", "a\\u{1b}"];
+        let needed = [
+            "depth:128",
+            "of 750 us",
+            "keeps 0.84 of",
+            "-2.00 us",
+            "12,346",
+            "12.3 ms",
+            "backend 100 %",
+            "compaction",
+            "a\\u{1b}",
+        ];
         let legend = "disk: now; p50, p99: of whole requests; waits: why most were queued\n";
         let of_wide = format!("queued, {legend}");
         for (width, more) in [(100, &["shares", "12345", &of_wide][..]), (80, &[&format!("\n{legend}")])] {

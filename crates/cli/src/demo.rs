@@ -116,6 +116,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
             "kept in the device by the closed loop: {window} of device time, at {scale:.2} x the rate of the model"
         )));
     }
+    details.extend(report.latency_goal_binds.map(|price| screen::wrap(&price.sentence())));
     details.push(format!("written in all: {}", format_bytes_binary(report.written_bytes)));
     paragraph(&details);
 

@@ -10,7 +10,7 @@ use plimsoll_figures::units::{
 use plimsoll_files::check::{self, Beside, CheckOptions, Finding};
 use plimsoll_files::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
 use plimsoll_files::presets::{self, Cap};
-use plimsoll_files::{disk, io_properties};
+use plimsoll_files::{depths, disk, io_properties};
 use plimsoll_show::answer::{Answer, Mood};
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -285,6 +285,9 @@ fn sentences(disk: &DiskInfo) -> String {
             lines.push(format!("Latency goal with the form `{}`: {reason}.", form.name));
         }
     }
+    let goals = [("Random reads", &disk.read_goals), ("Random writes", &disk.write_goals)];
+    let prices = goals.into_iter().filter_map(|(what, prices)| depths::sentence(what, prices));
+    lines.extend(prices.map(|sentence| format!("{sentence}.")));
     let fair = &disk.ioinfo.fair_queue;
     lines.push(format!(
         "Seastar's token bucket: limit {}, threshold {}, per tick {} (see --format yaml).",

@@ -126,6 +126,7 @@ fn text(format: TestFormat, report: &TestReport, result: &TestResult, checked: &
 /// Prints to stderr the remarks that are not in the result. Returns the outcome.
 fn conclude(report: &TestReport, scratch: &str) -> Outcome {
     tell_steady(report);
+    report.latency_goal_binds.iter().for_each(|price| screen::note(&price.sentence()));
     for job in report.jobs.iter().filter(|job| job.errors > 0) {
         let first = job.first_error.as_deref().unwrap_or("unknown");
         screen::error(&format!("job `{}`: {} requests failed, the first: {first}", job.name, job.errors));

@@ -74,6 +74,7 @@ mod event;
 mod evidence;
 mod falls;
 mod meter;
+mod price;
 mod scale;
 mod search;
 #[cfg(test)]
@@ -95,6 +96,7 @@ use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use falls::Cut;
 use meter::{Meter, Reading};
+pub use price::WindowLimit;
 use search::Search;
 use totals::UNLOADED_SHIFT;
 pub(crate) use totals::{LaneTotals, Totals, unloaded_work};

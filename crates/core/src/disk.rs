@@ -345,7 +345,7 @@ impl Disk {
             bound_ns: self.bound_ns(),
             capacity_scale: self.capacity_scale(),
             yielding_share: self.yielding_share(),
-            limited_by_outstanding: self.closed_loop().is_limited_by_outstanding(),
+            window_limit: self.closed_loop().window_limit(),
         }
     }
 

@@ -39,7 +39,9 @@ mod tree;
 mod units;
 
 pub use classes::{ClassId, GroupId, NodeId, QueueError};
-pub use control::{ControlConfig, ControlEvent, DEFAULT_THROUGHPUT_GOAL, EVENTS_KEPT, EventKind, EventReason};
+pub use control::{
+    ControlConfig, ControlEvent, DEFAULT_THROUGHPUT_GOAL, EVENTS_KEPT, EventKind, EventReason, WindowLimit,
+};
 pub use cost::*;
 pub use disk::{DEFAULT_LATENCY_GOAL_NS, Disk, DiskConfig, LatencyGoal};
 pub use hist::*;

@@ -27,6 +27,7 @@
 //! ```
 
 use crate::classes::ClassId;
+use crate::control::WindowLimit;
 use crate::qos::Qos;
 use crate::stats::{ClassStats, WaitReason};
 use crate::units::FS_PER_S;
@@ -74,8 +75,8 @@ pub struct DiskSnapshot {
     pub capacity_scale: f64,
     /// The part of device time left to classes that yield to a latency target; 1 if they need not yield.
     pub yielding_share: f64,
-    /// Whether a class has too few outstanding requests to hold its share in a larger window, which costs throughput.
-    pub limited_by_outstanding: bool,
+    /// What keeps the window from being larger, with its price.
+    pub window_limit: WindowLimit,
 }
 
 impl Snapshot {

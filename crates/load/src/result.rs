@@ -1,7 +1,7 @@
 //! Results of a run.
 
 use plimsoll::backend::choose::Choice;
-use plimsoll::core::{ClassStats, Histogram};
+use plimsoll::core::{ClassStats, Histogram, WindowLimit};
 use serde::{Deserialize, Serialize};
 
 use super::steady::Steady;
@@ -244,6 +244,9 @@ pub struct ShardResult {
     pub elapsed_ns: u64,
     /// Results of the jobs that ran on the shard, in the order of the plan.
     pub jobs: Vec<JobResult>,
+    /// What kept the window of each disk from being larger at the end of the measured window, by the disk's number; empty
+    /// where that was not asked.
+    pub window_limits: Vec<WindowLimit>,
 }
 
 #[derive(Clone, Debug, Default)]

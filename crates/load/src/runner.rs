@@ -247,7 +247,10 @@ impl Runner<'_> {
         }
 
         let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
-        self.finish(cpu_ns, done, member)
+        // While the load is still there.
+        let disks = (0..plan.topology.disks()).filter_map(|number| plan.topology.disk(number));
+        let window_limits = disks.map(|disk| disk.snapshot().window_limit).collect();
+        self.finish(cpu_ns, window_limits, done, member)
     }
 
     /// Returns until when the shard may sleep.

@@ -34,6 +34,7 @@ use std::path::Path;
 use plimsoll_core::CostForm;
 use plimsoll_figures::units::{parse_count, parse_io_properties_figure, quoted};
 
+use super::depths::{self, DepthRate};
 use super::error::{Code, ConfigError, Diagnostic, Source};
 use super::fields::{Field, Fields, Refused, Schema};
 use super::yaml;
@@ -90,6 +91,11 @@ pub struct DiskProperties {
     /// Latency of a small read on the idle disk, in nanoseconds, at most a minute; 0, the default, if unknown. A disk
     /// that is far away needs more in flight. Ours alone.
     pub unloaded_latency_ns: u64,
+    /// Random reads and writes of [`DiskProperties::block_bytes`] by how many are under way, by rising depth; empty if not
+    /// measured. Ours alone.
+    pub read_depths: Vec<DepthRate>,
+    /// See `read_depths`.
+    pub write_depths: Vec<DepthRate>,
     /// Names of those of the four figures that the measurement itself doubts; readers of the file warn of them. Default
     /// none. Ours alone.
     pub doubtful: Vec<String>,
@@ -144,6 +150,8 @@ pub const DISK: Schema = Schema {
         "model",
         "mix_exponent",
         "unloaded_latency_ns",
+        "read_depths",
+        "write_depths",
         "doubtful",
     ],
     refused: &[
@@ -229,6 +237,8 @@ pub fn parse_disk<'a>(
         form: fields.optional("model", cost_form)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
         unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, unloaded_latency_ns)?,
+        read_depths: depths::parse(&fields, "read_depths")?,
+        write_depths: depths::parse(&fields, "write_depths")?,
         doubtful: parse_doubtful(&fields, warnings)?,
     })
 }
@@ -424,6 +434,11 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
     }
     if disk.unloaded_latency_ns > 0 {
         line("unloaded_latency_ns", disk.unloaded_latency_ns.to_string());
+    }
+    for (key, curve) in [("read_depths", &disk.read_depths), ("write_depths", &disk.write_depths)] {
+        if !curve.is_empty() {
+            line(key, depths::text(curve));
+        }
     }
     if !disk.doubtful.is_empty() {
         line("doubtful", format!("[{}]  # by the measurement itself: measure again", disk.doubtful.join(", ")));

@@ -21,6 +21,7 @@
 //! assert!(error.message().contains("write_bandwidth"));
 //! ```
 
+pub mod depths;
 pub mod error;
 pub mod fields;
 pub mod io_properties;

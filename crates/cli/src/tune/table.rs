@@ -1,6 +1,7 @@
 //! A report of `tune` for people: the disk's figures on one screen.
 
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
+use plimsoll_files::depths;
 use plimsoll_measure::tune::pictures::answer;
 use plimsoll_measure::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
 
@@ -99,6 +100,12 @@ fn lines(report: &TuneReport) -> Vec<String> {
         lines.push(format!("submissions: {}", kinds.collect::<Vec<String>>().join(", ")));
     }
 
+    let curves = [("random reads", &report.read_depths), ("random writes", &report.write_depths)];
+    lines.extend(
+        curves
+            .into_iter()
+            .filter_map(|(what, curve)| depths::sentence(what, &depths::prices(&curve.as_ref()?.rates()))),
+    );
     if let Some(mode) = &report.depth_mode {
         lines.push(format!(
             "for --mode depth: --num-io-queues {} --max-io-requests {} ({})",

@@ -30,6 +30,9 @@ pub(super) struct Search {
     /// Since the last step: the gains of pairs beyond the goal, and their possible gain at an elasticity of 1.
     excess: Evidence,
     range: f64,
+    /// Of recent pairs about this window: their gains, and their possible gains at an elasticity of 1.
+    gained: f64,
+    possible: f64,
     /// Smallest half distance of the windows of a pair, in ln(window).
     probe: f64,
     /// Length of the next step, in ln(window).
@@ -52,6 +55,8 @@ impl Search {
         Search {
             excess: Evidence::new(),
             range: 0.0,
+            gained: 0.0,
+            possible: 0.0,
             probe: PROBE_LN,
             step: STEP_FAR,
             was_upwards: None,
@@ -62,6 +67,11 @@ impl Search {
     /// Returns whether steps are long enough that rough figures suffice.
     pub(super) fn is_far(&self) -> bool {
         self.step >= STEP_IS_FAR
+    }
+
+    /// Returns the elasticity about the window, if enough pairs have told it.
+    pub(super) fn elasticity(&self) -> Option<f64> {
+        (self.possible >= ELASTICITY_TOLD).then(|| self.gained / self.possible)
     }
 
     /// Returns the distance of a pair's windows from the centre, in ln(window).
@@ -78,7 +88,8 @@ impl Search {
     /// Restarts with steps of `step`, because the disk has changed.
     pub(super) fn begin_anew(&mut self, step: f64) {
         self.forget();
-        *self = Search { excess: self.excess, step, ..Search::new() };
+        let Search { excess, gained, possible, .. } = *self;
+        *self = Search { excess, gained, possible, step, ..Search::new() };
     }
 
     /// Forgets the evidence, but neither the disk's noise nor the length of the step.
@@ -93,6 +104,8 @@ impl Search {
         self.excess.note(ln_rate - goal * ln_window);
         self.probe = (self.probe * PROBE_NARROW).max(PROBE_LN);
         self.range += ln_window;
+        self.gained += ln_rate - ELASTICITY_FADES * self.gained;
+        self.possible += ln_window - ELASTICITY_FADES * self.possible;
 
         let known = self.excess.is_positive();
         let is_early = is_patient && known == Some(false) && !self.is_far() && self.excess.count() < self.patience;
@@ -102,6 +115,10 @@ impl Search {
             let elasticity = goal + self.excess.sum() / self.range;
             self.turn(upwards);
             self.forget();
+            if self.is_far() {
+                // Those pairs were about another window.
+                (self.gained, self.possible) = (self.gained * ELASTICITY_FAR, self.possible * ELASTICITY_FAR);
+            }
             return Some(Step {
                 ln_change: if upwards { self.step } else { -self.step.min(STEP_DOWN_MAX) },
                 elasticity,

@@ -299,6 +299,11 @@ impl Trim {
         self.is_excursion && self.stage != Stage::Hold
     }
 
+    /// Returns the part of the drained rate that the reference keeps, if excursions have told it.
+    pub(super) fn kept(&self) -> Option<f64> {
+        (self.excursions >= EXCURSIONS_LEAST).then(|| exp(self.over_drained))
+    }
+
     /// Takes ln of the rate of a phase of the round.
     pub(super) fn end_phase(&mut self, elapsed_ns: u64, ln_rate: f64, goal: Goal) -> Verdict {
         if self.stage != Stage::Reference {

@@ -36,6 +36,16 @@ pub(super) const PROBE_LN_MIN: f64 = 0.02;
 /// The requests in flight of a pair must differ by at least this part of the difference of the windows.
 pub(super) const PROBE_TOLD_MIN: f64 = 0.25;
 
+/// Weight of a pair in the elasticity about the window, what a long step leaves of those before it, and the sum of ln(w+/w-)
+/// that tells it.
+pub(super) const ELASTICITY_FADES: f64 = 1.0 / 128.0;
+pub(super) const ELASTICITY_FAR: f64 = 0.25;
+pub(super) const ELASTICITY_TOLD: f64 = 1.0;
+/// The least part of the throughput that a window is said to keep: a slope tells nothing of a knee that is farther away.
+pub(super) const KEPT_LEAST: f64 = 0.2;
+/// The part of the bound from which on a window rests at it: one long step below.
+pub(super) const AT_BOUND: f64 = 0.75;
+
 /// Standard errors by which the gain of pairs must differ from the goal.
 pub(super) const ERRORS_NEEDED: f64 = 2.0;
 /// Pairs after which the window counts as right.

@@ -38,6 +38,7 @@ use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, L
 use plimsoll_sim::device::CapSpec;
 use serde::Serialize;
 
+use crate::depths::{self, Price};
 use crate::disk::DiskModel;
 use crate::four::Four;
 use crate::io_properties::{DiskProperties, IoProperties};
@@ -93,6 +94,10 @@ pub struct DiskInfo {
     pub mix_exponent: Option<f64>,
     /// The limits of a disk model's volume, which reads and writes share, with their bursts.
     pub shared_limits: Vec<Cap>,
+    /// What parts of the best rate of random reads cost, where the file has rates by depth.
+    pub read_goals: Vec<Price>,
+    /// The same of random writes.
+    pub write_goals: Vec<Price>,
     /// I/O queues that share the disk, at least 1.
     pub io_queues: u16,
     /// The latency goal asked for, in milliseconds; `None`: requests are not split.
@@ -127,6 +132,7 @@ pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
             duplex: entry.duplex,
             mix: disk_config(entry, None).mix,
             caps: &[],
+            goals: [&entry.read_depths, &entry.write_depths].map(|curve| depths::prices(curve)),
             saturation_bytes: [entry.read_saturation_bytes, entry.write_saturation_bytes],
             models: by_form(|form| disk_config(entry, Some(form)).model),
             model: options.form.or(entry.form).unwrap_or_default().name(),
@@ -153,6 +159,7 @@ pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Inf
         duplex: config.duplex,
         mix: config.mix,
         caps: disk.device.as_ref().map_or(&[], |device| &device.caps),
+        goals: [const { Vec::new() }; 2],
         saturation_bytes: [None; 2],
         models,
         model: options.form.map_or(own, CostForm::name),
@@ -173,6 +180,7 @@ struct Subject<'a> {
     duplex: bool,
     mix: MixExponent,
     caps: &'a [CapSpec],
+    goals: [Vec<Price>; 2],
     saturation_bytes: [Option<u64>; 2],
     models: Vec<(&'static str, CostModel)>,
     model: &'static str,
@@ -185,6 +193,7 @@ impl Subject<'_> {
         let forms = self.models.iter();
         let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
         let io_queues = options.io_queues.max(1);
+        let [read_goals, write_goals] = self.goals;
 
         DiskInfo {
             mountpoint: (!self.mountpoints.is_empty()).then(|| self.mountpoints.join(":")),
@@ -198,6 +207,8 @@ impl Subject<'_> {
             duplex: self.duplex,
             mix_exponent: Some(mix.p()).filter(|p| p.is_finite()),
             shared_limits: self.caps.iter().map(Cap::of).collect(),
+            read_goals,
+            write_goals,
             io_queues,
             latency_goal_asked_ms: match options.latency_goal {
                 LatencyGoal::Ns(ns) => Some(ns as f64 / 1e6),

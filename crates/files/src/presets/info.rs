@@ -254,6 +254,8 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
         form: is_volume.then_some(CostForm::Max),
         mix_exponent_p: if is_volume { 1.0 } else { preset.mix_exponent.unwrap_or(f64::INFINITY) },
         unloaded_latency_ns: (preset.unloaded_read_us * 1e3) as u64,
+        read_depths: Vec::new(),
+        write_depths: Vec::new(),
         doubtful: Vec::new(),
     };
 

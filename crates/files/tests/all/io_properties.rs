@@ -1,6 +1,7 @@
 //! io-properties files: what is read, what is refused and where, and that a written file is read back.
 
 use plimsoll_core::CostForm;
+use plimsoll_files::depths::DepthRate;
 use plimsoll_files::io_properties::{DiskProperties, MAX_FIGURE, parse, parse_from_file, write};
 use plimsoll_files::{Code, ConfigError, Severity};
 use proptest::prelude::*;
@@ -37,6 +38,8 @@ fn plain_disk() -> DiskProperties {
         form: None,
         mix_exponent_p: 1.0,
         unloaded_latency_ns: 0,
+        read_depths: Vec::new(),
+        write_depths: Vec::new(),
         doubtful: Vec::new(),
     }
 }
@@ -61,6 +64,7 @@ disks:
     mix_exponent: infinite
     model: max
     unloaded_latency_ns: 85000
+    read_depths: [[1, 11764, 85000], [4, 44k, 90000]]
     doubtful: [write_iops]
 ";
     let properties = parse("io.yaml", text).unwrap();
@@ -79,6 +83,11 @@ disks:
         form: Some(CostForm::Max),
         mix_exponent_p: f64::INFINITY,
         unloaded_latency_ns: 85_000,
+        read_depths: vec![
+            DepthRate { depth: 1, iops: 11_764, p50_ns: 85_000 },
+            DepthRate { depth: 4, iops: 44_000, p50_ns: 90_000 },
+        ],
+        write_depths: Vec::new(),
         doubtful: vec!["write_iops".to_owned()],
     };
     assert_eq!(properties.disks, std::slice::from_ref(&expected));
@@ -86,6 +95,10 @@ disks:
     assert_eq!(codes, [Code::Doubtful]);
     assert_eq!(parse("again.yaml", &write(&properties.disks)).unwrap().disks, [expected]);
     refused(&with("doubtful: [iops]"), Code::InvalidValue, 2, "read_iops, write_iops");
+    refused(&with("read_depths: [[1, 100]]"), Code::InvalidValue, 2, "[depth, IOPS, median latency in ns]");
+    refused(&with("read_depths: [[4, 9, 9], [4, 9, 9]]"), Code::InvalidValue, 2, "rising depth");
+    refused(&with("write_depths: [[0, 9, 9]]"), Code::OutOfRange, 2, "1 to");
+    refused(&with("write_depths: 7"), Code::WrongType, 2, "a list");
     refused(&with("model: cubic"), Code::InvalidValue, 2, "`knee`, `additive`, `max`");
 }
 
@@ -370,6 +383,8 @@ fn any_disk() -> impl Strategy<Value = DiskProperties> {
                     form: None,
                     mix_exponent_p: 1.0,
                     unloaded_latency_ns: 0,
+                    read_depths: Vec::new(),
+                    write_depths: Vec::new(),
                     doubtful: Vec::new(),
                 }
             },

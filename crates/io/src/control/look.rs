@@ -57,6 +57,7 @@ fn disk_state(
         mode: topology.mode(number)?.into(),
         window_ns: model.map(|model| model.window_ns),
         window_max_ns: model.map(|model| model.bound_ns),
+        window_limit: model.map(|model| model.window_limit.into()),
         in_flight_ns: model.map(|model| model.in_flight_ns),
         capacity_scale: model.map(|model| model.capacity_scale),
         tokens_ns: disk.tokens_ns(now.at_ns),

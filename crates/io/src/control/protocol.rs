@@ -191,6 +191,37 @@ pub enum Mode {
     Drain,
 }
 
+/// What keeps the window of a disk from being larger: [`crate::core::WindowLimit`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub enum WindowLimit {
+    /// The throughput goal is kept.
+    ThroughputGoal,
+    /// A class has too few requests outstanding.
+    Outstanding,
+    /// The latency goal.
+    LatencyGoal {
+        /// The part of the disk's full throughput that the window keeps, about.
+        kept: f64,
+        /// A window that would keep the throughput goal, in nanoseconds.
+        needed_ns: u64,
+    },
+    /// What a newer library tells.
+    #[serde(other)]
+    Other,
+}
+
+impl From<crate::core::WindowLimit> for WindowLimit {
+    fn from(limit: crate::core::WindowLimit) -> WindowLimit {
+        match limit {
+            crate::core::WindowLimit::ThroughputGoal => WindowLimit::ThroughputGoal,
+            crate::core::WindowLimit::Outstanding => WindowLimit::Outstanding,
+            crate::core::WindowLimit::LatencyGoal { kept, needed_ns } => WindowLimit::LatencyGoal { kept, needed_ns },
+            _ => WindowLimit::Other,
+        }
+    }
+}
+
 impl From<DiskMode> for Mode {
     fn from(mode: DiskMode) -> Mode {
         match mode {
@@ -343,6 +374,9 @@ pub struct DiskState {
     pub window_ns: Option<u64>,
     /// The largest window, in nanoseconds.
     pub window_max_ns: Option<u64>,
+    /// What keeps the window from being larger; null from programs with a library that does not tell.
+    #[serde(default)]
+    pub window_limit: Option<WindowLimit>,
     /// Device time in flight, in nanoseconds.
     pub in_flight_ns: Option<u64>,
     /// Rate of the disk over the rate of its model.
@@ -475,6 +509,21 @@ mod tests {
                 assert_eq!(serde_json::to_string(&request).unwrap(), line);
             }
         }
+    }
+
+    #[test]
+    fn limits_of_windows_are_read_from_older_and_newer_programs() {
+        let disk = |limit: &str| {
+            let text = format!(
+                r#"{{"disk":0,"mode":"scheduled","window_ns":1,"window_max_ns":2,{limit}"in_flight_ns":0,"capacity_scale":1.0,
+                    "tokens_ns":0,"tokens_max_ns":0,"classes":[]}}"#
+            );
+            serde_json::from_str::<DiskState>(&text).map(|disk| disk.window_limit).map_err(|error| error.to_string())
+        };
+        let binds = WindowLimit::LatencyGoal { kept: 0.5, needed_ns: 7 };
+        assert_eq!(disk(""), Ok(None));
+        assert_eq!(disk(r#""window_limit":{"by":"latency-goal","kept":0.5,"needed_ns":7},"#), Ok(Some(binds)));
+        assert_eq!(disk(r#""window_limit":{"by":"moon","phase":3},"#), Ok(Some(WindowLimit::Other)));
     }
 
     #[test]

@@ -96,9 +96,15 @@ const OF_CLASSES: [Family<ClassMetrics>; 6] = [
     }),
 ];
 
-const OF_MODELS: [Family<ModelMetrics>; 6] = [
+const OF_MODELS: [Family<ModelMetrics>; 7] = [
     ("window_seconds", "Device time that may be in the device.", Kind::Gauge, |model| seconds(model.window_ns)),
     ("window_max_seconds", "The largest window of device time.", Kind::Gauge, |model| seconds(model.window_max_ns)),
+    (
+        "window_needed_seconds",
+        "A window that would keep the throughput goal, where the latency goal keeps it from that; else 0.",
+        Kind::Gauge,
+        |model| seconds(model.window_needed_ns),
+    ),
     ("in_flight_seconds", "Device time in the device.", Kind::Gauge, |model| seconds(model.in_flight_ns)),
     ("capacity_scale_ratio", "Rate of the disk over that of its model.", Kind::Gauge, |model| model.capacity_scale),
     ("tokens_seconds", "Device time for which there are tokens; below 0 where taken ahead.", Kind::Gauge, |model| {

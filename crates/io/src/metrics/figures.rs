@@ -14,7 +14,7 @@
 //! # Example
 //! `{"program":"my-database","pid":7,...,"disks":[{"disk":0,...,"classes":[{"class":"query","shares":100,...}]}]}`
 
-use plimsoll_core::{Direction, FS_PER_NS, Histogram, Latencies, WaitReason};
+use plimsoll_core::{Direction, FS_PER_NS, Histogram, Latencies, WaitReason, WindowLimit};
 #[cfg(feature = "control")]
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,9 @@ pub struct ModelMetrics {
     pub window_ns: u64,
     /// The largest window.
     pub window_max_ns: u64,
+    /// A window that would keep the throughput goal, where the latency goal keeps it from that; else 0.
+    #[cfg_attr(feature = "control", serde(default))]
+    pub window_needed_ns: u64,
     /// Device time in flight.
     pub in_flight_ns: u64,
     /// Rate of the disk over the rate of its model.
@@ -225,6 +228,10 @@ fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -
         ModelMetrics {
             window_ns: now.window_ns,
             window_max_ns: now.bound_ns,
+            window_needed_ns: match now.window_limit {
+                WindowLimit::LatencyGoal { needed_ns, .. } => needed_ns,
+                _ => 0,
+            },
             in_flight_ns: now.in_flight_ns,
             capacity_scale: now.capacity_scale,
             tokens_ns,

@@ -25,6 +25,8 @@ fn tuned(mountpoint: &Path) -> String {
         form: None,
         mix_exponent_p: 0.8,
         unloaded_latency_ns: 85_000,
+        read_depths: Vec::new(),
+        write_depths: Vec::new(),
         doubtful: Vec::new(),
     }])
 }

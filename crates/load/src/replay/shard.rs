@@ -519,7 +519,9 @@ impl Runner<'_> {
         let [read_bytes, written_bytes] = self.asked_bytes;
         self.control.traffic.add_read(read_bytes);
         self.control.traffic.add_written(written_bytes);
-        let result = ShardResult { shard, cpu_ns: self.cpu_ns, elapsed_ns, jobs: self.results };
+        // Its load is over by now.
+        let window_limits = Vec::new();
+        let result = ShardResult { shard, cpu_ns: self.cpu_ns, elapsed_ns, jobs: self.results, window_limits };
         ShardEnd { result, counts: self.counts, totals: self.totals }
     }
 }

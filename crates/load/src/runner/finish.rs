@@ -12,6 +12,7 @@
 //!
 //! **Example.** See [`super::super::run`].
 
+use plimsoll::core::WindowLimit;
 use plimsoll::{Done, RefusedReason, RequestKind};
 
 use super::super::crew::Member;
@@ -26,6 +27,7 @@ impl Runner<'_> {
     pub(super) fn finish(
         mut self,
         cpu_ns: u64,
+        window_limits: Vec<WindowLimit>,
         mut done: Vec<Done>,
         mut member: Member<'_>,
     ) -> Result<ShardResult, LoadError> {
@@ -42,7 +44,8 @@ impl Runner<'_> {
         let (reactor, shard) = (&self.reactor, self.reactor.shard());
         let jobs = self.jobs.iter_mut().map(|job| job.take_result(reactor, begin_ns, end_ns));
         let jobs = jobs.collect();
-        let mut result = ShardResult { shard, cpu_ns, elapsed_ns: end_ns.saturating_sub(begin_ns), jobs };
+        let elapsed_ns = end_ns.saturating_sub(begin_ns);
+        let mut result = ShardResult { shard, cpu_ns, elapsed_ns, jobs, window_limits };
         if end_ns > begin_ns {
             self.count_overdue(&mut result.jobs, end_ns);
         }

@@ -30,7 +30,7 @@ use plimsoll_figures::units::format_bytes_binary;
 use serde::Serialize;
 
 use crate::load::{Control, LoadError, Pattern, ScratchError};
-use crate::report::Latency;
+use crate::report::{GoalPrice, Latency};
 use crate::tune::{MissingFigures, Observer, SimulatedDisk, TuneError, TuneOptions, TuneReport};
 use situation::Slices;
 use stage::{Stage, Way};
@@ -173,6 +173,8 @@ pub struct DemoReport {
     pub window_us: Option<f64>,
     /// Ratio of the disk's rate to its model's, as the closed loop saw it at the end of the last scheduled slice.
     pub capacity_scale: Option<f64>,
+    /// What its latency goal costs there, if it kept the disk from the throughput goal.
+    pub latency_goal_binds: Option<GoalPrice>,
     /// The three situations; fewer if the demo was stopped early.
     pub situations: Vec<Situation>,
     /// Ratio of the scheduled query p99 to that alone; `None` if the demo was stopped early.
@@ -303,6 +305,7 @@ fn report(stage: Option<&Stage<'_>>, disk: TuneReport, slices: &[Slices; 3], con
         mix_exponent,
         window_us: scheduled.map(|disk| disk.window_ns() as f64 / 1e3),
         capacity_scale: scheduled.map(|disk| disk.capacity_scale()),
+        latency_goal_binds: scheduled.and_then(|disk| GoalPrice::of(0, disk.snapshot().window_limit)),
         situations,
         p99_ratio: compared.as_ref().map(|compared| compared.p99_ratio),
         throughput_ratio: compared.as_ref().map(|compared| compared.throughput_ratio),

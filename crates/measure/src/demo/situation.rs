@@ -217,7 +217,7 @@ mod tests {
             job
         };
         let jobs = jobs.iter().map(job).collect();
-        let shard = ShardResult { shard: 0, cpu_ns: 0, elapsed_ns: 1_000_000_000, jobs };
+        let shard = ShardResult { shard: 0, cpu_ns: 0, elapsed_ns: 1_000_000_000, jobs, window_limits: Vec::new() };
         RunResult { shards: vec![shard], ..RunResult::default() }
     }
 

@@ -26,10 +26,12 @@ pub(crate) mod buckets;
 mod options;
 mod parts;
 mod place;
+mod price;
 mod text;
 
 use plimsoll::core::{ClassStats, FS_PER_S, Histogram, WaitReason};
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns};
+use plimsoll_show::answer::upper_first;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,7 @@ pub use buckets::Buckets;
 pub use options::JobOptions;
 pub use parts::DirectionReport;
 pub use place::{Circumstances, Place};
+pub use price::GoalPrice;
 
 /// Version of the JSON form. It rises when a key is removed or changes its meaning.
 pub const SCHEMA: u64 = 1;
@@ -218,6 +221,9 @@ pub struct TestReport {
     /// How steady the run was, if it was to end when steady: of several stages, the first that was not, or the last.
     #[serde(default)]
     pub steady: Option<Steady>,
+    /// The disks whose latency goal kept them from the throughput goal at the end of the window.
+    #[serde(default)]
+    pub latency_goal_binds: Vec<GoalPrice>,
     /// CPU seconds of the shards per million requests, over the measured window.
     pub cpu_s_per_million_requests: Option<f64>,
     /// Results of each job over all shards.
@@ -296,6 +302,7 @@ impl TestReport {
             written_bytes: 0,
             max_write_reached: false,
             steady: *steady,
+            latency_goal_binds: price::of_run(run),
             cpu_s_per_million_requests: run.cpu_s_per_million(),
             jobs,
             by_shard: by_shard.collect(),
@@ -316,6 +323,7 @@ impl TestReport {
             format_bytes_binary(self.written_bytes),
             if self.interrupted { ", interrupted" } else { "" }
         ));
+        remarks.extend(self.latency_goal_binds.iter().map(|price| format!("{}.", upper_first(&price.sentence()))));
         remarks.extend(self.jobs.iter().filter(|job| job.errors > 0).map(|job| {
             let first = job.first_error.as_deref().unwrap_or("unknown");
             format!("Job {}: {} requests failed, the first: {first}.", job.name, job.errors)

@@ -36,6 +36,7 @@ pub use curves::{
 pub use device::{Backend, BlockSize, Device, Leaf, Site, Warning, WarningCode};
 
 use plimsoll_figures::units::{format_iops, format_throughput_decimal};
+use plimsoll_files::depths::DepthRate;
 use plimsoll_files::device::SizeTable;
 use plimsoll_files::disk::DiskModel;
 use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE, MEASURED_SCALE_MAX};
@@ -226,6 +227,11 @@ pub enum MissingCause {
     MaxWrite,
 }
 
+/// Returns a curve as io-properties have it; empty if it was not measured.
+fn depths(curve: &Option<DepthCurve>) -> Vec<DepthRate> {
+    curve.as_ref().map_or(Vec::new(), DepthCurve::rates)
+}
+
 impl TuneReport {
     /// Returns the entry of an io-properties file: whole figures of at least 1. The entry has a `physical_block_size`
     /// if the kernel reports a block above 4096 bytes and random writes were measured at it, or an experiment found a
@@ -251,6 +257,8 @@ impl TuneReport {
             form: self.limits_apart.map(|_| CostForm::Max),
             mix_exponent_p: self.mix_exponent_p(),
             unloaded_latency_ns: self.unloaded_latency_ns(),
+            read_depths: depths(&self.read_depths),
+            write_depths: depths(&self.write_depths),
             doubtful: self.doubts().into_iter().map(|doubt| doubt.figure.to_owned()).collect(),
         })
     }

@@ -1,7 +1,7 @@
 //! Results of tests: what is printed is read again, and each type of job has its fields.
 
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::core::Histogram;
+use plimsoll::core::{Histogram, WindowLimit};
 use plimsoll_files::job_reader::parse;
 use plimsoll_files::sched_groups::SchedGroups;
 use plimsoll_measure::load::{BlockFault, Control, FaultKind, Interval, JobResult, RunResult, ShardResult};
@@ -49,6 +49,7 @@ fn result() -> TestResult {
             cpu_ns: 500,
             elapsed_ns: 1_000_000_000,
             jobs: vec![verified, done("hog", 10), done("remove", 7)],
+            window_limits: vec![WindowLimit::LatencyGoal { kept: 0.84, needed_ns: 1_420_000 }],
         }
     };
     let jobs = file.jobs.into_iter().map(|job| TestJob { class: job.name.clone(), shares: 10, job }).collect();
@@ -95,6 +96,11 @@ fn what_is_written_is_read_again() {
     let fault = serde_json::json!({"offset": 4096, "kind": "stale", "expected": "write 7", "found": "write 5"});
     assert_eq!(job["faults"], serde_json::json!([fault, fault]));
     assert_eq!(json["by_shard"].as_array().map(Vec::len), Some(6));
+    let binds = serde_json::json!([{"disk": 0, "kept": 0.84, "needed_ms": 1.42}]);
+    assert_eq!(json["latency_goal_binds"], binds);
+    let said = "The latency goal binds: about 0.84 of the throughput is kept; --latency-goal 1.4 (or less) would keep the \
+                throughput goal.";
+    assert!(report.remarks().iter().any(|remark| remark == said), "{:?}", report.remarks());
 }
 
 #[test]

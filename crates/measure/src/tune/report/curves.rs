@@ -9,6 +9,7 @@
 //! **Example.** Random reads at depths 1, 2, 4 ... 256; the knee at depth 32, where 219 k reads a second take 146 us
 //! each.
 
+use plimsoll_files::depths::DepthRate;
 use serde::{Deserialize, Serialize};
 
 /// A short measurement at one depth.
@@ -37,6 +38,18 @@ pub struct DepthCurve {
     pub points: Vec<DepthPoint>,
     /// The depth above which more requests add little but latency; `null` if the curve has none.
     pub knee: Option<Knee>,
+}
+
+impl DepthCurve {
+    /// Returns the points in whole requests a second, without those that moved nothing.
+    pub fn rates(&self) -> Vec<DepthRate> {
+        let rate = |point: &DepthPoint| DepthRate {
+            depth: point.depth,
+            iops: point.iops.round() as u64,
+            p50_ns: point.p50_ns,
+        };
+        self.points.iter().map(rate).filter(|rate| rate.iops > 0).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
