@@ -64,7 +64,7 @@ disks:
     mix_exponent: infinite
     model: max
     unloaded_latency_ns: 85000
-    read_depths: [[1, 11764, 85000], [4, 44k, 90000]]
+    read_depths: [[1, 11764, 85000], [4, 44_000, 90000]]
     doubtful: [write_iops]
 ";
     let properties = parse("io.yaml", text).unwrap();
