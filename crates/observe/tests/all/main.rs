@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod agree;
+mod deploy;
 mod metrics;
 #[path = "../../../skip.rs"]
 mod skip;
