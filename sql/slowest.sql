@@ -10,4 +10,4 @@ WITH requests AS (
 )
 SELECT host, at_utc, class, op, len_bytes, pieces, (back_ns - queued_ns) / 1e6 AS total_ms, (out_ns - queued_ns) / 1e6 AS queue_ms,
     (back_ns - out_ns) / 1e6 AS device_ms, (reaped_ns - back_ns) / 1e6 AS unseen_ms, waited_for
-FROM requests ORDER BY total_ms DESC, host, at_utc LIMIT 20;
+FROM requests ORDER BY total_ms DESC, host, at_utc, shard, request LIMIT 20;

@@ -13,7 +13,7 @@ use std::path::Path;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::DFParser;
+use datafusion::sql::parser::{DFParser, Statement};
 
 use crate::depot::{Depot, QUESTIONS};
 use crate::failure::Failure;
@@ -40,15 +40,19 @@ pub(crate) fn sql_of(question: &str, depot: &Depot) -> Result<String, Failure> {
     }
 }
 
+/// Returns the plan of a statement, unless it would write.
+pub(crate) async fn plan(depot: &Depot, statement: Statement) -> Result<LogicalPlan, Failure> {
+    let plan = depot.session.state().statement_to_plan(statement).await.map_err(|error| depot.explain(error))?;
+    SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
+    Ok(plan)
+}
+
 /// Runs statements. Returns the answers, which are computed as they are read.
 pub(crate) async fn run(depot: &mut Depot, sql: &str) -> Result<Vec<DataFrame>, Failure> {
-    let allowed = SQLOptions::new().with_allow_dml(false);
     let mut answers = Vec::new();
     for statement in DFParser::parse_sql(sql)? {
         depot.add_views().await;
-        let state = depot.session.state();
-        let plan = state.statement_to_plan(statement).await.map_err(|error| depot.explain(error))?;
-        allowed.verify_plan(&plan)?;
+        let plan = plan(depot, statement).await?;
         let defines = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
         let frame = depot.session.execute_logical_plan(plan).await.map_err(|error| depot.explain(error))?;
         if !defines {

@@ -4,7 +4,7 @@
 //!
 //! **How.** A table is all `*.parquet` below its directory, with `host` and `date` of the path as columns, by day or
 //! by hour. Columns that only some files have are null in others, as after a change of the schema. Files
-//! that end in the middle are named and left out ([`crate::whole`]).
+//! that would spoil the answer are named and left out ([`crate::whole`]).
 //!
 //! **Limits.** A table without files is not there, and neither are the views that need it.
 //!
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::datatypes::{DataType, Fields, Schema};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::DataFusionError;
@@ -29,7 +29,7 @@ use object_store::{ObjectStore, RetryConfig};
 use url::Url;
 
 use crate::failure::Failure;
-use crate::whole::{self, Without};
+use crate::whole::{self, LeftOut, Without};
 
 /// How long a request to a bucket is tried again, as by `plimsoll depot`: a server that restarts is back by then.
 const RETRY_FOR: Duration = Duration::from_secs(30);
@@ -40,10 +40,16 @@ const TABLES: [&str; 4] = ["spans", "hist", "disks", "figures"];
 /// The depot in the session: the characters of its own name mean nothing there.
 const ROOT: &str = "depot://depot";
 
+/// A table and the files of it that count.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) files: Vec<Key>,
+}
+
 /// A question of `sql/`.
 pub(crate) struct Question {
     pub(crate) name: &'static str,
-    sql: &'static str,
+    pub(crate) sql: &'static str,
     /// The order in which the rows are shown: worst first.
     pub(crate) order: &'static str,
 }
@@ -55,25 +61,28 @@ macro_rules! question {
 }
 
 /// All questions.
-pub(crate) const QUESTIONS: [Question; 6] = [
+pub(crate) const QUESTIONS: [Question; 7] = [
     question!("latency", "p99_ms DESC, host, class"),
     question!("waste", "used_pct, host"),
     question!("hot_disk", "host, first_utc"),
     question!("before_after", "class"),
-    question!("throttled", "part_of_latency_pct DESC, host, class, waited_for"),
-    question!("slowest", "total_ms DESC, host, at_utc"),
+    question!("throttled", "part_of_latency_pct DESC NULLS LAST, host, class, waited_for"),
+    question!("doubts", "host, doubt, from_utc"),
+    question!("slowest", "total_ms DESC, host, at_utc, class, op, len_bytes, queue_ms, device_ms, unseen_ms"),
 ];
 
 /// A depot that can be asked.
 pub(crate) struct Depot {
     pub(crate) session: SessionContext,
     place: String,
-    /// Tables with files, and how many.
-    tables: Vec<(&'static str, usize)>,
+    /// Tables with files.
+    pub(crate) tables: Vec<Table>,
+    /// Views that were made, in their order.
+    pub(crate) made: Vec<&'static Question>,
     /// Views that could not be made yet, and why.
     missing: Vec<(&'static Question, String)>,
-    /// Files that are not whole.
-    pub(crate) left_out: Vec<Key>,
+    /// Files that do not count, and why.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Depot {
@@ -86,18 +95,24 @@ impl Depot {
         config.options_mut().execution.time_zone = Some("UTC".to_owned());
         let session = SessionContext::new_with_config_rt(config, runtime);
         let (store, url) = (reach(place)?, Url::parse(ROOT).map_err(|error| DataFusionError::External(error.into()))?);
-        let mut depot =
-            Depot { session, place: place.to_owned(), tables: Vec::new(), missing: Vec::new(), left_out: Vec::new() };
-        for table in TABLES {
-            let sorted = whole::sort(&store, &Key::from(table)).await;
+        let mut depot = Depot {
+            session,
+            place: place.to_owned(),
+            tables: Vec::new(),
+            made: Vec::new(),
+            missing: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for name in TABLES {
+            let sorted = whole::sort(&store, &Key::from(name)).await;
             let (files, left_out) = sorted.map_err(|error| unreachable(place, &error))?;
-            depot.tables.extend(Some((table, files.len())).filter(|_| !files.is_empty()));
+            depot.tables.extend(Some(Table { name, files }).filter(|table| !table.files.is_empty()));
             depot.left_out.extend(left_out);
         }
-        let left_out = depot.left_out.iter().cloned().collect();
+        let left_out = depot.left_out.iter().map(|(file, _)| file.clone()).collect();
         depot.session.register_object_store(&url, Arc::new(Without { inner: store, left_out }));
-        for (table, _) in &depot.tables {
-            depot.add_table(table, &url).await?;
+        for table in &depot.tables {
+            depot.add_table(table.name, &url).await?;
         }
         if depot.tables.is_empty() {
             let expected = TABLES.join(", ");
@@ -133,11 +148,27 @@ impl Depot {
         let mut missing = Vec::new();
         for (question, _) in std::mem::take(&mut self.missing) {
             let made = async { self.session.sql(question.sql).await?.collect().await };
-            if let Err(error) = made.await {
-                missing.push((question, error.strip_backtrace()));
+            match made.await {
+                Ok(_) => self.made.push(question),
+                Err(error) => missing.push((question, error.strip_backtrace())),
             }
         }
         self.missing = missing;
+    }
+
+    /// Returns where the files are for Hadoop's file systems: a URL without a slash at its end.
+    pub(crate) fn root(&self) -> Result<String, Failure> {
+        if let Some(rest) = self.place.strip_prefix("s3://") {
+            return Ok(format!("s3a://{}", rest.trim_end_matches('/')));
+        }
+        let path = std::fs::canonicalize(&self.place);
+        let path = path.map_err(|error| Failure::Input(format!("{}: cannot open the depot: {error}", self.place)))?;
+        Ok(format!("file:{}", path.display()))
+    }
+
+    /// Returns the columns of a table, those of the path included.
+    pub(crate) async fn columns(&self, table: &str) -> Result<Fields, Failure> {
+        Ok(self.session.table(table).await?.schema().fields().clone())
     }
 
     /// Explains an error of a question in which a name is not known.
@@ -150,7 +181,7 @@ impl Depot {
         if names("changed") {
             return Failure::Input(format!("{message}. {CHANGED}"));
         }
-        let has = |table: &str| self.tables.iter().any(|(name, _)| *name == table);
+        let has = |table: &str| self.tables.iter().any(|it| it.name == table);
         if let Some(table) = TABLES.into_iter().find(|table| !has(table) && names(table)) {
             return Failure::Input(format!("{}: there are no files of the table {table}", self.place));
         }
@@ -165,7 +196,8 @@ impl Depot {
 
     /// Returns the tables and questions, a line for each.
     pub(crate) fn contents(&self) -> String {
-        let tables = self.tables.iter().map(|(name, files)| format!("{name:<13} table of {files} files\n"));
+        let tables =
+            self.tables.iter().map(|table| format!("{:<13} table of {} files\n", table.name, table.files.len()));
         let questions = QUESTIONS.iter().map(|question| {
             // The first sentence of the file's comment.
             let about = question.sql.trim_start_matches("-- ").split_inclusive('?').next().unwrap_or_default();

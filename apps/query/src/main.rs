@@ -1,4 +1,4 @@
-//! The program `plimsoll-query`: SQL over a depot of `plimsoll depot`, in one process.
+//! The program `plimsoll-query`: SQL over a depot of `plimsoll depot`, in one process or by a cluster.
 //!
 //! # Why
 //! The questions of `sql/` want an engine. This is one that needs no installation, no server, and no statement that
@@ -6,7 +6,8 @@
 //!
 //! # How it works
 //! [`depot`] makes a session that knows the tables and the questions as views, [`ask`] runs statements in it, and
-//! [`output`] writes rows as they come. `plimsoll query` runs this program.
+//! [`output`] writes rows as they come. With `--cluster` the statements are checked and typed in the same session, and
+//! [`cluster`] has Spark run them. `plimsoll query` runs this program.
 //!
 //! # Limits
 //! Memory is bounded ([`Arguments::memory`]) where DataFusion accounts for it: sorts and groups go to temporary files,
@@ -16,10 +17,13 @@
 //! `plimsoll-query --depot s3://fleet/depot latency`
 
 mod ask;
+mod cluster;
 mod depot;
 mod failure;
 mod output;
+mod picture;
 mod whole;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +32,7 @@ use clap::Parser;
 use plimsoll_figures::units::parse_size_bytes;
 
 use failure::Failure;
-use output::Format;
+use output::{Answer, Format};
 
 /// Ask a depot: SQL over what `plimsoll depot` stored, with the questions of sql/ as views
 ///
@@ -39,7 +43,7 @@ use output::Format;
 #[command(
     after_help = "Examples:\n  plimsoll query latency\n  plimsoll query --depot s3://fleet/depot \"SELECT host, count(*) FROM spans \
                   GROUP BY host\"\n  plimsoll query question.sql --format parquet -o answer.parquet\n\n\
-                  Exit codes: 0 done; 1 answered without files that are not whole; 2 bad input or usage; 3 this machine, or the server, cannot do it."
+                  Exit codes: 0 done; 1 answered without some files, which are named; 2 bad input or usage; 3 this machine, or the server, cannot do it."
 )]
 struct Arguments {
     /// A file of SQL statements, a statement, or the name of a view or table, worst first
@@ -60,6 +64,13 @@ struct Arguments {
     /// Write the answer to this file, whole or not at all [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// Let a Spark cluster answer: its master, as spark://HOST:7077
+    ///
+    /// Runs spark-submit of the PATH, whose spark-defaults.conf says all else. The rows are those of this program. A
+    /// depot in a directory must be there on each worker, under the same name; s3://... needs hadoop-aws in Spark.
+    #[arg(long, value_name = "URL")]
+    cluster: Option<String>,
 
     /// Most memory for sorting, grouping and joining; what takes more goes to temporary files
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
@@ -93,11 +104,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Err(Failure::Input("Parquet is written to a file: name it with -o FILE".to_owned()));
     }
     let mut depot = depot::Depot::open(&arguments.depot, arguments.memory).await?;
-    for file in &depot.left_out {
-        let place = arguments.depot.trim_end_matches('/');
-        eprintln!(
-            "error: {place}/{file}: no whole Parquet file: it is left out; remove it, or store its recording again"
-        );
+    for (file, fault) in &depot.left_out {
+        eprintln!("error: {}/{file}: {fault}", arguments.depot.trim_end_matches('/'));
     }
     let code = if depot.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     let Some(question) = &arguments.question else {
@@ -105,7 +113,10 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(code);
     };
     let sql = ask::sql_of(question, &depot)?;
-    let answers = ask::run(&mut depot, &sql).await?;
+    let answers = match &arguments.cluster {
+        Some(url) => cluster::ask(url, &mut depot, &sql, arguments.format).await?,
+        None => ask::run(&mut depot, &sql).await?.into_iter().map(Answer::Embedded).collect(),
+    };
     output::write(answers, arguments.format, arguments.output.as_deref()).await?;
     Ok(code)
 }

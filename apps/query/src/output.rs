@@ -1,4 +1,4 @@
-//! Answers as a table for people, CSV, JSON or Parquet.
+//! Answers as a table for people, CSV, JSON, Parquet or a picture.
 //!
 //! **Why.** An answer goes to a terminal, a spreadsheet, a program, or another engine.
 //!
@@ -22,6 +22,7 @@ use datafusion::arrow::json;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::errors::ParquetError;
@@ -30,6 +31,7 @@ use futures_util::TryStreamExt as _;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
+use crate::picture;
 
 /// Most rows of a table: nobody reads more, and they are in memory.
 const TABLE_ROWS_MAX: usize = 10_000;
@@ -44,14 +46,63 @@ pub(crate) enum Format {
     Json,
     /// For other engines; needs -o
     Parquet,
+    /// A picture of a question's answer
+    Svg,
+}
+
+/// The rows that answer a statement.
+pub(crate) enum Answer {
+    /// This process computes them as they are read.
+    Embedded(DataFrame),
+    /// A cluster has computed them.
+    Cluster(SendableRecordBatchStream),
+}
+
+impl Answer {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Answer::Embedded(frame) => std::sync::Arc::clone(frame.schema().inner()),
+            Answer::Cluster(rows) => rows.schema(),
+        }
+    }
+
+    async fn rows(self) -> Result<SendableRecordBatchStream, Failure> {
+        match self {
+            Answer::Embedded(frame) => Ok(frame.execute_stream().await?),
+            Answer::Cluster(rows) => Ok(rows),
+        }
+    }
+
+    /// Returns at most the first `count` rows, batch after batch.
+    pub(crate) async fn first(self, count: usize) -> Result<Vec<RecordBatch>, Failure> {
+        let limited = match self {
+            Answer::Embedded(frame) => Answer::Embedded(frame.limit(0, Some(count))?),
+            cluster => cluster,
+        };
+        let mut rows = limited.rows().await?;
+        let (mut batches, mut left) = (Vec::new(), count);
+        while left > 0
+            && let Some(batch) = rows.try_next().await?
+        {
+            let batch = batch.slice(0, left.min(batch.num_rows()));
+            left -= batch.num_rows();
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+}
+
+/// Refuses formats that have room for one answer only.
+pub(crate) fn check_count(answers: usize, format: Format) -> Result<(), Failure> {
+    if answers > 1 && format != Format::Table {
+        return Err(Failure::Input(format!("{answers} statements give rows: only a table has more than one answer")));
+    }
+    Ok(())
 }
 
 /// Writes the answers to the file at `path`, or to standard output.
-pub(crate) async fn write(answers: Vec<DataFrame>, format: Format, path: Option<&Path>) -> Result<(), Failure> {
-    if answers.len() > 1 && format != Format::Table {
-        let count = answers.len();
-        return Err(Failure::Input(format!("{count} statements give rows: only a table has more than one answer")));
-    }
+pub(crate) async fn write(answers: Vec<Answer>, format: Format, path: Option<&Path>) -> Result<(), Failure> {
+    check_count(answers.len(), format)?;
     let Some(path) = path else {
         return write_to(answers, format, &mut BufWriter::new(io::stdout())).await;
     };
@@ -67,7 +118,7 @@ pub(crate) async fn write(answers: Vec<DataFrame>, format: Format, path: Option<
     file.persist(path).map(drop).map_err(|error| named(error.error))
 }
 
-async fn write_to(answers: Vec<DataFrame>, format: Format, out: &mut (impl Write + Send)) -> Result<(), Failure> {
+async fn write_to(answers: Vec<Answer>, format: Format, out: &mut (impl Write + Send)) -> Result<(), Failure> {
     for (number, answer) in answers.into_iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
@@ -75,7 +126,7 @@ async fn write_to(answers: Vec<DataFrame>, format: Format, out: &mut (impl Write
         match format {
             Format::Table => table(answer, out).await?,
             Format::Csv => {
-                let schema = std::sync::Arc::clone(answer.schema().inner());
+                let schema = answer.schema();
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(&mut *out);
                 stream(answer, |batch| writer.write(batch).map_err(arrow)).await?;
                 // The header also where no row came.
@@ -90,31 +141,30 @@ async fn write_to(answers: Vec<DataFrame>, format: Format, out: &mut (impl Write
             }
             Format::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-                let schema: SchemaRef = std::sync::Arc::clone(answer.schema().inner());
-                let mut writer = ArrowWriter::try_new(&mut *out, schema, Some(properties)).map_err(parquet)?;
+                let mut writer = ArrowWriter::try_new(&mut *out, answer.schema(), Some(properties)).map_err(parquet)?;
                 stream(answer, |batch| writer.write(batch).map_err(parquet)).await?;
                 writer.close().map_err(parquet)?;
             }
+            Format::Svg => out.write_all(picture::draw(answer).await?.as_bytes())?,
         }
     }
     Ok(out.flush()?)
 }
 
 /// Hands the rows of an answer to `take`, batch after batch.
-async fn stream(answer: DataFrame, mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>) -> Result<(), Failure> {
-    let mut batches = answer.execute_stream().await?;
+async fn stream(answer: Answer, mut take: impl FnMut(&RecordBatch) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut batches = answer.rows().await?;
     while let Some(batch) = batches.try_next().await? {
         take(&batch)?;
     }
     Ok(())
 }
 
-async fn table(answer: DataFrame, out: &mut impl Write) -> Result<(), Failure> {
-    let fields = answer.schema().inner().fields().clone();
+async fn table(answer: Answer, out: &mut impl Write) -> Result<(), Failure> {
+    let fields = answer.schema().fields().clone();
     let is_number: Vec<bool> = fields.iter().map(|field| field.data_type().is_numeric()).collect();
     let mut rows = vec![fields.iter().map(|field| field.name().clone()).collect::<Vec<String>>()];
-    let mut batches = answer.limit(0, Some(TABLE_ROWS_MAX + 1))?.execute_stream().await?;
-    while let Some(batch) = batches.try_next().await? {
+    for batch in answer.first(TABLE_ROWS_MAX + 1).await? {
         rows.extend(cells(&batch)?);
     }
 
@@ -136,7 +186,7 @@ async fn table(answer: DataFrame, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// Returns the rows of a batch as text.
-fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, Failure> {
+pub(crate) fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, Failure> {
     let options = FormatOptions::default().with_null("-");
     let mut columns = Vec::new();
     for column in batch.columns() {
@@ -153,7 +203,7 @@ fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, Failure> {
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect())
 }
 
-fn arrow(error: ArrowError) -> Failure {
+pub(crate) fn arrow(error: ArrowError) -> Failure {
     match error {
         ArrowError::IoError(_, error) => Failure::Output(error),
         ArrowError::ExternalError(error) => match error.downcast::<io::Error>() {

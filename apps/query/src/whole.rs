@@ -1,22 +1,25 @@
-//! A depot without the files that end in the middle.
+//! A depot without the files that would spoil the answers of the others.
 //!
 //! **Why.** A file that is still being copied must not keep the answers of a thousand hosts back, and the engine would
-//! fail without its name.
+//! fail without its name. A recording that was stored under two hosts would count twice.
 //!
-//! **How.** The last bytes of each Parquet file are looked at once, several files at a time. What is not whole is left
-//! out of every list, and named.
+//! **How.** The end of each Parquet file is read at once, several files at a time. What is not whole, has a later
+//! version of the schema, or has the name of another host's file (which is made of its content) is left out of every
+//! list, and named.
 //!
 //! **Limits.** A file that is damaged in the middle fails as it is read.
 //!
 //! **Example.** `depot/hist/host=7/date=2026-03-14/trace-2.parquet: no whole Parquet file`
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Key;
 use object_store::{
@@ -27,28 +30,81 @@ use object_store::{
 /// The last bytes of every Parquet file that is whole.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Bytes of the shortest Parquet file: the magic twice, and the length of the footer.
-const SHORTEST_BYTES: u64 = 12;
+/// Bytes of a file's end that are read at once: more than the metadata of most files.
+const END_BYTES: u64 = 16 << 10;
 
 /// Files whose ends are asked for at a time: a request to a bucket takes some 20 ms.
 const AT_A_TIME: usize = 32;
 
-/// Returns the Parquet files below `prefix`: those that are whole, and those that are not.
-pub(crate) async fn sort(store: &Arc<dyn ObjectStore>, prefix: &Key) -> Result<(Vec<Key>, Vec<Key>)> {
+/// The key of a file's metadata that has the version of its schema, as `plimsoll depot` writes it.
+const SCHEMA_KEY: &str = "plimsoll.depot.schema";
+
+/// The latest version of the schema that the questions know.
+const SCHEMA: u32 = 1;
+
+/// A file that is left out, and why.
+pub(crate) type LeftOut = (Key, String);
+
+/// Returns the Parquet files below `prefix`: those that count, and those that do not.
+pub(crate) async fn sort(store: &Arc<dyn ObjectStore>, prefix: &Key) -> Result<(Vec<Key>, Vec<LeftOut>)> {
     let listed: Vec<ObjectMeta> = store.list(Some(prefix)).try_collect().await?;
-    let files = listed.into_iter().filter(|file| file.location.as_ref().ends_with(".parquet"));
-    let sorted: Vec<(Key, bool)> =
-        stream::iter(files.map(|file| with_wholeness(store, file))).buffered(AT_A_TIME).try_collect().await?;
-    let (whole, others): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(_, is_whole)| *is_whole);
-    let keys = |files: Vec<(Key, bool)>| files.into_iter().map(|(key, _)| key).collect();
-    Ok((keys(whole), keys(others)))
+    let mut files: Vec<_> = listed.into_iter().filter(|file| file.location.as_ref().ends_with(".parquet")).collect();
+    files.sort_by(|a, b| a.location.cmp(&b.location));
+    let judged: Vec<(Key, Option<String>)> =
+        stream::iter(files.into_iter().map(|file| judge(store, file))).buffered(AT_A_TIME).try_collect().await?;
+
+    let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    let mut hosts = HashMap::<String, String>::new();
+    for (key, fault) in judged {
+        let (host, name) = host_and_name(&key);
+        let first = hosts.entry(name).or_insert_with(|| host.clone());
+        let twice =
+            (*first != host).then(|| format!("the recording that {first} has too: it is left out; remove one of both"));
+        match fault.or(twice) {
+            Some(fault) => left_out.push((key, fault)),
+            None => kept.push(key),
+        }
+    }
+    Ok((kept, left_out))
 }
 
-async fn with_wholeness(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<(Key, bool)> {
-    let options = GetOptions { range: Some(GetRange::Suffix(MAGIC.len() as u64)), ..GetOptions::default() };
-    let is_whole =
-        file.size >= SHORTEST_BYTES && store.get_opts(&file.location, options).await?.bytes().await?.as_ref() == MAGIC;
-    Ok((file.location, is_whole))
+/// Returns `host=H` and the name of a file.
+fn host_and_name(key: &Key) -> (String, String) {
+    let part = |number: usize| key.parts().nth(number).map(|part| part.as_ref().to_owned()).unwrap_or_default();
+    (part(1), key.filename().unwrap_or_default().to_owned())
+}
+
+/// Returns why a file cannot count, if it cannot.
+async fn judge(store: &Arc<dyn ObjectStore>, file: ObjectMeta) -> Result<(Key, Option<String>)> {
+    let not_whole = "no whole Parquet file: it is left out; remove it, or store its recording again";
+    let mut end_bytes = END_BYTES.min(file.size);
+    loop {
+        if end_bytes == 0 {
+            return Ok((file.location, Some(not_whole.to_owned())));
+        }
+        let options = GetOptions { range: Some(GetRange::Suffix(end_bytes)), ..GetOptions::default() };
+        let end = store.get_opts(&file.location, options).await?.bytes().await?;
+        let mut reader = ParquetMetaDataReader::new();
+        let fault = match reader.try_parse_sized(&end, file.size) {
+            Err(ParquetError::NeedMoreData(bytes))
+                if end.ends_with(MAGIC) && (end_bytes..file.size).contains(&(bytes as u64)) =>
+            {
+                // At least one byte more, so that this ends.
+                end_bytes = (bytes as u64).max(end_bytes + 1);
+                continue;
+            }
+            Err(_) => Some(not_whole.to_owned()),
+            Ok(()) => reader.finish().ok().and_then(|metadata| later_schema(&metadata)),
+        };
+        return Ok((file.location, fault));
+    }
+}
+
+fn later_schema(metadata: &ParquetMetaData) -> Option<String> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    let version = pairs.iter().find(|pair| pair.key == SCHEMA_KEY)?.value.as_ref()?.parse::<u32>().ok()?;
+    (version > SCHEMA)
+        .then(|| format!("schema {version}: this program knows {SCHEMA}: it is left out; use a newer plimsoll-query"))
 }
 
 /// A store that lists all but some files.

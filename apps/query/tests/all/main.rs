@@ -54,7 +54,7 @@ impl World {
         // A name with the characters of a pattern and of a URL.
         let world = World { directory: tempfile::Builder::new().prefix("a [b]* %20 ").tempdir().unwrap() };
         world.parquet("hist/host=7/date=2026-03-14/trace-1.parquet", HIST);
-        world.parquet("hist/host=db1/date=2026-03-14/hour=12/trace-1.parquet", HIST);
+        world.parquet("hist/host=db1/date=2026-03-14/hour=12/trace-5.parquet", HIST);
         world
     }
 
@@ -64,11 +64,16 @@ impl World {
 
     /// Makes a Parquet file in the depot of the rows of a statement.
     fn parquet(&self, name: &str, sql: &str) {
+        self.copy(name, &format!("{sql}) TO '{{}}' STORED AS PARQUET"));
+    }
+
+    /// Makes a Parquet file in the depot of what follows `COPY (`, in which `{}` is its place.
+    fn copy(&self, name: &str, rest: &str) {
         let path = self.depot().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let beside = tempfile::tempdir().unwrap();
         let plain = beside.path().join("rows.parquet");
-        let copy = format!("COPY ({sql}) TO '{}' STORED AS PARQUET", plain.display());
+        let copy = format!("COPY ({}", rest.replace("{}", &plain.display().to_string()));
         let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
         runtime.block_on(async { SessionContext::new().sql(&copy).await.unwrap().collect().await.unwrap() });
         std::fs::copy(plain, path).unwrap();
@@ -162,6 +167,54 @@ fn a_file_of_a_later_schema_is_read_beside_an_earlier_one() {
 }
 
 #[test]
+fn a_recording_of_two_hosts_counts_once() {
+    let world = World::new();
+    let without = world.ask(&["latency", "--format", "csv"]).done();
+    world.parquet("hist/host=9/date=2026-03-14/trace-1.parquet", HIST);
+    let ended = world.ask(&["latency", "--format", "csv"]);
+    assert_eq!((ended.code, ended.out), (Some(1), without));
+    let expected = "error: depot/hist/host=9/date=2026-03-14/trace-1.parquet: the recording that host=7 has too: it is left out; \
+                    remove one of both\n";
+    assert_eq!(ended.err, expected);
+}
+
+#[test]
+fn a_file_of_a_schema_that_is_not_known_is_left_out() {
+    let world = World::new();
+    let without = world.ask(&["latency", "--format", "csv"]).done();
+    let later = format!("{HIST}) TO '{{}}' STORED AS PARQUET OPTIONS ('format.metadata::plimsoll.depot.schema' '2')");
+    world.copy("hist/host=new/date=2026-03-15/trace-2.parquet", &later);
+    let ended = world.ask(&["latency", "--format", "csv"]);
+    assert_eq!((ended.code, ended.out), (Some(1), without));
+    assert!(ended.err.contains("trace-2.parquet: schema 2: this program knows 1"), "{}", ended.err);
+}
+
+#[test]
+fn doubtful_recordings_are_named() {
+    let world = World::new();
+    let rows = |minutes: &str| {
+        format!(
+            "SELECT arrow_cast(to_timestamp(column1 * 60), 'Timestamp(Microsecond, Some(\"UTC\"))') AS at_utc, 'sda' AS disk, 60e0 AS \
+             duration_s, 100e0 AS read_kib_per_s, 0e0 AS write_kib_per_s, CAST(NULL AS VARCHAR) AS gap, 0.5e0 AS capacity_use, \
+             'model' AS capacity_basis, 'ok' AS verdict FROM (VALUES {minutes})"
+        )
+    };
+    // Two recordings share a minute; one has a pause of two hours; one is of the year 2190.
+    world.parquet("disks/host=a/date=2026-03-14/stat-1.parquet", &rows("(29558160), (29558161)"));
+    world.parquet("disks/host=a/date=2026-03-14/stat-2.parquet", &rows("(29558161), (29558162)"));
+    world.parquet("disks/host=b/date=2026-03-14/stat-3.parquet", &rows("(29558160), (29558280), (29558281)"));
+    world.parquet("disks/host=c/date=2190-01-01/stat-4.parquet", &rows("(115709760)"));
+    let expected = "host,doubt,from_utc,until_utc,entries\n\
+                    a,twice,2026-03-14T12:01:00Z,2026-03-14T12:01:00Z,1\n\
+                    b,missing,2026-03-14T12:00:00Z,2026-03-14T14:00:00Z,\n\
+                    c,clock ahead,2190-01-01T00:00:00Z,2190-01-01T00:00:00Z,1\n";
+    assert_eq!(world.ask(&["doubts", "--format", "csv"]).done(), expected);
+    let hours =
+        world.ask(&["SELECT host, 60 * disk_hours AS minutes FROM waste ORDER BY host", "--format", "csv"]).done();
+    assert_eq!(hours, "host,minutes\na,3.0\nb,3.0\nc,1.0\n", "nothing counts twice");
+}
+
+#[test]
 fn bad_input_is_named() {
     let world = World::new();
     let cases = [
@@ -200,6 +253,113 @@ fn bad_input_is_named() {
     // The name under which `depot` writes.
     std::fs::rename(day.join("trace-2.parquet"), day.join(".trace-2-1-0.tmp")).unwrap();
     world.ask(&["latency"]).done();
+}
+
+#[test]
+fn an_answer_is_drawn_where_its_columns_are_a_questions() {
+    let world = World::new();
+    let picture = world.ask(&["latency", "--format", "svg"]).done();
+    assert!(picture.starts_with("<svg"), "{picture}");
+    for text in ["Which class of which host is slow?", "7 batch", "db1 query", "p99.9", "8 ms"] {
+        assert!(picture.contains(text), "no `{text}` in {picture}");
+    }
+    let changes = "SELECT 'query' AS class, -25.0 AS change_pct, -33.0 AS low_pct, -16.0 AS high_pct";
+    let picture = world.ask(&[changes, "--format", "svg"]).done();
+    assert!(picture.contains("What did the change do?") && picture.contains("query"), "{picture}");
+    world.ask(&["SELECT 1 AS a", "--format", "svg"]).refused(2, "a picture needs the columns of a question");
+    world.ask(&["SELECT * FROM latency WHERE host = 'none'", "--format", "svg"]).refused(2, "has no rows");
+}
+
+/// A cluster whose `spark-submit` keeps the job beside the depot, says `said` and ends with `code`. Each answer has one row.
+fn cluster_that_says(
+    world: &World,
+    rows: &str,
+    said: &str,
+    code: i32,
+) -> (std::net::TcpListener, impl Fn(&str) -> Ended) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bin = world.directory.path().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncp \"$4\" job.json\nfor name in $(grep -o '\"answer\":\"[^\"]*\"' \"$4\" | cut -d '\"' -f 4); do\n\
+         echo '{rows}' > \"$name\"\ndone\necho other lines\necho '{said}'\nexit {code}\n"
+    );
+    std::fs::write(bin.join("spark-submit"), script).unwrap();
+    std::fs::set_permissions(bin.join("spark-submit"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("spark://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let words = ["--depot", "depot", "--format", "csv", "--cluster", &url].map(str::to_owned);
+    let directory = world.directory.path().to_owned();
+    let ask = move |question: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-query"));
+        Ended::of(command.args(&words).arg(question).current_dir(&directory).env("PATH", &path).output().unwrap())
+    };
+    (listener, ask)
+}
+
+#[test]
+fn a_cluster_gets_the_files_and_the_words_of_spark() {
+    let world = World::new();
+    let day = world.depot().join("hist/host=7/date=2026-03-14");
+    std::fs::write(day.join("trace-2.parquet"), "half").unwrap();
+    let row = r#"{"c0":1773489600000000,"c1":"7","c2":0.1,"c3":"2026-03-14","c4":null}"#;
+    let (_listener, ask) = cluster_that_says(&world, row, r#"plimsoll-query lost "10.0.0.2:7""#, 0);
+    let ended = ask("CREATE VIEW mine AS SELECT *, 0.5 * pieces AS half FROM hist; \
+         SELECT at_utc, host, half, date, sum(pieces) OVER (ORDER BY half DESC) AS n FROM mine ORDER BY host");
+    assert_eq!(ended.out, "at_utc,host,half,date,n\n2026-03-14T12:00:00Z,7,0.1,2026-03-14,\n");
+    let lines: Vec<&str> = ended.err.lines().collect();
+    assert!(lines[0].contains("trace-2.parquet: no whole Parquet file"), "{}", ended.err);
+    assert_eq!(lines[1..], ["note: the worker at 10.0.0.2:7 is lost: the others do its part again"]);
+    assert_eq!(ended.code, Some(1), "a file was left out");
+
+    let job = std::fs::read_to_string(world.directory.path().join("job.json")).unwrap();
+    for part in [
+        "CREATE OR REPLACE TEMPORARY VIEW latency AS WITH buckets AS",
+        "CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT *, 0.5e0 * pieces AS half FROM hist",
+        "OVER (ORDER BY half DESC NULLS FIRST) AS n FROM mine ORDER BY host NULLS LAST",
+        "unix_micros(CAST(c0 AS TIMESTAMP)) AS c0",
+        "/depot/hist/host=7/date=2026-03-14/trace-1.parquet\"],[\"",
+        "/depot/hist/host=db1/date=2026-03-14/hour=12/trace-5.parquet\"]",
+        "bucket_ns BIGINT, pieces BIGINT, host STRING, date DATE",
+    ] {
+        assert!(job.contains(part), "no `{part}` in {job}");
+    }
+    assert!(!job.contains("trace-2.parquet"), "what is not whole is no file of the cluster either");
+}
+
+#[test]
+fn what_a_cluster_cannot_do_is_one_line() {
+    let world = World::new();
+    let (_listener, ask) =
+        cluster_that_says(&world, "{}", r#"plimsoll-query error "no worker has taken the question""#, 3);
+    ask("latency").refused(3, ": no worker has taken the question\n");
+    ask("SELECT 7 / pieces AS n FROM hist").refused(2, "a quotient of integers is cut here");
+    ask("SELECT * FROM hist WHERE pieces > (SELECT max(bucket_ns) / 2 FROM hist)").refused(2, "a quotient of integers");
+    ask("EXPLAIN SELECT 1").refused(2, "a cluster runs SELECT and CREATE VIEW only");
+    ask("INSERT INTO hist SELECT * FROM hist").refused(2, "DML not supported");
+    ask("SELECT nothing FROM hist").refused(2, "nothing");
+    ask("SELECT INTERVAL '1' DAY AS day").refused(2, "column day: a cluster's answer cannot have the type");
+    ask("SELECT 1 AS a; SELECT 2 AS b").refused(2, "2 statements give rows");
+    let (_listener, ask) =
+        cluster_that_says(&world, "{}", r#"plimsoll-query bad "[UNRESOLVED_ROUTINE] no such function""#, 2);
+    ask("SELECT round(1e0)").refused(2, "[UNRESOLVED_ROUTINE] no such function");
+    let (_listener, ask) = cluster_that_says(&world, "{}", "", 9);
+    ask("latency").refused(3, "spark-submit ended by itself (exit status: 9)");
+    let (_listener, ask) = cluster_that_says(&world, r#"{"c0": "many"}"#, "", 0);
+    ask("SELECT count(*) AS n FROM hist").code.filter(|code| *code == 3).unwrap();
+    std::fs::remove_file(world.directory.path().join("bin/spark-submit")).unwrap();
+    let (listener, _) = cluster_that_says(&world, "{}", "", 0);
+    let url = format!("spark://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let asked = |url: &str| {
+        let words = ["--depot", "depot", "--cluster", url, "latency"];
+        Ended::of(world.command(&words).env("PATH", "/nowhere").output().unwrap())
+    };
+    asked(&url).refused(3, "spark-submit is not on PATH");
+    drop(listener);
+    asked(&url).refused(3, &format!("{url}: no cluster answers: Connection refused"));
+    asked("sc://host").refused(2, "expected the master of a Spark cluster, as spark://HOST:7077");
+    asked("spark://host:port").refused(2, "expected HOST:PORT");
 }
 
 #[test]
