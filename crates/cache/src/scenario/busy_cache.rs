@@ -26,7 +26,7 @@ use std::time::Duration;
 use plimsoll::Shard;
 use plimsoll_sim::device::presets;
 use plimsoll_sim::rng::Rng;
-use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
+use plimsoll_sim::scenario::{Advance, Outcome, ScenarioError, Target};
 
 use super::stage::{
     BLOCK_BYTES, GIB, Stage, StageDisk, bytes_by_disk, figure, fill, gap_ns, model_of, percentile, read, table, wrong,
@@ -59,9 +59,11 @@ const STORED_BYTES_PER_S: f64 = 400e6;
 const FILLERS: u32 = 256;
 
 /// Runs the scenario.
-pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
+pub(super) fn run(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
-    let mut measure = |old_block_bytes, hit_slowdown| measure(seed, old_block_bytes, hit_slowdown, &mut outcome);
+    let mut steps = Steps { done: 0, advance };
+    let mut measure =
+        |old_block_bytes, hit_slowdown| measure(seed, old_block_bytes, hit_slowdown, &mut outcome, &mut steps);
     let hit_slowdown = CacheConfig::default().hit_slowdown;
     let (idle, drained) = measure(2 * BLOCK_BYTES, None)?;
     let (_, busy) = measure(2 * BLOCK_BYTES, hit_slowdown)?;
@@ -89,6 +91,7 @@ fn measure(
     old_block_bytes: u32,
     hit_slowdown: Option<f64>,
     outcome: &mut Outcome,
+    steps: &mut Steps<'_>,
 ) -> Result<(Part, Part), ScenarioError> {
     let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
     let disk = StageDisk {
@@ -103,18 +106,35 @@ fn measure(
     let old = OLD_BYTES / old_block_bytes;
     stage.run(fill(&stage, 0..old, old_block_bytes, STORED_BYTES_PER_S))?;
     stage.run(fill(&stage, old..old + READ_BLOCKS, BLOCK_BYTES, STORED_BYTES_PER_S))?;
+    steps.end_one();
     let _ = stage.run(hits(&stage, seed, MEASURED, KeysRead::EveryOther { old }))?;
     let idle = part(&mut stage, old, seed)?;
+    steps.end_one();
 
     let is_over = Rc::new(Cell::new(false));
 
     start_fillers(&stage, &is_over);
     // Until the free space is used up, and writes have given way as far as they must.
     let _ = stage.run(hits(&stage, seed.wrapping_add(2), SETTLING, KeysRead::Young { old }))?;
+    steps.end_one();
     let busy = part(&mut stage, old, seed.wrapping_add(1))?;
+    steps.end_one();
     is_over.set(true);
     stage.end(outcome);
     Ok((idle, busy))
+}
+
+/// The steps of the run: four of each of its four caches, which take about as long as each other.
+struct Steps<'a> {
+    done: u32,
+    advance: Advance<'a>,
+}
+
+impl Steps<'_> {
+    fn end_one(&mut self) {
+        self.done += 1;
+        (self.advance)(f64::from(self.done) / 16.0);
+    }
 }
 
 /// The results of one measurement.

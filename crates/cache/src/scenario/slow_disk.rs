@@ -24,7 +24,7 @@ use plimsoll::core::{FourFigures, Rate};
 use plimsoll_sim::device::presets;
 use plimsoll_sim::dist::uniform;
 use plimsoll_sim::rng::Rng;
-use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
+use plimsoll_sim::scenario::{Advance, Outcome, ScenarioError, Target};
 
 use super::stage::{
     BLOCK_BYTES, GIB, Stage, StageDisk, figure, fill, gap_ns, model_of, percentile, read, side_by_side, table, wrong,
@@ -56,6 +56,9 @@ const LOAD: f64 = 0.6;
 /// Rate at which blocks are stored, as a part of what the disks can write.
 const FILL: f64 = 0.5;
 
+/// Blocks stored, or read, between two reports of the part that is done.
+const STEP: usize = 10_000;
+
 /// Length of the run-up before the measurement, in nanoseconds.
 const BEFORE_NS: u64 = 20_000_000;
 
@@ -78,10 +81,11 @@ impl Run {
 }
 
 /// Runs the scenario.
-pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
+pub(super) fn run(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let worlds = [(0.5, true), (1.0, true), (0.5, false)];
-    let runs = side_by_side(worlds, &mut outcome, |(speed, is_told)| measure(seed, FULL, speed, is_told))?;
+    let measure_one = |(speed, is_told), advance: Advance<'_>| measure(seed, FULL, speed, is_told, advance);
+    let runs = side_by_side(worlds, &mut outcome, advance, measure_one)?;
     let [with, without, untold] = runs.as_slice() else { return Err(wrong("three worlds are compared")) };
 
     let title = "hits of 8 KiB on eight disks, Zipf 0.99 over 10^6 keys without the hottest 1000";
@@ -112,7 +116,14 @@ pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-fn measure(seed: u64, scale: Scale, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), ScenarioError> {
+/// Runs one world. Storing the blocks takes about half of the time.
+fn measure(
+    seed: u64,
+    scale: Scale,
+    last_speed: f64,
+    is_told: bool,
+    advance: Advance<'_>,
+) -> Result<(Run, Outcome), ScenarioError> {
     let mut outcome = Outcome::default();
     let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
     let speeds: Vec<f64> = (0..DISKS).map(|disk| if disk + 1 == DISKS { last_speed } else { 1.0 }).collect();
@@ -123,12 +134,20 @@ fn measure(seed: u64, scale: Scale, last_speed: f64, is_told: bool) -> Result<(R
     let total_write_bytes_per_s = write_bytes_per_s * speeds.iter().sum::<f64>();
     let mut order: Vec<u32> = (0..scale.keys as u32).collect();
     shuffle(&mut order, &mut Rng::new(seed));
-    stage.run(fill(&stage, order, BLOCK_BYTES, FILL * total_write_bytes_per_s))?;
+    let stored = |(number, _): &(usize, u32)| {
+        if number.is_multiple_of(STEP) {
+            advance(0.5 * *number as f64 / scale.keys as f64);
+        }
+    };
+    let keys = order.into_iter().enumerate().inspect(stored).map(|(_, key)| key);
+    stage.run(fill(&stage, keys, BLOCK_BYTES, FILL * total_write_bytes_per_s))?;
 
     let reads_per_s = LOAD * reads_of_one(&preset.figures) * (DISKS as f64 - 0.5);
     let popularity = Popularity::new(scale.keys, scale.in_memory, ZIPF);
     let before = reads_of(&stage);
-    let (times, misses) = stage.run(look_up(&stage, &popularity, (reads_per_s, scale.measured_ns), seed))?;
+    let advance_reads = |part: f64| advance(0.5 + 0.5 * part);
+    let load = (reads_per_s, scale.measured_ns);
+    let (times, misses) = stage.run(look_up(&stage, &popularity, load, seed, &advance_reads))?;
     let reads: Vec<f64> = reads_of(&stage).iter().zip(before).map(|(now, before)| (now - before) as f64).collect();
     let mut times = times;
 
@@ -189,15 +208,23 @@ async fn look_up(
     popularity: &Popularity,
     (per_s, measured_ns): (f64, u64),
     seed: u64,
+    advance: Advance<'_>,
 ) -> (Vec<u64>, u64) {
     let shard = stage.shard();
     let times = Rc::new(RefCell::new(Vec::new()));
     let misses = Rc::new(Cell::new(0));
     let mut random = Rng::new(seed ^ 0x5eed);
-    let begin_ns = shard.now_ns() + BEFORE_NS;
-    let mut at_ns = shard.now_ns();
+    let from_ns = shard.now_ns();
+    let begin_ns = from_ns + BEFORE_NS;
+    let mut at_ns = from_ns;
 
-    while at_ns < begin_ns + measured_ns {
+    for number in 0_usize.. {
+        if at_ns >= begin_ns + measured_ns {
+            break;
+        }
+        if number.is_multiple_of(STEP) {
+            advance((at_ns - from_ns) as f64 / (BEFORE_NS + measured_ns) as f64);
+        }
         at_ns += gap_ns(&mut random, per_s);
         shard.sleep_until(at_ns).await;
         let key = popularity.pick(&mut random);
@@ -214,6 +241,7 @@ async fn look_up(
     }
     // Wait for the reads still in flight.
     shard.sleep(Duration::from_secs(1)).await;
+    advance(1.0);
     let times = times.borrow().clone();
     (times, misses.get())
 }
@@ -248,7 +276,8 @@ mod tests {
     #[test]
     fn hits_wait_no_longer_beside_a_slow_disk() {
         let small = Scale { keys: 100_000, in_memory: 1000, measured_ns: 50_000_000 };
-        let [with, without] = [0.5, 1.0].map(|speed| measure(1, small, speed, true).expect("the world runs").0);
+        let [with, without] =
+            [0.5, 1.0].map(|speed| measure(1, small, speed, true, &|_part| ()).expect("the world runs").0);
         let ratio = with.p99_ns as f64 / without.p99_ns as f64;
         assert!(ratio <= 1.5, "p99 {} and {}", with.p99_ns, without.p99_ns);
         assert!(with.imbalance_pct() <= 10.0, "{:?}", with.loads);

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll::backend::OpenOptions;
@@ -19,7 +19,7 @@ use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures};
 use plimsoll::{Classes, DiskSetup, Shard, SimRuntime, Topology};
 use plimsoll_sim::device::DeviceSpec;
 use plimsoll_sim::rng::Rng;
-use plimsoll_sim::scenario::{Figure, Outcome, ScenarioError, Table, Target};
+use plimsoll_sim::scenario::{Advance, Figure, Outcome, ScenarioError, Table, Target};
 
 use crate::engine::Engine;
 use crate::stats::IoKind;
@@ -120,15 +120,27 @@ impl Stage {
     }
 }
 
-/// Runs independent worlds concurrently, one thread each; the results are the same. Adds their outcomes in order.
+/// Runs independent worlds concurrently, one thread each; the results are the same. Adds their outcomes in order, and
+/// advances to the mean of their parts.
 pub(super) fn side_by_side<A: Send, T: Send, const N: usize>(
     worlds: [A; N],
     outcome: &mut Outcome,
-    measure: impl Fn(A) -> Result<(T, Outcome), ScenarioError> + Sync,
+    advance: Advance<'_>,
+    measure: impl Fn(A, Advance<'_>) -> Result<(T, Outcome), ScenarioError> + Sync,
 ) -> Result<Vec<T>, ScenarioError> {
     let measure = &measure;
+    let parts = &Mutex::new([0.0; N]);
+    let mut numbers = 0..N;
     let ends = std::thread::scope(|scope| {
-        let threads = worlds.map(|world| scope.spawn(move || measure(world)));
+        let threads = worlds.map(|world| {
+            let number = numbers.next().unwrap_or_default();
+            let advance_one = move |part: f64| {
+                let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+                parts[number] = part;
+                advance(parts.iter().sum::<f64>() / N as f64);
+            };
+            scope.spawn(move || measure(world, &advance_one))
+        });
         threads.map(|thread| thread.join().unwrap_or_else(|_| Err(wrong("a run panicked"))))
     });
     let mut runs = Vec::with_capacity(N);

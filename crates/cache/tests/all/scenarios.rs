@@ -1,6 +1,7 @@
 //! The scenarios of this crate reach their targets. (`hot-disk` at full scale is `plimsoll sim run hot-disk`.)
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::world::Town;
@@ -21,12 +22,16 @@ fn scenarios_are_named_and_about_something() {
 #[test]
 fn a_busy_cache_keeps_its_figures_and_is_the_same_twice() {
     let scenario = all().into_iter().find(|scenario| scenario.name == "busy-cache").unwrap();
-    let first = (scenario.run)(1).unwrap();
+    let parts = Mutex::new(Vec::new());
+    let first = (scenario.run)(1, &|part| parts.lock().unwrap().push(part)).unwrap();
     for figure in &first.figures {
         assert!(figure.passed(), "{figure:?}");
     }
-    let second = (scenario.run)(1).unwrap();
+    let second = (scenario.run)(1, &|_part| ()).unwrap();
     assert_eq!((first.requests, first.log_hash), (second.requests, second.log_hash));
+
+    let parts = parts.into_inner().unwrap();
+    assert!(parts.len() > 10 && parts.is_sorted() && parts.last() == Some(&1.0), "{parts:?}");
 }
 
 /// Free space in slabs of another block size, and a little that is freeing: neither helps before slabs are emptied.

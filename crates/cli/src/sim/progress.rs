@@ -3,9 +3,9 @@
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use plimsoll_measure::sim::report::sweep_text;
-use plimsoll_measure::sim::run::{Finished, Subject, Task};
+use plimsoll_measure::sim::run::{Finished, Task};
 
 use crate::screen;
 
@@ -32,7 +32,7 @@ impl Progress {
             true => Vec::new(),
             false => tasks.chunk_by(same).map(<[Task]>::len).collect(),
         };
-        let bar = if is_terminal { bar(tasks) } else { ProgressBar::hidden() };
+        let bar = if is_terminal { bar() } else { ProgressBar::hidden() };
         let (lines, failed_seeds, begin, count) = (counts.into_iter(), Vec::new(), Instant::now(), tasks.len());
         Progress { bar, begin, count, ended: 0, lines, left: 0, failed_seeds, elapsed_s: 0.0, runs: 0 }
     }
@@ -87,15 +87,8 @@ impl Progress {
     }
 }
 
-fn bar(tasks: &[Task]) -> ProgressBar {
-    let bar = match tasks {
-        // How far a single named scenario is cannot be seen from outside; some take minutes.
-        [Task { subject: Subject::Named(_), .. }] => {
-            let style = ProgressStyle::with_template("{spinner} simulating  {elapsed}");
-            ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        }
-        _ => ProgressBar::new(screen::BAR_STEPS as u64).with_style(screen::bar_style()).with_message("simulating"),
-    };
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(screen::BAR_STEPS as u64).with_style(screen::bar_style()).with_message("simulating");
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }

@@ -86,10 +86,15 @@ duration: 600s
 disks: [{disk: i4i.2xlarge}]
 jobs: [{name: query, type: randread, shards: all, shard_info: {parallelism: 8}}]
 ";
-    for (size, seeds) in [((80, 24), "1"), ((120, 40), "2")] {
+    for (scenario, size, seeds) in [
+        ("long.yaml", (80, 24), "1"),
+        ("long.yaml", (120, 40), "2"),
+        ("hot-disk", (80, 24), "1"),
+        ("hot-disk", (120, 40), "2"),
+    ] {
         let world = World::new(&[("long.yaml", LONG)]);
         let mut command = Command::new(PLIMSOLL);
-        command.args(["sim", "run", "long.yaml", "--seeds", seeds]).current_dir(world.path()).env("TERM", "xterm");
+        command.args(["sim", "run", scenario, "--seeds", seeds]).current_dir(world.path()).env("TERM", "xterm");
         let mut terminal = Terminal::start(command, size);
         terminal.shows("part and rest", |rows| {
             let bar = rows.iter().find(|row| row.starts_with("simulating"));

@@ -4,8 +4,8 @@
 //! machine.
 //!
 //! **How.** Threads take [`Task`]s from a common list; a result is handed on as soon as all earlier ones are. A scenario
-//! that panics has failed, and the others continue. Scenarios of files say how far they are, as each of their samples
-//! is taken; named ones, which may run several worlds, do not.
+//! that panics has failed, and the others continue. Each scenario says how far it is: one of a file as each of its
+//! samples is taken, a named one as its worlds end, a long one oftener.
 //!
 //! **Limits.** [`run_all`] returns early if stopped; scenarios under way then continue until the process ends. Curves
 //! are handed on and then dropped: ten thousand runs have too many to keep.
@@ -197,9 +197,14 @@ pub fn run_all(tasks: Vec<Task>, workers: usize, stop: &Stop, on_step: &mut dyn 
 /// Runs a task, and keeps in `part` how much of it is done.
 fn run_one(task: &Task, part: &AtomicU32) -> Finished {
     let begin = Instant::now();
-    let advance = |done: f64| part.store((done * WHOLE) as u32, Ordering::Relaxed);
+    // Worlds on threads of their own may report in another order than they advance.
+    let advance = |done: f64| {
+        part.fetch_max((done * WHOLE) as u32, Ordering::Relaxed);
+    };
     let run = || match &task.subject {
-        Subject::Named(scenario) => (scenario.run)(task.seed).map(RunResult::from).map_err(|error| error.to_string()),
+        Subject::Named(scenario) => {
+            (scenario.run)(task.seed, &advance).map(RunResult::from).map_err(|error| error.to_string())
+        }
         Subject::Own(scenario) => user::run(scenario, task.seed, &advance).map_err(|error| error.to_string()),
     };
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("it panicked".to_owned()));

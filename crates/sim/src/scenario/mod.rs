@@ -6,8 +6,8 @@
 //! table beside the published figures, and judges its own figures: scenarios are tests.
 //!
 //! # How it works
-//! A [`Scenario`] is a name and a function of a seed. It returns plain data: tables, figures with their targets,
-//! remarks, series for a picture. Rendering is done elsewhere.
+//! A [`Scenario`] is a name and a function of a seed. It says how far it is, and returns plain data: tables, figures
+//! with their targets, remarks, series for a picture. Rendering is done elsewhere.
 //!
 //! # Limits
 //! Scenarios run on virtual time and one core; each takes at most a few seconds of real time.
@@ -15,7 +15,7 @@
 //! # Example
 //! ```
 //! let scenario = plimsoll_sim::scenario::find("unconfigured").expect("a scenario of that name");
-//! let outcome = (scenario.run)(1)?;
+//! let outcome = (scenario.run)(1, &|_part| ())?;
 //! assert!(outcome.figures.iter().all(|figure| figure.passed()));
 //! # Ok::<(), plimsoll_sim::scenario::ScenarioError>(())
 //! ```
@@ -29,9 +29,12 @@ pub struct Scenario {
     pub title: &'static str,
     /// The items of the source documents that it covers, such as `0.19` or `1.28`.
     pub seed_items: &'static [&'static str],
-    /// Runs it with a seed.
-    pub run: fn(u64) -> Result<Outcome, ScenarioError>,
+    /// Runs it with a seed. Reaches the whole with its last world.
+    pub run: fn(u64, Advance<'_>) -> Result<Outcome, ScenarioError>,
 }
+
+/// Takes the part of a run that is done, from 0 to 1, as often as it grows: on the thread of the run, or on several.
+pub type Advance<'a> = &'a (dyn Fn(f64) + Sync);
 
 /// The result of a scenario.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@
 //! # Example
 //! ```
 //! let scenario = plimsoll_sim::scenario::find("metrics-sum").expect("a scenario of that name");
-//! let outcome = (scenario.run)(1)?;
+//! let outcome = (scenario.run)(1, &|_part| ())?;
 //! assert!(outcome.figures.iter().all(|figure| figure.passed()));
 //! # Ok::<(), plimsoll_sim::scenario::ScenarioError>(())
 //! ```

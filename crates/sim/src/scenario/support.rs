@@ -2,7 +2,7 @@
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
 
-use super::{Figure, Outcome, ScenarioError, Table, Target};
+use super::{Advance, Figure, Outcome, ScenarioError, Table, Target};
 use crate::device::DeviceSpec;
 use crate::device::presets::{self, Preset};
 use crate::report::{ClassReport, DiskReport, Sample, WorldReport};
@@ -16,7 +16,22 @@ pub(super) const MS: u64 = 1_000_000;
 /// A second in nanoseconds.
 pub(super) const S: u64 = 1_000_000_000;
 
-impl Outcome {
+/// The course of a scenario: the worlds that have run, and what they gave.
+pub(super) struct Course<'a> {
+    pub(super) outcome: Outcome,
+    /// Number of worlds of the whole run.
+    worlds: u32,
+    /// Number of worlds that have ended.
+    ended: u32,
+    advance: Advance<'a>,
+}
+
+impl<'a> Course<'a> {
+    /// Begins a run of so many worlds. Each one that ends advances it, whether it was run here or is noted.
+    pub(super) fn of(worlds: u32, advance: Advance<'a>) -> Course<'a> {
+        Course { outcome: Outcome::default(), worlds, ended: 0, advance }
+    }
+
     /// Runs a world and counts it in the outcome.
     pub(super) fn run(&mut self, spec: &WorldSpec) -> Result<WorldReport, ScenarioError> {
         let report = world::run(spec)?;
@@ -24,7 +39,7 @@ impl Outcome {
         Ok(report)
     }
 
-    /// Runs as [`Outcome::run`], and passes every event to `log`.
+    /// Runs as [`Course::run`], and passes every event to `log`.
     pub(super) fn run_logged(
         &mut self,
         spec: &WorldSpec,
@@ -35,31 +50,45 @@ impl Outcome {
         Ok(report)
     }
 
-    /// Runs as [`Outcome::run`], and passes every sample to `observe`.
+    /// Runs as [`Course::run`], and passes every sample to `observe`.
     pub(super) fn run_observed(
         &mut self,
         spec: &WorldSpec,
         observe: &mut dyn FnMut(&Sample),
     ) -> Result<WorldReport, ScenarioError> {
-        let report = world::run_observed(spec, observe)?;
+        let report = world::run_observed(spec, &mut |sample| {
+            self.advance_within(spec, sample);
+            observe(sample);
+        })?;
         self.note(&report);
         Ok(report)
     }
 
+    /// Advances to this sample of the world that is running.
+    pub(super) fn advance_within(&self, spec: &WorldSpec, sample: &Sample) {
+        let part = sample.at_ns as f64 / (spec.warmup_ns + spec.duration_ns) as f64;
+        (self.advance)((f64::from(self.ended) + part.min(1.0)) / f64::from(self.worlds));
+    }
+
     /// Counts a finished world: its requests, and its events in the order of the runs.
     pub(super) fn note(&mut self, report: &WorldReport) {
-        self.requests += report.totals.finished;
-        self.log_hash = (self.log_hash.rotate_left(17) ^ report.log_hash).wrapping_mul(0x9fb2_1c65_1e98_df25);
+        let outcome = &mut self.outcome;
+        outcome.requests += report.totals.finished;
+        outcome.log_hash = (outcome.log_hash.rotate_left(17) ^ report.log_hash).wrapping_mul(0x9fb2_1c65_1e98_df25);
+
+        self.ended += 1;
+        debug_assert!(self.ended <= self.worlds, "{} worlds of {}", self.ended, self.worlds);
+        (self.advance)(f64::from(self.ended) / f64::from(self.worlds));
     }
 
     /// Adds a figure.
     pub(super) fn figure(&mut self, name: impl Into<String>, value: f64, target: Target) {
-        self.figures.push(Figure { name: name.into(), value, target });
+        self.outcome.figures.push(Figure { name: name.into(), value, target });
     }
 
     /// Adds a remark.
     pub(super) fn remark(&mut self, text: impl Into<String>) {
-        self.remarks.push(text.into());
+        self.outcome.remarks.push(text.into());
     }
 }
 

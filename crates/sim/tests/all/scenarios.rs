@@ -2,15 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{iter, thread};
 
 use plimsoll_sim::scenario::{Figure, Scenario, all, find};
 
-/// Runs a scenario. Returns its result as text if a figure is missed; also checks that it is plausible.
+/// Runs a scenario. Returns its result as text if a figure is missed; also checks that it is plausible, and that it says
+/// how far it is.
 fn missed(scenario: &Scenario, seed: u64) -> Option<String> {
     let Scenario { name, run, .. } = scenario;
-    let outcome = run(seed).expect("a scenario runs");
+    let parts = Mutex::new(Vec::new());
+    let outcome = run(seed, &|part| parts.lock().expect("no panic").push(part)).expect("a scenario runs");
+    let parts = parts.into_inner().expect("no panic");
+    assert!(parts.is_sorted() && parts.first() > Some(&0.0), "{name}: goes back in {parts:?}");
+    assert!(parts.last().is_some_and(|last| (last - 1.0).abs() < 1e-9), "{name}: ends at {:?}", parts.last());
     assert!(!outcome.figures.is_empty(), "{name}: no figures");
     let mut text = format!("== {name}, seed {seed}: {} requests\n", outcome.requests);
     for table in &outcome.tables {
@@ -55,7 +61,7 @@ fn names_are_unlike_each_other() {
 
 #[test]
 fn the_same_seed_gives_the_same_events() {
-    let run = |seed| (find("metrics-sum").expect("a scenario of that name").run)(seed).expect("it runs");
+    let run = |seed| (find("metrics-sum").expect("a scenario of that name").run)(seed, &|_part| ()).expect("it runs");
     let (one, again, other) = (run(7), run(7), run(8));
     assert_eq!((one.log_hash, one.requests), (again.log_hash, again.requests));
     assert_ne!(one.log_hash, other.log_hash);

@@ -20,9 +20,10 @@
 use plimsoll_core::DiskConfig;
 
 use super::super::support::{
-    MS, S, class_of, config_of, disk_of, four_figures, plain_device, preset, reads, share_error_percent, world_of,
+    Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, preset, reads, share_error_percent,
+    world_of,
 };
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::device::DeviceSpec;
 use crate::world::{DiskMode, Hog, ShardSpec, SimDisk};
 
@@ -35,8 +36,8 @@ const WINDOW_MIN_REQUESTS: f64 = 3.0;
 const RARE_MS: (u64, u64) = (4, 496);
 
 /// Runs a slow and a fast disk beneath a busy shard.
-pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn busy_processors(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(26, advance);
     let mut table = Table::new(
         "2 x 192 reads of 128 KiB outstanding",
         &["disk", "away, of", "MB/s", "drained", "part", "in device", "share error"],
@@ -57,7 +58,7 @@ pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
             let hog = absence.map(|(busy_ms, pause_ms)| Hog { busy_ns: busy_ms * MS, pause_ns: pause_ms * MS });
             spec.shards = vec![ShardSpec { hog, ..ShardSpec::default() }];
             (spec.warmup_ns, spec.duration_ns) = (3 * S, 4 * S);
-            outcome.run(&spec)
+            course.run(&spec)
         };
         for (busy_ms, pause_ms) in ABSENCES_MS.into_iter().chain([RARE_MS]) {
             let absence = Some((busy_ms, pause_ms));
@@ -85,17 +86,17 @@ pub(super) fn busy_processors(seed: u64) -> Result<Outcome, ScenarioError> {
         }
     }
 
-    outcome.tables.push(table);
-    outcome.figure("least throughput over drained", least, Target::AtLeast(0.85));
-    outcome.figure("largest share error, %", largest_error, Target::AtMost(1.0));
-    outcome.figure(
+    course.outcome.tables.push(table);
+    course.figure("least throughput over drained", least, Target::AtLeast(0.85));
+    course.figure("largest share error, %", largest_error, Target::AtMost(1.0));
+    course.figure(
         "most in the device, rarely away over never (three requests at least)",
         more_in_device,
         Target::AtMost(1.3),
     );
-    outcome.remark(
+    course.remark(
         "While tokens issued between two looks were lost, and a device that ran dry was taken for a slow one, the fast \
          disk had 0.05 to 0.61 of its drained throughput.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }

@@ -16,9 +16,11 @@
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, LatencyGoal, Op};
 
-use super::super::support::{MS, S, config_of, disk_of, four_figures, mean_and_deviation_percent, plain_device};
+use super::super::support::{
+    Course, MS, S, config_of, disk_of, four_figures, mean_and_deviation_percent, plain_device,
+};
 use super::super::support::{preset, reads, share_error_percent, world_of};
-use super::super::{Outcome, ScenarioError, Series, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use crate::device::{BufferSpec, ChannelSpec, DeviceSpec};
 use crate::report::Sample;
 use crate::workload::JobSpec;
@@ -55,9 +57,9 @@ fn bin_of(sample: &Sample) -> Bin {
     Bin { at_ns: sample.at_ns, requests: parts[0] + parts[1], parts, in_device: disk.mean_in_device, scale }
 }
 
-fn run(outcome: &mut Outcome, spec: &WorldSpec) -> Result<Vec<Bin>, ScenarioError> {
+fn run(course: &mut Course<'_>, spec: &WorldSpec) -> Result<Vec<Bin>, ScenarioError> {
     let mut bins = Vec::new();
-    outcome.run_observed(spec, &mut |sample| bins.push(bin_of(sample)))?;
+    course.run_observed(spec, &mut |sample| bins.push(bin_of(sample)))?;
     Ok(bins)
 }
 
@@ -87,7 +89,7 @@ fn oscillation_percent(bins: &[Bin], from_ns: u64, until_ns: u64) -> f64 {
 
 /// Returns the drained rate of a device, and the requests in it at its knee.
 fn knee(
-    outcome: &mut Outcome,
+    course: &mut Course<'_>,
     seed: u64,
     device: &DeviceSpec,
     config: &DiskConfig,
@@ -97,7 +99,7 @@ fn knee(
         let disk = SimDisk { mode, ..SimDisk::new(device.clone(), DiskConfig { window_ns, ..config.clone() }) };
         let mut spec = two_classes(seed, disk, Op::Read, len_bytes);
         (spec.warmup_ns, spec.duration_ns) = (50 * MS, 150 * MS);
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let disk = disk_of(&report)?;
         Ok::<(f64, f64), ScenarioError>((disk.iops, disk.mean_in_device))
     };
@@ -114,8 +116,8 @@ fn knee(
 }
 
 /// Lets capacity fall and return, on a sharp knee and on independent channels, with small and long requests.
-pub(super) fn capacity_falls(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn capacity_falls(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(82, advance);
     let mut table = Table::new(
         "capacity falls to 0.25 after 2 s and returns after 4 s",
         &["device", "request", "limit", "contained, ms", "of slow, %", "90 % back, ms", "rms, %", "after stall, %"],
@@ -129,39 +131,39 @@ pub(super) fn capacity_falls(seed: u64) -> Result<Outcome, ScenarioError> {
         let config = DiskConfig { unloaded_latency_ns: 80_000, ..config_of(&figures) };
         let mut slow = device.clone();
         slow.weather.capacity_steps = vec![(0, 0.25)];
-        let (drained, _) = knee(&mut outcome, seed, &device, &config, len_bytes)?;
-        let (drained_slow, knee_slow) = knee(&mut outcome, seed, &slow, &config, len_bytes)?;
+        let (drained, _) = knee(&mut course, seed, &device, &config, len_bytes)?;
+        let (drained_slow, knee_slow) = knee(&mut course, seed, &slow, &config, len_bytes)?;
         let limit = 2.0 * knee_slow + 4.0;
 
         let mut falling = device.clone();
         falling.weather.capacity_steps = vec![(0, 1.0), (FALL_NS, 0.25), (RETURN_NS, 1.0)];
         let mut spec = two_classes(seed, SimDisk::new(falling, config.clone()), Op::Read, len_bytes);
         spec.duration_ns = END_NS;
-        let bins = run(&mut outcome, &spec)?;
+        let bins = run(&mut course, &spec)?;
         let contained_ns = contained_ns(&bins, limit);
         let allowed_ns = (50 * MS).max((64.0 / drained_slow * S as f64) as u64);
         let slow_part = rate(&bins, FALL_NS + 500 * MS, RETURN_NS) / drained_slow;
         let back_ns = back_ns(&bins, drained);
         let oscillation = oscillation_percent(&bins, S, FALL_NS).max(oscillation_percent(&bins, RETURN_NS + S, END_NS));
-        let stalled = after_stall(&mut outcome, seed, &device, &config, len_bytes)? / drained;
+        let stalled = after_stall(&mut course, seed, &device, &config, len_bytes)? / drained;
 
         let title = format!("{name}, {} KiB", len_bytes >> 10);
         let least = if independent { 0.8 } else { 0.95 };
-        outcome.figure(
+        course.figure(
             format!("{title}: contained after, ms"),
             contained_ns as f64 / 1e6,
             Target::AtMost(allowed_ns as f64 / 1e6),
         );
-        outcome.figure(format!("{title}: part of the slow disk used"), slow_part, Target::AtLeast(least));
-        outcome.figure(format!("{title}: 90 % used again after, ms"), back_ns as f64 / 1e6, Target::AtMost(500.0));
-        outcome.figure(format!("{title}: oscillation, rms of 100 ms rates, %"), oscillation, Target::AtMost(3.0));
-        outcome.figure(
+        course.figure(format!("{title}: part of the slow disk used"), slow_part, Target::AtLeast(least));
+        course.figure(format!("{title}: 90 % used again after, ms"), back_ns as f64 / 1e6, Target::AtMost(500.0));
+        course.figure(format!("{title}: oscillation, rms of 100 ms rates, %"), oscillation, Target::AtMost(3.0));
+        course.figure(
             format!("{title}: part of the disk used in the 100 ms after a stall"),
             stalled,
             Target::AtLeast(0.9),
         );
         let error = share_error(&bins, FALL_NS + 500 * MS, RETURN_NS).max(share_error(&bins, S, FALL_NS));
-        outcome.figure(format!("{title}: share error, %"), error, Target::AtMost(3.0));
+        course.figure(format!("{title}: share error, %"), error, Target::AtMost(3.0));
         table.row([
             name.to_owned(),
             format!("{} KiB", len_bytes >> 10),
@@ -173,15 +175,15 @@ pub(super) fn capacity_falls(seed: u64) -> Result<Outcome, ScenarioError> {
             format!("{:.1}", stalled * 100.0),
         ]);
         if len_bytes == 4096 && !independent {
-            outcome.series.extend(curves(&bins));
+            course.outcome.series.extend(curves(&bins));
         }
     }
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "On independent channels the window rests where another per cent of queue gives a tenth of a per cent of \
          rate; that is below 95 % of the drained rate, by design.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Returns the time from the fall to the end of the last bin before the return with more than `limit` in the device.
@@ -199,7 +201,7 @@ fn back_ns(bins: &[Bin], drained: f64) -> u64 {
 
 /// Returns the requests per second in the 100 ms after a stall of 100 ms.
 fn after_stall(
-    outcome: &mut Outcome,
+    course: &mut Course<'_>,
     seed: u64,
     device: &DeviceSpec,
     config: &DiskConfig,
@@ -209,7 +211,7 @@ fn after_stall(
     device.weather.stalls = vec![(S, 100 * MS)];
     let mut spec = two_classes(seed, SimDisk::new(device, config.clone()), Op::Read, len_bytes);
     spec.duration_ns = 1_500 * MS;
-    let bins = run(outcome, &spec)?;
+    let bins = run(course, &spec)?;
     Ok(rate(&bins, S + 110 * MS, S + 210 * MS))
 }
 
@@ -230,8 +232,8 @@ fn curves(bins: &[Bin]) -> [Series; 2] {
 }
 
 /// Fills a buffer of 1 GB in front of 1 GB/s.
-pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn write_cliff(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(1, advance);
     let burst = four_figures([732_421, 3_000_000_000, 732_421, 3_000_000_000]);
     let mut device = plain_device(&four_figures([732_421, 3_000_000_000, 244_140, 1_000_000_000]), 1.0, 80e3);
     device.latency.write_ns = 25e3;
@@ -239,7 +241,7 @@ pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
     let config = DiskConfig { unloaded_latency_ns: 80_000, ..config_of(&burst) };
     let mut spec = two_classes(seed, SimDisk::new(device, config), Op::Write, 64 << 10);
     spec.duration_ns = 3 * S;
-    let bins = run(&mut outcome, &spec)?;
+    let bins = run(&mut course, &spec)?;
 
     let mut table = Table::new(
         "64 KiB writes; the properties are those of the burst, 3 GB/s",
@@ -256,22 +258,22 @@ pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
             format!("{:.2}", bin.scale),
         ]);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
 
     let queue = within(&bins, S, 3 * S).map(|bin| bin.in_device).fold(0.0, f64::max);
     let scale = bins.last().map_or(f64::NAN, |bin| bin.scale);
-    outcome.figure("before the cliff, GB/s", gb(100 * MS, 400 * MS), Target::AtLeast(2.85));
-    outcome.figure("behind it, GB/s", gb(S, 3 * S), Target::AtLeast(0.95));
-    outcome.figure("behind it: most requests in the device (10 ms)", queue, Target::AtMost(12.0));
-    outcome.figure("behind it: capacity scale", scale, Target::Between(0.3, 0.45));
-    outcome.figure("behind it: share error, %", share_error(&bins, S, 3 * S), Target::AtMost(3.0));
-    outcome.remark("The cliff comes when 1 GB of difference has gathered: after 0.5 s at 3 against 1 GB/s.");
-    Ok(outcome)
+    course.figure("before the cliff, GB/s", gb(100 * MS, 400 * MS), Target::AtLeast(2.85));
+    course.figure("behind it, GB/s", gb(S, 3 * S), Target::AtLeast(0.95));
+    course.figure("behind it: most requests in the device (10 ms)", queue, Target::AtMost(12.0));
+    course.figure("behind it: capacity scale", scale, Target::Between(0.3, 0.45));
+    course.figure("behind it: share error, %", share_error(&bins, S, 3 * S), Target::AtMost(3.0));
+    course.remark("The cliff comes when 1 GB of difference has gathered: after 0.5 s at 3 against 1 GB/s.");
+    Ok(course.outcome)
 }
 
 /// Writes to a full 983 DCT, with its sustained properties and with those of a fresh one.
-pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn garbage_collection(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(3, advance);
     let preset = preset("983-dct")?;
     let mut table = Table::new(
         "Samsung 983 DCT, full: random writes of 4 KiB, two classes 3:1, pauses of 5 ms five times a second",
@@ -286,7 +288,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
     for job in &mut spec.jobs {
         job.region.len_bytes = device.capacity_bytes;
     }
-    let drained = disk_of(&outcome.run(&spec)?)?.iops;
+    let drained = disk_of(&course.run(&spec)?)?.iops;
 
     let fresh = four_figures([540_000, 3_000_000_000, 390_000, 1_900_000_000]);
     for (name, figures, scale) in
@@ -294,7 +296,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
     {
         let config = DiskConfig { unloaded_latency_ns: preset.unloaded_latency_ns, ..config_of(figures) };
         spec.disks = vec![SimDisk::new(device.clone(), config)];
-        let bins = run(&mut outcome, &spec)?;
+        let bins = run(&mut course, &spec)?;
         let (from_ns, until_ns) = (S, 5 * S);
         let writes = rate(&bins, from_ns, until_ns);
         let error = share_error(&bins, from_ns, until_ns);
@@ -304,25 +306,25 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
         let median = scales.get(scales.len() / 2).copied().unwrap_or(f64::NAN);
         let count = scales.len().max(1) as f64;
         let mean = within(&bins, from_ns, until_ns).map(|bin| bin.in_device).sum::<f64>() / count;
-        outcome.figure(format!("{name}: writes over drained"), writes / drained, Target::AtLeast(0.92));
-        outcome.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
-        outcome.figure(format!("{name}: capacity scale, median"), median, scale);
+        course.figure(format!("{name}: writes over drained"), writes / drained, Target::AtLeast(0.92));
+        course.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
+        course.figure(format!("{name}: capacity scale, median"), median, scale);
         let scale = format!("{median:.2}");
         let rate = format!("{:.1}", writes / 1e3);
         table.row([name.to_owned(), rate, "52".into(), format!("{error:.2}"), scale, format!("{mean:.1}")]);
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "7 % of spare space: each write costs 7.8. The document's 52 k is the data sheet's; the model has 50 k, less \
          pauses.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Uses up a hundredth of gp2's credits.
-pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn burst_credits(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(1, advance);
     let preset = preset("gp2")?;
     let mut device = preset.spec.clone();
     for cap in &mut device.caps {
@@ -336,7 +338,7 @@ pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
     let config = DiskConfig { model, latency_goal, unloaded_latency_ns, ..DiskConfig::default() };
     let mut spec = two_classes(seed, SimDisk::new(device, config), Op::Read, 16 << 10);
     (spec.duration_ns, spec.sample_ns) = (40 * S, 100 * MS);
-    let bins = run(&mut outcome, &spec)?;
+    let bins = run(&mut course, &spec)?;
 
     let mut table = Table::new(
         "gp2 of 100 GiB, 54 000 credits: 3000 reads a second, then 300",
@@ -355,17 +357,17 @@ pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
             format!("{scale:.2}"),
         ]);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
 
     let queue = within(&bins, 24 * S, 40 * S).map(|bin| bin.in_device).fold(0.0, f64::max);
-    outcome.figure("with credits, reads/s", rate(&bins, S, 19 * S), Target::AtLeast(0.95 * 3000.0));
-    outcome.figure("without, reads/s", rate(&bins, 24 * S, 40 * S), Target::Between(0.95 * 300.0, 1.02 * 300.0));
-    outcome.figure("with credits: share error, %", share_error(&bins, S, 19 * S), Target::AtMost(3.0));
-    outcome.figure("without: share error, %", share_error(&bins, 24 * S, 40 * S), Target::AtMost(3.0));
-    outcome.figure("without: most in the device (100 ms)", queue, Target::AtMost(12.0));
-    outcome.remark(
+    course.figure("with credits, reads/s", rate(&bins, S, 19 * S), Target::AtLeast(0.95 * 3000.0));
+    course.figure("without, reads/s", rate(&bins, 24 * S, 40 * S), Target::Between(0.95 * 300.0, 1.02 * 300.0));
+    course.figure("with credits: share error, %", share_error(&bins, S, 19 * S), Target::AtMost(3.0));
+    course.figure("without: share error, %", share_error(&bins, 24 * S, 40 * S), Target::AtMost(3.0));
+    course.figure("without: most in the device (100 ms)", queue, Target::AtMost(12.0));
+    course.remark(
         "The real volume starts with 5.4 million credits, which last 2000 s; here a hundredth, 20 s. The latency \
          goal is 4 ms: by the default, three requests may be in the volume, which is below its knee and gives 89 %.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }

@@ -22,8 +22,8 @@
 
 use plimsoll_core::{CostForm, CostModel, Disk, DiskConfig, Op};
 
-use super::super::support::{MS, S, class_of, disk_of, reads, share_error_percent, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{Course, MS, S, class_of, disk_of, reads, share_error_percent, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::device::presets::{Preset, Provision, volumes};
 use crate::world::{DiskMode, ShardSpec, SimDisk};
 
@@ -49,8 +49,8 @@ fn ordered() -> Result<Vec<Preset>, ScenarioError> {
 }
 
 /// Runs all volumes, lengths and directions with one shard and with sixteen.
-pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn far_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(168, advance);
     let mut table = Table::new(
         "16 outstanding a shard, default settings",
         &["volume", "form", "request", "shards", "MB/s", "drained", "promised", "of the lesser", "in device"],
@@ -69,7 +69,7 @@ pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
                 let mut spec = world_of(seed, disk, &[("all", 100)], vec![job]);
                 spec.shards = vec![ShardSpec::default(); shards];
                 (spec.warmup_ns, spec.duration_ns) = (500 * MS, 2 * S);
-                let report = outcome.run(&spec)?;
+                let report = course.run(&spec)?;
                 let disk = disk_of(&report)?;
                 Ok::<_, ScenarioError>((disk.bytes_per_s, disk.mean_in_device))
             };
@@ -91,15 +91,15 @@ pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
             ]);
         }
     }
-    outcome.tables.push(table);
-    outcome.figure("least throughput over the lesser of drained and promised", least, Target::AtLeast(0.90));
-    short_beside_long(seed, &mut outcome)?;
-    outcome.remark("With a bound of the latency goal alone, which knew nothing of the latency, the least was 0.21.");
-    Ok(outcome)
+    course.outcome.tables.push(table);
+    course.figure("least throughput over the lesser of drained and promised", least, Target::AtLeast(0.90));
+    short_beside_long(seed, &mut course)?;
+    course.remark("With a bound of the latency goal alone, which knew nothing of the latency, the least was 0.21.");
+    Ok(course.outcome)
 }
 
 /// Runs reads of 4 KiB beside reads and writes of 128 KiB on each volume, with one budget and with two.
-fn short_beside_long(seed: u64, outcome: &mut Outcome) -> Result<(), ScenarioError> {
+fn short_beside_long(seed: u64, course: &mut Course<'_>) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "4 KiB reads beside 128 KiB, equal shares, 32 outstanding each: parts of what the volume sells",
         &["volume", "form", "128 KiB", "shards", "operations", "bytes", "share error"],
@@ -119,7 +119,7 @@ fn short_beside_long(seed: u64, outcome: &mut Outcome) -> Result<(), ScenarioErr
             spec.shards = vec![ShardSpec::default(); shards as usize];
             (spec.warmup_ns, spec.duration_ns) = (500 * MS, 4 * S);
 
-            let report = outcome.run(&spec)?;
+            let report = course.run(&spec)?;
             let classes = [class_of(&report, "short")?, class_of(&report, "long")?];
             let operations = classes.iter().map(|class| class.iops).sum::<f64>() / most(preset.figures.read_iops);
             let bytes =
@@ -139,9 +139,9 @@ fn short_beside_long(seed: u64, outcome: &mut Outcome) -> Result<(), ScenarioErr
             ]);
         }
     }
-    outcome.tables.push(table);
-    outcome.figure("short beside long, two limits: least part of the limit used most", least, Target::AtLeast(0.95));
-    outcome.figure("short beside long, two limits: share error, %", largest_error, Target::AtMost(1.0));
+    course.outcome.tables.push(table);
+    course.figure("short beside long, two limits: least part of the limit used most", least, Target::AtLeast(0.95));
+    course.figure("short beside long, two limits: share error, %", largest_error, Target::AtMost(1.0));
     Ok(())
 }
 

@@ -18,9 +18,9 @@
 
 use plimsoll_core::{DiskConfig, Op};
 
-use super::super::support::{MS, S, class_of, config_of, disk_of, four_figures, plain_device, reads};
+use super::super::support::{Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, reads};
 use super::super::support::{share_error_percent, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::device::{ChannelSpec, DeviceSpec};
 use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
 
@@ -53,8 +53,8 @@ fn spec_of(seed: u64, disk: SimDisk, op: Op, shares: [u32; 4], shards: u32) -> W
 }
 
 /// Runs all combinations of devices, directions, factors, shares and shards.
-pub(super) fn disk_is_the_limit(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn disk_is_the_limit(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(36, advance);
     for (name, independent, least) in [("sharp knee", false, 0.95), ("eight independent channels", true, 0.90)] {
         let mut table = Table::new(
             format!("{name}: four classes with 64 x 128 KiB outstanding each"),
@@ -73,10 +73,10 @@ pub(super) fn disk_is_the_limit(seed: u64) -> Result<Outcome, ScenarioError> {
         let (mut worst_error, mut least_rate) = (0f64, f64::MAX);
         for op in [Op::Read, Op::Write] {
             let drain = SimDisk { mode: DiskMode::Drain, ..SimDisk::new(device(independent), promise(1.0)) };
-            let drained = outcome.run(&spec_of(seed, drain, op, [10, 20, 40, 80], 1))?;
+            let drained = course.run(&spec_of(seed, drain, op, [10, 20, 40, 80], 1))?;
             for (factor, shares, shards) in cases() {
                 let disk = SimDisk::new(device(independent), promise(factor));
-                let report = outcome.run(&spec_of(seed, disk, op, shares, shards))?;
+                let report = course.run(&spec_of(seed, disk, op, shares, shards))?;
                 let mut parts = [0.0; 4];
                 let mut drained_parts = [0.0; 4];
                 for (at, class) in NAMES.into_iter().enumerate() {
@@ -99,20 +99,20 @@ pub(super) fn disk_is_the_limit(seed: u64) -> Result<Outcome, ScenarioError> {
             }
         }
 
-        outcome.tables.push(table);
-        outcome.figure(format!("{name}: largest share error, %"), worst_error, Target::AtMost(3.0));
-        outcome.figure(format!("{name}: least throughput over drained"), least_rate, Target::AtLeast(least));
+        course.outcome.tables.push(table);
+        course.figure(format!("{name}: largest share error, %"), worst_error, Target::AtMost(3.0));
+        course.figure(format!("{name}: least throughput over drained"), least_rate, Target::AtLeast(least));
     }
-    outcome.remark(
+    course.remark(
         "On independent channels the target of 95 % cannot be had: with N reads in the device N / (N + 7) of its \
          channels work. Class a of 100/10/10/10 holds its share with up to 83 in the device if none of its 64 ever \
          waits; the window takes three quarters of that, and never more than the latency goal (0.75 ms of the \
          model's work: 59 reads at x 1.3). That leaves 90 to 93 % of the 97 % that 256 requests reach.",
     );
-    outcome.remark(
+    course.remark(
         "Published for Seastar on real disks: share error 0.2 to 171 % (median of a case), 13 % of throughput lost.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 fn cases() -> impl Iterator<Item = (f64, [u32; 4], u32)> {

@@ -18,8 +18,8 @@
 use plimsoll_core::math::pow;
 use plimsoll_core::{DiskConfig, MixExponent, Op};
 
-use super::super::support::{MS, class_of, config_of, disk_of, four_figures, plain_device, reads, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{Course, MS, class_of, config_of, disk_of, four_figures, plain_device, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::JobSpec;
 use crate::world::SimDisk;
 
@@ -32,8 +32,8 @@ fn frontier_part(p: f64, read: f64, write: f64) -> f64 {
 }
 
 /// Runs six exponents with three sets of shares.
-pub(super) fn mixed_directions(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn mixed_directions(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(21, advance);
     let mut table = Table::new(
         "reads (200 k/s alone) and writes (100 k/s alone) of 4 KiB",
         &["p", "shares r:w", "r/R", "w/W", "part of the frontier, %", "mean in device", "most, us of work"],
@@ -60,7 +60,7 @@ pub(super) fn mixed_directions(seed: u64) -> Result<Outcome, ScenarioError> {
             (spec.warmup_ns, spec.duration_ns, spec.sample_ns) = (300 * MS, 300 * MS, MS);
 
             let mut work_ns = 0;
-            let report = outcome.run_observed(&spec, &mut |sample| {
+            let report = course.run_observed(&spec, &mut |sample| {
                 work_ns = work_ns.max(sample.disks.first().map_or(0, |disk| disk.in_device_ns));
             })?;
 
@@ -83,9 +83,9 @@ pub(super) fn mixed_directions(seed: u64) -> Result<Outcome, ScenarioError> {
             ]);
         }
     }
-    outcome.tables.push(table);
-    outcome.figure("least part of the frontier, %", least * 100.0, Target::AtLeast(92.0));
+    course.outcome.tables.push(table);
+    course.figure("least part of the frontier, %", least * 100.0, Target::AtLeast(92.0));
     // Target: the latency goal, and a quarter more for a class that lags.
-    outcome.figure("most work in the device, us", most_ns as f64 / 1e3, Target::AtMost(750.0 * 1.25));
-    Ok(outcome)
+    course.figure("most work in the device, us", most_ns as f64 / 1e3, Target::AtMost(750.0 * 1.25));
+    Ok(course.outcome)
 }

@@ -15,9 +15,9 @@
 
 use plimsoll_core::{DiskConfig, LatencyGoal};
 
-use super::super::support::{MS, S, class_of, config_of, disk_of, four_figures, plain_device, preset, reads};
+use super::super::support::{Course, MS, S, class_of, config_of, disk_of, four_figures, plain_device, preset, reads};
 use super::super::support::{share_error_percent, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::device::{MemberFault, RaidSpec};
 use crate::world::{Action, Change, DiskMode, SimDisk, WorldSpec};
 
@@ -27,16 +27,16 @@ fn two_classes(seed: u64, disk: SimDisk, len_bytes: u32, parallelism: u32) -> Wo
 }
 
 /// Returns share error in per cent, requests a second, and the mean number in the device.
-fn judged(outcome: &mut Outcome, spec: &WorldSpec) -> Result<[f64; 3], ScenarioError> {
-    let report = outcome.run(spec)?;
+fn judged(course: &mut Course<'_>, spec: &WorldSpec) -> Result<[f64; 3], ScenarioError> {
+    let report = course.run(spec)?;
     let parts = [class_of(&report, "a")?.iops, class_of(&report, "b")?.iops];
     let disk = disk_of(&report)?;
     Ok([share_error_percent(&parts, &[300, 100]), disk.iops, disk.mean_in_device])
 }
 
 /// Slows one of four members down from the second second on.
-pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn slow_member(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(4, advance);
     let mut table = Table::new(
         "RAID 0 of four disks of 1 GB/s, 128 KiB reads; later one of them at a quarter of its speed",
         &["members", "scheduler", "reads/s", "share error, %", "mean in device"],
@@ -58,12 +58,12 @@ pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
                 spec.actions = vec![Action { at_ns: S, change: Change::SetMember { disk: 0, fault } }];
             }
             (spec.warmup_ns, spec.duration_ns) = (2 * S, 2 * S);
-            let [error, iops, in_device] = judged(&mut outcome, &spec)?;
+            let [error, iops, in_device] = judged(&mut course, &spec)?;
             rates[at] = iops;
             if mode == DiskMode::Scheduled {
-                outcome.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
-                outcome.figure(format!("{name}: throughput over drained"), rates[1] / rates[0], Target::AtLeast(0.85));
-                outcome.figure(format!("{name}: mean in the device"), in_device, Target::AtMost(32.0));
+                course.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
+                course.figure(format!("{name}: throughput over drained"), rates[1] / rates[0], Target::AtLeast(0.85));
+                course.figure(format!("{name}: mean in the device"), in_device, Target::AtMost(32.0));
             }
             let kind = if mode == DiskMode::Drain { "drained" } else { "ours" };
             table.row([
@@ -76,18 +76,18 @@ pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
         }
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "Random reads meet the members unevenly: like independent channels, an array has no sharp knee, and the \
          latency goal (0.75 ms of its work, 23 reads) bounds what is in it. With a slow member nearly all of them \
          wait for that one.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Runs a disk of 7200 revolutions a minute.
-pub(super) fn hard_disk(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn hard_disk(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(3, advance);
     let mut table = Table::new(
         "hard disk, random 64 KiB reads, two classes 3:1 with 16 outstanding each",
         &["scheduler", "reads/s", "share error, %", "mean in device"],
@@ -111,22 +111,22 @@ pub(super) fn hard_disk(seed: u64) -> Result<Outcome, ScenarioError> {
             job.region.len_bytes = preset.spec.capacity_bytes;
         }
         (spec.warmup_ns, spec.duration_ns, spec.sample_ns) = (20 * S, 200 * S, 100 * MS);
-        let [error, iops, in_device] = judged(&mut outcome, &spec)?;
+        let [error, iops, in_device] = judged(&mut course, &spec)?;
         rates[at] = iops;
         if mode == DiskMode::Scheduled {
             let least = if latency_goal == default_goal { 0.85 } else { 0.95 };
-            outcome.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
-            outcome.figure(format!("{name}: throughput over drained"), iops / rates[0], Target::AtLeast(least));
-            outcome.figure(format!("{name}: mean in the device"), in_device, Target::AtMost(4.0));
+            course.figure(format!("{name}: share error, %"), error, Target::AtMost(3.0));
+            course.figure(format!("{name}: throughput over drained"), iops / rates[0], Target::AtLeast(least));
+            course.figure(format!("{name}: mean in the device"), in_device, Target::AtMost(4.0));
         }
         table.row([name.into(), format!("{iops:.1}"), format!("{error:.2}"), format!("{in_device:.1}")]);
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "The latency goal of 0.75 ms cannot hold a read of 13 ms; it is raised to what 64 KiB need. Then a single \
          read is in the disk, and what one takes longer than the mean is lost: 11 %. With a goal of 50 ms there is \
          one waiting.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }

@@ -19,8 +19,8 @@
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, Op};
 
-use super::super::support::{disk_of, reads, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{Course, disk_of, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use super::far::promised_bytes_per_s;
 use crate::device::presets;
 use crate::world::{DiskMode, ShardSpec, SimDisk};
@@ -47,8 +47,8 @@ const COUNTED_REQUESTS: f64 = 20_000.0;
 const SHORTEST_S: f64 = 0.05;
 
 /// Runs all presets, lengths, directions and numbers of shards.
-pub(super) fn known_disks(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn known_disks(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(288, advance);
     let mut table = Table::new(
         "16 outstanding a shard, default settings: cases below 0.95 of drained, or of what the figures promise",
         &["disk", "request", "shards", "MB/s", "drained", "part", "in device"],
@@ -68,7 +68,7 @@ pub(super) fn known_disks(seed: u64) -> Result<Outcome, ScenarioError> {
                 spec.shards = vec![ShardSpec::default(); shards];
                 spec.warmup_ns = ((SETTLE_REQUESTS * request_s).max(SHORTEST_S) * 1e9) as u64;
                 spec.duration_ns = ((COUNTED_REQUESTS * request_s).max(SHORTEST_S) * 1e9) as u64;
-                let report = outcome.run(&spec)?;
+                let report = course.run(&spec)?;
                 let disk = disk_of(&report)?;
                 Ok::<_, ScenarioError>((disk.bytes_per_s, disk.mean_in_device))
             };
@@ -92,21 +92,21 @@ pub(super) fn known_disks(seed: u64) -> Result<Outcome, ScenarioError> {
         }
     }
 
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     parts.sort_by(f64::total_cmp);
-    outcome.figure("least throughput over the lesser of drained and promised", parts[0], Target::AtLeast(0.86));
-    outcome.figure(
+    course.figure("least throughput over the lesser of drained and promised", parts[0], Target::AtLeast(0.86));
+    course.figure(
         "median throughput over the lesser of drained and promised",
         parts[parts.len() / 2],
         Target::AtLeast(0.97),
     );
-    outcome.remark(
+    course.remark(
         "The aim is 0.90 in every case. Reads of 1 MiB from arrays of slow drives miss it. On eight drives the window \
          rests at its bound, three times the latency of a read alone and one more, where 1 % more of it would still give \
          0.15 % more throughput. On is4gen.8xlarge with 16 shards the search has not yet come from 4 reads to the 7 that \
          one shard finds.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 fn cases() -> impl Iterator<Item = (u32, Op, usize)> {

@@ -15,8 +15,8 @@
 
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op};
 
-use super::super::support::{MS, S, as_one_disk, disk_of, four_figures, preset, reads, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{Course, MS, S, as_one_disk, disk_of, four_figures, preset, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::device::DeviceSpec;
 use crate::world::{DiskMode, SimDisk};
 
@@ -25,8 +25,8 @@ const SIZES: [u32; 8] = [512, 4096, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 <
 const REQUESTS: f64 = 16_000.0;
 
 /// Runs three devices in two directions at eight sizes.
-pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn single_class_sizes(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(144, advance);
     let (mut least, mut least_channels) = (f64::MAX, f64::MAX);
     let (mut additive_least, mut additive_most) = (f64::MAX, 0f64);
     for name in ["i3en.3xlarge", "i4i.2xlarge", "i7i.12xlarge"] {
@@ -46,7 +46,7 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
             ],
         );
 
-        let device_rates = [Op::Read, Op::Write].map(|op| points(&mut outcome, seed, &device, op));
+        let device_rates = [Op::Read, Op::Write].map(|op| points(&mut course, seed, &device, op));
         let [read_points, write_points] = device_rates;
         let (read_points, write_points) = (read_points?, write_points?);
         let measured = CostModel::from_table(&read_points, &write_points)
@@ -72,7 +72,7 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
                     let config =
                         DiskConfig { model: model.clone(), control, unloaded_latency_ns, ..DiskConfig::default() };
                     let disk = SimDisk::new(device.clone(), config);
-                    Ok::<f64, ScenarioError>(rate(&mut outcome, seed, disk, op, len_bytes, most)? / most)
+                    Ok::<f64, ScenarioError>(rate(&mut course, seed, disk, op, len_bytes, most)? / most)
                 };
                 let ours = used(&measured, ControlConfig::default())?;
                 let seastar = used(&additive, ControlConfig::OFF)?;
@@ -87,28 +87,28 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
             table.row(cells);
         }
 
-        outcome.tables.push(table);
+        course.outcome.tables.push(table);
     }
 
-    outcome.figure(
+    course.figure(
         "measured model, one queue in the device: least part of its rate, %",
         least * 100.0,
         Target::AtLeast(97.0),
     );
-    outcome.figure("on independent channels (i3en): least part, %", least_channels * 100.0, Target::AtLeast(80.0));
-    outcome.figure("Seastar's rule at 4 KiB: least part, %", additive_least * 100.0, Target::Between(45.0, 72.0));
-    outcome.figure("Seastar's rule at 4 KiB: largest part, %", additive_most * 100.0, Target::Between(45.0, 75.0));
-    outcome.remark(
+    course.figure("on independent channels (i3en): least part, %", least_channels * 100.0, Target::AtLeast(80.0));
+    course.figure("Seastar's rule at 4 KiB: least part, %", additive_least * 100.0, Target::Between(45.0, 72.0));
+    course.figure("Seastar's rule at 4 KiB: largest part, %", additive_most * 100.0, Target::Between(45.0, 75.0));
+    course.remark(
         "i3en has eight independent channels. 97 % of what 512 outstanding reads reach takes some 200 in the device; \
          the latency goal (0.75 ms of work: 22 reads of 64 KiB) and the closed loop, which stops where a per cent of \
          queue gives a tenth of a per cent of throughput, leave 84 to 96 %. All others reach 97 %.",
     );
-    outcome.remark("The rule 1/IOPS + length/bandwidth was found to let 51 to 70 % of the reads of 4 KiB through.");
-    Ok(outcome)
+    course.remark("The rule 1/IOPS + length/bandwidth was found to let 51 to 70 % of the reads of 4 KiB through.");
+    Ok(course.outcome)
 }
 
 /// Returns the saturated device's rate at each size.
-fn points(outcome: &mut Outcome, seed: u64, device: &DeviceSpec, op: Op) -> Result<Vec<(u32, f64)>, ScenarioError> {
+fn points(course: &mut Course<'_>, seed: u64, device: &DeviceSpec, op: Op) -> Result<Vec<(u32, f64)>, ScenarioError> {
     let mut points = Vec::new();
     for len_bytes in SIZES {
         let disk = SimDisk { mode: DiskMode::Drain, ..SimDisk::new(device.clone(), DiskConfig::default()) };
@@ -118,14 +118,14 @@ fn points(outcome: &mut Outcome, seed: u64, device: &DeviceSpec, op: Op) -> Resu
             _ => (rates.write_iops, rates.write_bytes_per_s),
         };
         let expected = iops.min(bytes_per_s / f64::from(len_bytes));
-        points.push((len_bytes, rate(outcome, seed, disk, op, len_bytes, expected)?));
+        points.push((len_bytes, rate(course, seed, disk, op, len_bytes, expected)?));
     }
     Ok(points)
 }
 
 /// Returns the operations per second with 512 outstanding.
 fn rate(
-    outcome: &mut Outcome,
+    course: &mut Course<'_>,
     seed: u64,
     disk: SimDisk,
     op: Op,
@@ -137,5 +137,5 @@ fn rate(
     let mut spec = world_of(seed, disk, &[("io", 100)], vec![job]);
     let length_ns = ((REQUESTS / expected * S as f64) as u64).clamp(50 * MS, 2 * S);
     (spec.warmup_ns, spec.duration_ns) = (length_ns, length_ns);
-    Ok(disk_of(&outcome.run(&spec)?)?.iops)
+    Ok(disk_of(&course.run(&spec)?)?.iops)
 }

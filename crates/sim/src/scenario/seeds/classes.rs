@@ -14,8 +14,10 @@
 
 use plimsoll_core::{ControlConfig, Op};
 
-use super::super::support::{MS, S, class_of, config_of, disk_of, preset, reads, share_error_percent, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{
+    Course, MS, S, class_of, config_of, disk_of, preset, reads, share_error_percent, world_of,
+};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
 use crate::world::{DiskMode, SimDisk, WorldSpec};
 
@@ -32,8 +34,8 @@ pub(super) fn ssd(max_io_requests: Option<u32>) -> Result<SimDisk, ScenarioError
 }
 
 /// Runs table 3.
-pub(super) fn four_share_sets(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn four_share_sets(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(8, advance);
     let mut table = Table::new(
         "850 PRO, 128 KiB reads, depth 30, one shard; kB/s",
         &["shares", "", "C1", "C2", "C3", "C4", "sum", "error, %"],
@@ -61,30 +63,30 @@ pub(super) fn four_share_sets(seed: u64) -> Result<Outcome, ScenarioError> {
             let jobs = names.map(|name| reads(name, 64, 128 << 10)).to_vec();
             let mut spec = world_of(seed, ssd(depth)?, &classes, jobs);
             (spec.warmup_ns, spec.duration_ns) = (S, 20 * S);
-            let report = outcome.run(&spec)?;
+            let report = course.run(&spec)?;
             let mut found = [0.0; 4];
             for (found, name) in found.iter_mut().zip(names) {
                 *found = class_of(&report, name)?.bytes_per_s / 1e3;
             }
             let (error, sum) = add(kind, found);
             let most = if depth.is_some() { 2.0 } else { 1.0 };
-            outcome.figure(format!("{shares:?}, {kind}: share error, %"), error, Target::AtMost(most));
-            outcome.figure(format!("{shares:?}, {kind}: sum, kB/s"), sum, Target::AtLeast(0.95 * 550e3));
+            course.figure(format!("{shares:?}, {kind}: share error, %"), error, Target::AtMost(most));
+            course.figure(format!("{shares:?}, {kind}: sum, kB/s"), sum, Target::AtLeast(0.95 * 550e3));
         }
     }
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "The published error is 1.8 % at most, its sums 550 MB/s: the line rate, so that the disk was the limit. As \
          published, only ratios of shares matter: the first two rows agree. The document lays the differences to \
          runs that end between two dispatches. The same differences, with the same signs, come back here: they are \
          those of accumulators that decay while classes wait. Virtual time has none.",
     );
-    outcome.remark(
+    course.remark(
         "The document prints the cost as 'ws' and the header as C1, C2, \
          C4, C4: it is w / s, and C3. Its runs took 60 s; 20 s suffice \
          where nothing is random but the latencies.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 const CLASSES: [(&str, u32); 6] = [
@@ -113,8 +115,8 @@ fn scylla(seed: u64, jobs: Vec<JobSpec>) -> Result<WorldSpec, ScenarioError> {
 }
 
 /// Runs repair beside all classes, beside queries, and alone.
-pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn repair(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(6, advance);
     let mut table = Table::new(
         "850 PRO, classes of table 2: part of the device time by class, %",
         &["who is busy", "commitlog", "memtable", "compaction", "query", "repair-read", "repair-write", "MB/s"],
@@ -124,7 +126,7 @@ pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
         [("all", all), ("query and repair-read", vec!["query", "repair-read"]), ("repair-read", vec!["repair-read"])]
     {
         let spec = scylla(seed, busy.iter().map(|name| job(name, 64)).collect())?;
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
 
         let mut times = Vec::new();
         for (name, shares) in CLASSES {
@@ -137,22 +139,22 @@ pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
 
         let taking_part = times.iter().filter(|(name, _, _)| busy.contains(name));
         let (shares, parts): (Vec<u32>, Vec<f64>) = taking_part.map(|(_, shares, ns)| (*shares, *ns)).unzip();
-        outcome.figure(format!("{title}: share error, %"), share_error_percent(&parts, &shares), Target::AtMost(2.0));
-        outcome.figure(format!("{title}: device time used"), disk_of(&report)?.utilisation, Target::AtLeast(0.95));
+        course.figure(format!("{title}: share error, %"), share_error_percent(&parts, &shares), Target::AtMost(2.0));
+        course.figure(format!("{title}: device time used"), disk_of(&report)?.utilisation, Target::AtLeast(0.95));
     }
 
-    outcome.tables.push(table);
-    light_queries(&mut outcome, seed)?;
-    outcome.remark(
+    course.outcome.tables.push(table);
+    light_queries(&mut course, seed)?;
+    course.remark(
         "'Repairs do not get too big a share even if a lot of data is read': 20 of 440 shares when all are busy, a \
          sixth beside queries alone, and all of the disk when nobody else asks.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Runs queries that ask for 40 % of the disk, without repair and beside it. Of the rest, repair may have what keeps the
 /// throughput goal: the queries' requests come one by one, so the disk gives up the other part for them.
-fn light_queries(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn light_queries(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "queries at 40 000 a second (40 % of the disk), with and without repair",
         &["repair", "queries, k/s", "p50, us", "p99, us", "repair, MB/s"],
@@ -165,25 +167,25 @@ fn light_queries(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
         for disk in &mut spec.disks {
             disk.config.control.throughput_goal = throughput_goal;
         }
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let (query, repair) = (class_of(&report, "query")?, class_of(&report, "repair-read")?);
         let [p50, p99] = [50.0, 99.0].map(|percent| query.total.percentile(percent) as f64 / 1e3);
         let repair_mb = repair.bytes_per_s / 1e6;
         if fibers > 0 {
             let at_goal = format!("with repair, goal {throughput_goal}");
-            outcome.figure(
+            course.figure(
                 format!("{at_goal}: queries served over asked for"),
                 query.iops / 40e3,
                 Target::AtLeast(0.99),
             );
-            outcome.figure(format!("{at_goal}: queries' p99, us"), p99, Target::AtMost(2_500.0));
-            outcome.figure(format!("{at_goal}: repair, MB/s"), repair_mb, Target::AtLeast(least * 550.0));
+            course.figure(format!("{at_goal}: queries' p99, us"), p99, Target::AtMost(2_500.0));
+            course.figure(format!("{at_goal}: repair, MB/s"), repair_mb, Target::AtLeast(least * 550.0));
         }
         let title = if fibers > 0 { format!("64 reads of 128 KiB, goal {throughput_goal}") } else { "none".to_owned() };
         let rate = format!("{:.1}", query.iops / 1e3);
         table.row([title, rate, format!("{p50:.0}"), format!("{p99:.0}"), format!("{repair_mb:.0}")]);
     }
 
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     Ok(())
 }

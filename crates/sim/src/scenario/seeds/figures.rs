@@ -16,8 +16,8 @@
 use plimsoll_core::math::ln;
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op};
 
-use super::super::support::{MS, as_one_disk, config_of, disk_of, four_figures, plain_device, preset};
-use super::super::{Outcome, ScenarioError, Series, Table, Target};
+use super::super::support::{Course, MS, as_one_disk, config_of, disk_of, four_figures, plain_device, preset};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use super::plateau::{MIB, loop_of, old_defaults};
 use crate::device::presets::instances;
 use crate::world::{DiskMode, SimDisk};
@@ -25,8 +25,8 @@ use crate::world::{DiskMode, SimDisk};
 const GIB: f64 = 1024.0 * MIB;
 
 /// Runs 64 points with Seastar's arithmetic and ours.
-pub(super) fn calculated_against_configured(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn calculated_against_configured(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(6, advance);
     let mut table = Table::new(
         "i x 15 000 IOPS and i GiB/s, i = 1 to 64: rates computed back from costs, % off",
         &["i", "Seastar IOPS", "Seastar bandwidth", "ours IOPS", "ours bandwidth"],
@@ -54,19 +54,19 @@ pub(super) fn calculated_against_configured(seed: u64) -> Result<Outcome, Scenar
         }
     }
 
-    outcome.tables.push(table);
-    outcome.figure("Seastar's arithmetic: worst of 128 figures, % off", worst_seastar, Target::AtMost(5.0));
-    outcome.figure("ours: worst of 128 figures, % off", worst_ours, Target::AtMost(0.5));
-    delivered(&mut outcome, seed)?;
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.figure("Seastar's arithmetic: worst of 128 figures, % off", worst_seastar, Target::AtMost(5.0));
+    course.figure("ours: worst of 128 figures, % off", worst_ours, Target::AtMost(0.5));
+    delivered(&mut course, seed)?;
+    course.remark(
         "Seastar's test allows 5 %. Its IOPS are low by the bytes of the 512 that are charged on top; ours charges a \
          block once. Above 8.x GB/s nothing changes: the plateau was one of the defaults, not of the arithmetic.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Measures the rates on a disk that could do four times its figures.
-fn delivered(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn delivered(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "delivered on a disk that could do four times as much, over configured",
         &["i", "IOPS at 512 B", "bandwidth at 256 KiB (slope)"],
@@ -78,24 +78,24 @@ fn delivered(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             let disk = SimDisk::new(plain_device(&figures, 4.0, 90e3), config_of(&figures));
             let mut spec = loop_of(seed, disk, Op::Read, 1024, len_bytes);
             (spec.warmup_ns, spec.duration_ns) = (20 * MS, 200 * MS);
-            Ok::<f64, ScenarioError>(disk_of(&outcome.run(&spec)?)?.iops)
+            Ok::<f64, ScenarioError>(disk_of(&course.run(&spec)?)?.iops)
         };
         let iops = rate(512)? / (15_000 * i) as f64;
         // The first block costs an operation: take the slope.
         let slope_s = 1.0 / rate(256 << 10)? - 1.0 / (15_000 * i) as f64;
         let bandwidth = f64::from((256u32 << 10) - 4096) / slope_s / (i as f64 * GIB);
-        outcome.figure(format!("i = {i}: IOPS delivered over configured"), iops, Target::Between(0.99, 1.01));
-        outcome.figure(format!("i = {i}: bandwidth delivered over configured"), bandwidth, Target::Between(0.98, 1.02));
+        course.figure(format!("i = {i}: IOPS delivered over configured"), iops, Target::Between(0.99, 1.01));
+        course.figure(format!("i = {i}: bandwidth delivered over configured"), bandwidth, Target::Between(0.98, 1.02));
         table.row([i.to_string(), format!("{iops:.4}"), format!("{bandwidth:.4}")]);
     }
 
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     Ok(())
 }
 
 /// Runs an i7i.48xlarge with the properties of an i7i.4xlarge.
-pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn understated(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(6, advance);
     let large = preset("i7i.48xlarge")?;
     let small = four_figures([583_935, 4_266_672_128, 330_688, 3_368_507_648]);
     let config = |figures, control| DiskConfig { control, unloaded_latency_ns: 90_000, ..config_of(figures) };
@@ -110,7 +110,7 @@ pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
             let disk = SimDisk::new(as_one_disk(&large), config(figures, control));
             let mut spec = loop_of(seed, disk, Op::Read, 1024, len_bytes);
             (spec.warmup_ns, spec.duration_ns) = (warmup_ns, 30 * MS);
-            Ok::<f64, ScenarioError>(disk_of(&outcome.run(&spec)?)?.iops)
+            Ok::<f64, ScenarioError>(disk_of(&course.run(&spec)?)?.iops)
         };
 
         let promised = 1.0 / config_of(&small).model.cost(Op::Read, len_bytes).as_secs_f64();
@@ -120,25 +120,25 @@ pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
 
         let name = format!("{} KiB", len_bytes >> 10);
         let least = if len_bytes == 4096 { 4.0 } else { 2.0 };
-        outcome.figure(
+        course.figure(
             format!("{name}: understated, over what a 4xlarge can"),
             low / promised,
             Target::Between(0.97, 1.03),
         );
-        outcome.figure(format!("{name}: scale up to 16, over understated"), found / low, Target::AtLeast(least));
+        course.figure(format!("{name}: scale up to 16, over understated"), found / low, Target::AtLeast(least));
         let value = |iops: f64| if len_bytes == 4096 { iops / 1e3 } else { iops * f64::from(len_bytes) / MIB };
         let cells = [promised, right, low, found].map(|iops| format!("{:.0}", value(iops)));
         table.row([name].into_iter().chain(cells).chain([unit.to_owned()]));
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "Costs overestimated nine times make the machine act like one of a twelfth of its price, as the document \
          says. With scale_max above 1 (not the default) the closed loop finds that the disk does more. How far is \
          bounded by the window: at most the latency goal of work by the properties' own measure, which is a ninth of \
          that on this disk and does not cover its latency, 0.29 ms for 128 KiB.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// The pattern of a measured series over a family beside the promised one.
@@ -205,9 +205,9 @@ const LOADS: [(Op, u32); 4] = [(Op::Write, 512), (Op::Read, 512), (Op::Write, 40
 const LOAD_NAMES: [&str; 4] = ["512 B writes", "512 B reads", "4 KiB writes", "1 MiB writes"];
 
 /// Runs the i7i family under old defaults, and without any.
-pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
+pub(super) fn two_problems(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     use Pattern::{AsPromised, Low, Plateau};
-    let mut outcome = Outcome::default();
+    let mut course = Course::of(96, advance);
     for (build, config, expected) in [
         ("old defaults", old_defaults(), [Low, Low, Plateau, Plateau]),
         ("ours, unlimited", DiskConfig::default(), [Low, Low, AsPromised, AsPromised]),
@@ -224,7 +224,7 @@ pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
         for size in &FAMILY {
             let mut points = Vec::new();
             for (series, (op, len_bytes)) in series.iter_mut().zip(LOADS) {
-                let point = measure(&mut outcome, seed, size.disks, &config, op, len_bytes)?;
+                let point = measure(&mut course, seed, size.disks, &config, op, len_bytes)?;
                 series.push((point.promised, point.measured));
                 points.push(point);
             }
@@ -238,7 +238,7 @@ pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
                 cells.extend([format!("{:.0}", point.measured / 1e3), format!("{off:+.0}"), published(percent)]);
                 if let Some(percent) = percent {
                     let figure = format!("{build}, {}, 512 B {name}: points off the published difference", size.name);
-                    outcome.figure(figure, off - percent, Target::Between(-3.0, 3.0));
+                    course.figure(figure, off - percent, Target::Between(-3.0, 3.0));
                 }
             }
             cells.extend([blocks.measured, blocks.drained].map(|per_s| format!("{:.0}", per_s / 1e3)));
@@ -251,31 +251,31 @@ pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
 
         for (at, (points, expected)) in series.iter().zip(expected).enumerate() {
             let name = format!("{build}, {}: the verdict is '{}'", LOAD_NAMES[at], expected.words());
-            outcome.figure(name, f64::from(u8::from(pattern(points) == expected)), Target::AtLeast(1.0));
+            course.figure(name, f64::from(u8::from(pattern(points) == expected)), Target::AtLeast(1.0));
         }
-        outcome.tables.extend([operations, bandwidth]);
+        course.outcome.tables.extend([operations, bandwidth]);
         let curve = |of: fn(&(f64, f64)) -> f64| {
             FAMILY.iter().zip(&series[3]).map(|(size, point)| (f64::from(size.disks), of(point) / 1e9)).collect()
         };
-        outcome.series.push(Series {
+        course.outcome.series.push(Series {
             title: format!("writes of 1 MiB over the i7i family, {build}"),
             x: "disks".into(),
             y: "GB/s".into(),
             curves: vec![("measured".into(), curve(|point| point.1)), ("specified".into(), curve(|point| point.0))],
         });
     }
-    outcome.remark(
+    course.remark(
         "The document found 512 bytes as the block of a disk that works in 4096. Two numbers of its five are taken for \
          the model: the 4xlarge's writes (25 % are lost to the reading of blocks) and the 48xlarge's reads (25 % are lost \
          to the size of the machine, here in proportion to its logarithm). The other three follow: -33 % for 650 k on the \
          12xlarge, -44 % for 42 % on the 48xlarge. Why size costs operations the document does not say.",
     );
-    outcome.remark(
+    course.remark(
         "With 4 KiB the operations are as promised up to the 16xlarge and stand at 1.86 M from there on: the same \
          defaults, so that a cure for one problem uncovers the other. Bandwidth stands at 8.59 GB/s, where drained it \
          reaches what fio did.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// One load on one size: operations a second, or bytes with long requests.
@@ -288,7 +288,7 @@ struct Found {
 }
 
 fn measure(
-    outcome: &mut Outcome,
+    course: &mut Course<'_>,
     seed: u64,
     disks: u32,
     config: &DiskConfig,
@@ -322,7 +322,7 @@ fn measure(
         let disk = SimDisk { mode, ..SimDisk::new(device.clone(), config.clone()) };
         let mut spec = loop_of(seed, disk, op, 768, len_bytes);
         (spec.warmup_ns, spec.duration_ns) = if is_long { (20 * MS, 100 * MS) } else { (2 * MS, 10 * MS) };
-        let disk = *disk_of(&outcome.run(&spec)?)?;
+        let disk = *disk_of(&course.run(&spec)?)?;
         Ok::<f64, ScenarioError>(if is_long { disk.bytes_per_s } else { disk.iops })
     };
     Ok(Found { promised, measured: rate(DiskMode::Scheduled)?, drained: rate(DiskMode::Drain)? })

@@ -18,8 +18,8 @@
 use plimsoll_core::Op;
 use plimsoll_core::math::exp;
 
-use super::super::support::{MS, S, as_one_disk, config_of, preset, reads, world_of};
-use super::super::{Outcome, ScenarioError, Series, Table, Target};
+use super::super::support::{Course, MS, S, as_one_disk, config_of, preset, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use crate::report::Sample;
 use crate::workload::{JobSpec, Load, Pattern, Region, SizeDist};
 use crate::world::SimDisk;
@@ -34,8 +34,8 @@ const END_NS: u64 = DISCARDED_NS + S;
 const DISCARD_BYTES: u32 = 1 << 30;
 
 /// Fills, discards, overwrites.
-pub(super) fn fill_level(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn fill_level(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(1, advance);
     let preset = preset("i3en.24xlarge")?;
     let mut device = as_one_disk(&preset);
     device.capacity_bytes = CAPACITY_BYTES;
@@ -65,15 +65,15 @@ pub(super) fn fill_level(seed: u64) -> Result<Outcome, ScenarioError> {
     (spec.warmup_ns, spec.duration_ns) = (0, END_NS);
 
     let mut samples = Vec::new();
-    outcome.run_observed(&spec, &mut |sample| samples.push(sample.clone()))?;
-    report(&mut outcome, &samples);
-    outcome.remark(
+    course.run_observed(&spec, &mut |sample| samples.push(sample.clone()))?;
+    report(&mut course, &samples);
+    course.remark(
         "Published: 8 GB/s, and 5 beyond 75 %. Time and capacity are a thousandth. No curve is given to the model: a \
          write costs what cleaning costs at that fill level. So the fall begins earlier than in the document, whose disk \
          had the help of files that are deleted whole. 'The filesystem tells which blocks are free, but even then some \
          slowdown is expected': after half is discarded the disk is faster again, and not as fast as when it was fresh.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Returns the part of the disk that holds data after random writes of so many bytes.
@@ -81,7 +81,7 @@ fn fill_after(written: u64) -> f64 {
     1.0 - exp(-(written as f64) / CAPACITY_BYTES as f64)
 }
 
-fn report(outcome: &mut Outcome, samples: &[Sample]) {
+fn report(course: &mut Course<'_>, samples: &[Sample]) {
     let mut table = Table::new(
         "i3en.24xlarge (a thousandth of it), random writes of 1 MiB, 64 at a time",
         &["full, %", "GB/s", "published", "scale", "window, us", "in the device"],
@@ -124,12 +124,12 @@ fn report(outcome: &mut Outcome, samples: &[Sample]) {
     let mean = |rates: &Vec<f64>| rates.iter().sum::<f64>() / rates.len() as f64;
     let [fresh, full, discarded] = phases.each_ref().map(mean);
 
-    outcome.tables.push(table);
-    outcome.figure("below 10 %, GB/s (published: 8)", fresh, Target::Between(7.6, 8.4));
-    outcome.figure("from 75 to 82 %, GB/s (published: 5)", full, Target::Between(4.7, 5.6));
-    outcome.figure("after discarding half, GB/s", discarded, Target::Between(full * 1.15, fresh * 0.97));
-    outcome.figure("most 1 MiB requests in the device, mean of 100 ms", worst_in_device, Target::AtMost(24.0));
-    outcome.series.push(Series {
+    course.outcome.tables.push(table);
+    course.figure("below 10 %, GB/s (published: 8)", fresh, Target::Between(7.6, 8.4));
+    course.figure("from 75 to 82 %, GB/s (published: 5)", full, Target::Between(4.7, 5.6));
+    course.figure("after discarding half, GB/s", discarded, Target::Between(full * 1.15, fresh * 0.97));
+    course.figure("most 1 MiB requests in the device, mean of 100 ms", worst_in_device, Target::AtMost(24.0));
+    course.outcome.series.push(Series {
         title: "write bandwidth while the disk fills, then after a discard (16.5 s)".into(),
         x: "s".into(),
         y: "GB/s".into(),

@@ -24,8 +24,8 @@ use plimsoll_core::backlog::{
 };
 use plimsoll_core::{Limits, Op, Qos, Rate};
 
-use super::super::support::{MS, S, as_one_disk, config_of, preset, reads};
-use super::super::{Outcome, ScenarioError, Series, Table, Target};
+use super::super::support::{Course, MS, S, as_one_disk, config_of, preset, reads};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use crate::report::Sample;
 use crate::workload::{JobSpec, Load, Pattern, Region, Spacing};
 use crate::world::{Change, ClassSpec, ShardSpec, SimDisk, WorldSpec, run_steered};
@@ -291,7 +291,7 @@ fn limited(bytes_per_s: f64) -> Qos {
     Qos { limits: Limits { bandwidth, ..Limits::default() }, ..Qos::default() }
 }
 
-fn run(seed: u64, way: Way, outcome: &mut Outcome) -> Result<Database, ScenarioError> {
+fn run(seed: u64, way: Way, course: &mut Course<'_>) -> Result<Database, ScenarioError> {
     let preset = preset("i3en.24xlarge")?;
     let mut device = as_one_disk(&preset);
     device.capacity_bytes = CAPACITY_BYTES;
@@ -347,14 +347,17 @@ fn run(seed: u64, way: Way, outcome: &mut Outcome) -> Result<Database, ScenarioE
     };
 
     let mut database = Database::new(way);
-    let report = run_steered(&spec, &mut |sample| database.look(sample))?;
-    outcome.note(&report);
+    let report = run_steered(&spec, &mut |sample| {
+        course.advance_within(&spec, sample);
+        database.look(sample)
+    })?;
+    course.note(&report);
     Ok(database)
 }
 
 /// Runs all ways of ingesting.
-pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn ingest_controllers(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(4, advance);
     let mut table = Table::new(
         "i3en.24xlarge (a thousandth of it), clients offer 2 GB/s; rows by how full the disk is",
         &["way", "fill", "ingested", "disk", "dirty", "backlog", "files", "flush, comp. shares", "query p99"],
@@ -365,7 +368,7 @@ pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
     let (mut ingested, mut backlogs) = (Vec::new(), Vec::new());
     let mut found = Vec::new();
     for (name, way) in ways {
-        let database = run(seed, way, &mut outcome)?;
+        let database = run(seed, way, &mut course)?;
         let full = DATA_BYTES as f64 / CAPACITY_BYTES as f64;
         let end = database.looks.iter().position(|look| look.fill >= full);
         let looks = &database.looks[..end.unwrap_or(database.looks.len())];
@@ -387,20 +390,20 @@ pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
         found.push(Found { fill, backlog, stopped_ns: database.stopped_ns, worst_p99, rates });
     }
 
-    outcome.tables.push(table);
-    judge(&mut outcome, &found);
+    course.outcome.tables.push(table);
+    judge(&mut course, &found);
     let curves = [
         ("ingestion while the tree grows", "GB/s", ingested),
         ("what compaction has still to write, over memory", "1", backlogs),
     ];
     for (title, y, curves) in curves {
-        outcome.series.push(Series { title: title.into(), x: "s".into(), y: y.into(), curves });
+        course.outcome.series.push(Series { title: title.into(), x: "s".into(), y: y.into(), curves });
     }
-    outcome.remark(
+    course.remark(
         "Published: 2, 1.5 and 1 million rows of 1 kB a second. Ours takes less at first, as its compaction works from the \
          first file on. Time, capacity and memory are a thousandth; backlog is in units of memory.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// The judged results of one way.
@@ -415,34 +418,34 @@ struct Found {
     rates: [f64; 5],
 }
 
-fn judge(outcome: &mut Outcome, found: &[Found]) {
+fn judge(course: &mut Course<'_>, found: &[Found]) {
     let [fixed, capped, bounded, controlled] = found else { return };
     let (beginning, half_full, slow) = (controlled.rates[0], controlled.rates[3], controlled.rates[4]);
 
     let fill = found.iter().map(|way| way.fill).fold(1.0, f64::min);
-    outcome.figure("the disk is full at the end, whichever way", fill, Target::AtLeast(0.79));
-    outcome.figure(
+    course.figure("the disk is full at the end, whichever way", fill, Target::AtLeast(0.79));
+    course.figure(
         "bounded: backlog at the end, over static shares'",
         bounded.backlog / fixed.backlog,
         Target::AtMost(0.7),
     );
 
-    outcome.figure("controllers: writes stood still, ms", (controlled.stopped_ns / MS) as f64, Target::AtMost(0.0));
+    course.figure("controllers: writes stood still, ms", (controlled.stopped_ns / MS) as f64, Target::AtMost(0.0));
     for (name, other) in [("static shares'", fixed), ("a cap's", capped)] {
         let name = format!("controllers: backlog at the end, over {name}");
-        outcome.figure(name, controlled.backlog / other.backlog, Target::AtMost(0.5));
+        course.figure(name, controlled.backlog / other.backlog, Target::AtMost(0.5));
     }
-    outcome.figure(
+    course.figure(
         "controllers: query p99, worst second over the middle one",
         controlled.worst_p99,
         Target::AtMost(2.5),
     );
-    outcome.figure(
+    course.figure(
         "controllers: ingested when half full, over the beginning",
         half_full / beginning,
         Target::Between(0.6, 0.9),
     );
-    outcome.figure(
+    course.figure(
         "controllers: ingested when full and slow, over the beginning",
         slow / beginning,
         Target::Between(0.4, 0.75),

@@ -16,8 +16,8 @@
 
 use plimsoll_core::{ControlConfig, Op};
 
-use super::super::support::{MS, S, class_of, config_of, four_figures, plain_device, reads, world_of};
-use super::super::{Outcome, ScenarioError, Series, Table, Target};
+use super::super::support::{Course, MS, S, class_of, config_of, four_figures, plain_device, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use crate::report::{ClassReport, WorldReport};
 use crate::workload::{JobSpec, Load, ShardSet, Spacing};
 use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
@@ -71,8 +71,8 @@ fn steady_commitlog() -> JobSpec {
 }
 
 /// Runs figures 3 to 5, and the inverse.
-pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn reads_against_writes(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(7, advance);
     let mut table = Table::new(
         "query reads saturate the disk; then the commit log begins to write",
         &["scheduler", "phase", "reads, MB/s", "delay, ms", "waiting", "log, MB/s", "log delay, ms", "p99"],
@@ -85,15 +85,15 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
 
     for (name, mode) in [("depth 32", DiskMode::Depth { max_io_requests: 32 }), ("ours", DiskMode::Scheduled)] {
         let classes = [("query", 100), ("commitlog", 100)];
-        let before = outcome.run(&eight_shards(seed, disk(mode), &classes, vec![queries()]))?;
-        let after = outcome.run(&eight_shards(seed, disk(mode), &classes, vec![queries(), steady_commitlog()]))?;
+        let before = course.run(&eight_shards(seed, disk(mode), &classes, vec![queries()]))?;
+        let after = course.run(&eight_shards(seed, disk(mode), &classes, vec![queries(), steady_commitlog()]))?;
         for (phase, report) in [("reads", &before), ("both", &after)] {
             table.row(phase_row(name, phase, report)?);
         }
 
         let (alone, query, log) =
             (class_of(&before, "query")?, class_of(&after, "query")?, class_of(&after, "commitlog")?);
-        let mut figure = |what: &str, value, target| outcome.figure(format!("{name}: {what}"), value, target);
+        let mut figure = |what: &str, value, target| course.figure(format!("{name}: {what}"), value, target);
         figure("reads alone, MB/s (published: 300)", alone.bytes_per_s / 1e6, Target::Between(285.0, 301.0));
         figure("delay of reads alone, ms (500)", alone.delay_ns / MS as f64, Target::Between(450.0, 550.0));
         figure("reads waiting (a bit less than 2500)", alone.queued as f64, Target::Between(2200.0, 2500.0));
@@ -108,22 +108,22 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
         figure("p99 of the log's delay, ms", log.queue.percentile(99.0) as f64 / MS as f64, Target::AtMost(8.5));
     }
 
-    outcome.tables.push(table);
-    let series = over_time(&mut outcome, seed)?;
-    outcome.series.push(series);
-    inverse(&mut outcome, seed)?;
-    outcome.remark(
+    course.outcome.tables.push(table);
+    let series = over_time(&mut course, seed)?;
+    course.outcome.series.push(series);
+    inverse(&mut course, seed)?;
+    course.remark(
         "The write classes have as many shares as the reads, so these fall to half. Reads wait twice as long because \
          as many wait at half the rate; the document's 750 ms to 1 s begins at 500 ms, ours likewise. The log's delay is \
          that of the I/O queue, as in the document's figures; what follows in the disk are the requests before it and \
          its own, with a depth of 32 some 7 ms.",
     );
-    outcome.remark(
+    course.remark(
         "Delay is the mean of the shard where it is longest, 'waiting' the sum over the I/O queues, as published. The \
          disk gives what the document's gave: 300 MB/s for these reads. The drives of an i2.8xlarge (the preset of that \
          name) read ten times as much, so that something else was the limit that day.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 fn phase_row(name: &str, phase: &str, report: &WorldReport) -> Result<Vec<String>, ScenarioError> {
@@ -140,12 +140,12 @@ fn phase_row(name: &str, phase: &str, report: &WorldReport) -> Result<Vec<String
 }
 
 /// Returns the bandwidths over time as the writers start.
-fn over_time(outcome: &mut Outcome, seed: u64) -> Result<Series, ScenarioError> {
+fn over_time(course: &mut Course<'_>, seed: u64) -> Result<Series, ScenarioError> {
     let log = JobSpec { start_ns: Some(4 * S), ..steady_commitlog() };
     let spec =
         eight_shards(seed, disk(DiskMode::Scheduled), &[("query", 100), ("commitlog", 100)], vec![queries(), log]);
     let mut curves = vec![("query".to_owned(), Vec::new()), ("commitlog".to_owned(), Vec::new())];
-    outcome.run_observed(&spec, &mut |sample| {
+    course.run_observed(&spec, &mut |sample| {
         for (class, (_, points)) in sample.classes.iter().zip(&mut curves) {
             let mb_per_s = class.bytes as f64 / (sample.interval_ns as f64 / 1e9) / 1e6;
             points.push((sample.at_ns as f64 / S as f64, mb_per_s));
@@ -155,7 +155,7 @@ fn over_time(outcome: &mut Outcome, seed: u64) -> Result<Series, ScenarioError> 
 }
 
 /// Saturates the disk with writes and adds a few reads.
-fn inverse(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn inverse(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "the inverse: 512 writes of 128 KiB outstanding, one read of 4 KiB on each shard",
         &["scheduler", "reads, k/s", "read p50, ms", "read p99, ms", "writes, MB/s"],
@@ -163,17 +163,17 @@ fn inverse(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     for (name, mode) in [("drained", DiskMode::Drain), ("ours", DiskMode::Scheduled)] {
         let writes = JobSpec { op: Op::Write, ..reads("compaction", 64, 128 << 10) };
         let jobs = vec![reads("query", 1, 4096), writes];
-        let report = outcome.run(&eight_shards(seed, disk(mode), &[("query", 100), ("compaction", 100)], jobs))?;
+        let report = course.run(&eight_shards(seed, disk(mode), &[("query", 100), ("compaction", 100)], jobs))?;
         let (query, writes) = (class_of(&report, "query")?, class_of(&report, "compaction")?);
         match mode {
-            DiskMode::Drain => outcome.figure("inverse, drained: read p50, ms", ms_of(query), Target::AtLeast(100.0)),
-            _ => outcome.figure("inverse, ours: read p99, ms", p99_ms(query), Target::AtMost(5.0)),
+            DiskMode::Drain => course.figure("inverse, drained: read p50, ms", ms_of(query), Target::AtLeast(100.0)),
+            _ => course.figure("inverse, ours: read p99, ms", p99_ms(query), Target::AtMost(5.0)),
         }
         let [p50, p99] = [50.0, 99.0].map(|percent| ms(query.total.percentile(percent) as f64));
         let (rate, mb) = (format!("{:.2}", query.iops / 1e3), format!("{:.0}", writes.bytes_per_s / 1e6));
         table.row([name.to_owned(), rate, p50, p99, mb]);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     Ok(())
 }
 
@@ -182,8 +182,8 @@ fn ms_of(class: &ClassReport) -> f64 {
 }
 
 /// Runs figure 6.
-pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn bursty_classes(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(2, advance);
     let mut table = Table::new(
         "bursts of 8 x 128 KiB four times a second, beside 2500 reads outstanding; delay in the I/O queue",
         &["scheduler", "class", "mean, ms", "p99, ms", "MB/s"],
@@ -201,7 +201,7 @@ pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
 
     for (name, mode) in [("drained", DiskMode::Drain), ("ours", DiskMode::Scheduled)] {
         let jobs = vec![queries(), memtable.clone(), compaction.clone()];
-        let report = outcome.run(&eight_shards(seed, disk(mode), &classes, jobs))?;
+        let report = course.run(&eight_shards(seed, disk(mode), &classes, jobs))?;
         let query_ns = class_of(&report, "query")?.total.mean();
         for (class_name, _) in classes {
             let class = class_of(&report, class_name)?;
@@ -212,22 +212,22 @@ pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
             if class_name != "query" {
                 let part = class.total.mean() / query_ns;
                 let target = if name == "ours" { Target::AtMost(0.05) } else { Target::AtLeast(0.5) };
-                outcome.figure(format!("{name}: latency of {class_name} over that of queries"), part, target);
+                course.figure(format!("{name}: latency of {class_name} over that of queries"), part, target);
             }
         }
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "As in the document's figure 6, which has no scale: bursts wait for little but themselves. Eight requests of \
          a class with half of the disk's shares need 8 x 2 x 0.44 ms, whatever waits in other classes.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Runs the commit log on two disks and on one.
-pub(super) fn commitlog_disk(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn commitlog_disk(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(3, advance);
     let mut table = Table::new(
         "commit log of 100 MB/s (128 KiB) beside queries that saturate their disk",
         &["where", "log p50, ms", "log p99, ms", "log, MB/s", "queries, MB/s"],
@@ -246,14 +246,14 @@ pub(super) fn commitlog_disk(seed: u64) -> Result<Outcome, ScenarioError> {
             spec.disks.push(disk(mode));
         }
 
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let log = report.class("commitlog", usize::from(own)).ok_or_else(|| ScenarioError("no commit log".into()))?;
         p99s.push(p99_ms(log));
         let [p50, p99] = [50.0, 99.0].map(|percent| ms(log.total.percentile(percent) as f64));
         let rates = [log.bytes_per_s, class_of(&report, "query")?.bytes_per_s].map(|rate| format!("{:.0}", rate / 1e6));
         table.row([name.to_owned(), p50, p99].into_iter().chain(rates));
         if name == "shared, ours" {
-            outcome.figure(
+            course.figure(
                 "shared, ours: the log gets what it asks for, MB/s",
                 log.bytes_per_s / 1e6,
                 Target::Between(97.0, 103.0),
@@ -262,16 +262,16 @@ pub(super) fn commitlog_disk(seed: u64) -> Result<Outcome, ScenarioError> {
     }
 
     if let [drained, shared, own] = p99s[..] {
-        outcome.figure("shared, drained: log p99, ms", drained, Target::AtLeast(100.0));
-        outcome.figure("shared, ours: log p99, ms", shared, Target::AtMost(10.0));
-        outcome.figure("shared, ours, over own disk: log p99, times", shared / own, Target::AtMost(8.0));
+        course.figure("shared, drained: log p99, ms", drained, Target::AtLeast(100.0));
+        course.figure("shared, ours: log p99, ms", shared, Target::AtMost(10.0));
+        course.figure("shared, ours, over own disk: log p99, times", shared / own, Target::AtMost(8.0));
     }
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "'There is no need for the commit log on its own disk': with shares its latency stays within milliseconds. \
          It asks for two thirds of its half of the disk: what waits is a queue that is two thirds busy and served at \
          half of the speed, instead of one that is one third busy. A disk of its own is better still, at twice the \
          price, and leaves the other disk to the queries.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }

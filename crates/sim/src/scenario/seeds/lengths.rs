@@ -16,8 +16,8 @@
 
 use plimsoll_core::{DiskConfig, LatencyGoal, Op};
 
-use super::super::support::{MS, class_of, config_of, disk_of, preset, reads, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{Course, MS, class_of, config_of, disk_of, preset, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use super::plateau::{MIB, i7i_12xlarge};
 use crate::workload::{JobSpec, Pattern};
 use crate::world::{DiskMode, SimDisk};
@@ -28,14 +28,14 @@ const LENGTHS_KIB: [u32; 8] = [128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 const FULL: f64 = 0.95;
 
 /// Runs fio's sweep, and reads in pieces.
-pub(super) fn request_lengths(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
-    fio_sweep(&mut outcome, seed)?;
-    in_pieces(&mut outcome, seed)?;
-    Ok(outcome)
+pub(super) fn request_lengths(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(35, advance);
+    fio_sweep(&mut course, seed)?;
+    in_pieces(&mut course, seed)?;
+    Ok(course.outcome)
 }
 
-fn fio_sweep(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn fio_sweep(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut rates = Vec::new();
     for depth in DEPTHS {
         let mut of_depth = Vec::new();
@@ -44,7 +44,7 @@ fn fio_sweep(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             let job = JobSpec { op: Op::Write, pattern: Pattern::Sequential, ..reads("fio", depth, kib << 10) };
             let mut spec = world_of(seed, disk, &[("fio", 100)], vec![job]);
             spec.duration_ns = 200 * MS;
-            of_depth.push(disk_of(&outcome.run(&spec)?)?.bytes_per_s / MIB);
+            of_depth.push(disk_of(&course.run(&spec)?)?.bytes_per_s / MIB);
         }
         rates.push((depth, of_depth));
     }
@@ -65,20 +65,20 @@ fn fio_sweep(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         let kib = filling.map_or(f64::INFINITY, |(kib, _)| f64::from(kib));
         fills.push(format!("{kib} KiB"));
         match depth {
-            1 => outcome.figure("depth 1: least length that fills the disk, KiB", kib, Target::Between(4096.0, 4096.0)),
-            _ => outcome.figure(format!("depth {depth}: the same"), kib * f64::from(*depth), Target::AtMost(4096.0)),
+            1 => course.figure("depth 1: least length that fills the disk, KiB", kib, Target::Between(4096.0, 4096.0)),
+            _ => course.figure(format!("depth {depth}: the same"), kib * f64::from(*depth), Target::AtMost(4096.0)),
         }
     }
     table.row(fills);
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "Published: 'the request needs to be ~4MB to fill the disk queue'. The kernel cuts a request into commands, \
          which overlap in the disk: what counts is the number of bytes in the disk, in one request or in several.",
     );
     Ok(())
 }
 
-fn in_pieces(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn in_pieces(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "i7i.12xlarge, one read of 1 MiB at a time, under our scheduler",
         &["latency goal", "pieces in the disk, most", "latency, us", "MiB/s"],
@@ -92,26 +92,26 @@ fn in_pieces(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         let mut spec =
             world_of(seed, SimDisk::new(i7i_12xlarge()?, config), &[("io", 100)], vec![reads("io", 1, 1 << 20)]);
         spec.duration_ns = 200 * MS;
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let (disk, latency_us) = (*disk_of(&report)?, class_of(&report, "io")?.total.mean() / 1e3);
         let most = f64::from(disk.max_in_device);
         let goal = if goal_us >= 1000 { format!("{} ms", goal_us / 1000) } else { format!("{goal_us} us") };
         match goal_us {
             1_000_000 => {
                 whole_us = latency_us;
-                outcome.figure("goal of 1000 ms: pieces of a request in the disk", most, Target::Between(1.0, 1.0));
+                course.figure("goal of 1000 ms: pieces of a request in the disk", most, Target::Between(1.0, 1.0));
             }
-            45 => outcome.figure("goal of 45 us: pieces of a request in the disk", most, Target::AtLeast(2.0)),
+            45 => course.figure("goal of 45 us: pieces of a request in the disk", most, Target::AtLeast(2.0)),
             _ => {
-                outcome.figure("goal of 12 us: pieces of a request in the disk", most, Target::AtLeast(4.0));
+                course.figure("goal of 12 us: pieces of a request in the disk", most, Target::AtLeast(4.0));
                 let part = latency_us / whole_us;
-                outcome.figure("goal of 12 us: latency over that of the whole request", part, Target::AtMost(0.85));
+                course.figure("goal of 12 us: latency over that of the whole request", part, Target::AtMost(0.85));
             }
         }
         table.row([goal, format!("{most:.0}"), format!("{latency_us:.0}"), format!("{:.0}", disk.bytes_per_s / MIB)]);
     }
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "A goal of 1000 ms splits nothing; half of the request's device time splits it in half, as in the document. \
          The pieces of a request are in the disk together. They gain where they are shorter than the commands into \
          which the kernel cuts anyway.",

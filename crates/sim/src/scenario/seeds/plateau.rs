@@ -17,9 +17,9 @@
 
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op, WaitReason};
 
-use super::super::support::{MS, S, US, as_one_disk, class_of, config_of, disk_of, four_figures, preset};
+use super::super::support::{Course, MS, S, US, as_one_disk, class_of, config_of, disk_of, four_figures, preset};
 use super::super::support::{mean_and_deviation_percent, reads, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::device::DeviceSpec;
 use crate::rng::Rng;
 use crate::world::{DiskMode, EventKind, SimDisk, WorldSpec};
@@ -47,8 +47,8 @@ pub(super) fn loop_of(seed: u64, disk: SimDisk, op: Op, fibers: u32, len_bytes: 
 }
 
 /// Measures the plateau and its absence.
-pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn unconfigured(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(6, advance);
     let large = preset("i7i.48xlarge")?;
     let device = as_one_disk(&large);
     let mut table = Table::new(
@@ -67,39 +67,35 @@ pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
         for (found, config) in found.iter_mut().zip([old_defaults(), DiskConfig::default()]) {
             let mut spec = loop_of(seed, SimDisk::new(device.clone(), config), Op::Read, 1024, len_bytes);
             (spec.warmup_ns, spec.duration_ns) = (20 * MS, 50 * MS);
-            let report = outcome.run(&spec)?;
+            let report = course.run(&spec)?;
             *found = value(disk_of(&report)?.iops);
             if spec.disks.iter().all(|disk| disk.config.model.is_unlimited()) {
                 let delay_ns = class_of(&report, "io")?.queue.max();
-                outcome.figure(
-                    format!("ours, {len_bytes} B: longest Q to D, ns"),
-                    delay_ns as f64,
-                    Target::AtMost(1e3),
-                );
+                course.figure(format!("ours, {len_bytes} B: longest Q to D, ns"), delay_ns as f64, Target::AtMost(1e3));
             }
         }
 
         let [old, ours] = found;
         let name = format!("{len_bytes} B: old defaults, {unit}");
-        outcome.figure(name, old, Target::Between(expected * 0.995, expected * 1.005));
+        course.figure(name, old, Target::Between(expected * 0.995, expected * 1.005));
         let name = format!("{len_bytes} B: ours over the device's rate");
-        outcome.figure(name, ours / value(most), Target::AtLeast(0.98));
+        course.figure(name, ours / value(most), Target::AtLeast(0.98));
         let cells = [old, ours, value(most)].map(|value| format!("{value:.0}"));
         let [old, ours, most] = cells;
         table.row([format!("{} KiB", len_bytes >> 10), published.into(), old, ours, most, unit.into()]);
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "The document calls the plateau 8.5 GB/s; it is 8188 MiB/s = 8.59 GB/s at 1 MiB. The same default caps small \
          requests: 1.864 M of 4 KiB, where 1.858 M writes were seen on an i7i.24xlarge. Bandwidth and operations \
          look like two problems and are one on the largest machines.",
     );
-    outcome.remark(
+    course.remark(
         "fio reached 40 GB/s on an i7i.48xlarge. No properties were published for it; the model has twice those of \
          an i7i.24xlarge, 52 GB/s.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// What iotune printed with the drained scheduler: MiB/s, and their standard deviation in per cent.
@@ -127,8 +123,8 @@ fn on_that_day(seed: u64, op: Op, mib_per_s: f64, deviation_percent: f64) -> Res
 }
 
 /// Runs reads and writes, throttled and drained.
-pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn drain_against_throttle(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(6, advance);
     let mut table = Table::new(
         "i7i.12xlarge, sequential 1 MiB, 64 outstanding; MiB/s (deviation of the samples)",
         &["direction", "published throttled", "old defaults", "published drained", "drained", "ours unlimited"],
@@ -144,7 +140,7 @@ pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError
             let mut spec = loop_of(seed, SimDisk { mode, ..SimDisk::new(device, config) }, op, 64, 1 << 20);
             (spec.warmup_ns, spec.duration_ns, spec.sample_ns) = (SAMPLE_NS, SAMPLES * SAMPLE_NS, SAMPLE_NS);
             let mut rates = Vec::new();
-            let report = outcome.run_observed(&spec, &mut |sample| {
+            let report = course.run_observed(&spec, &mut |sample| {
                 if !sample.is_warmup {
                     let bytes: u64 = sample.classes.iter().map(|class| class.bytes).sum();
                     rates.push(bytes as f64 / MIB / (sample.interval_ns as f64 / S as f64));
@@ -160,27 +156,27 @@ pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError
                 (published_mib, 0.03, Target::Between(published_deviation * 0.85, published_deviation * 1.15))
             };
             let target = Target::Between(expected * (1.0 - within), expected * (1.0 + within));
-            outcome.figure(format!("{op:?}, {name}, MiB/s"), mib, target);
-            outcome.figure(format!("{op:?}, {name}: deviation, %"), deviation, deviations);
+            course.figure(format!("{op:?}, {name}, MiB/s"), mib, target);
+            course.figure(format!("{op:?}, {name}: deviation, %"), deviation, deviations);
         }
         let [throttled, drained, ours] = [0, 1, 2].map(|at| cells.get(at).cloned().unwrap_or_default());
         let published = format!("{published_mib:.0} ({published_deviation:.0} %)");
         table.row([format!("{op:?}"), "8.5 GB/s".into(), throttled, published, drained, ours]);
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "The published drained figures are labelled MB/s and are MiB/s: 9775 MiB/s = 10.25 GB/s, 13617 MiB/s = 14.28 \
          GB/s. The disk has these rates and deviations as that day's: what the scenario shows is that a scheduler lets \
          them through or does not. Old defaults hide the deviation, too: a limit above the disk is steady. The \
          properties that were shipped later are 10.15 and 12.80 GB/s, those of a longer measurement.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Measures the gaps between Q and D.
-pub(super) fn queue_to_dispatch(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn queue_to_dispatch(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(8, advance);
     let mut table = Table::new(
         "i7i.12xlarge, reads: mean time from Q to D, and from D to D, us (published: 83 us against 1 us)",
         &["request", "fibers", "price, us", "old Q to D", "old D to D", "waits for tokens, %", "ours Q to D"],
@@ -191,16 +187,16 @@ pub(super) fn queue_to_dispatch(seed: u64) -> Result<Outcome, ScenarioError> {
             let device = i7i_12xlarge()?;
             let mut spec = loop_of(seed, SimDisk::new(device, config), Op::Read, fibers, len_bytes);
             spec.duration_ns = 200 * MS;
-            gaps(&mut outcome, &spec)
+            gaps(&mut course, &spec)
         });
         let (old, ours) = (old?, ours?);
         let name = format!("{} KiB, {fibers} fibers", len_bytes >> 10);
-        outcome.figure(format!("{name}: ours, Q to D, us"), ours.wait_us, Target::AtMost(1.0));
+        course.figure(format!("{name}: ours, Q to D, us"), ours.wait_us, Target::AtMost(1.0));
         let within = Target::Between(price_us * 0.98, price_us * 1.02);
-        outcome.figure(format!("{name}: old defaults, D to D, us"), old.spacing_us, within);
-        outcome.figure(format!("{name}: old defaults, waits for tokens, %"), old.tokens_percent, Target::AtLeast(95.0));
+        course.figure(format!("{name}: old defaults, D to D, us"), old.spacing_us, within);
+        course.figure(format!("{name}: old defaults, waits for tokens, %"), old.tokens_percent, Target::AtLeast(95.0));
         if len_bytes == 1 << 20 && fibers == 5 {
-            outcome.figure(format!("{name}: old defaults, Q to D, us"), old.wait_us, Target::Between(61.0, 130.0));
+            course.figure(format!("{name}: old defaults, Q to D, us"), old.wait_us, Target::Between(61.0, 130.0));
         }
         let [price, wait, spacing, ours] =
             [price_us, old.wait_us, old.spacing_us, ours.wait_us].map(|us| format!("{us:.1}"));
@@ -208,16 +204,16 @@ pub(super) fn queue_to_dispatch(seed: u64) -> Result<Outcome, ScenarioError> {
         table.row([format!("{} KiB", len_bytes >> 10), fibers.to_string(), price, wait, spacing, tokens, ours]);
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "83 us lies between the price of 512 KiB (61 us) and that of 1 MiB (122 us) under old defaults: a wait for \
          tokens, not for a CPU. Just beyond the knee (5 fibers of 1 MiB) a request waits about one price; with more \
          fibers it waits for those before it.",
     );
-    outcome.remark(
+    course.remark(
         "Virtual time has no CPU cost unless it is asked for: ours waits 0, where the document's patch took 1 us.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 struct Gaps {
@@ -226,9 +222,9 @@ struct Gaps {
     tokens_percent: f64,
 }
 
-fn gaps(outcome: &mut Outcome, spec: &WorldSpec) -> Result<Gaps, ScenarioError> {
+fn gaps(course: &mut Course<'_>, spec: &WorldSpec) -> Result<Gaps, ScenarioError> {
     let (mut dispatches, mut first_ns, mut last_ns) = (0u64, None, 0);
-    let report = outcome.run_logged(spec, &mut |event| {
+    let report = course.run_logged(spec, &mut |event| {
         if event.kind == EventKind::Dispatch && event.at_ns >= spec.warmup_ns {
             first_ns.get_or_insert(event.at_ns);
             last_ns = event.at_ns;

@@ -17,8 +17,8 @@
 //! # Example
 //! 2 x 2 us / 6 + 2 x 7.74 us x 5 / 6 = 13.57 us.
 
-use super::super::support::{MS, S, disk_of, reads, world_of};
-use super::super::{Outcome, ScenarioError, Table, Target};
+use super::super::support::{Course, MS, S, disk_of, reads, world_of};
+use super::super::{Advance, Outcome, ScenarioError, Table, Target};
 use super::classes::ssd;
 use crate::report::WorldReport;
 use crate::workload::ShardSet;
@@ -63,8 +63,8 @@ fn ssd_of_table_1(max_io_requests: Option<u32>) -> Result<SimDisk, ScenarioError
 }
 
 /// Runs table 1.
-pub(super) fn one_queue_or_six(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn one_queue_or_six(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(4, advance);
     let mut columns = Vec::new();
     for (depth, queues, message_cpu_ns) in [
         (Some(DEPTH), 1, MESSAGE_CPU_NS),
@@ -74,7 +74,7 @@ pub(super) fn one_queue_or_six(seed: u64) -> Result<Outcome, ScenarioError> {
     ] {
         let mut spec = crowd(seed, ssd_of_table_1(depth)?, queues, 6, 4096);
         (spec.duration_ns, spec.message_cpu_ns) = (2 * S, message_cpu_ns);
-        columns.push(by_shard_kb(&outcome.run(&spec)?));
+        columns.push(by_shard_kb(&course.run(&spec)?));
     }
 
     let mut table = Table::new(
@@ -95,29 +95,29 @@ pub(super) fn one_queue_or_six(seed: u64) -> Result<Outcome, ScenarioError> {
     let [published_one, published_six] = [PUBLISHED_ONE, PUBLISHED_SIX].map(|column| column.iter().sum::<f64>());
     let cells = [published_one, one, published_six, six, messages, ours].map(|kb| format!("{kb:.0}"));
     table.row(["all".to_owned()].into_iter().chain(cells));
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
 
-    outcome.figure("1 queue against 6: lower by, % (published: 19)", (1.0 - one / six) * 100.0, within(19.0, 2.0));
+    course.figure("1 queue against 6: lower by, % (published: 19)", (1.0 - one / six) * 100.0, within(19.0, 2.0));
     for (name, kb, published) in [("1 queue", one, published_one), ("6 queues", six, published_six)] {
         let off_percent = (kb / published - 1.0) * 100.0;
-        outcome.figure(format!("{name}: all shards, % off the published sum"), off_percent, within(0.0, 2.0));
+        course.figure(format!("{name}: all shards, % off the published sum"), off_percent, within(0.0, 2.0));
     }
     for (name, at, most) in [("1 queue", 0, 0.5), ("6 queues", 1, 5.0), ("6, our scheduler", 3, 2.0)] {
         let spread = columns.get(at).map_or(f64::NAN, |column| spread_percent(column));
-        outcome.figure(format!("{name}: spread of the shards, %"), spread, Target::AtMost(most));
+        course.figure(format!("{name}: spread of the shards, %"), spread, Target::AtMost(most));
     }
-    outcome.figure("1 queue with our messages over 6 queues", messages / six, Target::AtLeast(0.98));
-    outcome.figure("our scheduler over 6 queues of fixed depth", ours / six, Target::AtLeast(0.95));
-    outcome.remark(
+    course.figure("1 queue with our messages over 6 queues", messages / six, Target::AtLeast(0.98));
+    course.figure("our scheduler over 6 queues of fixed depth", ours / six, Target::AtLeast(0.95));
+    course.remark(
         "'Around 367 MB/s' is 373.1 MB/s by the document's own table, 91 097 reads a second; that is what the device \
          gives here, where its data sheet promises 100 000. With one queue the coordinator's CPU is the limit. It is not \
          at the price that our own messages have: a fortieth.",
     );
-    outcome.remark(
+    course.remark(
         "Depth mode balances no shards across queues; here they come out equal because they ask equally. Ours has a \
          clock of the whole disk: all shards equal, without messages.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 fn within(value: f64, distance: f64) -> Target {
@@ -125,8 +125,8 @@ fn within(value: f64, distance: f64) -> Target {
 }
 
 /// Runs the same with longer requests.
-pub(super) fn message_size(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn message_size(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(8, advance);
     let mut table = Table::new(
         "850 PRO, depth 30, six shards: one I/O queue over six",
         &["request", "1 queue, MB/s", "6 queues, MB/s", "ratio", "coordinator's CPU with 1 queue, %"],
@@ -135,7 +135,7 @@ pub(super) fn message_size(seed: u64) -> Result<Outcome, ScenarioError> {
         let mut run = |queues| {
             let mut spec = crowd(seed, ssd(Some(DEPTH))?, queues, 6, len_bytes);
             spec.duration_ns = S;
-            outcome.run(&spec)
+            course.run(&spec)
         };
         let (one, six) = (run(1)?, run(6)?);
 
@@ -143,11 +143,11 @@ pub(super) fn message_size(seed: u64) -> Result<Outcome, ScenarioError> {
         let cpu_part = one.shards.first().map_or(0.0, |shard| shard.cpu_ns as f64) / one.duration_ns as f64;
         let name = format!("{} KiB", len_bytes >> 10);
         match len_bytes {
-            4096 => outcome.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, Target::AtMost(0.85)),
-            _ => outcome.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, Target::AtLeast(0.99)),
+            4096 => course.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, Target::AtMost(0.85)),
+            _ => course.figure(format!("{name}: 1 queue over 6"), one_mb / six_mb, Target::AtLeast(0.99)),
         }
         if len_bytes == 128 << 10 {
-            outcome.figure("128 KiB: MB/s with 1 queue (line rate 550)", one_mb, Target::AtLeast(540.0));
+            course.figure("128 KiB: MB/s with 1 queue (line rate 550)", one_mb, Target::AtLeast(540.0));
         }
 
         let cells = [one_mb, six_mb].map(|mb| format!("{mb:.1}"));
@@ -158,17 +158,17 @@ pub(super) fn message_size(seed: u64) -> Result<Outcome, ScenarioError> {
                 .chain([format!("{:.3}", one_mb / six_mb), format!("{:.0}", cpu_part * 100.0)]),
         );
     }
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "As the document expects: the cost is one of requests, and vanishes as they grow and the line rate nears.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Runs a depth of 4 with 12 shards.
-pub(super) fn tiny_depth(seed: u64) -> Result<Outcome, ScenarioError> {
+pub(super) fn tiny_depth(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     const SHARDS: usize = 12;
-    let mut outcome = Outcome::default();
+    let mut course = Course::of(8, advance);
     let mut table = Table::new(
         "850 PRO, max-io-requests 4, 12 shards, 4 KiB reads; k/s",
         &["I/O queues", "local depth", "in the disk: mean (most)", "all shards", "one shard alone", "p99 of all, us"],
@@ -182,23 +182,23 @@ pub(super) fn tiny_depth(seed: u64) -> Result<Outcome, ScenarioError> {
         spec.message_cpu_ns = 0;
         spec.shards = vec![ShardSpec::default(); SHARDS];
 
-        let all = outcome.run(&spec)?;
+        let all = course.run(&spec)?;
         for job in &mut spec.jobs {
             job.shards = ShardSet::List(vec![0]);
         }
         spec.warmup_ns = 300 * MS;
-        let one = disk_of(&outcome.run(&spec)?)?.iops;
+        let one = disk_of(&course.run(&spec)?)?.iops;
 
         let disk = *disk_of(&all)?;
         let depth = if name == "12, ours" { "-".to_owned() } else { (4 / queues).max(1).to_string() };
         match name {
-            "12" => outcome.figure(
+            "12" => course.figure(
                 "12 queues: most in the disk (4 were asked for)",
                 f64::from(disk.max_in_device),
                 Target::Between(12.0, 12.0),
             ),
             "12, ours" => {
-                outcome.figure("ours: one shard alone over the disk's 100 k/s", one / 100e3, Target::AtLeast(0.95))
+                course.figure("ours: one shard alone over the disk's 100 k/s", one / 100e3, Target::AtLeast(0.95))
             }
             _ => {}
         }
@@ -210,14 +210,14 @@ pub(super) fn tiny_depth(seed: u64) -> Result<Outcome, ScenarioError> {
         table.row([name.to_owned(), depth, in_disk].into_iter().chain(rates).chain([(p99 / 1000).to_string()]));
     }
 
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     if let [twelve, _, one, ..] = alone[..] {
-        outcome.figure("one shard alone: 1 queue over 12 queues", one / twelve, Target::Between(3.8, 4.2));
+        course.figure("one shard alone: 1 queue over 12 queues", one / twelve, Target::Between(3.8, 4.2));
     }
-    outcome.remark(
+    course.remark(
         "Both failures that the document names: with a queue on each shard 12 requests are in the disk where 4 were \
          asked for, and a shard alone has one at a time. One queue repairs both at the price of messages. A window \
          of device time for the whole disk needs neither.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }

@@ -16,8 +16,8 @@
 
 use plimsoll_core::{DiskConfig, Op};
 
-use super::super::support::{MS, class_of, disk_of};
-use super::super::{Outcome, ScenarioError, Series, Table, Target};
+use super::super::support::{Course, MS, class_of, disk_of};
+use super::super::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use super::plateau::{MIB, i7i_12xlarge, loop_of, old_defaults};
 use crate::world::SimDisk;
 
@@ -66,8 +66,8 @@ fn verdict(points: &[Point]) -> Limiter {
 }
 
 /// Runs two sizes and seven parallelisms, with old defaults and with ours.
-pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn parallelism_sweep(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(28, advance);
     let mut throughput = Series {
         title: "throughput by parallelism, i7i.12xlarge".into(),
         x: "fibers".into(),
@@ -87,7 +87,7 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
                 let mut spec =
                     loop_of(seed, SimDisk::new(i7i_12xlarge()?, config.clone()), Op::Read, fibers, len_bytes);
                 spec.duration_ns = 200 * MS;
-                let report = outcome.run(&spec)?;
+                let report = course.run(&spec)?;
                 let (disk, class) = (disk_of(&report)?, class_of(&report, "io")?);
                 let point =
                     Point { fibers, iops: disk.iops, in_disk: disk.mean_in_device, latency_ns: class.device.mean() };
@@ -97,15 +97,15 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
 
             let title = format!("{} KiB, {name}", len_bytes >> 10);
             let found = verdict(&points);
-            outcome.tables.push(table_of(&title, len_bytes, &points, found));
-            outcome.figure(
+            course.outcome.tables.push(table_of(&title, len_bytes, &points, found));
+            course.figure(
                 format!("{title}: the verdict is '{}'", expected.words()),
                 f64::from(u8::from(found == expected)),
                 Target::AtLeast(1.0),
             );
             if name == "old defaults" && len_bytes == 1 << 20 {
                 let plateau = points.last().map_or(0.0, |point| point.in_disk);
-                outcome.figure("1 MiB, old defaults: queue in the disk", plateau, Target::Between(3.5, 4.5));
+                course.figure("1 MiB, old defaults: queue in the disk", plateau, Target::Between(3.5, 4.5));
             }
 
             let curve =
@@ -115,15 +115,15 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
         }
     }
 
-    outcome.series = vec![throughput, queue];
-    outcome.figure("Little's law: largest deviation, %", worst_little * 100.0, Target::AtMost(2.0));
-    outcome.remark(
+    course.outcome.series = vec![throughput, queue];
+    course.figure("Little's law: largest deviation, %", worst_little * 100.0, Target::AtMost(2.0));
+    course.remark(
         "As published: 1 MiB saturates with far fewer fibers than 128 KiB; under old defaults the queue in the disk \
          stays at 4 requests of 1 MiB from 4 fibers on, and neither throughput nor latency moves. That it is 4 \
          follows from the device's latency (0.49 ms) and the plateau (8188 a second).",
     );
-    outcome.remark("The document draws disk_queue_length / latency per branch: that is the throughput (last column).");
-    Ok(outcome)
+    course.remark("The document draws disk_queue_length / latency per branch: that is the throughput (last column).");
+    Ok(course.outcome)
 }
 
 fn table_of(title: &str, len_bytes: u32, points: &[Point], found: Limiter) -> Table {

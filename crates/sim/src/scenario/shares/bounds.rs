@@ -16,8 +16,8 @@
 //! # Example
 //! Reads of 128 KiB on a disk of 500 MB/s: with one share of 1001 there would be one every 260 ms.
 
-use crate::scenario::support::{MS, S, config_of, four_figures, plain_device, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos};
@@ -40,8 +40,8 @@ fn world(shards: usize, seed: u64) -> WorldSpec {
 
 const MAX_WAIT_NS: u64 = 20 * MS;
 
-pub(super) fn ageing(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn ageing(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(4, advance);
     let columns = ["shards", "longest wait allowed", "delay p50 ms", "longest ms", "light, reads/s", "heavy, MB/s"];
     let mut table = Table::new("128 KiB reads of one share beside 1000 shares", &columns);
     for shards in [1, 4] {
@@ -52,7 +52,7 @@ pub(super) fn ageing(seed: u64) -> Result<Outcome, ScenarioError> {
                 jobs: vec![reads("light", 1, 128 << 10), reads("heavy", 32, 128 << 10)],
                 ..world(shards, seed)
             };
-            let report = outcome.run(&spec)?;
+            let report = course.run(&spec)?;
             let [light, heavy] = [0, 1].map(|at| &report.classes[at]);
 
             let longest_ns = light.queue.max() as f64;
@@ -70,8 +70,8 @@ pub(super) fn ageing(seed: u64) -> Result<Outcome, ScenarioError> {
                 let requests_ns = shards as f64 * f64::from(128 << 10) / 500e6 * 1e9;
                 let bound_ns = (MAX_WAIT_NS + DEFAULT_LATENCY_GOAL_NS) as f64 + requests_ns;
                 let name = format!("{shards} shards: longest wait over the bound, one goal and one request a shard");
-                outcome.figure(name, longest_ns / bound_ns, Target::AtMost(1.0));
-                outcome.figure(
+                course.figure(name, longest_ns / bound_ns, Target::AtMost(1.0));
+                course.figure(
                     format!("{shards} shards: part of the disk used"),
                     report.disks[0].utilisation,
                     Target::AtLeast(0.97),
@@ -79,15 +79,15 @@ pub(super) fn ageing(seed: u64) -> Result<Outcome, ScenarioError> {
             }
         }
     }
-    outcome.remark("Aged requests have at most an eighth of the disk; a heavy class is not rescued by its age.");
-    outcome.tables.push(table);
-    Ok(outcome)
+    course.remark("Aged requests have at most an eighth of the disk; a heavy class is not rescued by its age.");
+    course.outcome.tables.push(table);
+    Ok(course.outcome)
 }
 
 const MAX_DELAY_NS: u64 = 5 * MS;
 
-pub(super) fn refusal(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn refusal(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(4, advance);
     let columns = ["shards", "beside", "asked/s", "served/s", "refused %", "delay p50 ms", "p99 ms", "longest ms"];
     let mut table = Table::new("Twice what the disk can do; refused where the delay would be above 5 ms", &columns);
     for (shards, is_shared) in [(1, false), (4, false), (1, true), (4, true)] {
@@ -103,7 +103,7 @@ pub(super) fn refusal(seed: u64) -> Result<Outcome, ScenarioError> {
             ..world(shards, seed)
         };
 
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let query = &report.classes[0];
         let refused = report.jobs[0].total.refused as f64;
         let refused_part = refused / (refused + report.jobs[0].total.requests as f64);
@@ -121,18 +121,18 @@ pub(super) fn refusal(seed: u64) -> Result<Outcome, ScenarioError> {
 
         let name = format!("{shards} shards{}", if is_shared { ", beside a scan" } else { "" });
         let p99_ns = query.queue.percentile(99.0) as f64;
-        outcome.figure(
+        course.figure(
             format!("{name}: p99 of the delay over the bound"),
             p99_ns / MAX_DELAY_NS as f64,
             Target::AtMost(1.3),
         );
         let served = query.iops / (OPERATIONS_PER_S * part);
-        outcome.figure(format!("{name}: served of what the disk can do"), served, Target::Between(0.97, 1.03));
+        course.figure(format!("{name}: served of what the disk can do"), served, Target::Between(0.97, 1.03));
     }
-    outcome.remark(
+    course.remark(
         "The expected delay is what is queued before a request over its class's part of the disk at that moment; where \
          shards of a class differ in what they have queued, single requests wait longer.",
     );
-    outcome.tables.push(table);
-    Ok(outcome)
+    course.outcome.tables.push(table);
+    Ok(course.outcome)
 }

@@ -16,8 +16,8 @@
 //! of them.
 
 use crate::report::WorldReport;
-use crate::scenario::support::{MS, S, US, config_of, four_figures, plain_device, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, MS, S, US, config_of, four_figures, plain_device, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, ShardSet};
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
 
@@ -49,8 +49,8 @@ fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {
     ShardSet::List(shards.into_iter().collect())
 }
 
-pub(super) fn work_conservation(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn work_conservation(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(6, advance);
     let columns = ["case", "pauses seen", "mean us", "longest us"];
     let mut table =
         Table::new("Until the other class has the disk for itself, from the paused one's last dispatch", &columns);
@@ -60,21 +60,21 @@ pub(super) fn work_conservation(seed: u64) -> Result<Outcome, ScenarioError> {
         ("on shards 0 to 7, and on 8", on(0..8), on([8])),
         ("on 0, and on shards 1 to 8", on([0]), on(1..9)),
     ] {
-        let times_ns = redistribution(&mut outcome, (paused, steady), seed)?;
+        let times_ns = redistribution(&mut course, (paused, steady), seed)?;
         let longest_ns = times_ns.iter().copied().max().unwrap_or(u64::MAX) as f64;
         let mean_ns = times_ns.iter().sum::<u64>() as f64 / times_ns.len().max(1) as f64;
         let us = |ns: f64| format!("{:.0}", ns / 1e3);
         table.row([name.into(), times_ns.len().to_string(), us(mean_ns), us(longest_ns)]);
-        outcome.figure(format!("{name}: idle share redistributed within, ms"), longest_ns / 1e6, Target::AtMost(1.0));
+        course.figure(format!("{name}: idle share redistributed within, ms"), longest_ns / 1e6, Target::AtMost(1.0));
     }
-    outcome.tables.push(table);
-    one_of_64(&mut outcome, seed)?;
-    Ok(outcome)
+    course.outcome.tables.push(table);
+    one_of_64(&mut course, seed)?;
+    Ok(course.outcome)
 }
 
 /// Returns, for each pause, the time until the other class has the disk for itself, in ns.
 fn redistribution(
-    outcome: &mut Outcome,
+    course: &mut Course<'_>,
     (paused, steady): (ShardSet, ShardSet),
     seed: u64,
 ) -> Result<Vec<u64>, ScenarioError> {
@@ -87,7 +87,7 @@ fn redistribution(
 
     let spec = world(9, jobs, seed);
     let (mut paused_ns, mut steady_ns) = (Vec::new(), Vec::new());
-    outcome.run_logged(&spec, &mut |event: &Event| {
+    course.run_logged(&spec, &mut |event: &Event| {
         if event.kind == EventKind::Dispatch && event.at_ns >= spec.warmup_ns {
             let times_ns = if event.class == 0 { &mut paused_ns } else { &mut steady_ns };
             times_ns.push(event.at_ns);
@@ -124,7 +124,7 @@ fn until_full(steady_ns: &[u64], from_ns: u64, until_ns: u64) -> u64 {
 }
 
 /// Runs one shard with work beside 63 that never had any, or that have just stopped.
-fn one_of_64(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn one_of_64(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new("One of 64 shards active, 4 KiB reads", &["the others", "operations/s", "of the disk"]);
     for (name, others_until_ns) in [("never had work", None), ("stopped before", Some(150 * MS))] {
         let mut jobs = vec![JobSpec { shards: on([17]), ..reads("one", 128, 4096) }];
@@ -132,39 +132,39 @@ fn one_of_64(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             let shards = on((0..64).filter(|shard| *shard != 17));
             jobs.push(JobSpec { name: "others".into(), shards, stop_ns: others_until_ns, ..reads("one", 8, 4096) });
         }
-        let report = outcome.run(&world(64, jobs, seed))?;
+        let report = course.run(&world(64, jobs, seed))?;
         let part = report.disks[0].iops / OPERATIONS_PER_S;
         table.row([name.into(), format!("{:.0}", report.disks[0].iops), format!("{part:.4}")]);
-        outcome.figure(format!("1 of 64 shards, others {name}: part of capacity"), part, Target::AtLeast(0.99));
+        course.figure(format!("1 of 64 shards, others {name}: part of capacity"), part, Target::AtLeast(0.99));
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     Ok(())
 }
 
-pub(super) fn numa_groups(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn numa_groups(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(7, advance);
     let columns = ["groups", "active", "of the disk", "most over least shard"];
     let mut table = Table::new("16 shards in disk groups, 4 KiB reads", &columns);
 
     for groups in [2_u16, 4] {
         for (name, active) in [("one group", 1), ("all but one", groups - 1), ("all", groups)] {
-            let report = outcome.run(&numa_world((groups, active), seed))?;
+            let report = course.run(&numa_world((groups, active), seed))?;
             let used = report.disks[0].iops / OPERATIONS_PER_S;
             let uneven = unevenness(&report);
             table.row([groups.to_string(), name.into(), format!("{used:.4}"), format!("{uneven:.3}")]);
-            outcome.figure(format!("{groups} groups, {name} active: part of capacity"), used, Target::AtLeast(0.985));
-            outcome.figure(
+            course.figure(format!("{groups} groups, {name} active: part of capacity"), used, Target::AtLeast(0.985));
+            course.figure(
                 format!("{groups} groups, {name} active: most over least shard"),
                 uneven,
                 Target::AtMost(1.05),
             );
         }
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
 
-    let away = numa_comes_back(&mut outcome, seed)?;
-    outcome.figure("a group that comes back: its part of its share in the first 50 ms", away, Target::AtLeast(0.95));
-    Ok(outcome)
+    let away = numa_comes_back(&mut course, seed)?;
+    course.figure("a group that comes back: its part of its share in the first 50 ms", away, Target::AtLeast(0.95));
+    Ok(course.outcome)
 }
 
 const NUMA_SHARDS: u16 = 16;
@@ -186,14 +186,14 @@ fn unevenness(report: &WorldReport) -> f64 {
 }
 
 /// Pauses the second of two groups for 200 ms. Returns its part of its share in the first 50 ms afterwards.
-fn numa_comes_back(outcome: &mut Outcome, seed: u64) -> Result<f64, ScenarioError> {
+fn numa_comes_back(course: &mut Course<'_>, seed: u64) -> Result<f64, ScenarioError> {
     let mut spec = numa_world((2, 1), seed);
     let shards = on(8..16);
     spec.jobs.push(JobSpec { name: "second".into(), shards, start_ns: None, ..reads("reads", 32, 4096) });
     let start_ns = 400 * MS;
     spec.actions = vec![Action { at_ns: start_ns, change: Change::StartJob { job: "second".into() } }];
     let mut got = [0_u64; 2];
-    outcome.run_logged(&spec, &mut |event| {
+    course.run_logged(&spec, &mut |event| {
         let is_in_time = (start_ns..start_ns + 50 * MS).contains(&event.at_ns);
         if event.kind == EventKind::Dispatch && is_in_time {
             got[usize::from(event.shard >= 8)] += 1;

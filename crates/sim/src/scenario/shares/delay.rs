@@ -17,8 +17,8 @@
 //! leaving the disk idle.
 
 use crate::report::LatencySummary;
-use crate::scenario::support::{MS, S, US, config_of, four_figures, plain_device, reads};
-use crate::scenario::{Outcome, ScenarioError, Series, Table, Target};
+use crate::scenario::support::{Course, MS, S, US, config_of, four_figures, plain_device, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Series, Table, Target};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet};
 use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::DEFAULT_LATENCY_GOAL_NS;
@@ -56,8 +56,8 @@ fn world(queues: usize, poll_interval_ns: Option<u64>, seed: u64) -> WorldSpec {
 }
 
 /// Runs the experiment of Seastar's pull request 3633.
-pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn dispatch_delay(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(8, advance);
     let columns = ["look", "queues", "delay p50 us", "p99 us", "max us", "mean us", "scan MB/s", "total p99 us"];
     let mut table = Table::new("A 4 KiB read of 1000 shares among queues of 128 KiB reads of 200 shares", &columns);
     let mut series = Series {
@@ -72,7 +72,7 @@ pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
         let mut seen = Vec::new();
         for queues in QUEUES {
             let spec = world(queues, poll_interval_ns, seed);
-            let report = outcome.run(&spec)?;
+            let report = course.run(&spec)?;
             let [query, scan] = [0, 1].map(|at| &report.classes[at]);
             let delay = LatencySummary::of(&query.queue);
             table.row([
@@ -88,17 +88,17 @@ pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
             curve.push((queues as f64, delay.mean_ns / 1e3));
             seen.push(Seen { delay, total_ns: query.total.percentile(99.0) as f64 });
         }
-        judge(&mut outcome, name, &seen);
+        judge(&mut course, name, &seen);
         series.curves.push((name.into(), curve));
     }
 
-    outcome.remark(
+    course.remark(
         "Growth is measured against a latency goal where the delay is below one: a mean of 2 us that becomes 4 us has \
          not grown with the number of queues in any sense that a caller could notice.",
     );
-    outcome.tables.push(table);
-    outcome.series.push(series);
-    Ok(outcome)
+    course.outcome.tables.push(table);
+    course.outcome.series.push(series);
+    Ok(course.outcome)
 }
 
 /// Bound on the p99 of the delay: one latency goal and one request of 128 KiB.
@@ -111,15 +111,15 @@ struct Seen {
     total_ns: f64,
 }
 
-fn judge(outcome: &mut Outcome, name: &str, seen: &[Seen]) {
+fn judge(course: &mut Course<'_>, name: &str, seen: &[Seen]) {
     let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
     // A delay of next to nothing may double: measure growth against a latency goal then.
     let goal_ns = DEFAULT_LATENCY_GOAL_NS as f64;
     let growth = 1.0 + (last.delay.mean_ns - first.delay.mean_ns) / first.delay.mean_ns.max(goal_ns);
     let worst_ns = seen.iter().map(|seen| seen.delay.p99_ns as f64).fold(0.0, f64::max);
-    outcome.figure(format!("{name}: growth of the mean delay, 192 queues over 4"), growth, Target::AtMost(1.1));
+    course.figure(format!("{name}: growth of the mean delay, 192 queues over 4"), growth, Target::AtMost(1.1));
     let name_of_total = format!("{name}: p99 from enqueue to end, 192 queues over 4");
-    outcome.figure(name_of_total, last.total_ns / first.total_ns, Target::AtMost(1.15));
+    course.figure(name_of_total, last.total_ns / first.total_ns, Target::AtMost(1.15));
     let name_of_worst = format!("{name}: largest p99 of the delay over one goal and one request");
-    outcome.figure(name_of_worst, worst_ns / BOUND_NS, Target::AtMost(1.0));
+    course.figure(name_of_worst, worst_ns / BOUND_NS, Target::AtMost(1.0));
 }

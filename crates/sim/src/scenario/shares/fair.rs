@@ -17,8 +17,8 @@
 //! that.
 
 use crate::report::WorldReport;
-use crate::scenario::support::{MS, S, config_of, four_figures, plain_device, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
 use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
 
@@ -107,15 +107,15 @@ fn share_error_world(case: &Case, seed: u64) -> WorldSpec {
 }
 
 /// Runs backlogged classes, shares up to 1:1000, lengths of 4 KiB to 1 MiB, for a second.
-pub(super) fn share_error(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn share_error(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(9, advance);
     let columns = ["shares", "shards", "device/model", "share error %", "of allowed", "Jain", "utilisation"];
     let mut table = Table::new("Reads of 4 KiB to 1 MiB, always backlogged, 1 s", &columns);
 
     let (mut over_allowed, mut jain, mut least_used) = (0.0_f64, 1.0_f64, 1.0_f64);
     for case in &CASES {
         let spec = share_error_world(case, seed);
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         // 1 MiB takes the same device time in pieces or whole.
         let largest_ns = f64::from(MIB) / FAST_ARRAY[1] as f64 * 1e9;
         let fairness = fairness(&report, case.shares, largest_ns);
@@ -136,15 +136,15 @@ pub(super) fn share_error(seed: u64) -> Result<Outcome, ScenarioError> {
         ]);
     }
 
-    outcome.tables.push(table);
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.remark(
         "A class of one share in a thousand gets a millisecond of the second: two requests of 1 MiB, 21 us each, are \
          4 % of it, which no order of requests can better.",
     );
-    outcome.figure("share error over max(2 %, two largest requests)", over_allowed, Target::AtMost(1.0));
-    outcome.figure("Jain's index, least", jain, Target::AtLeast(0.999));
-    outcome.figure("part of the device used, least", least_used, Target::AtLeast(0.95));
-    Ok(outcome)
+    course.figure("share error over max(2 %, two largest requests)", over_allowed, Target::AtMost(1.0));
+    course.figure("Jain's index, least", jain, Target::AtLeast(0.999));
+    course.figure("part of the device used, least", least_used, Target::AtLeast(0.95));
+    Ok(course.outcome)
 }
 
 /// The disk of the published demonstration: 500 MB/s, 100 000 operations a second.
@@ -172,21 +172,21 @@ fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {
 }
 
 /// Runs shares across shards.
-pub(super) fn cross_shard(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
-    two_shards(&mut outcome, seed)?;
-    once_a_class(&mut outcome, seed)?;
-    many_shards(&mut outcome, seed)?;
-    Ok(outcome)
+pub(super) fn cross_shard(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(3, advance);
+    two_shards(&mut course, seed)?;
+    once_a_class(&mut course, seed)?;
+    many_shards(&mut course, seed)?;
+    Ok(course.outcome)
 }
 
-fn two_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn two_shards(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let spec = WorldSpec {
         classes: vec![ClassSpec::new("high", 1000), ClassSpec::new("low", 200)],
         jobs: vec![demo_job("high", on([0])), demo_job("low", on([1]))],
         ..demo_world(2, seed)
     };
-    let report = outcome.run(&spec)?;
+    let report = course.run(&spec)?;
     let [high, low] = [0, 1].map(|at| report.classes[at].bytes_per_s / 1e6);
     let columns = ["", "1000 shares, shard 0, MB/s", "200 shares, shard 1, MB/s", "ratio"];
     let mut table = Table::new("Two shards, reads of 128 KiB, 16 at a time, disk of 500 MB/s", &columns);
@@ -195,30 +195,30 @@ fn two_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     {
         table.row([who.into(), format!("{high:.1}"), format!("{low:.1}"), format!("{:.3}", high / low)]);
     }
-    outcome.tables.push(table);
-    outcome.figure("two shards, 1000 against 200 shares: ratio", high / low, Target::Between(4.9, 5.1));
-    outcome.figure("two shards: part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.97));
+    course.outcome.tables.push(table);
+    course.figure("two shards, 1000 against 200 shares: ratio", high / low, Target::Between(4.9, 5.1));
+    course.figure("two shards: part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.97));
     Ok(())
 }
 
 /// Runs a class on seven shards against one on a single shard, with the same shares.
-fn once_a_class(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn once_a_class(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let spec = WorldSpec {
         classes: vec![ClassSpec::new("wide", 100), ClassSpec::new("narrow", 100)],
         jobs: vec![demo_job("wide", on(0..7)), demo_job("narrow", on([7]))],
         ..demo_world(8, seed)
     };
-    let report = outcome.run(&spec)?;
+    let report = course.run(&spec)?;
     let [wide, narrow] = [0, 1].map(|at| &report.classes[at]);
     let mut table = Table::new("The same shares on seven shards and on one", &["class", "MB/s", "shards, MB/s each"]);
     for class in [wide, narrow] {
         let shards: Vec<String> = class.by_shard.iter().map(|on| format!("{:.1}", on.bytes_per_s / 1e6)).collect();
         table.row([class.name.clone(), format!("{:.1}", class.bytes_per_s / 1e6), shards.join(" ")]);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     let ratio = wide.bytes_per_s / narrow.bytes_per_s;
-    outcome.figure("seven shards against one, equal shares: ratio", ratio, Target::Between(0.98, 1.02));
-    outcome.figure("shards of a class: most over least", most_over_least(wide.by_shard.iter()), Target::AtMost(1.02));
+    course.figure("seven shards against one, equal shares: ratio", ratio, Target::Between(0.98, 1.02));
+    course.figure("shards of a class: most over least", most_over_least(wide.by_shard.iter()), Target::AtMost(1.02));
     Ok(())
 }
 
@@ -230,7 +230,7 @@ fn most_over_least<'a>(shards: impl Iterator<Item = &'a crate::report::ClassOnSh
 }
 
 /// Runs three classes on 192 shards of a large machine.
-fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn many_shards(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let (figures, shares) = (four_figures(FAST_ARRAY), [1000, 200, 50]);
     let job = |at: usize| JobSpec { sizes: SizeDist::Fixed(64 * KIB), ..reads(&class_name(at), 8, 64 * KIB) };
     let spec = WorldSpec {
@@ -244,7 +244,7 @@ fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         ..WorldSpec::default()
     };
 
-    let report = outcome.run(&spec)?;
+    let report = course.run(&spec)?;
     let fairness = fairness(&report, &shares, 0.0);
 
     let columns = ["class", "shares", "GB/s", "least shard, MB/s", "most, MB/s"];
@@ -260,17 +260,17 @@ fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         ]);
     }
 
-    outcome.tables.push(table);
-    outcome.figure("192 shards: share error, %", fairness.worst * 100.0, Target::AtMost(2.0));
+    course.outcome.tables.push(table);
+    course.figure("192 shards: share error, %", fairness.worst * 100.0, Target::AtMost(2.0));
     let uneven = most_over_least(report.classes[0].by_shard.iter());
-    outcome.figure("192 shards: most over least of a class's shards", uneven, Target::AtMost(1.05));
-    outcome.figure("192 shards: part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.95));
+    course.figure("192 shards: most over least of a class's shards", uneven, Target::AtMost(1.05));
+    course.figure("192 shards: part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.95));
     Ok(())
 }
 
 /// Checks that the figures of a class are the sum over four queues, and its delay the maximum.
-pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn metrics_sum(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(1, advance);
     // The shards differ: shard s has s + 1 times as many requests waiting.
     let job = |shard: u32| JobSpec {
         name: format!("reads on shard {shard}"),
@@ -289,7 +289,7 @@ pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
     };
 
     let (mut most_delay_ns, mut queued_at_end) = (0.0_f64, 0);
-    let report = outcome.run_observed(&spec, &mut |sample| {
+    let report = course.run_observed(&spec, &mut |sample| {
         most_delay_ns = most_delay_ns.max(sample.classes[0].delay_ns);
         queued_at_end = sample.classes[0].queued;
     })?;
@@ -306,24 +306,24 @@ pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
     }
     table.row(cells("sum, sum, maximum", pending, bytes_per_s, delay_ns));
     table.row(cells("reported of the class", class.queued, class.bytes_per_s, class.delay_ns));
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
 
     let ratio = |reported: f64, expected: f64| reported / expected;
-    outcome.figure("pending over its sum", ratio(class.queued as f64, pending as f64), Target::Between(1.0, 1.0));
-    outcome.figure(
+    course.figure("pending over its sum", ratio(class.queued as f64, pending as f64), Target::Between(1.0, 1.0));
+    course.figure(
         "the last sample's pending over the sum",
         queued_at_end as f64 / pending as f64,
         Target::Between(1.0, 1.0),
     );
     let near_one = Target::Between(0.999_999, 1.000_001);
-    outcome.figure("bandwidth over its sum", ratio(class.bytes_per_s, bytes_per_s), near_one);
-    outcome.figure("delay over its maximum", ratio(class.delay_ns, delay_ns), near_one);
-    outcome.figure(
+    course.figure("bandwidth over its sum", ratio(class.bytes_per_s, bytes_per_s), near_one);
+    course.figure("delay over its maximum", ratio(class.delay_ns, delay_ns), near_one);
+    course.figure(
         "largest delay of a sample over the mean delay",
         most_delay_ns / class.delay_ns,
         Target::AtLeast(1.0),
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 fn cells(name: &str, pending: u64, bytes_per_s: f64, delay_ns: f64) -> [String; 4] {

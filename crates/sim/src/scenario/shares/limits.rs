@@ -14,8 +14,8 @@
 //! # Example
 //! 1000 operations a second: at least 0.99 ms between dispatches.
 
-use crate::scenario::support::{MS, S, config_of, four_figures, plain_device, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::JobSpec;
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{Limits, Op, Qos, Rate};
@@ -178,8 +178,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn limit(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(10, advance);
     let columns = ["limit", "shards", "most beyond the rate, requests", "got, part of the limit", "disk used"];
     let mut table = Table::new("A limited class beside one that takes the rest", &columns);
     let (mut worst, mut least_used) = (0.0_f64, 1.0_f64);
@@ -190,7 +190,7 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
         let classes = vec![limited(ClassSpec::new("limited", 1000), case.limits), ClassSpec::new("other", 10)];
         let spec = WorldSpec { classes, jobs, ..world(case.shards, seed) };
         let report =
-            outcome.run_logged(&spec, &mut |event| case.meters.iter_mut().for_each(|meter| meter.note(event)))?;
+            course.run_logged(&spec, &mut |event| case.meters.iter_mut().for_each(|meter| meter.note(event)))?;
 
         let beyond = case.meters.iter().map(Meter::worst_requests).fold(0.0, f64::max);
         // With two limits, requests keep their order: the class reaches one of them only.
@@ -198,7 +198,7 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
         let used = report.disks[0].utilisation;
         (worst, least_used) = (worst.max(beyond), least_used.min(used));
 
-        outcome.figure(
+        course.figure(
             format!("{}, {} shards: got of the limit", case.name, case.shards),
             got,
             Target::AtLeast(case.least),
@@ -212,21 +212,21 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
         ]);
     }
 
-    outcome.tables.push(table);
-    outcome.figure("most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
-    outcome.figure("part of the disk used, least", least_used, Target::AtLeast(0.95));
-    outcome.remark(
+    course.outcome.tables.push(table);
+    course.figure("most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
+    course.figure("part of the disk used, least", least_used, Target::AtLeast(0.95));
+    course.remark(
         "Without a burst the time that a piece waits for the device after its limit lets it go is lost: long pieces \
          get some 90 % of their limit, and so does a class with a limit of its own inside a group that is at its \
          limit.",
     );
-    groups(&mut outcome, seed)?;
-    while_running(&mut outcome, seed)?;
-    Ok(outcome)
+    groups(&mut course, seed)?;
+    while_running(&mut course, seed)?;
+    Ok(course.outcome)
 }
 
 /// Runs a group with a limit: its members divide it by their shares.
-fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn groups(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let columns = ["member limits", "a, MB/s", "b, MB/s", "most beyond the group's rate, requests"];
     let mut table = Table::new("A group limited to 100 MB/s, members a (400 shares) and b (100), 4 shards", &columns);
     let rate = |mb_per_s: u64| Limits { bandwidth: Rate::per_second(mb_per_s * 1_000_000), ..Limits::default() };
@@ -247,7 +247,7 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         };
 
         let mut meter = Meter { classes: &[1, 2], ..Meter::new(Unit::Bytes, 100e6, 16 * KIB) };
-        let report = outcome.run_logged(&spec, &mut |event| meter.note(event))?;
+        let report = course.run_logged(&spec, &mut |event| meter.note(event))?;
         let [a, b] = [0, 1].map(|at| report.classes[at].bytes_per_s / 1e6);
         worst = worst.max(meter.worst_requests());
         table.row([name.into(), format!("{a:.2}"), format!("{b:.2}"), format!("{:.3}", meter.worst_requests())]);
@@ -258,18 +258,18 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             Some(limits) if limits.burst_ns == 0 => ("a, MB/s", a, Target::Between(32.0, 40.4)),
             Some(_) => ("a, MB/s", a, Target::Between(39.2, 40.4)),
         };
-        outcome.figure(format!("group of 100 MB/s, member limits {name}: {what}"), value, target);
-        outcome.figure(
+        course.figure(format!("group of 100 MB/s, member limits {name}: {what}"), value, target);
+        course.figure(
             format!("group of 100 MB/s, member limits {name}: got, MB/s"),
             a + b,
             Target::Between(98.0, 101.0),
         );
     }
 
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     // A queue books a place at a limit for which several wait. If an inner limit delays its request, that goes with the
     // next.
-    outcome.figure(
+    course.figure(
         "group: most in any time t beyond 1.01 x rate x t, requests of 4 shards",
         worst,
         Target::AtMost(4.001),
@@ -278,7 +278,7 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
 }
 
 /// Runs limits of 1000 operations a second, then 4000, then none, each for a second.
-fn while_running(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn while_running(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let iops = |per_s: u64| Limits { iops: Rate::per_second(per_s), ..Limits::default() };
     let set = |at_ns: u64, limits: Limits| {
         let qos = Qos { limits, ..Qos::default() };
@@ -294,7 +294,7 @@ fn while_running(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
     };
 
     let mut meters = [1000.0, 4000.0, 100_000.0].map(|rate_per_s| Meter::new(Unit::Requests, rate_per_s, 0));
-    outcome.run_logged(&spec, &mut |event| {
+    course.run_logged(&spec, &mut |event| {
         if let Some(meter) = meters.get_mut((event.at_ns / S) as usize) {
             meter.note(event);
         }
@@ -305,10 +305,10 @@ fn while_running(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
     for (at, (meter, name)) in meters.iter().zip(["1000", "4000", "none"]).enumerate() {
         let got = meter.part_got(S);
         table.row([at.to_string(), name.into(), format!("{:.0}", meter.total), format!("{got:.4}")]);
-        outcome.figure(format!("limit {name} while running: part of it got"), got, Target::Between(0.98, 1.011));
+        course.figure(format!("limit {name} while running: part of it got"), got, Target::Between(0.98, 1.011));
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     let worst = meters[..2].iter().map(Meter::worst_requests).fold(0.0, f64::max);
-    outcome.figure("changed limit: most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
+    course.figure("changed limit: most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
     Ok(())
 }

@@ -18,8 +18,8 @@
 //! # Example
 //! 6000 operations a second are 600 in a window: 599 are enough.
 
-use crate::scenario::support::{MS, S, config_of, four_figures, plain_device, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, MS, S, config_of, four_figures, plain_device, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos, Reservation};
@@ -122,20 +122,20 @@ impl Windows {
     }
 }
 
-pub(super) fn reservation(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
-    within_capacity(&mut outcome, seed)?;
-    above_capacity(&mut outcome, seed)?;
-    outcome.remark(
+pub(super) fn reservation(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(4, advance);
+    within_capacity(&mut course, seed)?;
+    above_capacity(&mut course, seed)?;
+    course.remark(
         "Beside requests that take longer than the time between two reserved ones, a second request can be late at \
          the end of a window: nobody can dispatch sooner without holding the disk idle.",
     );
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
 /// Runs three reservations of 30 % each: one class always asks, one asks for a little more than is reserved, one for
 /// less. The bulk starts after the others have had the disk for themselves for a while.
-fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn within_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let columns = ["shards", "class", "reserved/s", "got/s", "windows kept %", "most missing, requests"];
     let mut table =
         Table::new("Reservations of 90 % of the disk beside a class of 1000 shares, windows of 100 ms", &columns);
@@ -162,7 +162,7 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
 
         let rates_per_s = [150e6 / f64::from(64 << 10), 6000.0, 6000.0];
         let mut windows = rates_per_s.map(|per_s| Windows::new(per_s, spec.warmup_ns));
-        let report = outcome.run_logged(&spec, &mut |event| {
+        let report = course.run_logged(&spec, &mut |event| {
             if let Some(windows) = windows.get_mut(event.class as usize) {
                 windows.note(event);
             }
@@ -182,20 +182,20 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
             ]);
         }
 
-        outcome.figure(
+        course.figure(
             format!("{shards} shards: windows in which a reservation was kept, %"),
             least * 100.0,
             Target::AtLeast(99.0),
         );
         let used = report.disks[0].utilisation;
-        outcome.figure(format!("{shards} shards: part of the disk used"), used, Target::AtLeast(0.95));
+        course.figure(format!("{shards} shards: part of the disk used"), used, Target::AtLeast(0.95));
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     Ok(())
 }
 
 /// Runs reservations of 80 and 60 % of the disk: 4 to 3.
-fn above_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
+fn above_capacity(course: &mut Course<'_>, seed: u64) -> Result<(), ScenarioError> {
     let mut table =
         Table::new("Reservations of 140 % of the disk", &["shards", "reserved 16000/s got", "12000/s got", "ratio"]);
     for shards in [1, 4] {
@@ -208,12 +208,12 @@ fn above_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError>
             ],
             ..world(shards, 4 * S, seed)
         };
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let [a, b] = [0, 1].map(|at| report.classes[at].iops);
         table.row([shards.to_string(), format!("{a:.0}"), format!("{b:.0}"), format!("{:.3}", a / b)]);
         let name = format!("{shards} shards: reservations of 140 % shrink in proportion, ratio of 4 to 3");
-        outcome.figure(name, a / b / (4.0 / 3.0), Target::Between(0.97, 1.03));
+        course.figure(name, a / b / (4.0 / 3.0), Target::Between(0.97, 1.03));
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     Ok(())
 }

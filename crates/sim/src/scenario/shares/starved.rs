@@ -20,8 +20,8 @@
 
 use crate::device::presets;
 use crate::report::LatencySummary;
-use crate::scenario::support::{MS, S, US, config_of, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, MS, S, US, config_of, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet};
 use crate::world::{ClassSpec, EventKind, ShardSpec, SimDisk, WorldSpec};
 
@@ -54,8 +54,8 @@ fn hog() -> JobSpec {
     JobSpec { name: "cpu hog".into(), shards: ShardSet::List(vec![0]), load, ..JobSpec::default() }
 }
 
-pub(super) fn starved_shard(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn starved_shard(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(2, advance);
     let mut table =
         Table::new("128 KiB reads, 50 at a time, on one shard of seven", &["shard 0", "MB/s", "of the disk"]);
     let mut parts = Vec::new();
@@ -63,33 +63,33 @@ pub(super) fn starved_shard(seed: u64) -> Result<Outcome, ScenarioError> {
         let mut jobs = vec![JobSpec { shards: ShardSet::List(vec![0]), ..stream("stream", 50) }];
         jobs.extend(is_starved.then(hog));
         let spec = world(&[("stream", 200)], jobs, seed)?;
-        let report = outcome.run(&spec)?;
+        let report = course.run(&spec)?;
         let part = report.disks[0].utilisation;
         table.row([name.into(), format!("{:.0}", report.classes[0].bytes_per_s / 1e6), format!("{part:.3}")]);
         parts.push(part);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     for (name, part) in ["undisturbed shard", "starved shard"].into_iter().zip(parts) {
-        outcome.figure(format!("{name}: part of the disk used"), part, Target::AtLeast(0.97));
+        course.figure(format!("{name}: part of the disk used"), part, Target::AtLeast(0.97));
     }
-    Ok(outcome)
+    Ok(course.outcome)
 }
 
-pub(super) fn starved_fairness(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn starved_fairness(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(1, advance);
     let spec = world(&[("stream", 200)], vec![stream("stream", 50), hog()], seed)?;
-    let report = outcome.run(&spec)?;
+    let report = course.run(&spec)?;
     let class = &report.classes[0];
     let mut table = Table::new("128 KiB reads on seven shards; shard 0 computes 550 us at a time", &["shard", "MB/s"]);
     for on in &class.by_shard {
         table.row([on.shard.to_string(), format!("{:.1}", on.bytes_per_s / 1e6)]);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
     let starved = class.by_shard.first().map_or(0.0, |on| on.bytes_per_s);
     let fair = class.bytes_per_s / SHARDS as f64;
-    outcome.figure("the starved shard's part of its fair share", starved / fair, Target::Between(0.95, 1.05));
-    outcome.figure("part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.97));
-    Ok(outcome)
+    course.figure("the starved shard's part of its fair share", starved / fair, Target::Between(0.95, 1.05));
+    course.figure("part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.97));
+    Ok(course.outcome)
 }
 
 /// Returns interactive reads of 1.5 KiB in an open loop.
@@ -103,30 +103,34 @@ fn interactive(name: &str, requests_per_s: f64, shards: ShardSet) -> JobSpec {
     }
 }
 
-pub(super) fn tablet_migration(seed: u64) -> Result<Outcome, ScenarioError> {
+pub(super) fn tablet_migration(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let jobs = vec![
         stream("stream", 50),
         interactive("interactive", 7_500.0, ShardSet::All),
         interactive("more on shard 0", 1_000.0, ShardSet::List(vec![0])),
     ];
-    beside_streams(world(&[("interactive", 1000), ("stream", 200)], jobs, seed)?, "Tablet migration")
+    beside_streams(world(&[("interactive", 1000), ("stream", 200)], jobs, seed)?, "Tablet migration", advance)
 }
 
-pub(super) fn tau_nemesis(seed: u64) -> Result<Outcome, ScenarioError> {
+pub(super) fn tau_nemesis(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
     let bursts = Load::Open { requests_per_s: 400.0, spacing: Default::default(), batch: 50, max_outstanding: None };
     let jobs = vec![
         interactive("interactive", 5_000.0, ShardSet::All),
         JobSpec { load: bursts, ..stream("bursty", 1) },
         stream("filler", 10),
     ];
-    beside_streams(world(&[("interactive", 1000), ("bursty", 100), ("filler", 10)], jobs, seed)?, "Tau nemesis")
+    beside_streams(
+        world(&[("interactive", 1000), ("bursty", 100), ("filler", 10)], jobs, seed)?,
+        "Tau nemesis",
+        advance,
+    )
 }
 
 /// Runs a world and judges, on each shard, the requests of the class `interactive` (the first).
-fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+fn beside_streams(spec: WorldSpec, title: &str, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(1, advance);
     let (mut asked, mut got) = (vec![0_u64; SHARDS], vec![0_u64; SHARDS]);
-    let report = outcome.run_logged(&spec, &mut |event| {
+    let report = course.run_logged(&spec, &mut |event| {
         let shard = event.shard as usize;
         if event.class == 0 && event.at_ns >= spec.warmup_ns && shard < SHARDS {
             asked[shard] += u64::from(event.kind == EventKind::Enqueue);
@@ -150,7 +154,7 @@ fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError
         let shard = on.shard.to_string();
         table.row([shard, per_s(asked[on.shard]), per_s(got[on.shard]), us(p50_ns), us(p99_ns), us(max_ns)]);
     }
-    outcome.tables.push(table);
+    course.outcome.tables.push(table);
 
     let mut others =
         Table::new(format!("{title}: all classes"), &["class", "shares", "requests/s", "MB/s", "part of device time"]);
@@ -164,9 +168,9 @@ fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError
         ]);
     }
 
-    outcome.tables.push(others);
-    outcome.figure("interactive: part of what it asked for, least of the shards", least, Target::AtLeast(0.995));
-    outcome.figure("interactive: p99 over the latency goal, worst shard", worst_p99_ns / goal_ns, Target::AtMost(2.0));
-    outcome.figure("part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.95));
-    Ok(outcome)
+    course.outcome.tables.push(others);
+    course.figure("interactive: part of what it asked for, least of the shards", least, Target::AtLeast(0.995));
+    course.figure("interactive: p99 over the latency goal, worst shard", worst_p99_ns / goal_ns, Target::AtMost(2.0));
+    course.figure("part of the disk used", report.disks[0].utilisation, Target::AtLeast(0.95));
+    Ok(course.outcome)
 }

@@ -19,8 +19,8 @@
 
 use crate::device::presets;
 use crate::report::WorldReport;
-use crate::scenario::support::{S, config_of, reads};
-use crate::scenario::{Outcome, ScenarioError, Table, Target};
+use crate::scenario::support::{Course, S, config_of, reads};
+use crate::scenario::{Advance, Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, DiskMode, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{LatencyTarget, MixExponent, Op, Qos};
@@ -56,13 +56,13 @@ fn p99_and_writes(report: &WorldReport) -> (f64, f64) {
     (report.classes[0].total.percentile(99.0) as f64, report.classes[1].bytes_per_s)
 }
 
-pub(super) fn latency_target(seed: u64) -> Result<Outcome, ScenarioError> {
-    let mut outcome = Outcome::default();
+pub(super) fn latency_target(seed: u64, advance: Advance<'_>) -> Result<Outcome, ScenarioError> {
+    let mut course = Course::of(5, advance);
     let columns = ["", "writes MB/s", "of their rate", "read p50 us", "p99 us", "p99 over idle"];
     let mut table = Table::new(format!("4 KiB reads, 2000 a second, beside 128 KiB writes: {PRESET}"), &columns);
     let full_rate = presets::find(PRESET).map_or(1.0, |preset| preset.spec.rates.write_bytes_per_s);
 
-    let idle = outcome.run(&world(Qos::default(), None, DiskMode::Drain, seed)?)?;
+    let idle = course.run(&world(Qos::default(), None, DiskMode::Drain, seed)?)?;
     let (idle_ns, _) = p99_and_writes(&idle);
 
     let mut row = |name: &str, report: &WorldReport| {
@@ -80,33 +80,33 @@ pub(super) fn latency_target(seed: u64) -> Result<Outcome, ScenarioError> {
     row("idle disk", &idle);
 
     let saturating = Load::closed(64);
-    let drained = outcome.run(&world(Qos::default(), Some(saturating.clone()), DiskMode::Drain, seed)?)?;
+    let drained = course.run(&world(Qos::default(), Some(saturating.clone()), DiskMode::Drain, seed)?)?;
     row("nothing held back", &drained);
-    let shares = outcome.run(&world(Qos::default(), Some(saturating.clone()), DiskMode::Scheduled, seed)?)?;
+    let shares = course.run(&world(Qos::default(), Some(saturating.clone()), DiskMode::Scheduled, seed)?)?;
     row("by shares", &shares);
     let (shares_ns, shares_writes) = p99_and_writes(&shares);
 
     // The same rate of writes, but in an open loop.
     let by_clock = Load::uniform(shares_writes / f64::from(WRITE_BYTES));
-    let own = outcome.run(&world(Qos::default(), Some(by_clock), DiskMode::Drain, seed)?)?;
+    let own = course.run(&world(Qos::default(), Some(by_clock), DiskMode::Drain, seed)?)?;
     row("the device's own, at that write rate", &own);
     let (own_ns, _) = p99_and_writes(&own);
 
     let target = LatencyTarget { latency_ns: (TARGET_OVER_IDLE * idle_ns) as u64, quantile: 0.99 };
     let qos = Qos { latency_target: Some(target), ..Qos::default() };
-    let targeted = outcome.run(&world(qos, Some(saturating), DiskMode::Scheduled, seed)?)?;
+    let targeted = course.run(&world(qos, Some(saturating), DiskMode::Scheduled, seed)?)?;
     row("with a target of 3 x idle", &targeted);
     let (targeted_ns, targeted_writes) = p99_and_writes(&targeted);
 
-    outcome.remark(
+    course.remark(
         "By shares alone the reader's p99 is the device's own, which depends on the writes and on nothing else; the \
          target is met by writing less.",
     );
 
-    outcome.tables.push(table);
-    outcome.figure("by shares: writes, part of their rate", shares_writes / full_rate, Target::AtLeast(0.9));
-    outcome.figure("by shares: p99 over the device's own at that write rate", shares_ns / own_ns, Target::AtMost(1.25));
-    outcome.figure("with a target: p99 over the target", targeted_ns / target.latency_ns as f64, Target::AtMost(1.0));
-    outcome.figure("with a target: writes, part of their rate", targeted_writes / full_rate, Target::AtLeast(0.55));
-    Ok(outcome)
+    course.outcome.tables.push(table);
+    course.figure("by shares: writes, part of their rate", shares_writes / full_rate, Target::AtLeast(0.9));
+    course.figure("by shares: p99 over the device's own at that write rate", shares_ns / own_ns, Target::AtMost(1.25));
+    course.figure("with a target: p99 over the target", targeted_ns / target.latency_ns as f64, Target::AtMost(1.0));
+    course.figure("with a target: writes, part of their rate", targeted_writes / full_rate, Target::AtLeast(0.55));
+    Ok(course.outcome)
 }
