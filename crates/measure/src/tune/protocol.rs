@@ -269,7 +269,7 @@ impl<'a> Protocol<'a> {
         self.budget.begin_phase(0.95);
         for _ in 0..self.timing.block_rounds {
             for block_bytes in BLOCK_SIZES_BYTES.into_iter().filter(|bytes| bytes.is_multiple_of(align_bytes)) {
-                let stream = self.stream(Order::Random, block_bytes, BLOCK_DEPTH);
+                let stream = self.stream(Order::Random, block_bytes, BLOCK_DEPTH * self.disks);
                 if self.sample(Step::Search, Load::writes(stream, self.timing.block_s))?.is_none() {
                     return Ok(());
                 }

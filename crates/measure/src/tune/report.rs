@@ -189,6 +189,10 @@ const CONTRADICTED_FACTOR: f64 = 1.25;
 /// The same of writes: while the disk was read, its write cache may have recovered.
 const CONTRADICTED_FACTOR_WRITES: f64 = 1.5;
 
+/// A figure over all that was measured of its kind afterwards, above which it is that of a burst. Noise, stalls and a
+/// neighbour make less on two curves at once.
+const UNREPEATED_FACTOR: f64 = 1.5;
+
 /// The origin of a report merged from several runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
@@ -282,7 +286,17 @@ impl TuneReport {
                     format!("the curves of this measurement reach {most}, and the figure is {value}")
                 })
             };
-            Some(Doubt { figure: name, why: foreign.or(vague).or_else(exceeded)? })
+            let unrepeated = || {
+                let most = self.highest_later(name, figure.block_bytes)?;
+                (figure.value > UNREPEATED_FACTOR * most).then(|| {
+                    let (most, value) = (figure.unit.text(most), figure.unit.text(figure.value));
+                    format!(
+                        "what was measured later reaches at most {most}, and the figure is {value}: it may be that of a \
+                         burst (credits, a cache)"
+                    )
+                })
+            };
+            Some(Doubt { figure: name, why: foreign.or(vague).or_else(exceeded).or_else(unrepeated)? })
         };
         self.figures().into_iter().filter_map(of_figure).collect()
     }
@@ -317,6 +331,25 @@ impl TuneReport {
             "write_bandwidth" => of_lengths(&self.write_sequential),
             _ => None,
         }
+    }
+
+    /// Returns the highest rate that counts the same as the figure `name`, of all that was measured after it: short
+    /// requests at random and in order, or long ones. `None` unless two curves have one: a single one may have been
+    /// disturbed.
+    fn highest_later(&self, name: &str, block_bytes: u32) -> Option<f64> {
+        let (sizes, sequential) = match name.starts_with("read") {
+            true => (&self.read_sizes, &self.read_sequential),
+            false => (&self.write_sizes, &self.write_sequential),
+        };
+        let curves = [&sizes.as_ref()?.points, &sequential.as_ref()?.points];
+        let of = |points: &Vec<SizePoint>| match name.ends_with("iops") {
+            true => points.iter().find(|point| point.block_bytes == block_bytes).map(|point| point.iops),
+            false => points.iter().map(|point| point.bytes_per_s).reduce(f64::max),
+        };
+        let [at_random, in_order] = curves.map(of);
+        let alone = self.frontier.as_ref().filter(|frontier| frontier.read_block_bytes == block_bytes);
+        let alone = alone.filter(|_| name == "read_iops").map_or(0.0, |frontier| frontier.read_iops);
+        at_random.zip(in_order).filter(|_| self.merged.is_none()).map(|(a, b)| a.max(b).max(alone))
     }
 
     /// Returns how reads and writes share the disk, or 1 if reads beside writes were not measured. Rounds to two

@@ -272,6 +272,33 @@ fn the_block_in_which_a_disk_writes_is_found() {
     }
 }
 
+/// Twelve disks are full with hundreds of requests only.
+#[test]
+fn the_block_of_many_disks_is_found() {
+    for (name, found_bytes) in [("i7i.12xlarge", 4096), ("i7i.48xlarge", 4096), ("i3en.3xlarge", 512)] {
+        let disk = disk(presets::find(name).unwrap().spec);
+        let report = measure_until(Phase::WriteBandwidth, &everything(), &disk);
+        let block = report.physical_block.as_ref().unwrap();
+        assert_eq!((block.bytes, block.is_step), (found_bytes, found_bytes > 512), "{name}: {block:?}");
+    }
+}
+
+/// Figures within the credits of a volume: everything after them shows what it carries.
+#[test]
+fn figures_within_credits_are_doubted() {
+    let unit = CapUnit::Operations { unit_bytes: 0 };
+    for (credits, doubted) in [(0.0, false), (120e3, true), (1e9, false)] {
+        let cap = CapSpec { unit, base_per_s: 4e3, burst_per_s: 20e3, credits };
+        let base = CapSpec { burst_per_s: 4e3, ..cap.clone() };
+        let spec = DeviceSpec { caps: vec![if credits > 0.0 { cap } else { base }], ..spec() };
+        let report = measure(&everything(), &disk(spec));
+        let found: Vec<&str> = report.doubts().iter().map(|doubt| doubt.figure).collect();
+        let rates = [&report.write_iops, &report.read_iops].map(|figure| figure.as_ref().unwrap().value);
+        assert_eq!(found.contains(&"read_iops"), doubted, "{credits}: {rates:?} {:?}", report.doubts());
+        assert!(doubted || found.is_empty(), "{credits}: {:?}", report.doubts());
+    }
+}
+
 #[test]
 fn a_cpu_that_is_the_limit_is_named() {
     let spec = spec();
@@ -480,6 +507,22 @@ fn of_several_runs_the_odd_one_is_left_out_by_name() {
     assert!(left_out.iter().all(|odd| odd.run == "run-4.jsonl" && odd.value < 0.7 * odd.median), "{left_out:?}");
 }
 
+/// Asks for a stop when a phase begins.
+struct StopAt(Phase, Control);
+
+impl Observer for StopAt {
+    fn on_phase(&mut self, name: &str, _expected_s: f64) {
+        if name == self.0.name() {
+            self.1.stop.ask();
+        }
+    }
+}
+
+fn measure_until(phase: Phase, options: &TuneOptions, disk: &SimulatedDisk) -> TuneReport {
+    let control = Control::default();
+    measure_simulated(options, disk, &mut StopAt(phase, control.clone()), &control).unwrap()
+}
+
 #[test]
 fn a_bound_on_writes_holds_and_a_stop_ends_it() {
     let max_write_bytes = Some(400 << 20);
@@ -487,17 +530,7 @@ fn a_bound_on_writes_holds_and_a_stop_ends_it() {
     assert!(report.written_bytes <= 400 << 20, "{}", report.written_bytes);
     figures_are_or_short(&report);
 
-    /// Says stop when the random reads begin.
-    struct Stopper(Control);
-    impl Observer for Stopper {
-        fn on_phase(&mut self, name: &str, _expected_s: f64) {
-            if name == Phase::ReadIops.name() {
-                self.0.stop.ask();
-            }
-        }
-    }
-    let control = Control::default();
-    let stopped = measure_simulated(&options(), &disk(spec()), &mut Stopper(control.clone()), &control).unwrap();
+    let stopped = measure_until(Phase::ReadIops, &options(), &disk(spec()));
     assert!(stopped.interrupted && stopped.write_iops.is_some() && stopped.read_iops.is_none());
 }
 

@@ -128,7 +128,7 @@ fn of_programs_in_traces() {
 #[test]
 fn of_figures_beside_their_curves() {
     let cases = tune::beside_curves();
-    check(&cases.iter().collect::<Vec<_>>(), (900, 700), 0);
+    check(&cases.iter().collect::<Vec<_>>(), (1400, 1150), 0);
 }
 
 /// Part of the intervals that hold the truth: what "95 %" promises.
