@@ -156,6 +156,7 @@ fn pictures_and_a_page_are_written() {
     let [host, storage, date] = place;
     assert!(page.contains(&format!("<p>On {host}, {storage} (")), "{place:?} in {page}");
     assert_eq!(page.matches(&format!(", ended {date}.</p>")).count(), 1, "{place:?} in {page}");
+    assert_eq!(page.matches("Settings: plimsoll ").count(), 1, "{page}");
     assert!(std::fs::read_to_string(world.path().join("out/time.svg")).unwrap().contains("Latency over time"));
 }
 

@@ -56,6 +56,10 @@ fn a_record_gives_the_same_json_as_the_run() {
         world.run(&split("tune --from run.jsonl -o io.yaml --disk-output disk.yaml --page page.html --pictures ."));
     assert_eq!(made.code, Some(0), "{made:#?}");
     assert!(made.out.lines().all(|line| line.chars().count() <= 100), "{}", made.out);
+    let place = &json(&read)["place"];
+    let [host, date] = ["host", "date"].map(|key| place[key].as_str().expect("a text").to_owned());
+    let page = fs::read_to_string(world.path().join("page.html")).expect("it was written");
+    assert_eq!(page.matches(&format!("On {host}, begun {date}. ")).count(), 1, "{place} in {page}");
     let names = names(&world);
     for name in ["io.yaml", "disk.yaml", "page.html", "sizes.svg", "latency-against-load.svg"] {
         assert!(names.contains(&name.to_owned()), "no {name} in {names:?}");
@@ -188,20 +192,25 @@ fn a_doubt_is_in_the_exit_code_the_file_and_the_page() {
         assert!(checked.out.contains(words), "no `{words}` in {checked:#?}");
     }
 
-    // Each warning stands once, and so does what was written.
-    let page = read("page.html");
+    // Each warning stands once, and so does what was written: on a page of its own, and on one of several results.
+    assert_eq!(world.run(&split("report run.jsonl -o report.html")).code, Some(0));
     let report: Value =
         serde_json::from_str(&world.run(&split("tune --from run.jsonl --format json")).out).expect("JSON");
     let warnings = report["warnings"].as_array().expect("a list");
     assert!(warnings.len() >= 2, "{warnings:#?}");
-    for warning in warnings {
-        let message = warning["message"].as_str().expect("a message");
-        assert_eq!(page.matches(&format!("<li>{message}</li>")).count(), 1, "{message} in {page}");
+    let pages = [read("page.html"), read("report.html")];
+    for page in &pages {
+        for warning in warnings {
+            let message = warning["message"].as_str().expect("a message");
+            assert_eq!(page.matches(&format!("<li>{message}</li>")).count(), 1, "{message} in {page}");
+        }
     }
     let written = report["written_bytes"].as_f64().expect("a number") / f64::from(1 << 20);
     let written = if written < 1024.0 { format!("{written:.0} MiB") } else { format!("{:.2} GiB", written / 1024.0) };
     assert!(table.out.contains(&format!("written: {written} in ")), "{written} in {table:#?}");
-    assert_eq!(page.matches(&format!("{written} written")).count(), 1, "{written} in {page}");
+    for page in &pages {
+        assert_eq!(page.matches(&format!("{written} written")).count(), 1, "{written} in {page}");
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@
 //! Without a model, [`Peaks`] compares with the highest rates seen so far, each direction by requests and by bytes.
 //! That is a share of a lower bound: the device may carry any multiple. So U is not known at the first interval, and a
 //! verdict never rests on such a U alone. Once the device was judged saturated, its rate then is taken as its capacity,
-//! and later intervals of a like mix and size are compared with that.
+//! and later intervals of a like mix and size are compared with that. A device that does as much with half of the
+//! requests under way is full, too: so `Peaks` keeps what it did with how many, where that number was steady.
 //!
 //! The model also knows how long a request takes on the idle device: `Capacity::unloaded_ms`.
 //!
@@ -220,6 +221,11 @@ fn pass_ns(cap: &CapSpec, len_bytes: f64) -> f64 {
 
 /// Most intervals with a full device whose rates are kept.
 const FULL_MOST: usize = 16;
+/// Most steady intervals that are kept, and the powers of 2 by which their numbers under way differ.
+const STEPS_MOST: usize = 16;
+const NEAR_STEPS: f64 = 0.5;
+/// Factor by which twice as many requests under way do more on a device that was not nearly full.
+const GAIN_LEAST: f64 = 1.15;
 /// Bounds for like intervals: their shares of writes differ by less than this, their mean sizes by less than this
 /// factor.
 const LIKE_WRITE_SHARE: f64 = 0.15;
@@ -236,48 +242,63 @@ const QUEUED_LEAST: f64 = 4.0;
 /// Upper bound of U above which it tells nothing.
 const BOUND_MOST: f64 = 0.9;
 
-/// The load of a full device.
+/// What a device did in an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Full {
+struct Work {
     per_s: f64,
     write_share: f64,
     size_kib: f64,
 }
 
-impl Full {
-    fn of(columns: &Columns) -> Option<Full> {
+impl Work {
+    fn of(columns: &Columns) -> Option<Work> {
         let per_s = positive(columns.requests_per_s())?;
         let write_share = columns.writes_per_s.unwrap_or(0.0) / per_s;
-        Some(Full { per_s, write_share, size_kib: columns.moved_kib_per_s()? / per_s })
+        Some(Work { per_s, write_share, size_kib: columns.moved_kib_per_s()? / per_s })
     }
 
-    /// Returns whether this load is far more than another, in requests and in bytes: longer requests make fewer.
-    fn exceeds(&self, other: &Full) -> bool {
-        let bytes = |full: &Full| full.per_s * full.size_kib;
+    /// Returns whether this is far more than another, in requests and in bytes: longer requests make fewer.
+    fn exceeds(&self, other: &Work) -> bool {
+        let bytes = |work: &Work| work.per_s * work.size_kib;
         self.per_s > FULL_EXCEEDED * other.per_s && bytes(self) > FULL_EXCEEDED * bytes(other)
     }
 
-    fn is_like(&self, other: &Full) -> bool {
+    /// Returns whether this is hardly more than another, neither in requests nor in bytes.
+    fn hardly_exceeds(&self, other: &Work) -> bool {
+        let part = self.per_s / other.per_s;
+        part <= GAIN_LEAST && part * self.size_kib <= GAIN_LEAST * other.size_kib
+    }
+
+    fn is_like(&self, other: &Work) -> bool {
         (self.write_share - other.write_share).abs() < LIKE_WRITE_SHARE && self.has_like_size(other)
     }
 
-    fn has_like_size(&self, other: &Full) -> bool {
+    fn has_like_size(&self, other: &Work) -> bool {
         let (less, more) = (self.size_kib.min(other.size_kib), self.size_kib.max(other.size_kib));
         more < LIKE_SIZE_FACTOR * less.max(0.5)
     }
 
     /// Returns whether this load is more than a device that is full with the other mix could do, whatever its writes
     /// cost.
-    fn is_far_above(&self, other: &Full) -> bool {
+    fn is_far_above(&self, other: &Work) -> bool {
         let of_mix = 1.0 + (WRITE_COST_MOST - 1.0) * (self.write_share - other.write_share).abs();
         self.has_like_size(other) && self.per_s > MIX_MARGIN * of_mix * other.per_s
     }
 }
 
+/// An interval in which a device always had something to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Step {
+    work: Work,
+    under_way: f64,
+}
+
 /// The highest rates of a device so far, and the loads of the latest 16 intervals in which it was full.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peaks {
-    full: VecDeque<Full>,
+    full: VecDeque<Work>,
+    /// The latest interval of each kind of work and number under way, of those in which the number was steady.
+    steps: VecDeque<Step>,
     intervals: u32,
     /// Reads per second, writes per second, KiB read per second, KiB written per second.
     highest: [f64; 4],
@@ -298,14 +319,14 @@ impl Peaks {
         }
 
         // A rate that is exceeded by this much was that of a device that stalled or was held back, not its limit.
-        if let Some(now) = Full::of(columns) {
+        if let Some(now) = Work::of(columns) {
             self.full.retain(|full| !(full.is_like(&now) && now.exceeds(full)));
         }
     }
 
     /// Records an interval in which the device was judged saturated.
     pub(crate) fn note_full(&mut self, columns: &Columns) {
-        if let Some(full) = Full::of(columns) {
+        if let Some(full) = Work::of(columns) {
             if self.full.len() == FULL_MOST {
                 self.full.pop_front();
             }
@@ -313,17 +334,38 @@ impl Peaks {
         }
     }
 
+    /// Records an interval in which the device always had about `under_way` requests.
+    pub(crate) fn note_steady(&mut self, columns: &Columns, under_way: f64) {
+        let Some(work) = Work::of(columns) else { return };
+        let is_near = |step: &Step| (under_way / step.under_way).log2().abs() < NEAR_STEPS;
+        self.steps.retain(|step| !(step.work.is_like(&work) && is_near(step)));
+        if self.steps.len() == STEPS_MOST {
+            self.steps.pop_front();
+        }
+        self.steps.push_back(Step { work, under_way });
+    }
+
+    /// Returns the fewest requests under way with which the device did about as much of a like load, or more, if they
+    /// are at most half of `under_way`.
+    pub(crate) fn enough_under_way(&self, columns: &Columns, under_way: f64) -> Option<f64> {
+        let now = Work::of(columns)?;
+        let is_enough = |step: &&Step| {
+            step.under_way <= under_way / 2.0 && step.work.is_like(&now) && now.hardly_exceeds(&step.work)
+        };
+        self.steps.iter().filter(is_enough).map(|step| step.under_way).reduce(f64::min)
+    }
+
     /// Returns the request rate over the highest one when the device was full with a like load; above 1, without bound,
     /// if it does more now. `None` if it was never full with a like load.
     pub(crate) fn use_of_full(&self, columns: &Columns) -> Option<f64> {
-        let now = Full::of(columns)?;
+        let now = Work::of(columns)?;
         let most = self.full.iter().filter(|full| full.is_like(&now)).map(|full| full.per_s).reduce(f64::max)?;
         finite(now.per_s / most)
     }
 
     /// Returns whether the device, when it was full with requests of like size, did more than the present mix explains.
     pub(crate) fn did_far_more(&self, columns: &Columns) -> bool {
-        Full::of(columns).is_some_and(|now| self.full.iter().any(|full| full.is_far_above(&now)))
+        Work::of(columns).is_some_and(|now| self.full.iter().any(|full| full.is_far_above(&now)))
     }
 
     /// Returns U as far as it is known without a model: the part of what the device did when it was full with a like
@@ -498,6 +540,33 @@ mod tests {
         assert_eq!((peaks.known_use(&high), peaks.known_use(&low)), (None, Some(0.25)));
         peaks.note_full(&high);
         assert_eq!(peaks.known_use(&high), Some(1.0));
+    }
+
+    #[test]
+    fn as_much_with_half_under_way_is_enough() {
+        let mut peaks = Peaks::default();
+        for (per_s, kib, under_way) in [(15_000.0, 128.0, 4.0), (14_000.0, 128.0, 2.0), (100_000.0, 4.0, 8.0)] {
+            peaks.note_steady(&load(per_s, kib, 0.0, 0.0), under_way);
+        }
+        // Reads a second, their KiB, requests under way, those that were enough.
+        let cases = [
+            (15_100.0, 128.0, 16.0, Some(2.0)),
+            (16_800.0, 128.0, 16.0, Some(4.0)),
+            (17_500.0, 128.0, 16.0, None),
+            (4_000.0, 128.0, 16.0, Some(2.0)),
+            (15_100.0, 128.0, 3.9, None),
+            (15_000.0, 140.0, 16.0, Some(4.0)),
+            (15_000.0, 200.0, 16.0, None),
+            (15_000.0, 16.0, 16.0, None),
+            (104_000.0, 4.0, 16.0, Some(8.0)),
+        ];
+        for (per_s, kib, under_way, expected) in cases {
+            let found = peaks.enough_under_way(&load(per_s, kib, 0.0, 0.0), under_way);
+            assert_eq!(found, expected, "{per_s} of {kib} with {under_way}");
+        }
+        // The latest of a number counts: the disk has become slower.
+        peaks.note_steady(&load(9_000.0, 128.0, 0.0, 0.0), 2.2);
+        assert_eq!(peaks.enough_under_way(&load(15_100.0, 128.0, 0.0, 0.0), 16.0), Some(4.0));
     }
 
     #[test]

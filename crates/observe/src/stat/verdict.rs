@@ -25,18 +25,21 @@
 //!    times as long or 0.25 ms longer: the latency of the idle device is uncertain by some tens of microseconds.
 //!    Without a model it further needs 1.2 times L + N / X_full, the longest that as many requests take on the healthy
 //!    device: fewer workers have less done. With one, where the device is free for a part of the time, requests come in
-//!    bursts: then it needs twice L + N / X_full, with N those under way while it is busy.
+//!    bursts: then it needs twice L + N / X_full, with N those under way while it is busy, and 1.2 times where bursts
+//!    follow so closely that it is hardly ever free.
 //!    If discards are most of the queue and reads and writes do not wait, the device is *trimming*: free, or ok.
 //! 4. A device that serves one request after the other: `%util` of 90 and more is saturation. That is the one case for
 //!    which `%util` was made. A `dm-*` without facts may consist of many disks: it is such a device only beside a disk
 //!    of the same interval that is saturated.
 //! 5. Otherwise the usual latency of the class decides (table in `verdict/class.rs`). Requests *wait* at twice the
 //!    usual latency with 4 and more under way (three times with 5/3 on network disks, whose limits are low; half of it
-//!    with 64), or at S >= 40 % with 8 and more. S counts from the usual latency on, or from three times that of the
+//!    with 60), at S >= 40 % with 8 and more, or, where S is not known, if the device did as much with half of those under
+//!    way or fewer, and their number was steady both times. S counts from the usual latency on, or from three times that of the
 //!    idle device at the highest rate seen. A SATA disk with 30 under way is full: it takes 32. If requests wait, the
 //!    device is *degraded* if its rate is below that of any healthy device of the class, or below 70 % of the highest
 //!    seen; else *saturated*. If requests do not wait at `%util` of 90 and more, it is *busy but free* with fewer than
-//!    8 under way that take at most three times the usual, else *ok*. 30 times the usual (8 times on local disks) at a
+//!    8 under way that take at most three times the usual, *unknown* (unclear) with more of which nothing tells whether
+//!    they wait, else *ok*. 30 times the usual (8 times on local disks) at a
 //!    rate below any of the class is *degraded*.
 //!
 //! Requests that wait (S >= 40 %) on a device that is free for a part of the time, longer than those before them explain,
@@ -92,14 +95,23 @@ const UTIL_INFLATED_PERCENT: f64 = 50.0;
 const USE_FULL: f64 = 0.9;
 const USE_PART: f64 = 0.7;
 const USE_FREE: f64 = 0.3;
+/// U by a model from which the device does more than the model has: it has credits, or the model is of another one.
+const BEYOND_MODEL: f64 = 1.05;
 const WAITING: f64 = 0.4;
 const NOT_WAITING: f64 = 0.1;
 /// Requests under way that are a queue on a device that serves many at once. SATA takes 32, NVMe thousands.
 const UNDER_WAY_MANY: f64 = 8.0;
 /// Requests under way that are a queue, if they also take long.
 const UNDER_WAY_QUEUE: f64 = 4.0;
-/// Requests under way that fill nearly any disk: rate times latency of data sheets is 30 to 60.
-const UNDER_WAY_FILLS: f64 = 64.0;
+/// Requests under way from which some disk is full: a virtual one with long reads has its knee at four. Means fall a
+/// little short of that.
+const UNDER_WAY_MAY_WAIT: f64 = 3.5;
+/// Requests under way that fill nearly any disk: rate times latency of data sheets is 30 to 60. Means fall a little
+/// short of 64.
+const UNDER_WAY_FILLS: f64 = 60.0;
+/// Part of their mean by which the requests under way at both ends of an interval may differ from it, if a program keeps
+/// as many there.
+const STEADY: f64 = 0.25;
 /// Bounds below which a device is idle: requests a second, their part of the time, and U where it can be relied on.
 const IDLE_PER_S: f64 = 200.0;
 const IDLE_BUSY: f64 = 0.02;
@@ -112,6 +124,10 @@ const IDLE_UNCOUNTED_PER_S: f64 = 20.0;
 const IDLE_UNCOUNTED_KIB_PER_S: f64 = 1000.0;
 /// Share of discards in the queue from which a device is trimming.
 const TRIMMING: f64 = 0.5;
+/// Usual latency in milliseconds below which a class is local, and the part of it that its quickest devices take for a
+/// request that is alone.
+const LOCAL_USUAL_MS: f64 = 1.0;
+const ALONE_PART: f64 = 1.0 / 3.0;
 /// `await` over the longest of a healthy device with as many under way, from which the device is slow.
 const SLOWER_THAN_FULL: f64 = 1.2;
 /// The same in bursts, whose number under way follows from `%util`: kernels count it in ticks of up to 10 ms.
@@ -148,6 +164,9 @@ pub struct Evidence<'a> {
     pub was_full: bool,
     /// Whether the device, when it was full, did more than the present mix of reads and writes can explain.
     pub did_far_more: bool,
+    /// Fewest requests under way with which the device did as much of a like load, if they are at most half of those
+    /// of now.
+    pub enough_under_way: Option<f64>,
     pub saturation: &'a Saturation,
     /// Requests under way when the interval began; `None` where not known.
     pub in_flight_before: Option<u64>,
@@ -238,6 +257,18 @@ pub(crate) fn usual_ms(device: &str, facts: Option<&DeviceFacts>, columns: &Colu
 /// Returns the requests under way, or `None` if the count is a negative one.
 fn believed(in_flight: Option<u64>) -> Option<u64> {
     in_flight.filter(|count| *count < IN_FLIGHT_LEAKED)
+}
+
+/// Returns the mean number of requests under way of a device that always has something to do, if as many were under way
+/// when the interval began and when it ended: then they are as many as a program keeps there, and not what a given rate
+/// of requests makes of their latency.
+pub(super) fn steady_under_way(interval: &DeviceInterval, before: Option<u64>) -> Option<f64> {
+    let columns = &interval.columns;
+    let mean = columns.queue.or_else(|| saturation::under_way_at_most(columns)).filter(|mean| *mean >= 0.9)?;
+    let is_near = |count: u64| (count as f64 - mean).abs() <= (STEADY * mean).max(1.0);
+    let is_steady = [before, interval.in_flight].into_iter().all(|count| believed(count).is_some_and(is_near));
+    let is_busy = columns.util_percent.is_some_and(|util| util >= UTIL_HIGH_PERCENT);
+    (is_busy && is_steady).then_some(mean)
 }
 
 /// Returns whether requests are under way and none completed in an interval of `duration_s` seconds. `before` is the
@@ -414,13 +445,17 @@ impl<'a> Case<'a> {
     fn by_model(&self) -> Answer {
         let (capacity_use, whole) = self.model_use()?;
         let waiting = self.evidence.saturation.overall;
-        let waits = waiting.map_or_else(|| self.waits_by_class(), |part| part >= WAITING);
-        let u = percent(capacity_use);
+        let waits = waiting.map_or_else(|| self.waits_by_class() || self.waits_by_depth(), |part| part >= WAITING);
         let s = self.waiting_text();
 
         // The highest rate seen may have been a burst into a buffer.
         let is_seen = *self.evidence.basis == Basis::HighestSeen;
         let full = if is_seen { USE_PART } else { USE_FULL };
+        let used = match (is_seen, capacity_use) {
+            (true, part) if part > 1.0 => "it does more than ever before with requests waiting".to_owned(),
+            (false, BEYOND_MODEL..) => format!("it does {capacity_use:.1} times {whole}"),
+            _ => format!("{} of {whole} is used", percent(capacity_use)),
+        };
         if waits
             && is_seen
             && let Some(held) = self.held()
@@ -428,13 +463,9 @@ impl<'a> Case<'a> {
             return Some(held);
         }
         if waits && capacity_use >= full {
-            let used = match is_seen && capacity_use > 1.0 {
-                true => "it does more than ever before with requests waiting".to_owned(),
-                false => format!("{u} of {whole} is used"),
-            };
             return Some((Verdict::Saturated, format!("{used}, and {s}{}", self.cap_text())));
         }
-        let is_explained = if is_seen { self.is_as_when_full(capacity_use) } else { self.is_of_bursts(capacity_use) };
+        let is_explained = (is_seen && self.is_as_when_full(capacity_use)) || self.is_of_bursts(capacity_use);
         if waits && capacity_use < USE_PART && self.is_queue_or_slow() && !is_explained {
             return Some((Verdict::Degraded, self.less_than_it_could(capacity_use)));
         }
@@ -452,19 +483,24 @@ impl<'a> Case<'a> {
             return Some((Verdict::BusyButFree, why));
         }
 
+        if capacity_use >= USE_FULL
+            && let Some(unclear) = self.unknown_depth()
+        {
+            return Some(unclear);
+        }
         if capacity_use < USE_PART
             && let Some(unexplained) = self.unexplained(0.0, 3.0)
         {
             return Some(unexplained);
         }
         let why = if capacity_use >= USE_FULL {
-            format!("{u} of {whole} is used, but {s}")
-        } else if waits && capacity_use < USE_PART && !is_seen && is_explained {
-            format!("{u} of {whole} is used, and {s}: they come in bursts")
+            format!("{used}, but {s}")
+        } else if waits && capacity_use < USE_PART && self.is_of_bursts(capacity_use) {
+            format!("{used}, and {s}: they come in bursts")
         } else if waits && capacity_use >= USE_PART {
-            format!("{u} of {whole} is used, and {s}: there is little left")
+            format!("{used}, and {s}: there is little left")
         } else {
-            format!("{u} of {whole} is used, and {s}")
+            format!("{used}, and {s}")
         };
         Some((Verdict::Ok, why))
     }
@@ -515,11 +551,41 @@ impl<'a> Case<'a> {
     /// Returns whether requests come in bursts, and take about as long as on the healthy device with as many under way
     /// as here while it is busy.
     fn is_of_bursts(&self, capacity_use: f64) -> bool {
-        let known = self.under_way.zip(positive(self.columns.util_percent)).filter(|_| !self.is_util_high);
-        known.is_some_and(|(under_way, util)| {
-            under_way >= UNDER_WAY_QUEUE
-                && self.takes_at_most(SLOWER_IN_BURSTS, under_way / (util / 100.0), capacity_use)
-        })
+        let factor = if self.is_util_high { SLOWER_THAN_FULL } else { SLOWER_IN_BURSTS };
+        let known = self.under_way.zip(positive(self.columns.util_percent));
+        let at_once = known.map(|(under_way, util)| under_way / (util / 100.0));
+        at_once.is_some_and(|at_once| at_once >= UNDER_WAY_QUEUE && self.takes_at_most(factor, at_once, capacity_use))
+    }
+
+    /// Returns whether fewer requests under way did as much: the others only wait.
+    fn waits_by_depth(&self) -> bool {
+        self.class.kind == Kind::Parallel && self.evidence.enough_under_way.is_some()
+    }
+
+    fn enough_text(&self) -> String {
+        let fewest = self.evidence.enough_under_way.map(queue).unwrap_or_default();
+        format!("with {fewest} under way it did as much")
+    }
+
+    /// Judges a device that always has many requests and of which nothing shows whether they wait: neither its latency
+    /// with little to do nor what it did with fewer is known.
+    fn unknown_depth(&self) -> Answer {
+        let is_many = self.under_way.is_some_and(|under_way| under_way >= UNDER_WAY_MAY_WAIT);
+        let is_as_if_alone = self.class.usual_ms(0.0) < LOCAL_USUAL_MS
+            && self.under_way.is_some_and(|under_way| under_way >= UNDER_WAY_MANY)
+            && self.await_ms.is_some_and(|await_ms| await_ms <= self.usual_ms * ALONE_PART);
+        let is_known = self.evidence.saturation.overall.is_some() || is_as_if_alone;
+        if !is_many || is_known || !self.is_util_high || self.class.kind != Kind::Parallel {
+            return None;
+        }
+        let why = format!(
+            "not clear: {} with {} under way, {} each, is all that was seen of it: whether they wait shows when fewer are \
+             under way, or with --disk",
+            self.done_text(),
+            queue(self.under_way?),
+            ms(self.await_ms?),
+        );
+        Some((Verdict::Unknown, why))
     }
 
     /// Returns whether requests take at most `factor` times L + N / X_full, the time where all N under way wait for each
@@ -644,6 +710,9 @@ impl<'a> Case<'a> {
             (Some(part), _) if part < NOT_WAITING => "requests hardly wait".to_owned(),
             (Some(part), _) => format!("requests wait {} of their time", percent(part)),
             (None, Some(await_ms)) if self.waits_by_class() => format!("requests take {}", ms(await_ms)),
+            (None, Some(await_ms)) if self.waits_by_depth() => {
+                format!("requests take {}: {}", ms(await_ms), self.enough_text())
+            }
             (None, Some(await_ms)) => {
                 format!("requests take {}, how long on the idle device is not known", ms(await_ms))
             }

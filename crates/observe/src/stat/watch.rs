@@ -146,6 +146,7 @@ impl Watch {
         let model = capacity_for(&self.capacities, &device.device, facts);
         let model = model.and_then(|capacity| Some((capacity, capacity.capacity_use(columns)?)));
         let of_full = memory.peaks.use_of_full(columns);
+        let steady = verdict::steady_under_way(device, in_flight_before);
         let (capacity_use, basis) = match model {
             Some((capacity, capacity_use)) => (Some(capacity_use), Basis::Model(capacity.name().to_owned())),
             None => match of_full.or_else(|| memory.peaks.capacity_use(columns)) {
@@ -164,6 +165,7 @@ impl Watch {
             basis: &basis,
             was_full: of_full.is_some(),
             did_far_more: memory.peaks.did_far_more(columns),
+            enough_under_way: steady.and_then(|steady| memory.peaks.enough_under_way(columns, steady)),
             saturation: &saturation,
             in_flight_before,
             is_stuck: memory.is_stuck,
@@ -174,6 +176,9 @@ impl Watch {
         let (verdict, why) = if interval.may_be_since_boot { verdict::of_unclear_report(found) } else { found };
         if verdict == Verdict::Saturated && !interval.is_since_boot {
             memory.peaks.note_full(columns);
+        }
+        if let (Some(steady), false) = (steady, interval.is_since_boot) {
+            memory.peaks.note_steady(columns, steady);
         }
 
         // The rates seen are enough to judge a device that waits; as U they are shown only if they say something of it. A

@@ -16,8 +16,8 @@
 use super::class::{NVME, XEN, cap_signature};
 use super::text::{ms, percent, queue, rate, throughput};
 use super::{
-    Answer, Basis, Case, Kind, NOT_WAITING, UNDER_WAY_FEW, UNDER_WAY_FILLS, UNDER_WAY_MANY, USE_FULL, USE_PART,
-    UTIL_INFLATED_PERCENT, Verdict, WAITING, remarks,
+    Answer, Basis, Case, Kind, LOCAL_USUAL_MS, NOT_WAITING, UNDER_WAY_FEW, UNDER_WAY_FILLS, UNDER_WAY_MANY, USE_FULL,
+    USE_PART, UTIL_INFLATED_PERCENT, Verdict, WAITING, remarks,
 };
 
 /// `await` over the usual latency up to which a short queue shows a free device.
@@ -26,8 +26,6 @@ const FREE_FACTOR: f64 = 3.0;
 /// and for all others.
 const ILL_LOCAL_FACTOR: f64 = 8.0;
 const ILL_FACTOR: f64 = 30.0;
-/// Usual latency in milliseconds below which a class is local.
-const LOCAL_USUAL_MS: f64 = 1.0;
 /// Mean requests under way that show a full SATA disk: it takes 32 at once, and means fall a little short.
 const SATA_TAGS_USED: f64 = 30.0;
 /// Below the usual latency, S by what was seen counts from this factor above the idle device's latency on, at this part
@@ -75,7 +73,10 @@ impl Case<'_> {
     pub(super) fn by_class(&self) -> Answer {
         let (under_way, await_ms) = (self.under_way?, self.await_ms?);
         let part = self.evidence.saturation.overall;
-        let waits = self.waits_by_seen(under_way, await_ms) || self.waits_by_class() || self.fills_tags(under_way);
+        let waits = self.waits_by_seen(under_way, await_ms)
+            || self.waits_by_class()
+            || self.fills_tags(under_way)
+            || (part.is_none() && self.waits_by_depth());
         let is_extreme = under_way >= UNDER_WAY_MANY && await_ms >= 10.0 * self.usual_ms;
 
         let is_busy = match self.columns.util_percent {
@@ -119,6 +120,9 @@ impl Case<'_> {
             );
             return Some((Verdict::Unknown, why));
         }
+        if let Some(unclear) = self.unknown_depth() {
+            return Some(unclear);
+        }
         if under_way < UNDER_WAY_MANY || part.is_some_and(|part| part < NOT_WAITING) {
             let why = format!("{figures}: {} takes many at once, and %util counts time, not work", self.class.name);
             return Some((Verdict::BusyButFree, why));
@@ -141,7 +145,10 @@ impl Case<'_> {
         }
 
         let fallen = self.evidence.capacity_use.filter(|capacity_use| *capacity_use < USE_PART);
-        let has_waited = self.evidence.saturation.overall.is_some_and(|part| part >= WAITING);
+        let has_waited = match self.evidence.saturation.overall {
+            Some(part) => part >= WAITING,
+            None => self.waits_by_depth(),
+        };
         let is_at_limit = self.cap().is_some();
         if let (Some(capacity_use), Kind::Parallel, true, false) = (fallen, self.class.kind, has_waited, is_at_limit) {
             let why = format!("only {} of the highest seen, and requests wait: {figures}", percent(capacity_use));
@@ -163,6 +170,7 @@ impl Case<'_> {
                 "SATA takes no more than 32 at once".to_owned()
             }
             Some(part) => format!("requests wait {} of their time", percent(part)),
+            None if self.waits_by_depth() => self.enough_text(),
             None => format!("far above the {} that are usual for {}", ms(self.usual_ms), self.class.name),
         };
         (Verdict::Saturated, format!("{} with {figures}: {s}{}", self.done_text(), self.cap_text()))

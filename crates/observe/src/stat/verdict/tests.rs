@@ -54,6 +54,7 @@ fn judged(
         basis: &basis,
         was_full: false,
         did_far_more: false,
+        enough_under_way: None,
         saturation: &saturation,
         in_flight_before: None,
         is_stuck,
@@ -123,7 +124,7 @@ fn what_one_finds_in_the_wild() {
             ("volume out of credits", "xvdf", columns((384.0, 8.0, 81.0), NONE, 31.0, 100.0), Verdict::Degraded),
             ("hot NVMe", "nvme0n1", columns((4_800.0, 4.0, 6.6), NONE, 32.0, 100.0), Verdict::Degraded),
             ("SSD, round by chance", "sda", columns(NONE, (2000.0, 16.0, 20.0), 40.0, 100.0), Verdict::Saturated),
-            ("array of NVMe", "md0", columns((40e3, 16.0, 0.15), NONE, 6.0, 99.9), Verdict::BusyButFree),
+            ("array of NVMe", "md0", columns((40e3, 16.0, 0.15), NONE, 6.0, 99.9), Verdict::Unknown),
             ("card", "mmcblk0", columns(NONE, (11.0, 16.0, 310.0), 3.4, 100.0), Verdict::Saturated),
             ("NVMe, deeper", "nvme0n1", columns((400e3, 4.0, 2.5), NONE, 1000.0, 100.0), Verdict::Saturated),
             ("written back", "nvme0n1", columns(NONE, (1000.0, 512.0, 300.0), 150.0, 100.0), Verdict::Saturated),
@@ -151,7 +152,7 @@ fn what_one_finds_in_the_wild() {
             // 84 MB/s are all that a disk of c5d.xlarge writes.
             ("small instance, full", "nvme1n1", columns(NONE, (640.0, 128.0, 110.0), 70.0, 100.0), Verdict::Saturated),
             ("compressed memory", "zram0", columns((9000.0, 4.0, 0.0), (7000.0, 4.0, 0.01), 0.1, 12.0), Verdict::Ok),
-            ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::BusyButFree),
+            ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::Unknown),
             ("a round rate", "vda", columns((3000.0, 8.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
             // Ill devices with a short queue.
             ("17 times the usual", "nvme0n1", columns((195.0, 4.0, 5.1), NONE, 1.0, 100.0), Verdict::Degraded),
@@ -224,6 +225,18 @@ fn with_a_model() {
     let (_, _, remarks) =
         judged(&device("nvme1n1", columns((90_000.0, 4.0, 0.5), NONE, 45.0, 100.0)), None, Some("gp3"));
     assert!(remarks.iter().any(|remark| remark.code == "ops-per-minute"), "{remarks:?}");
+}
+
+/// More than all that a model has is no part of it: credits, or another disk.
+#[test]
+fn more_than_a_model_has_is_told_in_words() {
+    let cases = [(3_000.0, 20.0, false), (3_060.0, 20.0, false), (3_900.0, 20.0, true), (3_900.0, 0.6, true)];
+    for (per_s, await_ms, expected) in cases {
+        let load = columns((per_s, 16.0, await_ms), NONE, per_s * await_ms / 1000.0, 100.0);
+        let (_, why, _) = judged(&device("nvme1n1", load), None, Some("gp3"));
+        assert_eq!(why.contains("it does 1.3 times what gp3 can"), expected, "{per_s} {await_ms}: {why}");
+        assert!(!expected || !why.contains("130 %"), "{why}");
+    }
 }
 
 #[test]
@@ -396,6 +409,7 @@ fn waiting_that_no_queue_explains_is_unclear() {
             basis: &Basis::Unknown,
             was_full: false,
             did_far_more: false,
+            enough_under_way: None,
             saturation: &saturation,
             in_flight_before: None,
             is_stuck: false,

@@ -96,6 +96,28 @@ fn calm() -> Vec<Timeline> {
         ladder("hard disk", preset("hdd"), 20_000, &[(Op::Read, 4 * KIB)]),
     ];
     all.extend([instance_limit(), credits_end(), runs_hot(), slow_member(), hangs(), group_of_four()]);
+    let depths: [(&str, &[u32]); 5] = [
+        ("rising", &[4, 16, 64, 16, 4]),
+        ("falling", &[64, 32, 16, 8]),
+        ("in the middle", &[16, 16, 48]),
+        ("far apart", &[8, 32, 8, 64]),
+        ("all at once", &[64, 64]),
+    ];
+    for (what, depths) in depths {
+        for kib in [128, 4] {
+            all.push(never_quiet(
+                &format!("virtual disk, {kib} KiB, {what}"),
+                virtual_disk(1.0, 4.0),
+                kib * KIB,
+                depths,
+            ));
+        }
+        all.push(never_quiet(&format!("small virtual disk, {what}"), virtual_disk(0.1, 4.0), 32 * KIB, depths));
+        all.push(never_quiet(&format!("virtual disk with room, {what}"), virtual_disk(1.0, 20.0), 4 * KIB, depths));
+        all.push(never_quiet(&format!("NVMe, {what}"), preset("hfs256gd9tng-62a0a"), 4 * KIB, depths));
+    }
+    all.extend([slows_under_steady_load(), slows_at_a_depth()]);
+    all.extend([0.5, 0.6, 0.68].map(busy_bursts).into_iter().flatten());
     all
 }
 
@@ -211,6 +233,113 @@ fn mix_part(disk: &Disk, kinds: usize) -> f64 {
 fn depth(disk: &Disk, stream: &Stream) -> u32 {
     let alone_s = (disk.healthy.latency.read_ns + disk.healthy.network_rtt_ns as f64) / 1e9;
     (4.0 * rated(disk, stream) * alone_s).ceil().clamp(32.0, 512.0) as u32
+}
+
+/// A disk of a virtual machine that does `speed` times 1.9 GB/s and 200 000 operations a second, and is full from about
+/// `full_from` requests of 128 KiB on.
+fn virtual_disk(speed: f64, full_from: f64) -> Disk {
+    let bytes_per_s = speed * 1.9e9;
+    let rates = RateSpec {
+        read_iops: speed * 200e3,
+        read_bytes_per_s: bytes_per_s,
+        write_iops: speed * 200e3,
+        write_bytes_per_s: bytes_per_s,
+        ..RateSpec::default()
+    };
+    let read_ns = full_from * 131_072.0 / bytes_per_s * 1e9;
+    let latency = LatencySpec { read_ns, write_ns: read_ns, sigma: 0.2, ..LatencySpec::default() };
+    let spec = DeviceSpec { rates, latency, ..DeviceSpec::default() };
+    let facts = DeviceFacts { is_rotational: Some(true), ..DeviceFacts::default() };
+    let model = DiskModel::of_device(&spec);
+    let name = format!("virtual disk of {speed} from {full_from} on");
+    Disk { name, device: "vda".into(), facts, actual: spec.clone(), healthy: spec, model }
+}
+
+/// Reads, always as many under way as `depths` says, one after the other: no interval shows the idle disk.
+fn never_quiet(name: &str, disk: Disk, len_bytes: u32, depths: &[u32]) -> Timeline {
+    let at = |depth: &u32| phase("rising depth", 2, vec![stream(Op::Read, len_bytes, Load::closed(*depth))]);
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: name.into(),
+        disks: vec![disk],
+        interval_ns: 500_000_000,
+        phases: depths.iter().map(at).collect(),
+    }
+}
+
+/// As many requests as ever, each of which takes longer from then on: more are under way, and the disk is not full.
+fn slows_under_steady_load() -> Timeline {
+    let mut disk = virtual_disk(1.0, 20.0);
+    let slow = FaultKind::Slow { speed_factor: 0.25 };
+    disk.name = "virtual disk that slows".into();
+    let open = || vec![stream(Op::Read, 4 * KIB, Load::poisson(8_000.0))];
+    let phases = vec![
+        phase("rising depth", 2, open()),
+        Phase { fault: Some((0, slow)), ..phase("slowed, steady load", 3, open()) },
+    ];
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: "steady load".into(),
+        disks: vec![disk],
+        interval_ns: 500_000_000,
+        phases,
+    }
+}
+
+/// First few requests under way, then many on a disk that has become slow.
+fn slows_at_a_depth() -> Timeline {
+    let disk = virtual_disk(1.0, 4.0);
+    let reads = |depth| vec![stream(Op::Read, 128 * KIB, Load::closed(depth))];
+    let phases = vec![
+        phase("rising depth", 2, reads(4)),
+        phase("rising depth", 2, reads(16)),
+        Phase { fault: Some((0, SLOW)), ..phase("slowed", 2, reads(16)) },
+        Phase { fault: Some((0, SLOW)), ..phase("slowed", 2, reads(64)) },
+    ];
+    Timeline {
+        seed: 1,
+        is_disturbed: false,
+        name: "slows at a depth".into(),
+        disks: vec![disk],
+        interval_ns: 500_000_000,
+        phases,
+    }
+}
+
+/// Bursts that follow one another so closely that the disk always has something to do, though it is not full.
+fn busy_bursts(level: f64) -> Vec<Timeline> {
+    let disks = [preset("i4i.2xlarge"), preset("i3en.3xlarge"), preset(SATA), gcp_disk(), virtual_disk(1.0, 20.0)];
+    let timeline = |disk: Disk| {
+        let one = stream(Op::Read, 4 * KIB, Load::closed(1));
+        let alone_s = (disk.healthy.latency.read_ns + disk.healthy.network_rtt_ns as f64) / 1e9;
+        let knee = (rated(&disk, &one) * alone_s).ceil();
+        let bursts = |knees: f64| {
+            let batch = (knees * knee).ceil();
+            let requests_per_s = level * rated(&disk, &one);
+            let load =
+                Load::Open { requests_per_s, spacing: Spacing::Uniform, batch: batch as u32, max_outstanding: None };
+            vec![Stream { load, ..one.clone() }]
+        };
+        let phases = vec![
+            phase("alone", 3, vec![one.clone()]),
+            phase("saturated", 3, vec![Stream { load: Load::closed(depth(&disk, &one)), ..one.clone() }]),
+            phase("idle", 2, Vec::new()),
+            phase("bursts of two knees", 2, bursts(2.0)),
+            phase("bursts of three knees", 2, bursts(3.0)),
+            phase("bursts of four knees", 2, bursts(4.0)),
+        ];
+        Timeline {
+            seed: 1,
+            is_disturbed: false,
+            name: format!("{}, busy bursts of {level}", disk.name),
+            disks: vec![disk],
+            interval_ns: 500_000_000,
+            phases,
+        }
+    };
+    disks.into_iter().map(timeline).collect()
 }
 
 /// A volume of 16 000 operations a second on an instance that passes 4000.

@@ -21,7 +21,8 @@ fn on_simulated_disks() {
         score.timeline(&timeline, &mut reference);
     }
     score.print("simulated disks");
-    score.check(937, 14);
+    // In bursts the two forms of S differ: 45 times in those that hardly leave the disk free.
+    score.check(1241, 650, 59);
 }
 
 #[test]
@@ -31,5 +32,5 @@ fn on_files_of_other_hosts() {
         score.sample(sample);
     }
     score.print("files");
-    score.check(113, 0);
+    score.check(113, 0, 0);
 }

@@ -17,6 +17,9 @@ const SATURATION_TOLERANCE: f64 = 0.10;
 const WRONG_MOST: f64 = 0.0011;
 const UNCLEAR_MOST: f64 = 0.10;
 
+/// A phase of a disk of which nothing is known but what it did in such phases.
+const RISING: &str = "rising depth";
+
 /// What was found so far.
 #[derive(Default)]
 pub(crate) struct Score {
@@ -74,7 +77,8 @@ impl Score {
             let judged = &observed.devices[at];
             let case = format!("{}, {} ({}), {basis}", timeline.name, phase.name, disk.name);
             // By the highest seen, U is that of the mix in which it was seen.
-            if !timeline.is_disturbed {
+            let is_a_bound = !has_model && timeline.phases[0].name == RISING;
+            if !timeline.is_disturbed && !is_a_bound {
                 self.figures(&case, &truth, judged, has_model || streams.len() == 1);
             }
             let until_ns = (look.number + 1) * timeline.interval_ns;
@@ -204,10 +208,11 @@ impl Score {
         );
     }
 
-    /// Fails where too much is wrong or unclear, where there are fewer than `cases_least` cases, or where more than
-    /// `excused_most` values of S are right by its other form only.
-    pub(crate) fn check(&self, cases_least: usize, excused_most: usize) {
+    /// Fails where too much is wrong or unclear, where there are fewer than `cases_least` cases, or than `disturbed_least`
+    /// disturbed ones, or where more than `excused_most` values of S are right by its other form only.
+    pub(crate) fn check(&self, cases_least: usize, disturbed_least: usize, excused_most: usize) {
         assert!(self.cases >= cases_least, "only {} cases", self.cases);
+        assert!(self.disturbed >= disturbed_least, "only {} cases are disturbed", self.disturbed);
         assert!(self.excused <= excused_most, "S is right only by its other form {} times", self.excused);
         assert!(
             self.figures_off.is_empty(),
@@ -233,7 +238,7 @@ fn facts(timeline: &Timeline) -> Facts {
     timeline.disks.iter().map(|disk| (disk.device.clone(), disk.facts.clone())).collect()
 }
 
-/// Whether a disk shows in it what it can do.
+/// Whether a disk shows in it what it can do, or a case is about disks of which that is not known.
 fn is_full(phase: &str) -> bool {
-    ["saturated", "burst", "all are full"].contains(&phase)
+    ["saturated", "burst", "all are full", RISING].contains(&phase)
 }
