@@ -21,7 +21,6 @@
 //! ```
 
 use plimsoll_figures::units::{format_duration_ns, parse_count};
-use serde::Serialize;
 
 use crate::error::{Code, ConfigError};
 use crate::fields::{Field, Fields};
@@ -47,7 +46,7 @@ pub struct DepthRate {
 }
 
 /// What a part of the best rate costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The part, 0 to 1.
     pub goal: f64,
@@ -86,7 +85,7 @@ pub fn sentence(what: &str, prices: &[Price]) -> Option<String> {
 /// Reads the curve that stands under `key`: a list of `[depth, IOPS, median latency in ns]`, depths rising. Empty without.
 pub(crate) fn parse(fields: &Fields<'_>, key: &str) -> Result<Vec<DepthRate>, ConfigError> {
     let Some(list) = fields.get(key) else { return Ok(Vec::new()) };
-    let points = list.list()?;
+    let points = list.list().map_err(|error| error.with_help("write a list of [depth, IOPS, median latency in ns]"))?;
     if points.len() > MAX_POINTS {
         let error = list.error(Code::OutOfRange, format!("{} points are too many", points.len()));
         return Err(error.with_help(format!("keep {MAX_POINTS} at most")));

@@ -36,7 +36,7 @@ pub use ioinfo::{CapacityInfo, FairQueueInfo, IoInfo, IoQueueInfo, TokenBucketIn
 
 use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, MixExponent, Rate};
 use plimsoll_sim::device::CapSpec;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::depths::{self, Price};
 use crate::disk::DiskModel;
@@ -95,8 +95,10 @@ pub struct DiskInfo {
     /// The limits of a disk model's volume, which reads and writes share, with their bursts.
     pub shared_limits: Vec<Cap>,
     /// What parts of the best rate of random reads cost, where the file has rates by depth.
+    #[serde(serialize_with = "as_maps")]
     pub read_goals: Vec<Price>,
     /// The same of random writes.
+    #[serde(serialize_with = "as_maps")]
     pub write_goals: Vec<Price>,
     /// I/O queues that share the disk, at least 1.
     pub io_queues: u16,
@@ -107,6 +109,12 @@ pub struct DiskInfo {
     /// What the scheduler does by each cost form; a measured table, if there is one, comes first.
     #[serde(serialize_with = "forms::as_map")]
     pub forms: Vec<FormInfo>,
+}
+
+/// Writes each price as a map; the library's own crate has no code for that.
+fn as_maps<S: Serializer>(prices: &[Price], serializer: S) -> Result<S::Ok, S::Error> {
+    let map = |Price { goal, depth, iops, p50_ns }: &Price| serde_json::json!({"goal": goal, "depth": depth, "iops": iops, "p50_ns": p50_ns});
+    serializer.collect_seq(prices.iter().map(map))
 }
 
 impl DiskInfo {

@@ -98,7 +98,7 @@ disks:
     refused(&with("read_depths: [[1, 100]]"), Code::InvalidValue, 2, "[depth, IOPS, median latency in ns]");
     refused(&with("read_depths: [[4, 9, 9], [4, 9, 9]]"), Code::InvalidValue, 2, "rising depth");
     refused(&with("write_depths: [[0, 9, 9]]"), Code::OutOfRange, 2, "1 to");
-    refused(&with("write_depths: 7"), Code::WrongType, 2, "a list");
+    refused(&with("write_depths: 7"), Code::WrongType, 2, "a list of [depth");
     refused(&with("model: cubic"), Code::InvalidValue, 2, "`knee`, `additive`, `max`");
 }
 
