@@ -130,10 +130,8 @@ pub(super) fn side_by_side<A: Send, T: Send, const N: usize>(
 ) -> Result<Vec<T>, ScenarioError> {
     let measure = &measure;
     let parts = &Mutex::new([0.0; N]);
-    let mut numbers = 0..N;
     let ends = std::thread::scope(|scope| {
-        let threads = worlds.map(|world| {
-            let number = numbers.next().unwrap_or_default();
+        let threads = worlds.into_iter().enumerate().map(|(number, world)| {
             let advance_one = move |part: f64| {
                 let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
                 parts[number] = part;
@@ -141,7 +139,10 @@ pub(super) fn side_by_side<A: Send, T: Send, const N: usize>(
             };
             scope.spawn(move || measure(world, &advance_one))
         });
-        threads.map(|thread| thread.join().unwrap_or_else(|_| Err(wrong("a run panicked"))))
+        // All of them run before one is waited for.
+        let threads: Vec<_> = threads.collect();
+        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(wrong("a run panicked"))));
+        ends.collect::<Vec<_>>()
     });
     let mut runs = Vec::with_capacity(N);
     for end in ends {
