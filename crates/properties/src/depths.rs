@@ -15,7 +15,7 @@
 //! use plimsoll_properties::depths::{DepthRate, prices, sentence};
 //! let point = |depth, iops, p50_ns| DepthRate { depth, iops, p50_ns };
 //! let prices = prices(&[point(1, 9_800, 101_000), point(4, 38_000, 104_000), point(16, 40_000, 390_000)]);
-//! assert_eq!(prices.iter().map(|price| price.depth).collect::<Vec<_>>(), [4, 4, 16]);
+//! assert_eq!(prices.iter().map(|price| price.at.depth).collect::<Vec<_>>(), [4, 4, 16]);
 //! let said = sentence("reads", &prices[1..]);
 //! assert_eq!(said.as_deref(), Some("reads: 0.95 of the best rate needs depth 4 (p50 104 us), 0.99 depth 16 (p50 390 us)"));
 //! ```
@@ -24,15 +24,15 @@ use plimsoll_figures::units::{format_duration_ns, parse_count};
 
 use crate::error::{Code, ConfigError};
 use crate::fields::{Field, Fields};
-use crate::io_properties::MAX_FIGURE;
+use crate::io_properties::{MAX_FIGURE, latency_ns};
 
 /// The throughput goals whose price is told.
 pub const GOALS: [f64; 3] = [0.90, 0.95, 0.99];
 
 /// Most points of a curve: one for each power of two, with room.
 const MAX_POINTS: usize = 32;
-/// Longest median latency, in nanoseconds: a minute.
-const MAX_LATENCY_NS: u64 = 60_000_000_000;
+/// What a point is, for people.
+const POINT_HELP: &str = "[depth, IOPS, median latency in ns]";
 
 /// Random requests of one length, with so many under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +50,8 @@ pub struct DepthRate {
 pub struct Price {
     /// The part, 0 to 1.
     pub goal: f64,
-    /// The shallowest measured depth that reaches it.
-    pub depth: u32,
-    /// Requests a second there.
-    pub iops: u64,
-    /// Median latency there, in nanoseconds.
-    pub p50_ns: u64,
+    /// The shallowest measured point that reaches it.
+    pub at: DepthRate,
 }
 
 /// Returns the price of each of [`GOALS`]; none of an empty curve.
@@ -63,8 +59,8 @@ pub struct Price {
 pub fn prices(curve: &[DepthRate]) -> Vec<Price> {
     let best = curve.iter().map(|point| point.iops).max().unwrap_or(0) as f64;
     let price = |goal: f64| {
-        let DepthRate { depth, iops, p50_ns } = *curve.iter().find(|point| point.iops as f64 >= goal * best)?;
-        Some(Price { goal, depth, iops, p50_ns })
+        let at = *curve.iter().find(|point| point.iops as f64 >= goal * best)?;
+        Some(Price { goal, at })
     };
     GOALS.into_iter().filter_map(price).collect()
 }
@@ -73,7 +69,7 @@ pub fn prices(curve: &[DepthRate]) -> Vec<Price> {
 /// prices.
 #[must_use]
 pub fn sentence(what: &str, prices: &[Price]) -> Option<String> {
-    let at = |price: &Price| format!("depth {} (p50 {})", price.depth, format_duration_ns(price.p50_ns));
+    let at = |price: &Price| format!("depth {} (p50 {})", price.at.depth, format_duration_ns(price.at.p50_ns));
     let (first, rest) = prices.split_first()?;
     let mut text = format!("{what}: {:.2} of the best rate needs {}", first.goal, at(first));
     for price in rest {
@@ -85,7 +81,7 @@ pub fn sentence(what: &str, prices: &[Price]) -> Option<String> {
 /// Reads the curve that stands under `key`: a list of `[depth, IOPS, median latency in ns]`, depths rising. Empty without.
 pub(crate) fn parse(fields: &Fields<'_>, key: &str) -> Result<Vec<DepthRate>, ConfigError> {
     let Some(list) = fields.get(key) else { return Ok(Vec::new()) };
-    let points = list.list().map_err(|error| error.with_help("write a list of [depth, IOPS, median latency in ns]"))?;
+    let points = list.list().map_err(|error| error.with_help(format!("write a list of {POINT_HELP}")))?;
     if points.len() > MAX_POINTS {
         let error = list.error(Code::OutOfRange, format!("{} points are too many", points.len()));
         return Err(error.with_help(format!("keep {MAX_POINTS} at most")));
@@ -106,12 +102,12 @@ fn parse_point(point: &Field<'_>) -> Result<DepthRate, ConfigError> {
     let items = point.list()?;
     let [depth, iops, p50_ns] = items.as_slice() else {
         let error = point.error(Code::InvalidValue, format!("a point has three numbers, not {}", items.len()));
-        return Err(error.with_help("write [depth, IOPS, median latency in ns]"));
+        return Err(error.with_help(format!("write {POINT_HELP}")));
     };
     Ok(DepthRate {
         depth: depth.count(1..=u32::MAX)?,
         iops: iops.figure(parse_count, 1..=MAX_FIGURE, "per second")?,
-        p50_ns: p50_ns.figure(parse_count, 0..=MAX_LATENCY_NS, "ns")?,
+        p50_ns: latency_ns(p50_ns)?,
     })
 }
 

@@ -236,7 +236,7 @@ pub fn parse_disk<'a>(
         capacity_scale_max: fields.or("capacity_scale_max", 1.0, parse_scale_max)?,
         form: fields.optional("model", cost_form)?,
         mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
-        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, unloaded_latency_ns)?,
+        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, latency_ns)?,
         read_depths: depths::parse(&fields, "read_depths")?,
         write_depths: depths::parse(&fields, "write_depths")?,
         doubtful: parse_doubtful(&fields, warnings)?,
@@ -352,11 +352,11 @@ pub fn mix_exponent(field: &Field<'_>) -> Result<f64, ConfigError> {
     field.number(|p| p > 0.0, "above 0, or `infinite` where reads and writes do not disturb each other")
 }
 
-/// Reads an unloaded latency in nanoseconds.
+/// Reads a latency in nanoseconds.
 ///
 /// # Errors
 /// The value is no whole number of at most a minute.
-pub fn unloaded_latency_ns(field: &Field<'_>) -> Result<u64, ConfigError> {
+pub fn latency_ns(field: &Field<'_>) -> Result<u64, ConfigError> {
     field.figure(parse_count, 0..=60_000_000_000, "ns")
 }
 

@@ -38,7 +38,7 @@ use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, L
 use plimsoll_sim::device::CapSpec;
 use serde::{Serialize, Serializer};
 
-use crate::depths::{self, Price};
+use crate::depths::{self, DepthRate, Price};
 use crate::disk::DiskModel;
 use crate::four::Four;
 use crate::io_properties::{DiskProperties, IoProperties};
@@ -113,7 +113,10 @@ pub struct DiskInfo {
 
 /// Writes each price as a map; the library's own crate has no code for that.
 fn as_maps<S: Serializer>(prices: &[Price], serializer: S) -> Result<S::Ok, S::Error> {
-    let map = |Price { goal, depth, iops, p50_ns }: &Price| serde_json::json!({"goal": goal, "depth": depth, "iops": iops, "p50_ns": p50_ns});
+    let map = |Price { goal, at }: &Price| {
+        let DepthRate { depth, iops, p50_ns } = at;
+        serde_json::json!({"goal": goal, "depth": depth, "iops": iops, "p50_ns": p50_ns})
+    };
     serializer.collect_seq(prices.iter().map(map))
 }
 
