@@ -76,7 +76,7 @@ impl Case<'_> {
         let waits = self.waits_by_seen(under_way, await_ms)
             || self.waits_by_class()
             || self.fills_tags(under_way)
-            || (part.is_none() && self.waits_by_depth());
+            || self.waits_by_depth();
         let is_extreme = under_way >= UNDER_WAY_MANY && await_ms >= 10.0 * self.usual_ms;
 
         let is_busy = match self.columns.util_percent {
@@ -145,10 +145,7 @@ impl Case<'_> {
         }
 
         let fallen = self.evidence.capacity_use.filter(|capacity_use| *capacity_use < USE_PART);
-        let has_waited = match self.evidence.saturation.overall {
-            Some(part) => part >= WAITING,
-            None => self.waits_by_depth(),
-        };
+        let has_waited = self.evidence.saturation.overall.is_some_and(|part| part >= WAITING) || self.waits_by_depth();
         let is_at_limit = self.cap().is_some();
         if let (Some(capacity_use), Kind::Parallel, true, false) = (fallen, self.class.kind, has_waited, is_at_limit) {
             let why = format!("only {} of the highest seen, and requests wait: {figures}", percent(capacity_use));

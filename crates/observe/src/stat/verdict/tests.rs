@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::super::capacity::Peaks;
+use super::super::capacity::{Capacity, Peaks};
 use super::super::saturation::Seen;
 use super::super::{Remark, Remote};
 use super::*;
