@@ -28,6 +28,7 @@ pub(crate) struct Grid {
 impl Grid {
     /// Returns the blocks that `range` touches. `range` must not be empty.
     pub(crate) fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
+        debug_assert!(!range.is_empty(), "{range:?} touches no block");
         range.start / self.block_bytes..range.end.div_ceil(self.block_bytes)
     }
 

@@ -76,6 +76,7 @@ impl Stream {
 
     /// Returns the place of the next chunk. Call it only when all records are sealed.
     pub(crate) fn head(&self) -> StreamHead {
+        debug_assert!(self.writer.is_empty(), "records wait that would stand before the head");
         let (stream, chunk) = (self.writer.stream(), self.writer.chunk());
         StreamHead { slab: self.slab, offset_bytes: self.offset_bytes, stream, chunk }
     }
@@ -112,6 +113,7 @@ impl Stream {
         let len_bytes = bytes.len() as u32;
         self.sealed.push(Sealed { offset: self.begin + u64::from(self.offset_bytes), bytes });
         self.offset_bytes += len_bytes;
+        debug_assert!(self.offset_bytes <= self.shape.slab_bytes, "the chunk is longer than the slab");
         self.len_bytes += u64::from(len_bytes);
     }
 
@@ -272,6 +274,7 @@ impl DiskLog {
 
     /// Records that the snapshot is complete on the disk, though perhaps not yet durable.
     pub(crate) fn snapshot_written(&mut self, snapshot: Snapshot) {
+        debug_assert!(self.mark.is_some() && self.next_snapshot.is_none(), "no snapshot is under way");
         self.next_snapshot = Some(snapshot);
     }
 

@@ -59,7 +59,8 @@ pub(crate) struct JobPlace(pub(crate) Arc<AtomicUsize>);
 
 impl Drop for JobPlace {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let before = self.0.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a place is given back that was not taken");
     }
 }
 
@@ -96,7 +97,11 @@ impl Slot {
 
     /// Puts a request of the task of `waker` into a slot that is new or from the pool.
     pub(crate) fn fill(&self, request: Request, place: JobPlace, waker: &Waker) {
-        *self.contents() = Contents { request: Some(request), place: Some(place), ticket: None, end: None };
+        let before = std::mem::replace(
+            &mut *self.contents(),
+            Contents { request: Some(request), place: Some(place), ticket: None, end: None },
+        );
+        debug_assert!(before.request.is_none() && before.place.is_none(), "the slot carries a request");
         self.state.store(QUEUED, Release);
         self.waker.register(waker);
     }
@@ -146,6 +151,7 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// Adds a slot that is in no inbox. Returns whether the inbox was empty, so that the shard may have to be woken.
     pub(crate) fn push(&self, slot: Arc<Slot>) -> bool {
+        debug_assert!(slot.next.load(Relaxed).is_null(), "the slot is in an inbox");
         // The inbox owns this reference until `take`.
         let pushed = Arc::into_raw(slot).cast_mut();
         let mut newest = self.newest.load(Relaxed);

@@ -113,11 +113,10 @@ impl Allocator {
         let disk = &mut self.disks[at.disk];
         // An evacuating slab is in no list; `put` moves it on from there.
         let data = Data { bucket, place: Place::Evacuating, space };
-        if let Slab::Free(key) =
-            std::mem::replace(&mut self.ranges[at.range].slabs[at.slab], Slab::Data(Box::new(data)))
-        {
-            disk.free.remove(&key);
-        }
+        let before = std::mem::replace(&mut self.ranges[at.range].slabs[at.slab], Slab::Data(Box::new(data)));
+        let was_free = matches!(before, Slab::Free(key) if disk.free.remove(&key));
+        debug_assert!(was_free, "slab {slab:?} is in use: {before:?}");
+
         self.put(slab, place);
     }
 
@@ -172,16 +171,22 @@ impl Allocator {
             Placement::Seed | Placement::Discriminant => &mut self.shared_open[data.bucket],
         };
 
-        match old {
-            Place::Unsorted => _ = disk.unsorted.remove(&slab),
-            Place::Candidate(key) => _ = bucket.candidates.remove(&key),
-            Place::Passed(units) => _ = bucket.passed.remove(&(units, slab)),
-            Place::Open => *open = None,
+        let was_listed = match old {
+            // Those being ranked have been taken out together.
+            Place::Unsorted => {
+                disk.unsorted.remove(&slab);
+                true
+            }
+            Place::Candidate(key) => bucket.candidates.remove(&key),
+            Place::Passed(units) => bucket.passed.remove(&(units, slab)),
+            Place::Open => open.take() == Some(slab),
             Place::Evacuating => {
                 disk.evacuating.remove(&slab);
                 disk.evacuating_units -= allocated_units;
+                true
             }
-        }
+        };
+        debug_assert!(was_listed, "slab {slab:?} is not where it says: {old:?}");
 
         match place {
             Place::Unsorted => _ = disk.unsorted.insert(slab),

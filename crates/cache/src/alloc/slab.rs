@@ -185,6 +185,7 @@ impl Space {
         match &mut self.map {
             Map::Slots(slots) => {
                 for (taken, leaving) in slots.taken.iter_mut().zip(&mut slots.leaving) {
+                    debug_assert_eq!(*leaving & !*taken, 0, "a slot that is free leaves");
                     *taken &= !std::mem::take(leaving);
                 }
                 slots.search_from = 0;
@@ -390,6 +391,7 @@ impl RangeSet {
 
     /// Adds a range that overlaps no other, and joins it with its neighbours.
     fn insert(&mut self, mut start: u32, mut end: u32) {
+        debug_assert!(start < end && !self.overlaps(start, end), "{start}..{end} is in the set already, or empty");
         if let Some((&before, &before_end)) = self.0.range(..start).next_back()
             && before_end == start
         {

@@ -70,7 +70,8 @@ pub(super) struct Watched<'a> {
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        self.disk.reads.count(self.begin_ns).fetch_sub(1, Relaxed);
+        let before = self.disk.reads.count(self.begin_ns).fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a read ends that did not begin");
         if !self.has_ended {
             let now_ns = self.shard.now_ns();
             let took_ns = now_ns.saturating_sub(self.begin_ns);

@@ -111,7 +111,11 @@ impl Writes {
                 lane.sent = lane.sent.max(self.sent);
             }
             lane.oldest.push_back(offset);
-            lane.by_offset.insert(offset, waiting);
+            let displaced = lane.by_offset.insert(offset, waiting);
+            debug_assert!(
+                displaced.is_none(),
+                "a write to offset {offset} waits already: nobody would hear of its end"
+            );
         }
     }
 

@@ -146,8 +146,10 @@ impl Ring {
 
     /// Uncounts an entry.
     pub(super) fn remove(&self, now: u64, tick: u16, len_bytes: u32) {
-        self.entries.fetch_sub(1, Relaxed);
-        self.bytes.fetch_sub(len_bytes.into(), Relaxed);
+        // An entry is counted before its shard shows it, so both are at least its own.
+        let entries = self.entries.fetch_sub(1, Relaxed);
+        let bytes = self.bytes.fetch_sub(len_bytes.into(), Relaxed);
+        debug_assert!(entries > 0 && bytes >= len_bytes.into(), "an entry of {len_bytes} bytes was not counted");
         self.by_slot[slot(now, tick)].fetch_sub(len_bytes.into(), Relaxed);
     }
 

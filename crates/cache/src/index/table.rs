@@ -332,6 +332,9 @@ impl Table {
             let Some(bucket) = self.buckets.get_mut(number) else { return };
             let before = bucket.capacity();
             bucket.reserve_exact(last.len());
+            let of_bucket = bucket.last().map(|packed| order(&rest_of(packed)));
+            let of_last = last.first().map(|packed| order(&rest_of(packed)));
+            debug_assert!(of_last.is_none() || of_bucket < of_last, "the merged bucket is not in order");
             bucket.extend_from_slice(&last);
             self.room_entries += bucket.capacity() - before;
             self.trim(number);

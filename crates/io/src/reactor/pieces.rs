@@ -221,7 +221,10 @@ impl Reactor {
 
     /// Gives the result of the piece under `key`, which came back at `since_ns` or later, to its queue.
     fn piece_is_back(&mut self, key: usize, result: OpResult, since_ns: u64) {
-        let Some(piece) = self.pieces.try_remove(key) else { return };
+        let Some(piece) = self.pieces.try_remove(key) else {
+            debug_assert!(self.broken.is_some(), "the backend completed piece {key}, which is not under way");
+            return;
+        };
         if piece.is_in_backend {
             self.places.give_back(usize::from(piece.disk));
         }

@@ -55,6 +55,7 @@ impl Places {
 
     /// Counts an operation of `disk` that has come back.
     pub(super) fn give_back(&mut self, disk: usize) {
+        debug_assert!(self.used[disk] > 0, "disk {disk} has no operation in the backend");
         self.used[disk] = self.used[disk].saturating_sub(1);
         self.kept += usize::from(self.used[disk] < self.own);
     }
