@@ -379,16 +379,31 @@ pub enum Access {
     Zoned(Vec<(f64, f64)>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Part of the bytes that a compressor can save, in per cent, 0 to 100.
     pub compressible_pct: u8,
 }
 
-impl Default for Content {
-    /// Returns data that does not compress.
-    fn default() -> Content {
-        Content { compressible_pct: 0 }
+/// The figure that must settle for a run to end early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteadyCriterion {
+    Iops,
+    Bandwidth,
+    LatencyMean,
+}
+
+impl SteadyCriterion {
+    /// Returns the criterion that fio calls `word`, and whether its slope is limited: `bw`, `bw_slope`.
+    pub fn named(word: &str) -> Option<(SteadyCriterion, bool)> {
+        let (figure, is_slope) = word.strip_suffix("_slope").map_or((word, false), |figure| (figure, true));
+        let criterion = match figure {
+            "iops" => SteadyCriterion::Iops,
+            "bw" => SteadyCriterion::Bandwidth,
+            "lat" => SteadyCriterion::LatencyMean,
+            _ => return None,
+        };
+        Some((criterion, is_slope))
     }
 }
 

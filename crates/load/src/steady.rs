@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+pub use plimsoll_files::jobs::SteadyCriterion;
 use serde::{Deserialize, Serialize};
 
 use super::live::{Board, Totals};
@@ -36,17 +37,8 @@ const SAMPLE_NS: u64 = 1_000_000_000;
 const SAMPLES_MIN: u64 = 8;
 const SAMPLES_MAX: u64 = 256;
 
-/// The figure that must settle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SteadyCriterion {
-    Iops,
-    Bandwidth,
-    LatencyMean,
-}
-
 /// The condition that ends a run early.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyStop {
     pub criterion: SteadyCriterion,
     /// Whether the slope is limited; else the deviation of every sample.

@@ -194,13 +194,7 @@ fn parse_block(text: &str) -> Result<u32, String> {
 fn parse_steady(text: &str) -> Result<SteadyStop, String> {
     let help = "write iops, bw or lat (or iops_slope, bw_slope, lat_slope), a colon and per cent, such as iops:5%";
     let (name, limit) = text.split_once(':').ok_or(help)?;
-    let (metric, is_slope) = name.strip_suffix("_slope").map_or((name, false), |metric| (metric, true));
-    let criterion = match metric {
-        "iops" => SteadyCriterion::Iops,
-        "bw" => SteadyCriterion::Bandwidth,
-        "lat" => SteadyCriterion::LatencyMean,
-        _ => return Err(help.to_owned()),
-    };
+    let (criterion, is_slope) = SteadyCriterion::named(name).ok_or(help)?;
     let limit_pct = limit.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     match limit_pct.filter(|pct| *pct > 0.0 && *pct <= 1000.0) {
         Some(limit_pct) => Ok(SteadyStop { criterion, is_slope, limit_pct, window_ns: STEADY_WINDOW_NS }),
@@ -218,12 +212,6 @@ pub(super) struct Checked {
     pub(super) fio: Option<fio::FioFile>,
 }
 
-/// A job file in either language.
-enum JobText {
-    Ours(JobFile),
-    Fio(fio::FioFile),
-}
-
 /// Converts flags to options. Refuses everything that can be refused before anything is touched.
 pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     arguments.shards.check()?;
@@ -235,10 +223,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     };
 
     let shards = arguments.shards.shards;
-    let (mut jobs, fio) = match job_text(arguments, &groups)? {
-        JobText::Ours(jobs) => (jobs, None),
-        JobText::Fio(file) => (file.jobs_for(shards), Some(file)),
-    };
+    let (mut jobs, fio) = read_jobs(arguments, &groups)?;
     jobs.validate(u32::from(shards))?;
     jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
 
@@ -316,16 +301,20 @@ fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Result<JobText, Failure> {
+/// Reads the job file, which may be fio's.
+fn read_jobs(
+    arguments: &TestArguments,
+    groups: &sched_groups::SchedGroups,
+) -> Result<(JobFile, Option<fio::FioFile>), Failure> {
     let Some(path) = &arguments.conf else {
         // The matrix has jobs of its own, a replay has none.
-        return Ok(JobText::Ours(JobFile::default()));
+        return Ok((JobFile::default(), None));
     };
 
     // Read once: a pipe has its content only once.
     let source = yaml::read_file(path)?;
     if !fio::looks_like_fio(path, source.text()) {
-        return Ok(JobText::Ours(job_reader::parse_source(source, groups)?));
+        return Ok((job_reader::parse_source(source, groups)?, None));
     }
     if arguments.sched_groups.is_some() {
         return Err(Failure::Input(
@@ -339,7 +328,7 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
             "--sweep shards: the jobs of a fio job file are laid on the shards before; sweep parallelism instead";
         return Err(Failure::Input(message.to_owned()));
     }
-    Ok(JobText::Fio(file))
+    Ok((file.jobs_for(arguments.shards.shards), Some(file)))
 }
 
 /// Returns the criterion of `--ss`, or of fio's `steadystate`.
@@ -352,17 +341,11 @@ fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Optio
         let message = "steadystate: give its limit in per cent of the mean and above 0, such as iops:5%";
         return Err(Failure::Input(message.to_owned()));
     }
-    let criterion = match state.metric {
-        fio::SteadyMetric::Iops => SteadyCriterion::Iops,
-        fio::SteadyMetric::Bandwidth => SteadyCriterion::Bandwidth,
-        fio::SteadyMetric::Latency => SteadyCriterion::LatencyMean,
-    };
-
     if state.ramp_ns > 0 {
         screen::note("steadystate_ramp_time has no effect: the warm-up (ramp_time) is left out already");
     }
-    let window_ns = state.window_ns.max(1);
-    Ok(Some(SteadyStop { criterion, is_slope: state.is_slope, limit_pct: state.limit, window_ns }))
+    let fio::SteadyState { criterion, is_slope, limit: limit_pct, window_ns, .. } = state;
+    Ok(Some(SteadyStop { criterion, is_slope, limit_pct, window_ns: window_ns.max(1) }))
 }
 
 /// Returns the goal of `--find-rate`, or of fio's `latency_target` if no other experiment is requested.

@@ -13,8 +13,9 @@ use plimsoll_figures::units::quoted;
 
 use super::reader::Reader;
 use super::values::{self, NS_PER_S, NS_PER_US};
-use super::{LatencyGoal, SteadyMetric, SteadyState};
+use super::{LatencyGoal, SteadyState};
 use crate::error::{Code, ConfigError};
+use crate::jobs::SteadyCriterion;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Common {
@@ -51,32 +52,17 @@ fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
     let Some(text) = reader.text(name)? else { return Ok(None) };
 
     let (word, limit) = text.split_once(':').unwrap_or((text, ""));
-    let (metric, is_slope) = match word {
-        "iops" => (SteadyMetric::Iops, false),
-        "iops_slope" => (SteadyMetric::Iops, true),
-        "bw" => (SteadyMetric::Bandwidth, false),
-        "bw_slope" => (SteadyMetric::Bandwidth, true),
-        "lat" => (SteadyMetric::Latency, false),
-        "lat_slope" => (SteadyMetric::Latency, true),
-        other => {
-            let error = reader.error(name, Code::InvalidValue, format!("{} is not a criterion", quoted(other)));
-            return Err(error.with_help("write iops:2%, bw:2%, lat:2%, or one of them with `_slope`"));
-        }
+    let Some((criterion, is_slope)) = SteadyCriterion::named(word) else {
+        let error = reader.error(name, Code::InvalidValue, format!("{} is not a criterion", quoted(word)));
+        return Err(error.with_help("write iops:2%, bw:2%, lat:2%, or one of them with `_slope`"));
     };
 
     let is_percent = limit.ends_with('%');
     let limit = values::float(limit.trim_end_matches('%'), 0.0, 1e18).map_err(|wrong| reader.wrong(name, wrong))?;
     let window_ns = reader.time("steadystate_duration", NS_PER_S)?.unwrap_or(0);
-    let steady = SteadyState {
-        metric,
-        is_slope,
-        limit,
-        is_percent,
-        window_ns,
-        ramp_ns: reader.time("steadystate_ramp_time", NS_PER_S)?.unwrap_or(0),
-        interval_ns: reader.time("steadystate_check_interval", NS_PER_S)?.unwrap_or(NS_PER_S).max(1),
-    };
-
+    let ramp_ns = reader.time("steadystate_ramp_time", NS_PER_S)?.unwrap_or(0);
+    // Only checked: the run takes samples by the length of the window.
+    reader.time("steadystate_check_interval", NS_PER_S)?;
     // Without a window fio does not check for a steady state.
-    Ok((window_ns > 0).then_some(steady))
+    Ok((window_ns > 0).then_some(SteadyState { criterion, is_slope, limit, is_percent, window_ns, ramp_ns }))
 }

@@ -55,7 +55,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll_figures::units::quoted;
 
 use super::error::{Code, ConfigError, Diagnostic, Source};
-use super::jobs::{Job, JobFile, ShardSet};
+use super::jobs::{Job, JobFile, ShardSet, SteadyCriterion};
 use super::yaml;
 use common::Common;
 use reader::Reader;
@@ -119,22 +119,14 @@ pub struct LatencyGoal {
     pub window_ns: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SteadyMetric {
-    Iops,
-    /// KiB per second.
-    Bandwidth,
-    Latency,
-}
-
-/// `steadystate`: the run ends once a metric is steady.
+/// `steadystate`: the run ends once a figure is steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyState {
-    pub metric: SteadyMetric,
+    pub criterion: SteadyCriterion,
     /// Whether the slope of a straight line through the samples is judged, instead of each sample's distance from the
     /// mean.
     pub is_slope: bool,
-    /// The metric is steady below this limit; at least 0.
+    /// The figure is steady below this limit; at least 0.
     pub limit: f64,
     /// Whether the limit is in per cent of the mean.
     pub is_percent: bool,
@@ -142,8 +134,6 @@ pub struct SteadyState {
     pub window_ns: u64,
     /// Nanoseconds before the first sample.
     pub ramp_ns: u64,
-    /// Nanoseconds between samples, at least 1.
-    pub interval_ns: u64,
 }
 
 /// Reads the text of a fio job file. `source_name` is used in messages only; `${NAME}` comes from the environment.

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use plimsoll::backend::choose::BackendKind;
-use plimsoll_files::fio::{self, FioFile, SteadyMetric};
+use plimsoll_files::fio::{self, FioFile};
 use plimsoll_files::job_files::Length;
-use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet, SizeShare};
+use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet, SizeShare, SteadyCriterion};
 use plimsoll_files::{Code, ConfigError};
 
 /// A file with one job, whose lines are these beside what every job needs.
@@ -378,8 +378,8 @@ fn storage_goal_steady_state_and_remarks() {
     assert_eq!((goal.target_ns, goal.percentile, goal.window_ns), (2_000_000, 99.0, Some(5_000_000_000)));
     let steady = file.steady.unwrap();
     assert_eq!(
-        (steady.metric, steady.is_slope, steady.limit, steady.is_percent),
-        (SteadyMetric::Iops, true, 0.1, true)
+        (steady.criterion, steady.is_slope, steady.limit, steady.is_percent),
+        (SteadyCriterion::Iops, true, 0.1, true)
     );
     assert_eq!((file.seed, steady.window_ns), (Some(5), 30_000_000_000));
     assert_eq!(
