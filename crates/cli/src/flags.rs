@@ -14,7 +14,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ControlConfig, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
 use plimsoll_files::io_properties::IoProperties;
-use plimsoll_files::setup::{DiskChoice, ModelChoice, parse_capacity_scale};
+use plimsoll_files::setup::{DiskChoice, ModelChoice, parse_capacity_scale, parse_latency_goal};
 use plimsoll_files::{disk, io_properties};
 
 use crate::failure::Failure;
@@ -72,12 +72,12 @@ pub(crate) struct DiskFlags {
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
     #[arg(long, visible_aliases = ["io-latency-goal-ms", "io-latency-goal"], value_name = "MS|none",
-          value_parser = parse_goal)]
+          value_parser = parse_latency_goal)]
     pub(crate) latency_goal: Option<LatencyGoal>,
 
     /// How far the capacity may follow the disk, as parts of the model: MIN:MAX, or `off` [default: 0.05:1, never more
     /// than the model promises, unless the io-properties say so]
-    #[arg(long, value_name = "MIN:MAX|off", value_parser = parse_scale)]
+    #[arg(long, value_name = "MIN:MAX|off", value_parser = parse_capacity_scale)]
     pub(crate) capacity_scale: Option<ControlConfig>,
 
     /// Part of the disk's full throughput that the closed loop keeps, 0.5 to 0.99: more throughput, more latency [default: 0.9]
@@ -88,20 +88,6 @@ pub(crate) struct DiskFlags {
 fn parse_throughput_goal(text: &str) -> Result<f64, String> {
     let goal = text.parse::<f64>().ok().filter(|goal| (0.5..=0.99).contains(goal));
     goal.ok_or_else(|| "give a part of the full throughput from 0.5 to 0.99".to_owned())
-}
-
-fn parse_scale(text: &str) -> Result<ControlConfig, String> {
-    parse_capacity_scale(text).map_err(|error| error.to_string())
-}
-
-pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
-    if text == "none" {
-        return Ok(LatencyGoal::NoSplit);
-    }
-    match text.parse::<f64>() {
-        Ok(ms) if (1e-3..=1e7).contains(&ms) => Ok(LatencyGoal::Ns((ms * 1e6) as u64)),
-        _ => Err("give milliseconds from 0.001 to 10000000, or `none`".to_owned()),
-    }
 }
 
 /// Reads the io-properties at `path`. Prints warnings to stderr.

@@ -10,11 +10,12 @@ use plimsoll_figures::units::{
 use plimsoll_files::check::{self, Beside, CheckOptions, Finding};
 use plimsoll_files::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
 use plimsoll_files::presets::{self, Cap};
+use plimsoll_files::setup::parse_latency_goal;
 use plimsoll_files::{depths, disk, io_properties};
 use plimsoll_show::answer::{Answer, Mood};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, form, input, parse_goal};
+use crate::flags::{DiskFormat, form, input};
 use crate::screen;
 
 /// Show what a disk description promises: costs, rates, token bucket; no disk is needed
@@ -46,7 +47,7 @@ pub(crate) struct InfoArguments {
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
     #[arg(long, visible_aliases = ["io-latency-goal-ms", "io-latency-goal"], value_name = "MS|none",
-          value_parser = parse_goal)]
+          value_parser = parse_latency_goal)]
     latency_goal: Option<LatencyGoal>,
 
     /// Shards that use the disk [default: 1]

@@ -36,10 +36,10 @@ use clap::{ArgGroup, Args};
 use plimsoll::core::LatencyGoal;
 use plimsoll_files::disk;
 use plimsoll_files::run_rules::{self, RunRules};
-use plimsoll_files::setup::DiskChoice;
+use plimsoll_files::setup::{DiskChoice, parse_latency_goal};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{BriefFormat, parse_goal, read_properties};
+use crate::flags::{BriefFormat, read_properties};
 use crate::output::Output;
 use crate::screen;
 use handover::VARIABLE;
@@ -73,7 +73,7 @@ pub(crate) struct RunArguments {
     dir: Vec<PathBuf>,
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
-    #[arg(long, value_name = "MS", value_parser = parse_goal)]
+    #[arg(long, value_name = "MS", value_parser = parse_latency_goal)]
     latency_goal: Option<LatencyGoal>,
 
     /// Record what happens to every call here (for `plimsoll trace`); the next process that has the gate writes FILE.PID

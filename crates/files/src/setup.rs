@@ -213,6 +213,21 @@ impl DiskChoice {
     }
 }
 
+/// Reads the longest device time of a piece: milliseconds from 0.001 to 10000000, or `none`.
+///
+/// # Errors
+/// `text` is neither.
+pub fn parse_latency_goal(text: &str) -> Result<LatencyGoal, UnitError> {
+    match (text, text.parse::<f64>()) {
+        ("none", _) => Ok(LatencyGoal::NoSplit),
+        (_, Ok(ms)) if (1e-3..=1e7).contains(&ms) => Ok(LatencyGoal::Ns((ms * 1e6) as u64)),
+        _ => Err(UnitError {
+            message: format!("{} is no latency goal", quoted(text)),
+            help: "give milliseconds from 0.001 to 10000000, or `none`".to_owned(),
+        }),
+    }
+}
+
 /// Reads the bounds of the closed loop: `off`, or the least and largest capacity scale as `MIN:MAX`, such as `0.05:1`.
 ///
 /// # Errors

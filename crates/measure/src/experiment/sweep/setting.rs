@@ -2,12 +2,13 @@
 
 use plimsoll::DiskMode;
 use plimsoll::core::{ControlConfig, LatencyGoal};
-use plimsoll_figures::units::{format_bytes_binary, parse_count, parse_duration_ns, parse_size_bytes};
+use plimsoll_figures::units::{UnitError, format_bytes_binary, parse_count, parse_duration_ns, parse_size_bytes};
 use plimsoll_files::jobs::{
     Content, Job, JobClass, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
 };
 use plimsoll_files::sched_groups::MAX_SHARES;
-use plimsoll_files::setup::{ModelChoice, parse_capacity_scale};
+use plimsoll_files::setup::{ModelChoice, parse_capacity_scale, parse_latency_goal};
+use plimsoll_observe::attach::parse_mode;
 
 use crate::experiment::Situation;
 
@@ -125,6 +126,7 @@ impl Setting {
             _ => Err(format!("`{text}`: expected a whole number from {min} to {max}")),
         };
 
+        let unit = |error: UnitError| format!("{}: {}", error.message, error.help);
         let value = match key {
             Key::Parallelism => whole(1, u64::from(MAX_PARALLELISM))?,
             Key::RatePerFiber => whole(1, u64::from(MAX_REQUESTS_PER_S))?,
@@ -138,7 +140,7 @@ impl Setting {
             Key::Compressible | Key::ReadPct => whole(0, 100)?,
             Key::Shards | Key::IoQueues => whole(1, u64::from(u16::MAX))?,
             Key::RequestBytes => {
-                let bytes = parse_size_bytes(text).map_err(|error| format!("{}: {}", error.message, error.help))?;
+                let bytes = parse_size_bytes(text).map_err(unit)?;
                 if bytes == 0 || bytes > MAX_REQUEST_BYTES || bytes % REQUEST_UNIT_BYTES != 0 {
                     let most = format_bytes_binary(MAX_REQUEST_BYTES);
                     return Err(format!("`{text}`: expected a multiple of {REQUEST_UNIT_BYTES} bytes up to {most}"));
@@ -148,14 +150,12 @@ impl Setting {
             Key::ThinkTime => match parse_duration_ns(text) {
                 Ok(ns) if ns <= THINK_TIME_MAX_NS => Value::Whole(ns),
                 Ok(_) => return Err(format!("`{text}`: expected a pause of at most a day")),
-                Err(error) => return Err(format!("{}: {}", error.message, error.help)),
+                Err(error) => return Err(unit(error)),
             },
-            Key::LatencyGoal => Value::Goal(latency_goal(text)?),
+            Key::LatencyGoal => Value::Goal(parse_latency_goal(text).map_err(unit)?),
             Key::Model => Value::Model(text.parse().map_err(|error| format!("`{text}`: {error}"))?),
-            Key::Mode => Value::Mode(mode(text)?),
-            Key::CapacityScale => {
-                Value::Scale(parse_capacity_scale(text).map_err(|error| format!("{}: {}", error.message, error.help))?)
-            }
+            Key::Mode => Value::Mode(parse_mode(text).map_err(unit)?.into()),
+            Key::CapacityScale => Value::Scale(parse_capacity_scale(text).map_err(unit)?),
         };
 
         Ok(Setting { key, job: job.map(str::to_owned), text: text.to_owned(), value })
@@ -242,24 +242,6 @@ pub(in crate::experiment) fn set_rate(job: &mut Job, rate: f64, shards: u32) {
     job.requests_per_s_per_shard = Some(rate / running as f64 / f64::from(job.batch.max(1)));
     job.requests_per_s_per_fiber = None;
     (job.think_time_ns, job.think_after_ns) = (0, 0);
-}
-
-fn latency_goal(text: &str) -> Result<LatencyGoal, String> {
-    match (text, text.parse::<f64>()) {
-        ("none", _) => Ok(LatencyGoal::NoSplit),
-        (_, Ok(ms)) if (1e-3..=1e7).contains(&ms) => Ok(LatencyGoal::Ns((ms * 1e6) as u64)),
-        _ => Err(format!("`{text}`: expected milliseconds from 0.001 to 10000000, or `none`")),
-    }
-}
-
-fn mode(text: &str) -> Result<DiskMode, String> {
-    let depth = text.strip_prefix("depth:").and_then(|count| count.parse::<u32>().ok()).filter(|count| *count > 0);
-    match (text, depth) {
-        ("scheduled", _) => Ok(DiskMode::Scheduled),
-        ("drain", _) => Ok(DiskMode::Drain),
-        (_, Some(max_io_requests)) => Ok(DiskMode::Depth { max_io_requests }),
-        _ => Err(format!("`{text}`: expected scheduled, drain or depth:N, such as depth:32")),
-    }
 }
 
 #[cfg(test)]
