@@ -98,7 +98,7 @@ pub(crate) fn changed_unix_ns(path: &Path) -> u64 {
 }
 
 /// Follows the CACHE.yaml of one open cache.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Follower {
     path: PathBuf,
     done: Vec<Device>,
@@ -115,15 +115,7 @@ impl Follower {
     pub fn new(path: &Path, file: &CacheFile) -> Follower {
         // Removals are planned anew.
         let active = |device: &Device| Device { state: DeviceState::Active, ..device.clone() };
-        Follower {
-            path: path.to_owned(),
-            done: file.devices.iter().map(active).collect(),
-            removing: Vec::new(),
-            failed: Vec::new(),
-            not_done: Vec::new(),
-            unreadable: None,
-            followed_unix_ns: 0,
-        }
+        Follower { path: path.to_owned(), done: file.devices.iter().map(active).collect(), ..Follower::default() }
     }
 
     /// Returns what could not be followed, a sentence each.

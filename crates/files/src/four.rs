@@ -13,7 +13,7 @@ use plimsoll_core::{FourFigures, Rate};
 use serde::Serialize;
 
 /// Operations and bytes per second, of reads and of writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Four<T> {
     pub read_iops: T,
     /// Bytes read per second.

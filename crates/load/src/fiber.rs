@@ -14,14 +14,16 @@ use plimsoll::Data;
 use super::work::Sent;
 
 /// What a fiber does next when its timer fires.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub(super) enum Then {
+    #[default]
     Send,
     /// Decides on the next step.
     GoOn,
 }
 
 /// A sequence of requests or batches of one job.
+#[derive(Default)]
 pub(super) struct Fiber {
     pub(super) job: usize,
     pub(super) buffers: Vec<Data>,
@@ -43,18 +45,7 @@ pub(super) struct Fiber {
 impl Fiber {
     /// Returns a fiber of job number `job` that keeps a record of `remembered` requests.
     pub(super) fn new(job: usize, buffers: Vec<Data>, remembered: usize) -> Fiber {
-        Fiber {
-            job,
-            buffers,
-            outstanding: 0,
-            due_ns: 0,
-            phase_end_ns: 0,
-            then: Then::Send,
-            unflushed: 0,
-            flush_sent_ns: 0,
-            sent: vec![Sent::default(); remembered],
-            has_ended: false,
-        }
+        Fiber { job, buffers, sent: vec![Sent::default(); remembered], ..Fiber::default() }
     }
 
     /// Returns the requests that were due and have not completed, flushes not counted.

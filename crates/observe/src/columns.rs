@@ -51,24 +51,19 @@ pub(crate) struct Column<R, C> {
     /// Whether a value may be unknown.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet has types"))]
     pub(crate) is_optional: bool,
-    pub(crate) value: for<'a> fn(&'a R, &'a C) -> Option<Value<'a>>,
+    pub(crate) value: Cell<R, C>,
 }
 
+/// Returns the value of a row.
+type Cell<R, C> = for<'a> fn(&'a R, &'a C) -> Option<Value<'a>>;
+
 /// Returns a column whose values are always known.
-pub(crate) const fn known<R, C>(
-    name: &'static str,
-    kind: Kind,
-    value: for<'a> fn(&'a R, &'a C) -> Option<Value<'a>>,
-) -> Column<R, C> {
+pub(crate) const fn known<R, C>(name: &'static str, kind: Kind, value: Cell<R, C>) -> Column<R, C> {
     Column { name, kind, is_optional: false, value }
 }
 
 /// Returns a column whose values may be unknown.
-pub(crate) const fn maybe<R, C>(
-    name: &'static str,
-    kind: Kind,
-    value: for<'a> fn(&'a R, &'a C) -> Option<Value<'a>>,
-) -> Column<R, C> {
+pub(crate) const fn maybe<R, C>(name: &'static str, kind: Kind, value: Cell<R, C>) -> Column<R, C> {
     Column { name, kind, is_optional: true, value }
 }
 

@@ -48,7 +48,7 @@ pub struct Cap {
 }
 
 /// A preset. `None`: not known, or does not apply.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PresetInfo {
     pub name: String,
     /// `instance`, `drive` or `volume`.
@@ -137,32 +137,22 @@ impl PresetInfo {
         PresetInfo {
             name: preset.name.clone(),
             kind: preset.kind.name(),
-            cloud: None,
-            family: None,
-            title: None,
             disks: is_known("disks").then_some(members),
             basis: Basis::PerDisk.name(),
             per_disk: is_known("disks").then(|| total.map(|figure| figure / u64::from(members.max(1)))),
             total,
             burst: preset.burst.as_ref().map(figures_of),
-            advertised_read_iops: None,
-            advertised_write_iops: None,
-            advertised_basis: None,
             capacity_bytes: is_known("capacity").then_some(spec.capacity_bytes),
-            vcpus: None,
-            memory_gib: None,
-            network_gbps: None,
             mix_exponent: preset.mix_exponent_p.is_finite().then_some(preset.mix_exponent_p),
             unloaded_read_us: (spec.latency.read_ns + network_ns) / 1e3,
             unloaded_write_us: (spec.latency.write_ns + network_ns) / 1e3,
             defaults: preset.defaults.clone(),
             caps: spec.caps.iter().filter(|cap| cap.credits > 0.0).map(Cap::of).collect(),
-            promised_pct: None,
-            promised_time_pct: None,
             evidence: preset.evidence.name(),
             source: preset.source,
             date: preset.date,
             suspect: preset.suspect,
+            ..PresetInfo::default()
         }
     }
 

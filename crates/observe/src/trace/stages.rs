@@ -287,6 +287,7 @@ impl Peak {
 }
 
 /// The analysis while the trace is read.
+#[derive(Default)]
 pub struct Stages {
     by: Vec<By>,
     groups: HashMap<Key, Box<Group>>,
@@ -303,18 +304,7 @@ pub struct Stages {
 impl Stages {
     /// Returns an analysis that groups by all properties in `by`; without one, all spans are one group.
     pub fn new(by: &[By]) -> Stages {
-        Stages {
-            by: by.to_vec(),
-            groups: HashMap::new(),
-            others: None,
-            classes: BTreeMap::new(),
-            disks: BTreeMap::new(),
-            other_disks: None,
-            covered: Covered::default(),
-            errors: 0,
-            cancelled: 0,
-            backwards: 0,
-        }
+        Stages { by: by.to_vec(), ..Stages::default() }
     }
 
     pub fn visit(&mut self, item: &Item) {

@@ -48,7 +48,7 @@ struct Blocked {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: u64,
     still_since_ns: Option<u64>,
@@ -67,19 +67,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(time_ns: u64) -> Queue {
-        Queue {
-            waiting: 0,
-            still_since_ns: None,
-            back_ns: None,
-            blocked: None,
-            empty_since_ns: time_ns,
-            empty_ns: 0,
-            first_ns: time_ns,
-            dispatches: 0,
-            gap_max_ns: 0,
-            gap_sum_ns: 0,
-            gaps: 0,
-        }
+        Queue { empty_since_ns: time_ns, first_ns: time_ns, ..Queue::default() }
     }
 
     /// Adds a piece. Returns the time without work that this ends.
