@@ -43,8 +43,9 @@ pub(crate) struct ReportArguments {
 pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, Failure> {
     check_differ(arguments)?;
     let output = Output::check(&arguments.output, arguments.force, "--output")?;
+    let read = arguments.results.iter().map(|path| report_page::read(path));
     let results: Vec<Shown> =
-        arguments.results.iter().map(|path| report_page::read(path)).collect::<Result<_, ReadError>>()?;
+        read.collect::<Result<_, _>>().map_err(|error: ReadError| Failure::Input(error.to_string()))?;
     for shown in &results {
         shown.notes.iter().for_each(|note| screen::warning(&format!("{}: {note}", shown.file)));
     }
@@ -96,10 +97,4 @@ fn csv(results: &[Shown]) -> String {
         [shown.file.clone(), variant_name(shown.kind), shown.part.title.clone(), shown.part.sections.len().to_string()]
     });
     Table::new("", ["file", "kind", "title", "sections"], rows).to_csv()
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Failure {
-        Failure::Input(error.to_string())
-    }
 }

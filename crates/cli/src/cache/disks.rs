@@ -12,9 +12,9 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::size;
 use crate::{interrupt, screen};
 
-/// Create a cache on empty devices or files, and its CACHE.yaml
+/// A cache, and disks that become its own.
 #[derive(Args, Debug)]
-pub(super) struct CreateArguments {
+struct NewDisks {
     #[command(flatten)]
     file: CacheFlag,
 
@@ -22,13 +22,20 @@ pub(super) struct CreateArguments {
     #[arg(value_name = "DEVICE_OR_FILE", required = true)]
     disks: Vec<PathBuf>,
 
-    /// Overwrite whatever is on the devices (CACHE.yaml must not exist)
+    /// Overwrite whatever is on the devices
     #[arg(long, alias = "force")]
     destructive: bool,
 
     /// Size of files that do not exist yet
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
+}
+
+/// Create a cache on empty devices or files, and its CACHE.yaml, which must not exist
+#[derive(Args, Debug)]
+pub(super) struct CreateArguments {
+    #[command(flatten)]
+    new: NewDisks,
 
     /// Size of a slab: a power of two, 1MiB to 32MiB [default: 1/1024 of the smallest disk]
     #[arg(long, value_name = "SIZE", value_parser = parse_slab_bytes)]
@@ -48,14 +55,14 @@ fn parse_slab_bytes(text: &str) -> Result<u32, String> {
 
 pub(super) fn create(arguments: &CreateArguments) -> Result<Outcome, Failure> {
     let flags = CreateFlags {
-        force: arguments.destructive,
-        size_bytes: arguments.size,
+        force: arguments.new.destructive,
+        size_bytes: arguments.new.size,
         slab_bytes: arguments.slab_size,
         key_file: arguments.encrypt.clone(),
     };
-    let file = manage::create(&arguments.file.cache, &arguments.disks, &flags)?;
+    let file = manage::create(&arguments.new.file.cache, &arguments.new.disks, &flags)?;
     let bytes = file.devices.iter().filter_map(|device| device.size_bytes).sum();
-    let (count, path) = (file.devices.len(), arguments.file.cache.display());
+    let (count, path) = (file.devices.len(), arguments.new.file.cache.display());
     let disks = if count == 1 { "disk" } else { "disks" };
     screen::print(&format!("{path}: a cache of {count} {disks}, {}", format_bytes_binary(bytes)))?;
     Ok(Outcome::Done)
@@ -65,30 +72,13 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<Outcome, Failure> {
 #[derive(Args, Debug)]
 pub(super) struct AddArguments {
     #[command(flatten)]
-    file: CacheFlag,
-
-    /// Empty devices, or files
-    #[arg(value_name = "DEVICE_OR_FILE", required = true)]
-    disks: Vec<PathBuf>,
-
-    /// Overwrite whatever is on the devices
-    #[arg(long, alias = "force")]
-    destructive: bool,
-
-    /// Size of files that do not exist yet
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    size: Option<u64>,
+    new: NewDisks,
 }
 
 pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, Failure> {
-    for disk in &arguments.disks {
-        screen::print(&manage::add(
-            &arguments.file.cache,
-            disk,
-            arguments.size,
-            arguments.destructive,
-            &screen::warning,
-        )?)?;
+    let NewDisks { file, disks, destructive, size } = &arguments.new;
+    for disk in disks {
+        screen::print(&manage::add(&file.cache, disk, *size, *destructive, &screen::warning)?)?;
     }
     Ok(Outcome::Done)
 }

@@ -1,7 +1,7 @@
 //! `plimsoll instance scaling`.
 
 use clap::Args;
-use plimsoll_measure::instance::scaling::{self, FamilyReport, ScalingError, ScalingReport};
+use plimsoll_measure::instance::scaling::{self, FamilyReport, ScalingReport};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
@@ -26,7 +26,8 @@ pub(crate) struct ScalingArguments {
 }
 
 pub(crate) fn run(arguments: &ScalingArguments) -> Result<Outcome, Failure> {
-    let report = scaling::report(scaling::families(&arguments.families)?);
+    let families = scaling::families(&arguments.families).map_err(|error| Failure::Input(error.to_string()))?;
+    let report = scaling::report(families);
     let charts = scaling::pictures(&report);
     let names: Vec<&str> = charts.iter().map(|(name, _)| name.as_str()).collect();
     let (page, pictures) = arguments.pictures.check(&names)?;
@@ -41,12 +42,6 @@ pub(crate) fn run(arguments: &ScalingArguments) -> Result<Outcome, Failure> {
     report.warnings.iter().for_each(|warning| screen::warning(warning));
     arguments.format.print(|| table(&report), &report, || scaling::to_csv(&report))?;
     Ok(if report.has_finding() { Outcome::Finding } else { Outcome::Done })
-}
-
-impl From<ScalingError> for Failure {
-    fn from(error: ScalingError) -> Failure {
-        Failure::Input(error.to_string())
-    }
 }
 
 /// Returns a table for each figure with its verdict, family by family.

@@ -17,12 +17,6 @@ use crate::{interrupt, screen};
 /// Time after which a bar is shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl From<ExamineError> for Failure {
-    fn from(error: ExamineError) -> Failure {
-        Failure::Input(format!("--examine: {error}"))
-    }
-}
-
 /// Examines `path`, and prints the result.
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
     if !matches!(arguments.format, TestFormat::Table | TestFormat::Json | TestFormat::Csv) {
@@ -44,7 +38,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
             screen::note(&error.to_string());
             return Ok(Outcome::Interrupted);
         }
-        examined => examined?,
+        examined => examined.map_err(|error| Failure::Input(format!("--examine: {error}")))?,
     };
 
     screen::print(&match arguments.format {

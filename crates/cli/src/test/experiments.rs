@@ -32,7 +32,6 @@ impl From<ExperimentError> for Failure {
             ExperimentError::Test(error) => error.into(),
             ExperimentError::Scratch(error) => error.into(),
             ExperimentError::Jobs(error) => error.into(),
-            ExperimentError::NoEntry(error) => error.into(),
             ExperimentError::Silent { .. } => Failure::Machine(message),
             _ => Failure::Input(message),
         }
