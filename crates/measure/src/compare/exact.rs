@@ -52,11 +52,8 @@ fn figures(job: &str, side: char, base: &Measured, other: &Measured, options: &C
         change_pct,
         change_low_pct: change_pct,
         change_high_pct: change_pct,
-        p: None,
-        p_together: None,
-        base_effective_count: None,
-        other_effective_count: None,
         verdict: verdict(base, other, (base_value, other_value), change_pct, options.threshold_pct),
+        ..Comparison::default()
     })
 }
 

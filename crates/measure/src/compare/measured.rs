@@ -18,7 +18,7 @@ use plimsoll_figures::stats::{Estimate, difference, of_runs, of_series, p_of_dif
 use plimsoll_sim::rng::Rng;
 
 use super::input::{Interval, Job, Series};
-use super::{CompareOptions, Comparison, Group, Verdict, names};
+use super::{CompareOptions, Comparison, Group, names};
 
 const QUANTILES: [(&str, f64); 4] =
     [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
@@ -126,10 +126,9 @@ fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRu
         change_low_pct: interval.and_then(|(low, _)| pct(low)),
         change_high_pct: interval.and_then(|(_, high)| pct(high)),
         p: difference.standard_error.is_finite().then(|| p_of_difference(&difference)),
-        p_together: None,
         base_effective_count: Some(base.effective_count),
         other_effective_count: Some(other.effective_count),
-        verdict: Verdict::Open,
+        ..Comparison::default()
     })
 }
 
@@ -157,10 +156,9 @@ fn quantile(
         change_low_pct: found.ratio.and_then(|(low, _)| pct(low)),
         change_high_pct: found.ratio.and_then(|(_, high)| pct(high)),
         p: found.p,
-        p_together: None,
         base_effective_count: Some(found.effective_counts.0),
         other_effective_count: Some(found.effective_counts.1),
-        verdict: Verdict::Open,
+        ..Comparison::default()
     })
 }
 

@@ -143,7 +143,7 @@ pub enum CompareError {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Better than the base, with evidence.
@@ -153,13 +153,14 @@ pub enum Verdict {
     /// The whole 95 % interval is within the threshold.
     Same,
     /// There is no evidence either way.
+    #[default]
     Open,
     /// An exact figure differs, and neither direction is known to be good.
     Changed,
 }
 
 /// One figure of one job: the base's and another side's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The job, or the scenario with its seed and changes.
     pub job: String,

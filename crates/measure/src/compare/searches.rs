@@ -69,10 +69,7 @@ fn compared(name: &str, (base, other): (&Group, &Group), threshold_pct: f64) -> 
         change_pct: Some(pct(other.low, base.low)),
         change_low_pct: low_pct,
         change_high_pct: high_pct,
-        p: None,
-        p_together: None,
-        base_effective_count: None,
-        other_effective_count: None,
         verdict,
+        ..Comparison::default()
     })
 }

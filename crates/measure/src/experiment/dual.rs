@@ -54,7 +54,7 @@ const USED_UP: f64 = 0.9;
 /// Part of the time, in percent, from which on a device had no time left by its own account.
 const BUSY_PCT: f64 = 90.0;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DualReport {
     /// Where and how it was made; `None` if no run was complete.
     #[serde(flatten)]
@@ -262,13 +262,9 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
     base.options.duration_ns /= rounds;
     let device = Device::of(&base);
     let mut report = DualReport {
-        made: None,
         device: device.as_ref().ok().map(|device| device.name.clone()),
         no_counters: device.as_ref().err().cloned(),
-        runs: Vec::new(),
-        finding: None,
-        interrupted: false,
-        written_bytes: 0,
+        ..DualReport::default()
     };
 
     let mut loads = [Load::new(1, base.clone()), Load::new(2, twice(&base))];
@@ -347,9 +343,17 @@ fn doubt(once: &Point, twice: &Point, growth_pct: f64) -> Option<String> {
         100.0 * grew(once, twice)
     };
     let differs = |left_out: &usize| change(growth_without(left_out)) != change(growth_pct);
-    let against = (0..rounds).filter(|_| rounds > 1).find(differs)?;
-    let growth = growth_without(&against);
-    Some(format!("without round {} of {rounds} it is {growth:+.0} %; raise --duration", against + 1))
+    if let Some(against) = (0..rounds).filter(|_| rounds > 1).find(differs) {
+        let growth = growth_without(&against);
+        return Some(format!("without round {} of {rounds} it is {growth:+.0} %; raise --duration", against + 1));
+    }
+
+    let why = match change(growth_pct) {
+        Change::Less => "a full disk gives the same; it is overloaded, or changed between the runs: repeat it",
+        Change::Little => "short runs differ by as much: repeat it, longer",
+        Change::Same | Change::More => return None,
+    };
+    Some(why.to_owned())
 }
 
 /// Concludes from both runs; `None` without both.
@@ -370,18 +374,6 @@ pub fn finding(runs: &[DualRun]) -> Option<Finding> {
         (Outcome::Unclear, why)
     } else if let Some(doubt) = doubt(&once.point, &twice.point, growth) {
         let why = format!("inconclusive: two loads together got {growth:+.0} % compared with one, and {doubt}");
-        (Outcome::Unclear, why)
-    } else if change(growth) == Change::Less {
-        let why = format!(
-            "inconclusive: two loads together got {growth:+.0} % compared with one, and a full disk gives the same; it \
-             is overloaded, or changed between the runs: repeat it"
-        );
-        (Outcome::Unclear, why)
-    } else if change(growth) == Change::Little {
-        let why = format!(
-            "inconclusive: two loads together got {growth:+.0} % compared with one, and short runs differ by as much: \
-             repeat it, longer"
-        );
         (Outcome::Unclear, why)
     } else if change(growth) == Change::More {
         let why = match util(once).zip(util(twice)) {

@@ -105,7 +105,7 @@ pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
     Ok(points)
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SweepReport {
     /// Where and how it was made; `None` if no point was run.
     #[serde(flatten)]
@@ -144,14 +144,8 @@ pub fn run(
     base.options.duration_ns /= rounds;
     let situations = plan.iter().map(|settings| changed(&base, settings)).collect::<Result<Vec<_>, _>>()?;
 
-    let mut report = SweepReport {
-        made: None,
-        axes: axes.iter().map(|axis| axis.name.clone()).collect(),
-        points: Vec::new(),
-        verdicts: Vec::new(),
-        interrupted: false,
-        written_bytes: 0,
-    };
+    let mut report =
+        SweepReport { axes: axes.iter().map(|axis| axis.name.clone()).collect(), ..SweepReport::default() };
     let settings_of = |settings: &[&Setting]| -> Vec<(String, String)> {
         axes.iter().zip(settings).map(|(axis, setting)| (axis.name.clone(), setting.text.clone())).collect()
     };
@@ -222,7 +216,11 @@ fn verdicts(axes: &[Axis], points: &[Point], promises: &[Option<f64>]) -> Vec<Cu
             None => curves.push(Curve { settings, points: vec![point], promised: *promised }),
         }
     }
-    curves.into_iter().map(Curve::judged).collect()
+    let judged = |curve: Curve<'_>| {
+        let verdict = judge(&curve.points, curve.promised);
+        CurveVerdict { settings: curve.settings, verdict }
+    };
+    curves.into_iter().map(judged).collect()
 }
 
 /// Points that differ only in their load.
@@ -230,12 +228,6 @@ struct Curve<'a> {
     settings: Vec<(String, String)>,
     points: Vec<&'a Point>,
     promised: Option<f64>,
-}
-
-impl Curve<'_> {
-    fn judged(self) -> CurveVerdict {
-        CurveVerdict { settings: self.settings, verdict: judge(&self.points, self.promised) }
-    }
 }
 
 /// Judges points that differ only in their load. `promised` is the throughput that the disk's model promises.
@@ -432,7 +424,7 @@ mod tests {
             Point { parallelism: 1 << at, device_latency_mean_us, ..point }
         };
         let points: Vec<Point> = rates.iter().enumerate().map(point).collect();
-        Curve { settings: Vec::new(), points: points.iter().collect(), promised: None }.judged().verdict
+        judge(&points.iter().collect::<Vec<_>>(), None)
     }
 
     #[test]

@@ -91,25 +91,17 @@ const MEASURE_MIN_BYTES: u64 = 256 << 20;
 
 /// Receives the progress of a measurement. `()` ignores it.
 pub trait Observer {
-    /// Called before the first phase. `expected_s` is the approximate length of all of them in seconds.
-    fn on_plan(&mut self, expected_s: f64) {
-        let _ = expected_s;
-    }
+    /// Called before the first phase, with the approximate length of all of them in seconds.
+    fn on_plan(&mut self, _expected_s: f64) {}
 
-    /// Called when a phase begins. `expected_s` is its approximate length in seconds.
-    fn on_phase(&mut self, name: &str, expected_s: f64) {
-        let _ = (name, expected_s);
-    }
+    /// Called when a phase begins, with its name and its approximate length in seconds.
+    fn on_phase(&mut self, _name: &str, _expected_s: f64) {}
 
     /// Called with the part of the current phase that is done, 0 to 1.
-    fn on_progress(&mut self, fraction: f64) {
-        let _ = fraction;
-    }
+    fn on_progress(&mut self, _fraction: f64) {}
 
     /// Called with one line for the user: a new figure, or a warning.
-    fn on_note(&mut self, text: &str) {
-        let _ = text;
-    }
+    fn on_note(&mut self, _text: &str) {}
 }
 
 impl Observer for () {}

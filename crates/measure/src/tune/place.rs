@@ -53,7 +53,7 @@ pub enum PlaceError {
 }
 
 /// The place of a directory or block device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     /// The directory, or the node of the block device, with links resolved.
     pub(super) directory: PathBuf,
@@ -109,11 +109,15 @@ impl Place {
         };
 
         let place = Place {
+            directory: real,
+            mountpoint,
             file_system,
             mount_options,
             fs_block_bytes: space.as_ref().map(|space| space.block_bytes).filter(|&bytes| bytes > 0),
             available_bytes: space.map(|space| space.available_bytes),
-            ..Place::bare(real, mountpoint, metadata.dev(), roots)
+            st_dev: metadata.dev(),
+            kernel: kernel(&roots.proc),
+            ..Place::default()
         };
 
         match device {
@@ -132,26 +136,15 @@ impl Place {
             return Err(PlaceError::InUse { path, uses });
         }
 
-        let place = Place { is_block_device: true, ..Place::bare(real, path, rdev, roots) };
-        Ok(place.on(device, roots))
-    }
-
-    /// Returns a place of which only these facts are known.
-    fn bare(directory: PathBuf, mountpoint: String, st_dev: u64, roots: &Roots) -> Place {
-        Place {
-            directory,
-            is_block_device: false,
-            mountpoint,
-            file_system: String::new(),
-            mount_options: Vec::new(),
-            fs_block_bytes: None,
-            available_bytes: None,
-            device: None,
-            disk_number: None,
-            st_dev,
-            raid: None,
+        let place = Place {
+            directory: real,
+            is_block_device: true,
+            mountpoint: path,
+            st_dev: rdev,
             kernel: kernel(&roots.proc),
-        }
+            ..Place::default()
+        };
+        Ok(place.on(device, roots))
     }
 
     fn on(self, device: Device, roots: &Roots) -> Place {

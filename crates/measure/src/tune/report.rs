@@ -47,7 +47,7 @@ use crate::foreign::FOREIGN_DOUBT_PCT;
 /// Current version of the JSON form.
 pub const SCHEMA: u32 = 2;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
     /// Version of this form: [`SCHEMA`].
     pub schema: u32,

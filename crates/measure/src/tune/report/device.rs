@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::report::Place;
 
 /// The place of a measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// The directory or device, with links resolved; the name of a simulated disk.
     pub directory: String,
@@ -83,14 +83,14 @@ pub struct Leaf {
 }
 
 /// The backend that served the I/O.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// Name, as on the command line.
     pub name: String,
     pub reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSize {
     /// Size in bytes: a power of two, 512 to 1 MiB.
     pub bytes: u32,

@@ -64,24 +64,17 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         write_latency: phases::unloaded_latency(record, Phase::WriteIops),
         read_depths: phases::depth_curve(record, Phase::ReadIops),
         write_depths: phases::depth_curve(record, Phase::WriteIops),
-        read_sizes: None,
-        write_sizes: None,
         read_sequential: phases::sequential_curve(record, false),
         write_sequential: phases::sequential_curve(record, true),
         physical_block: phases::physical_block(record),
         frontier: phases::frontier_curve(record),
-        limits_apart: None,
         steady_state: phases::steady_state(record),
-        flush: None,
-        discard: None,
-        submissions: Vec::new(),
-        depth_mode: None,
-        iocost_model: None,
-        merged: None,
         written_bytes,
         duration_s,
         warnings: header.warnings.clone(),
         interrupted,
+        // What follows from the rest is set below.
+        ..TuneReport::default()
     };
 
     let figures = report.four_figures().ok();
