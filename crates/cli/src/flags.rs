@@ -175,13 +175,6 @@ pub(crate) struct ShardFlags {
     pub(crate) backend: Option<BackendKind>,
 }
 
-impl ShardFlags {
-    /// Checks the number of shards against the machine before anything is created.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        check_shards(self.shards)
-    }
-}
-
 /// Refuses more shards than this process has CPUs.
 pub(crate) fn check_shards(shards: u16) -> Result<(), Failure> {
     let cpus = allowed_cpus().map_err(|e| Failure::Machine(format!("cannot read the CPU affinity: {e}")))?.len();

@@ -15,7 +15,7 @@ use plimsoll_measure::load::{SteadyCriterion, SteadyStop, Watch};
 use plimsoll_measure::test::{Storage, TestOptions};
 
 use crate::failure::Failure;
-use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat, nanos, size, time};
+use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat, check_shards, nanos, size, time};
 use crate::screen;
 
 const DURATION_NS: u64 = 10_000_000_000;
@@ -214,7 +214,7 @@ pub(super) struct Checked {
 
 /// Converts flags to options. Refuses everything that can be refused before anything is touched.
 pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
-    arguments.shards.check()?;
+    check_shards(arguments.shards.shards)?;
     check_formats(arguments)?;
 
     let groups = match &arguments.sched_groups {

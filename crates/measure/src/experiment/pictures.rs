@@ -36,6 +36,7 @@ use super::Point as Run;
 use super::find_rate::RateReport;
 use super::sweep::SweepReport;
 use super::words::us;
+use crate::by_key;
 use crate::report::{IntervalReport, JobReport, TestReport};
 
 /// A picture: name (usable as a file name), heading, description and charts.
@@ -109,18 +110,13 @@ fn of_curves(curves: &[Curve], words: String) -> Vec<Picture> {
 
 /// Groups the points that differ only in their load, with a name of `of` and their common settings.
 fn curves<'a>(of: &str, report: &'a SweepReport) -> Vec<Curve<'a>> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for run in &report.points {
+    let named = |run: &'a Run| {
         let is_load = |key: &str| matches!(key.rsplit('.').next(), Some("parallelism" | "iodepth" | "shards" | "smp"));
         let common = run.settings.iter().filter(|(key, _)| !is_load(key)).map(|(key, value)| format!("{key}={value}"));
         let parts = (!of.is_empty()).then(|| of.to_owned()).into_iter().chain(common);
-        let name = parts.collect::<Vec<_>>().join(" ");
-        match curves.iter_mut().find(|(of, _)| *of == name) {
-            Some((_, points)) => points.push(run),
-            None => curves.push((name, vec![run])),
-        }
-    }
-    curves
+        (parts.collect::<Vec<_>>().join(" "), run)
+    };
+    by_key(report.points.iter().map(named))
 }
 
 /// Draws rate and latency of each job over time, from the intervals of a run; nothing if it has none.

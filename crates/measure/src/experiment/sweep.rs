@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use super::device::Device;
 use super::point::{Sums, foreign_pct, promised_bytes_per_s};
 use super::{ExperimentError, OnStep, Point, Situation, rounds_of};
+use crate::by_key;
 use crate::foreign::FOREIGN_DOUBT_PCT;
 use crate::load::Control;
 use crate::report::Circumstances;
@@ -208,26 +209,14 @@ fn verdicts(axes: &[Axis], points: &[Point], promises: &[Option<f64>]) -> Vec<Cu
         pairs.map(|(_, pair)| pair.clone()).collect()
     };
 
-    let mut curves: Vec<Curve<'_>> = Vec::new();
-    for (point, promised) in points.iter().zip(promises) {
-        let settings = common(point);
-        match curves.iter_mut().find(|curve| curve.settings == settings) {
-            Some(curve) => curve.points.push(point),
-            None => curves.push(Curve { settings, points: vec![point], promised: *promised }),
-        }
-    }
-    let judged = |curve: Curve<'_>| {
-        let verdict = judge(&curve.points, curve.promised);
-        CurveVerdict { settings: curve.settings, verdict }
+    // A curve: points that differ only in their load, and what the disk promises to the first of them.
+    let curves = by_key(points.iter().zip(promises).map(|(point, promised)| (common(point), (point, *promised))));
+    let judged = |(settings, curve): (_, Vec<(&Point, Option<f64>)>)| {
+        let promised = curve.first().and_then(|(_, promised)| *promised);
+        let points: Vec<&Point> = curve.into_iter().map(|(point, _)| point).collect();
+        CurveVerdict { settings, verdict: judge(&points, promised) }
     };
     curves.into_iter().map(judged).collect()
-}
-
-/// Points that differ only in their load.
-struct Curve<'a> {
-    settings: Vec<(String, String)>,
-    points: Vec<&'a Point>,
-    promised: Option<f64>,
 }
 
 /// Judges points that differ only in their load. `promised` is the throughput that the disk's model promises.

@@ -18,6 +18,7 @@ use super::dual::{DualJob, DualReport, DualRun, Finding, Iostat, Outcome};
 use super::find_rate::{RateReport, Trial};
 use super::matrix::{MatrixReport, MatrixRow};
 use super::sweep::SweepReport;
+use crate::by_key;
 use crate::report::Latency;
 use crate::sim::report::sweep_text;
 
@@ -95,16 +96,11 @@ fn answer_of_sweep(report: &SweepReport) -> Answer {
         }
         [one] => Answer::new(mood(one.verdict.kind), format!("Verdict: {}", one.verdict.sentence), best, confidence),
         curves => {
-            let mut counts: Vec<(Kind, usize)> = Vec::new();
-            for curve in curves {
-                match counts.iter_mut().find(|(kind, _)| *kind == curve.verdict.kind) {
-                    Some((_, count)) => *count += 1,
-                    None => counts.push((curve.verdict.kind, 1)),
-                }
-            }
-            counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            let words: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {}", kind.words())).collect();
-            let most = counts.first().map_or(Mood::Quiet, |(kind, _)| mood(*kind));
+            let mut kinds = by_key(curves.iter().map(|curve| (curve.verdict.kind, curve)));
+            kinds.sort_by_key(|(_, curves)| std::cmp::Reverse(curves.len()));
+            let words: Vec<String> =
+                kinds.iter().map(|(kind, curves)| format!("{} {}", curves.len(), kind.words())).collect();
+            let most = kinds.first().map_or(Mood::Quiet, |(kind, _)| mood(*kind));
             Answer::new(most, format!("{} curves: {}", curves.len(), words.join(", ")), best, confidence)
         }
     }

@@ -351,16 +351,6 @@ impl TestReport {
         // Plain numbers and strings cannot fail. Numbers that JSON cannot express become null.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
-
-    /// Returns the jobs over all shards as CSV, with a header.
-    pub fn to_csv(&self) -> String {
-        text::csv(self)
-    }
-
-    /// Returns the report as io_tester's YAML.
-    pub fn to_yaml(&self) -> String {
-        text::yaml(self)
-    }
 }
 
 fn job_report(load: &Load, result: &JobResult, shard: Option<u16>) -> JobReport {

@@ -41,23 +41,25 @@ const COLUMNS: [Column<JobReport>; 20] = [
     ("fault_count", |it| it.fault_count.to_string()),
 ];
 
-/// Returns each job over all shards, with a header.
-pub(super) fn csv(report: &TestReport) -> String {
-    table::csv(&report.jobs, &COLUMNS)
-}
-
-/// Returns a list with one map a shard.
-pub(super) fn yaml(report: &TestReport) -> String {
-    let mut out = String::from("---\n");
-    let of_one_shard = |a: &JobReport, b: &JobReport| a.shard == b.shard;
-    for jobs in report.by_shard.chunk_by(of_one_shard) {
-        let shard = jobs.first().and_then(|job| job.shard).unwrap_or(0);
-        let _ = writeln!(out, "- shard: {shard}");
-        jobs.iter().for_each(|job| yaml_job(&mut out, job));
-        out.push_str("  statistics:\n    aio_retries: 0\n");
+impl TestReport {
+    /// Returns the jobs over all shards as CSV, with a header.
+    pub fn to_csv(&self) -> String {
+        table::csv(&self.jobs, &COLUMNS)
     }
-    out.push_str("...\n");
-    out
+
+    /// Returns the report as io_tester's YAML: a list with one map a shard.
+    pub fn to_yaml(&self) -> String {
+        let mut out = String::from("---\n");
+        let of_one_shard = |a: &JobReport, b: &JobReport| a.shard == b.shard;
+        for jobs in self.by_shard.chunk_by(of_one_shard) {
+            let shard = jobs.first().and_then(|job| job.shard).unwrap_or(0);
+            let _ = writeln!(out, "- shard: {shard}");
+            jobs.iter().for_each(|job| yaml_job(&mut out, job));
+            out.push_str("  statistics:\n    aio_retries: 0\n");
+        }
+        out.push_str("...\n");
+        out
+    }
 }
 
 /// Plain words that some YAML readers take for a boolean or null.

@@ -63,7 +63,6 @@ pub struct Task {
     pub seed: u64,
 }
 
-/// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
     pub name: String,
@@ -89,11 +88,6 @@ impl Finished {
         self.title.is_empty()
     }
 
-    /// Returns whether both runs differ at most in their seed.
-    pub fn differs_in_seed_only(&self, other: &Finished) -> bool {
-        self.name == other.name && self.changes == other.changes
-    }
-
     /// Returns the number of figures that meet their target, and of figures with a target.
     pub fn figures_passed(&self) -> (usize, usize) {
         let judged = || self.result.iter().flat_map(|result| &result.figures).filter_map(|figure| figure.passed);
@@ -106,7 +100,6 @@ impl Finished {
 pub enum Step<'a> {
     /// This part of all runs is done, from 0 to 1.
     Advanced(f64),
-    /// A run has ended.
     Ended(&'a Finished),
 }
 

@@ -21,6 +21,7 @@ use serde::{Serialize, Serializer};
 
 use super::result::Bounds;
 use super::run::{Finished, figure_names};
+use crate::by_key;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -60,27 +61,21 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
 
 /// Returns the figures of runs that differ only in their seed, in order of first appearance.
 pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
-    let mut groups: Vec<(&Finished, Vec<&Finished>)> = Vec::new();
-    for run in finished {
-        match groups.iter_mut().find(|(first, _)| first.differs_in_seed_only(run)) {
-            Some((_, runs)) => runs.push(run),
-            None => groups.push((run, vec![run])),
-        }
-    }
-    groups.iter().flat_map(|(first, runs)| group_spreads(first, runs)).collect()
+    let groups = by_key(finished.iter().map(|run| ((&run.name, &run.changes), run)));
+    groups.iter().flat_map(|((name, changes), runs)| group_spreads(name, changes, runs)).collect()
 }
 
-fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
+fn group_spreads(name: &str, changes: &[(String, String)], runs: &[&Finished]) -> Vec<Spread> {
     let results = || runs.iter().filter_map(|run| run.result.as_ref().ok());
-    let spread = |name: &str| {
-        let figure = results().filter_map(|result| result.figures.iter().find(|figure| figure.name == name));
-        let figures: Vec<_> = figure.collect();
+    let spread = |figure: &str| {
+        let of_name = results().filter_map(|result| result.figures.iter().find(|it| it.name == figure));
+        let figures: Vec<_> = of_name.collect();
         let values: Vec<f64> = figures.iter().map(|figure| figure.number()).collect();
         let (mean, half_width_95) = mean_and_interval(&values)?;
         Some(Spread {
-            scenario: first.name.clone(),
-            changes: first.changes.clone(),
-            figure: name.to_owned(),
+            scenario: name.to_owned(),
+            changes: changes.to_vec(),
+            figure: figure.to_owned(),
             runs: values.len(),
             mean,
             half_width_95,

@@ -170,7 +170,7 @@ impl Files {
     /// Ends the use of the files: scratch files stay for the next run, if there may be one.
     pub(super) fn end(self, options: &TestOptions) {
         if let Some(reused) = &options.reused_files {
-            let mut left = self.named.into_scratches();
+            let mut left = self.named.scratches;
             left.extend(self.scratches);
             *reused.lock() = left;
         }

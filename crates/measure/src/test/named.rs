@@ -55,7 +55,7 @@ struct Known {
 #[derive(Default)]
 pub(super) struct NamedFiles {
     files: BTreeMap<PathBuf, Known>,
-    scratches: ScratchFiles,
+    pub(super) scratches: ScratchFiles,
     to_fill: Vec<(PathBuf, PathBuf, u64)>,
     /// Keep other programs off devices that are written to.
     _claims: Vec<File>,
@@ -190,10 +190,6 @@ impl NamedFiles {
     pub(super) fn has_made(&self, path: &Path) -> bool {
         let scratch = path.parent().and_then(|directory| self.scratches.get(directory));
         scratch.is_some_and(|scratch| scratch.has_made(&name_of(path)))
-    }
-
-    pub(super) fn into_scratches(self) -> ScratchFiles {
-        self.scratches
     }
 
     /// Creates a file if that is still to be done. Returns its length.

@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plimsoll::sys::submission::{
     self, ProbeLimits, SubmissionProbe, probe_discard, probe_discard_device, probe_flush, probe_submissions,
@@ -54,16 +54,12 @@ impl CostPlace {
             }
             CostPlace::Device { path, range_bytes, claim } => {
                 drop(claim.take());
-                discard = kept(discard_of(path, range_bytes), &mut skipped)
-                    .map(|cost| operation(cost.piece, "discard of 1 MiB"));
+                let probed = probe_discard_device(path, range_bytes.clone(), ProbeLimits::DISCARD);
+                discard = kept(probed, &mut skipped).map(|cost| operation(cost.piece, "discard of 1 MiB"));
             }
         }
         Entry::Costs { flush, discard, submissions, skipped }
     }
-}
-
-fn discard_of(path: &Path, range_bytes: &Range<u64>) -> std::io::Result<submission::DiscardCost> {
-    probe_discard_device(path, range_bytes.clone(), ProbeLimits::DISCARD)
 }
 
 /// Returns the result, or `None` and adds the error to `skipped`.
