@@ -404,7 +404,6 @@ pub(crate) fn left(seconds: Option<f64>) -> String {
     }
 }
 
-/// Steps of a bar.
 pub(crate) const BAR_STEPS: f64 = 1000.0;
 
 /// Returns the style of a bar that is as wide as the terminal; its prefix, at the end, is what [`left`] returns.

@@ -203,7 +203,6 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected a plain number above 0, such as 3850000".to_owned())
 }
 
-/// Reads `--group`.
 pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
     let expected = || "expected NAME=DEV,DEV with at least two devices, such as data=nvme0n1,nvme1n1".to_owned();
     let (name, members) = text.split_once('=').ok_or_else(expected)?;

@@ -273,7 +273,6 @@ const NOT_A_FIGURE: &str = "n/a";
 /// Units in ascending order: factor and name. The first one has factor 1.
 pub type UnitTable = [(f64, &'static str)];
 
-/// Bytes by 1024.
 pub const BINARY_BYTES: [(f64, &str); 6] = [
     (1.0, "B"),
     (1024.0, "KiB"),
@@ -283,7 +282,6 @@ pub const BINARY_BYTES: [(f64, &str); 6] = [
     (1_125_899_906_842_624.0, "PiB"),
 ];
 const DECIMAL_BYTES: [(f64, &str); 6] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")];
-/// Counts by 1000.
 pub const DECIMAL_COUNT: [(f64, &str); 4] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 /// Durations, in nanoseconds.
 pub const DURATION: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];

@@ -29,7 +29,6 @@ use serde::{Deserialize, Serialize};
 
 use super::live::{Board, Totals};
 
-/// Shortest window.
 const WINDOW_MIN_NS: u64 = 80_000_000;
 /// Length of a sample, as in fio's default. Windows too short or too long for 8 to 256 such samples use another
 /// length.

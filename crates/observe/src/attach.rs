@@ -89,7 +89,6 @@ pub struct Setting {
     pub change: Change,
 }
 
-/// A change to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Shares(u32),

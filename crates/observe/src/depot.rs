@@ -94,7 +94,6 @@ impl DepotError {
     }
 }
 
-/// The tables of a depot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     Spans,

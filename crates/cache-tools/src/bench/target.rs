@@ -21,7 +21,6 @@ pub enum Looked<B> {
 }
 
 pub trait Target: Sync {
-    /// Looks up a key.
     fn look_up(&self, key: &[u8]) -> impl Future<Output = Result<Looked<impl AsRef<[u8]>>, CacheError>>;
 
     /// Stores a block. Returns the reason if it was dropped.

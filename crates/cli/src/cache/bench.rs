@@ -17,7 +17,6 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat, size, time};
 use crate::{interrupt, screen};
 
-/// Name of the picture.
 const PICTURE: &str = "cache-bench";
 
 /// Measure a cache: fill it with generated blocks, for which blocks that it holds may be evicted

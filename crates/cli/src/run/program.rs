@@ -76,7 +76,6 @@ struct Elf {
     /// Class and byte order.
     form: [u8; 2],
     machine: u16,
-    /// The dynamic linker.
     linker: Option<String>,
 }
 

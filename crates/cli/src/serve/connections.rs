@@ -36,7 +36,6 @@ const CONNECTIONS_MAX: usize = 64;
 /// Time within which a client must take a part of an answer: far longer than a network that works needs for it.
 const WRITE_TIME: Duration = Duration::from_secs(5);
 
-/// The open connections.
 #[derive(Default)]
 pub(super) struct Connections {
     open: Vec<Open>,
@@ -44,7 +43,6 @@ pub(super) struct Connections {
     moves: Arc<AtomicU64>,
 }
 
-/// One of them.
 struct Open {
     task: JoinHandle<()>,
     client: IpAddr,

@@ -18,7 +18,6 @@ use plimsoll_show::page;
 
 use super::sampling::Shared;
 
-/// The script of the page.
 pub(super) const SCRIPT: &str = include_str!("app.js");
 
 /// The icon: a hull with its load line.

@@ -35,7 +35,6 @@ use super::ServeArguments;
 use crate::failure::Failure;
 use crate::screen;
 
-/// The host that is sampled.
 pub(super) struct Host {
     name: String,
     interval: Duration,

@@ -18,7 +18,6 @@ use crate::screen;
 const SWEEP_WIDTH: usize = 66;
 const HASH_WIDTH: usize = 16;
 
-/// The form of a result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form<'a> {
     pub(super) format: ReportFormat,

@@ -203,7 +203,6 @@ fn answer(first: &Comparison, devices: usize) -> Answer {
     Answer::new(mood, verdict, figures.join(", "), confidence)
 }
 
-/// Returns a section of a page as text.
 fn section_text(section: Section) -> String {
     let mut text = format!("{}\n", screen::wrap(&section.heading));
     for block in section.blocks {

@@ -33,9 +33,7 @@ use crate::screen;
 /// Roots of the kernel's files: of this host, or mounted elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roots<'a> {
-    /// `/proc`.
     pub(crate) proc: &'a Path,
-    /// `/sys`.
     pub(crate) sys: &'a Path,
 }
 

@@ -17,7 +17,6 @@ use crate::{interrupt, screen};
 /// Time after which a bar is shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Examines `path`, and prints the result.
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
     if !matches!(arguments.format, TestFormat::Table | TestFormat::Json | TestFormat::Csv) {
         return Err(Failure::Input("--format: take table, json or csv for --examine".to_owned()));

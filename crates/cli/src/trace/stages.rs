@@ -35,7 +35,6 @@ pub(crate) struct StagesArguments {
     pictures: PictureFlags,
 }
 
-/// The keys of the groups.
 #[derive(Clone, Debug)]
 struct Groups(Vec<By>);
 

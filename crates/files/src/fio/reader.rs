@@ -35,7 +35,6 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns the setting, if there is one.
     pub(super) fn get(&self, name: &str) -> Option<&'a Setting> {
         self.settings.get(name).copied()
     }

@@ -20,7 +20,6 @@ use super::super::fields::{Field, Fields, Schema, list_of};
 use super::super::qos;
 use super::super::sched_groups::MAX_SHARES;
 
-/// EIO in Linux.
 const EIO: u32 = 5;
 
 const FAULT: Schema = Schema {

@@ -23,7 +23,6 @@ const METRIC_WIDTH: usize = 36;
 pub const CELL_HEADERS: [&str; 9] = ["", "A", "other", "", "change", "95 % interval", "p", "", "verdict"];
 
 impl CompareReport {
-    /// Parses a report from its JSON.
     pub fn from_json(text: &str) -> Result<CompareReport, String> {
         let report: CompareReport =
             serde_json::from_str(text).map_err(|error| format!("this comparison is damaged: {error}"))?;

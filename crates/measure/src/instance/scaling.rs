@@ -132,7 +132,6 @@ pub struct Input {
 }
 
 impl Input {
-    /// Adds a size to the family called `family`.
     fn add(&mut self, family: String, source: &str, size: Size) {
         match self.families.iter_mut().find(|known| known.name == family) {
             Some(known) => known.sizes.push(size),

@@ -18,7 +18,6 @@ use crate::load::RunResult;
 /// A disk whose latency goal keeps it from the throughput goal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalPrice {
-    /// Number of the disk.
     pub disk: u16,
     /// The part of the disk's full throughput that the window keeps, about.
     pub kept: f64,

@@ -26,7 +26,6 @@ pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
-/// Returns the crate that defines the scenario `name`.
 pub fn crate_of(name: &str) -> &'static str {
     let is_caches = plimsoll_cache::scenario::all().iter().any(|scenario| scenario.name == name);
     if is_caches { "plimsoll-cache" } else { "plimsoll-sim" }

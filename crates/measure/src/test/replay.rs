@@ -382,7 +382,6 @@ fn figures(
     }
 }
 
-/// Returns a load for each class.
 fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
     let table = classes.list();
     let load = |(at, lane): (usize, &ReplayClass)| {

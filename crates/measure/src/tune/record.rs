@@ -429,7 +429,6 @@ impl Record {
         Ok(Record { header, entries })
     }
 
-    /// Reads a record from a file.
     pub fn read(path: &Path) -> Result<Record, RecordError> {
         let name = path.display().to_string();
         let text = read_text(path, RESULT_MAX_BYTES).map_err(|error| RecordError {

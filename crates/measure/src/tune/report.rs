@@ -301,7 +301,6 @@ impl TuneReport {
         self.figures().into_iter().filter_map(of_figure).collect()
     }
 
-    /// Returns a warning for each of [`TuneReport::doubts`].
     pub(super) fn doubt_warnings(&self) -> Vec<Warning> {
         let warning = |doubt: Doubt| Warning {
             code: WarningCode::Doubtful,

@@ -30,7 +30,6 @@ use parquet::schema::types::ColumnPath;
 
 use super::{Column, Kind, Value};
 
-/// Rows in a group.
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
 
 /// Most texts of a column that are kept to be found again.

@@ -56,7 +56,6 @@ fn at_us(span: &Span, head: &Head) -> Option<i64> {
     Some(head.unix_at_zero_ns?.checked_add(begin_ns)?.div_euclid(1000))
 }
 
-/// A bucket of a histogram.
 struct Bucket {
     at_us: i64,
     key: Key,

@@ -87,7 +87,6 @@ struct Inside {
 }
 
 impl Capacity {
-    /// Returns the capacity of a disk model, called `name`.
     pub fn of_model(name: &str, model: &DiskModel) -> Capacity {
         let config = model.config();
         let read_ns = (model.unloaded_latency_ns > 0).then_some(model.unloaded_latency_ns as f64);
@@ -113,7 +112,6 @@ impl Capacity {
         Ok(Capacity::of_model(model.name.as_deref().unwrap_or(name), &model))
     }
 
-    /// Returns the name for outputs.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -217,7 +217,6 @@ pub enum Judgement {
 }
 
 impl Judgement {
-    /// Returns the judgement in words.
     pub const fn words(self) -> &'static str {
         match self {
             Judgement::Refuted => "refuted",

@@ -52,7 +52,6 @@ const LEGEND: &str = "U: the part of what the device can do that is done. S: the
                       wait. util: the part of the time in which anything was under way, which on a device that does several \
                       things at once says little.";
 
-/// Returns a verdict in words.
 pub(crate) fn verdict_words(verdict: Verdict) -> String {
     match verdict {
         Verdict::Degraded => "degraded or throttled".to_owned(),

@@ -82,7 +82,6 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// Returns the name as in JSON.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Gap::Appeared => "appeared",
@@ -293,7 +292,6 @@ pub struct Remote {
     pub link_bytes_per_s: Option<u64>,
 }
 
-/// Facts by device name.
 pub type Facts = BTreeMap<String, DeviceFacts>;
 
 #[cfg(test)]

@@ -51,7 +51,6 @@ enum Curve {
     Effective { group: String },
 }
 
-/// A figure of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Figure {
     BytesPerSecond,

@@ -79,7 +79,6 @@ pub enum RecordError {
     NoReading,
 }
 
-/// Writes a recording.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: W,
@@ -89,7 +88,6 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a recording.
     pub fn new(output: W, host: &Host) -> io::Result<Writer<W>> {
         let mut writer = Writer { output, next: 0, facts: Facts::new(), is_torn: false };
         writer.line(Line {
@@ -156,7 +154,6 @@ struct Line<'a> {
 type Device<'a> = (Cow<'a, str>, u32, u32, [Option<u64>; 17]);
 
 impl<'a> Line<'a> {
-    /// Returns the line of a reading.
     fn of_reading(reading: &'a Reading) -> Line<'a> {
         let device = |disk: &'a DiskStats| {
             (Cow::Borrowed(disk.name.as_str()), disk.major, disk.minor, from_counters(&disk.counters))

@@ -49,7 +49,6 @@ const FREE_USE_LEAST: f64 = 0.3;
 /// The key of [`WatchOptions::capacities`] for every whole disk without a key of its own.
 pub const ANY_DEVICE: &str = "*";
 
-/// Options of a [`Watch`].
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     /// Capacities by device name; [`ANY_DEVICE`] stands for all other whole disks. Partitions and arrays need a key of

@@ -56,7 +56,6 @@ pub struct Arrival {
 /// The order of held requests: time, shard, request, and the piece's number if pieces are not joined.
 type Key = (u64, u16, u64, u16);
 
-/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     held: BTreeMap<Key, Arrival>,

@@ -88,7 +88,6 @@ trait Sink {
 pub struct Export<'a>(Box<dyn Sink + 'a>);
 
 impl<'a> Export<'a> {
-    /// Begins a file for a trace with this head.
     pub fn begin<W: Write + Send + 'a>(form: Form, out: W, head: Head) -> io::Result<Export<'a>> {
         Ok(Export(match form {
             Form::Csv => Box::new(csv::Csv::begin(out, head)),

@@ -183,7 +183,6 @@ fn take(disks: &mut BTreeMap<u16, Box<Levels>>, disk: u16, time_ns: u64, what: M
     }
 }
 
-/// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     slices: Parts<Scales, SLICES>,

@@ -102,7 +102,6 @@ pub struct Law {
     pub missing: String,
 }
 
-/// The law for a class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassLaw {
     pub class: String,

@@ -22,7 +22,6 @@
 /// Fewest entries held back while the trace is read.
 pub const HELD_MAX: usize = 1 << 18;
 
-/// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Ordered<T> {
     held: Vec<(u64, u8, T)>,

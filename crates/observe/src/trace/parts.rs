@@ -48,7 +48,6 @@ pub(super) struct Parts<T, const MAX: usize> {
 pub(super) type Windows = Parts<[f64; 3], 64>;
 
 impl Windows {
-    /// Adds a value at `time_ns`.
     pub(super) fn add(&mut self, time_ns: u64, value: f64) {
         if let Some([count, sum, _]) = self.at(time_ns) {
             *count += 1.0;
@@ -95,7 +94,6 @@ impl<T: Join, const MAX: usize> Parts<T, MAX> {
         joined(&self.parts)
     }
 
-    /// Returns the part that contains `time_ns`.
     pub(super) fn at(&mut self, time_ns: u64) -> Option<&mut T> {
         self.reach(time_ns, time_ns);
         let number = self.number(time_ns);
@@ -120,7 +118,6 @@ impl<T: Join, const MAX: usize> Parts<T, MAX> {
         }
     }
 
-    /// Returns the number of the part that contains a time.
     fn number(&self, time_ns: u64) -> u64 {
         time_ns >> self.shift
     }

@@ -40,7 +40,6 @@ pub const COLUMNS: usize = 100;
 /// Longest name of a class, or a disk, in characters.
 const CLASS_COLUMNS: usize = 10;
 
-/// The heading of the lines.
 pub const HEAD: &str = "     time, s shard class      op       size         offset     Q2D     D2C     C2R remarks";
 
 /// What the whole trace must be read for before its first line can be written.

@@ -73,7 +73,6 @@ pub enum By {
 }
 
 impl By {
-    /// All properties.
     pub const ALL: [By; 5] = [By::Class, By::Size, By::Op, By::Disk, By::Shard];
 
     /// Returns the short lower-case name.
@@ -166,7 +165,6 @@ struct Group {
 /// Time from Q to D in ns by what the class waited for; the last entry is for spans without a reason.
 type Waits = [u64; WaitReason::ALL.len() + 1];
 
-/// Sums of one class.
 #[derive(Default)]
 struct ClassSums {
     spans: u64,
@@ -226,7 +224,6 @@ impl Timeline {
         self.0.spread(from_ns, to_ns, |[_, device_ns, ..], within_ns| *device_ns += within_ns);
     }
 
-    /// Adds bytes that have moved at `time_ns`.
     fn moved(&mut self, time_ns: u64, is_read: bool, len_bytes: u64) {
         if let Some([.., read, written]) = self.0.at(time_ns) {
             *if is_read { read } else { written } += len_bytes as f64;

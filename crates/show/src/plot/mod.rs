@@ -97,7 +97,6 @@ pub struct Axis {
     pub label: String,
     /// The spacing of values.
     pub scale: Scale,
-    /// The unit of the values.
     pub unit: Unit,
 }
 
@@ -164,7 +163,6 @@ pub enum Layer {
     Points {
         /// Name in the legend; empty for none.
         name: String,
-        /// The points.
         points: Vec<Point>,
     },
     /// Bars along the horizontal axis, a row for each name: ratios of many figures. A chart with bars has rows in place

@@ -76,7 +76,6 @@ struct Point {
     saturation: Option<f64>,
 }
 
-/// The state of the terminal view.
 pub(super) struct View {
     host: String,
     every_s: f64,

@@ -119,7 +119,6 @@ impl Key {
 }
 
 impl Setting {
-    /// Parses a value of `key`.
     pub fn parse(job: Option<&str>, key: Key, text: &str) -> Result<Setting, String> {
         let whole = |min: u64, max: u64| match parse_count(text) {
             Ok(value) if (min..=max).contains(&value) => Ok(Value::Whole(value)),
@@ -161,7 +160,6 @@ impl Setting {
         Ok(Setting { key, job: job.map(str::to_owned), text: text.to_owned(), value })
     }
 
-    /// Applies the setting to `situation`.
     pub fn apply(&self, situation: &mut Situation) -> Result<(), String> {
         match (self.key, self.value) {
             (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),

@@ -137,7 +137,6 @@ impl Comparison {
     }
 }
 
-/// Compares machines.
 pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result<Comparison, CompareError> {
     if !(2..=MACHINES_MAX).contains(&candidates.len()) {
         return Err(CompareError::Number(candidates.len()));

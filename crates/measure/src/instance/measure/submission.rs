@@ -19,7 +19,6 @@ use crate::instance::Card;
 use crate::load::Stop;
 use crate::tune::Observer;
 
-/// The key of each way to read.
 const KEYS: [(ReadPath, &str); 3] = [
     (ReadPath::IoUring, "submission.io_uring_ns"),
     (ReadPath::LinuxAio, "submission.aio_ns"),

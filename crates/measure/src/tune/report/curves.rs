@@ -221,7 +221,6 @@ pub struct SteadyState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyTrack {
     pub figure: String,
-    /// Rate in each round.
     pub rates: Vec<f64>,
     /// First round (from 0) that ended five steady ones of this figure; the others may not have been steady yet.
     pub first_steady: Option<usize>,

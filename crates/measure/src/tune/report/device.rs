@@ -108,7 +108,6 @@ pub struct Warning {
     pub message: String,
 }
 
-/// Kinds of [`Warning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -44,7 +44,6 @@ pub(in crate::stat) enum JsonError {
     Line(usize, String),
 }
 
-/// Reads all reports of a text.
 pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes) -> Result<Json, JsonError> {
     let documents = documents(text, notes)?;
     let mut json = Json::default();

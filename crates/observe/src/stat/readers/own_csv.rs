@@ -28,7 +28,6 @@ const WHEN: &str = "timestamp,duration_s,is_since_boot,disk_device";
 /// The cells of a row by the names of their columns.
 type Row<'a> = BTreeMap<&'a str, &'a CsvCell<'a>>;
 
-/// Returns whether a text begins with the header.
 pub(super) fn has_header(text: &str) -> bool {
     text.starts_with(WHEN)
 }

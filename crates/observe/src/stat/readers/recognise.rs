@@ -20,7 +20,6 @@ use serde_json::Value;
 use super::{diskstats_text, iostat_text, own_csv};
 use crate::stat::record;
 
-/// The kind of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::stat) enum Kind {
     Empty,

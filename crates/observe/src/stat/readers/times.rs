@@ -19,7 +19,6 @@
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-/// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
 /// The forms of times: of iostat in several locales, of `date`, of ISO 8601, and of iostat before sysstat 10.

@@ -44,7 +44,6 @@ pub(in super::super) const FIRST_INTERVAL: &str = "first-interval";
 /// Mean latency in milliseconds from which requests may be under way without completing in the interval.
 const LONG_MS: f64 = 100.0;
 
-/// Returns the remarks on a device.
 pub(in super::super) fn of_device(evidence: &Evidence<'_>, verdict: Verdict) -> Vec<Remark> {
     if evidence.interval.gap.is_some() {
         return Vec::new();
@@ -61,7 +60,6 @@ pub(in super::super) fn of_device(evidence: &Evidence<'_>, verdict: Verdict) -> 
     rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
 }
 
-/// Returns the remarks on an interval as a whole.
 pub(in super::super) fn of_interval(is_since_boot: bool, cpu: Option<&CpuShares>, devices: &[Judged]) -> Vec<Remark> {
     let since_boot = is_since_boot.then(|| {
         "means since the host started: what happens now is not seen in them; take a second interval".to_owned()

@@ -53,7 +53,6 @@ fn file_name<'a>(span: &Span, head: &'a Head) -> Option<Cow<'a, str>> {
     known.or_else(|| (span.file > 0).then(|| format!("file {}", span.file).into()))
 }
 
-/// See the module's documentation.
 pub(super) struct Csv<W> {
     out: Sticky<W>,
     head: Head,

@@ -16,7 +16,6 @@ use super::csv::COLUMNS;
 use super::{Exported, Sink};
 use crate::columns::parquet::Parquet;
 
-/// The spans of a trace as a Parquet file.
 pub(super) struct Spans<W: Write + Send> {
     file: Parquet<Span, Head, W>,
     head: Head,

@@ -127,7 +127,6 @@ fn with_kind(kind: &str, name: &str) -> String {
     if name.starts_with(kind) { name.to_owned() } else { format!("{kind} {name}") }
 }
 
-/// See the module's documentation.
 pub(super) struct Perfetto<W> {
     out: Out<W>,
     head: Head,

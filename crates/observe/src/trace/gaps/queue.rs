@@ -47,7 +47,6 @@ struct Blocked {
     until_ns: Option<u64>,
 }
 
-/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: u64,

@@ -156,7 +156,6 @@ pub struct DiskGaps {
     pub sent_per_s: f64,
     pub queues: Vec<QueueGaps>,
     pub verdict: Verdict,
-    /// All dispatch gaps.
     #[serde(skip)]
     pub(in crate::trace) gap_all: Box<Histogram>,
     /// Means of dispatch gaps over time, in ns.

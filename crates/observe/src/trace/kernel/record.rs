@@ -104,7 +104,6 @@ impl Place {
     }
 }
 
-/// The counts of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub disk: String,
