@@ -64,6 +64,19 @@ impl ShareCurve {
         ShareCurve { points: vec![(0.0, 0), (0.6, 10), (0.8, 200), (1.0, 1000)] }
     }
 
+    /// Returns the curve of [`ShareCurve::flush`] for memory that comes free a table at a time: `table` is a memtable over
+    /// the limit of dirty memory, and the curve ends that much earlier. At most a half is taken off.
+    ///
+    /// Until all of a table is in its file, its memory is dirty and the next table fills beside it. So dirty memory swings
+    /// by a table around the level at which the shares suffice. Where that level lies within a table of the limit, the
+    /// swing reaches the limit, and writes stop although flushes keep pace.
+    #[must_use]
+    pub fn flush_of_tables(table: f64) -> ShareCurve {
+        // No number: as if memory came free at once. `clamp` keeps NaN.
+        let table = if table.is_nan() { 0.0 } else { table.clamp(0.0, 0.5) };
+        ShareCurve { points: vec![(0.0, 0), (0.6 - table, 10), (0.8 - table, 200), (1.0 - table, 1000)] }
+    }
+
     /// Returns the shares at `backlog`, at least 1. A NaN counts as no backlog.
     #[must_use]
     pub fn shares(&self, backlog: f64) -> u32 {
@@ -167,6 +180,21 @@ pub fn leveled_bytes(level_bytes: &[u64], base_bytes: u64, fan_out: u32) -> u64 
     debt as u64
 }
 
+/// Part of level 0 up to which files wait for the next compaction without pressing.
+const LEVEL_0_CALM: f64 = 0.5;
+/// Backlog at which [`ShareCurve::compaction`] ends, which is ScyllaDB's for a backlog without bounds.
+const BACKLOG_MOST: f64 = 30.0;
+
+/// Returns the backlog, in the unit of [`ShareCurve::compaction`], that the fullness of level 0 counts as: none up to a
+/// half, 30 when it is full.
+///
+/// The bytes of a full level 0 are few beside those of the tree, and so are the shares that compaction gets for them. But
+/// flushes stop until its files are compacted, and writes after them.
+#[must_use]
+pub fn level_0_backlog(fullness: f64) -> f64 {
+    ((fullness - LEVEL_0_CALM) / (1.0 - LEVEL_0_CALM)).clamp(0.0, 1.0) * BACKLOG_MOST
+}
+
 /// Returns how long to delay one write: `limit_ns` times the cube of `fullness`. There is almost no delay while there
 /// is room, and the whole limit if there is none. If writers wait for their answers, their rate settles where as much
 /// leaves the buffer as enters it.
@@ -253,6 +281,9 @@ impl IngestionRate {
 }
 
 #[cfg(test)]
+mod tests_flush;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -270,6 +301,10 @@ mod tests {
             (ShareCurve::compaction(), &[(31.0, 1000), (f64::INFINITY, 1000), (f64::NAN, 50)]),
             // No class has no shares.
             (ShareCurve::flush(), &[(0.0, 1), (0.3, 5), (0.7, 105), (0.9, 600), (1.0, 1000), (2.0, 1000)]),
+            (ShareCurve::flush_of_tables(0.0), &[(0.3, 5), (0.7, 105), (1.0, 1000)]),
+            (ShareCurve::flush_of_tables(0.25), &[(0.0, 1), (0.35, 10), (0.55, 200), (0.65, 600), (0.75, 1000)]),
+            (ShareCurve::flush_of_tables(7.0), &[(0.1, 10), (0.3, 200), (0.5, 1000)]),
+            (ShareCurve::flush_of_tables(f64::NAN), &[(0.6, 10), (0.8, 200), (1.0, 1000)]),
         ];
         for (curve, points) in cases {
             for (backlog, shares) in points {
@@ -332,6 +367,14 @@ mod tests {
         ];
         for (levels, expected) in cases {
             assert_eq!(leveled_bytes(levels, 100, 10), expected, "{levels:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_level_0_gives_compaction_all_shares() {
+        let cases = [(0.0, 50), (0.5, 50), (0.55, 147), (0.75, 526), (1.0, 1000), (9.0, 1000), (f64::NAN, 50)];
+        for (fullness, shares) in cases {
+            assert_eq!(ShareCurve::compaction().shares(level_0_backlog(fullness)), shares, "at {fullness}");
         }
     }
 
