@@ -4,7 +4,8 @@
 //! A script must know whether the request made no sense or the machine could not do it.
 //!
 //! # How it works
-//! The codes are those of `plimsoll` itself: 0 done, 1 a figure says no, 2 bad input, 3 this machine cannot do it.
+//! The codes are those of `plimsoll` itself: 0 done, 1 a figure says no, 2 bad input, 3 this machine cannot do it, 130
+//! interrupted.
 //!
 //! # Limits
 //! One message a command.
@@ -23,6 +24,8 @@ pub enum Failure {
     Input(String),
     /// Exit code 3: this machine cannot do it.
     Machine(String),
+    /// Exit code 130: a signal ended it; what was measured has been printed.
+    Interrupted(String),
 }
 
 impl Failure {
@@ -33,6 +36,7 @@ impl Failure {
             Failure::Finding(_) => 1,
             Failure::Input(_) => 2,
             Failure::Machine(_) => 3,
+            Failure::Interrupted(_) => 130,
         }
     }
 
@@ -45,7 +49,10 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Finding(message) | Failure::Input(message) | Failure::Machine(message) => f.write_str(message),
+            Failure::Finding(message)
+            | Failure::Input(message)
+            | Failure::Machine(message)
+            | Failure::Interrupted(message) => f.write_str(message),
         }
     }
 }

@@ -10,7 +10,10 @@ use plimsoll_kv::stress::stress;
 
 /// A key-value server whose database has six classes of disk I/O, its client, and its stories.
 #[derive(Parser)]
-#[command(version, after_help = "Exit codes: 0 done; 1 operations failed; 2 bad input; 3 this machine cannot do it.")]
+#[command(
+    version,
+    after_help = "Exit codes: 0 done; 1 operations failed; 2 bad input; 3 this machine cannot do it; 130 interrupted."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

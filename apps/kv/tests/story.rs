@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -34,13 +35,22 @@ impl Stage {
         std::fs::write(self.directory.path().join("io-properties.yaml"), text).unwrap();
     }
 
-    fn tell(&self, story: &str, flags: &[&str]) -> Output {
+    fn command(&self, story: &str, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-kv"));
         command.args(["story", story]).arg(self.disk()).arg("--svg").arg(self.svg()).args(flags);
         command.arg("--io-properties").arg(self.directory.path().join("io-properties.yaml"));
-        let told = command.args(["--length", "1s", "--keys", "300", "--memory", "16MiB"]).output().unwrap();
-        assert_eq!(std::fs::read_dir(self.disk()).unwrap().count(), 0, "the scratch directory is still there");
+        command.args(["--length", "1s", "--keys", "300", "--memory", "16MiB"]);
+        command
+    }
+
+    fn tell(&self, story: &str, flags: &[&str]) -> Output {
+        let told = self.command(story, flags).output().unwrap();
+        self.assert_is_empty();
         told
+    }
+
+    fn assert_is_empty(&self) {
+        assert_eq!(std::fs::read_dir(self.disk()).unwrap().count(), 0, "the scratch directory is still there");
     }
 
     /// Tells a story that ends well, and returns what it printed.
@@ -71,14 +81,60 @@ fn a_story_is_told_in_three_ways() {
 }
 
 #[test]
+fn ways_take_turns_and_each_round_is_told() {
+    let stage = Stage::new();
+    let told = stage.tell("burst", &["--rounds", "2", "--format", "json"]);
+    let progress = String::from_utf8(told.stderr).unwrap();
+    let of_turns: Vec<&str> = progress.lines().filter_map(|line| line.strip_prefix("burst: ")).collect();
+    let turns = [
+        "drained, round 1 of 2",
+        "static shares, round 1 of 2",
+        "controllers, round 1 of 2",
+        "drained, round 2 of 2",
+        "static shares, round 2 of 2",
+        "controllers, round 2 of 2",
+    ];
+    assert!(of_turns.len() == 6 && of_turns.iter().zip(turns).all(|(line, turn)| line.starts_with(turn)), "{progress}");
+
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["interrupted"], false);
+    for way in told["ways"].as_array().unwrap() {
+        let p99_ns = |round: &Value| round["phases"][1]["clients"][0]["p99_ns"].as_u64().unwrap();
+        let rounds: Vec<u64> = way["rounds"].as_array().unwrap().iter().map(p99_ns).collect();
+        let least = rounds.iter().min().unwrap();
+        assert!(rounds.len() == 2 && rounds[way["told"].as_u64().unwrap() as usize] == *least, "{rounds:?}: {way}");
+        let sample = &way["rounds"][1]["samples"][0];
+        assert!(sample["backlog"]["memory"].is_number() && sample["stalls"].is_number(), "{sample}");
+    }
+}
+
+#[test]
+fn a_story_that_is_interrupted_tells_what_it_has() {
+    let stage = Stage::new();
+    let mut command = stage.command("burst", &["--rounds", "9"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().starts_with("burst: static shares") {}
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    let ended = child.wait_with_output().unwrap();
+    stage.assert_is_empty();
+    assert_eq!(ended.status.code(), Some(130), "{said:?}");
+    let out = String::from_utf8(ended.stdout).unwrap();
+    assert!(out.contains("\ndrained, burst (") && !out.contains("\ncontrollers, "), "{out}");
+    assert!(said.last().unwrap().ends_with("told is what 1 of 27 turns measured"), "{said:?}");
+}
+
+#[test]
 fn a_second_server_is_filled_and_repaired_within_its_shares() {
     let told: Value = serde_json::from_str(&Stage::new().tell_all("repair", &["--format", "json"])).unwrap();
     let sentence = told["sentence"].as_str().unwrap();
-    assert!((&told["schema"], &told["story"]) == (&1.into(), &"repair".into()), "{told}");
+    assert!((&told["schema"], &told["story"]) == (&2.into(), &"repair".into()), "{told}");
     assert!(sentence.starts_with("repair: p99 of reads ") && sentence.contains("; in \"cleanup\" "), "{sentence}");
     for (way, name) in told["ways"].as_array().unwrap().iter().zip(["drained", "static shares", "controllers"]) {
         assert_eq!(way["way"], name);
-        let phases = way["phases"].as_array().unwrap();
+        let [round] = &way["rounds"].as_array().unwrap()[..] else { panic!("{way}") };
+        let phases = round["phases"].as_array().unwrap();
         let notes: Vec<&str> = phases.iter().filter_map(|phase| phase["note"].as_str()).collect();
         let [streamed, repaired, deleted] = notes[..] else { panic!("{notes:?}") };
         assert_eq!(streamed, "300 keys streamed");
@@ -93,7 +149,7 @@ fn a_second_server_is_filled_and_repaired_within_its_shares() {
             class["bytes_per_s"].as_f64().unwrap()
         };
         assert!(moved("repair-read") > 0.0 && moved("repair-write") > 0.0, "{}", phases[1]);
-        assert!(!way["samples"].as_array().unwrap().is_empty());
+        assert!(!round["samples"].as_array().unwrap().is_empty());
     }
 }
 
@@ -106,7 +162,7 @@ fn a_cold_cache_is_told_with_three_caches() {
         told["ways"].as_array().unwrap().iter().zip(["memory alone", "foyer's cache", "plimsoll's cache"])
     {
         assert_eq!(way["way"], name);
-        let [cold, _, warm] = &way["phases"].as_array().unwrap()[..] else { panic!("{way}") };
+        let [cold, _, warm] = &way["rounds"][0]["phases"].as_array().unwrap()[..] else { panic!("{way}") };
         // What is fetched is counted, whatever caches it; all 300 keys fit into any cache.
         let hits = |phase: &Value| phase["hits"].as_f64().unwrap();
         assert!(hits(cold) < 1.0 && hits(warm) >= hits(cold), "{name}: {} and {}", hits(cold), hits(warm));

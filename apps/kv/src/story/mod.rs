@@ -4,9 +4,10 @@
 //! "Reads keep their latency while writes come" is a claim until one sees the same disk with and without.
 //!
 //! # How it works
-//! A story ([`phases`]) runs in three ways in turn ([`record::Way`]) on databases that are filled alike ([`run`]), and is
-//! told by a sentence, a table and a picture ([`show`]). All three ways use the same disk through the same code; what
-//! differs is the mode of the scheduler and who sets the shares; in the story of a cold cache, the cache ([`tier`]).
+//! A story ([`phases`]) runs in three ways in turn ([`record::Way`]) on databases that are filled alike ([`run`]), in one
+//! or several [`rounds`], and is told by a sentence, a table and a picture ([`show`]). All three ways use the same disk
+//! through the same code; what differs is the mode of the scheduler and who sets the shares; in the story of a cold cache,
+//! the cache ([`tier`]).
 //!
 //! # Limits
 //! The comparison needs a disk that is slower than the processors. `bench/small-disk` makes one.
@@ -16,21 +17,25 @@
 
 pub mod phases;
 pub mod record;
+pub mod rounds;
 pub mod run;
 pub mod show;
 pub mod tier;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::parse_duration_ns;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::database::DatabaseOptions;
 use crate::engine::DiskModel;
 use crate::failure::Failure;
 use crate::serve::{latency_goal, memory};
 use phases::Story;
-use record::Record;
+use record::Way;
+use rounds::Rounds;
 use run::{Setting, run_way};
 
 /// Flags of `story`.
@@ -51,7 +56,7 @@ pub struct StoryArguments {
     /// Length of a phase
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
     pub length: Duration,
-    /// Rounds of the three ways; of each way the one with the median of the reads' p99 is told
+    /// Rounds of the three ways, in turns; told are medians and ranges
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
     /// Keys that each database is filled with
@@ -100,34 +105,71 @@ pub async fn story(arguments: &StoryArguments) -> Result<(), Failure> {
         keys: arguments.keys,
         length: arguments.length,
     };
-    let ways = arguments.story.ways();
-    let mut rounds = ways.map(|_| Vec::new());
-    for round in 1..=arguments.rounds {
-        for (way, records) in ways.into_iter().zip(&mut rounds) {
-            eprintln!("{}: {}, round {round} of {}", arguments.story.name(), way.name(), arguments.rounds);
-            let record = tokio::select! {
-                record = run_way(&setting, way) => record?,
-                _ = tokio::signal::ctrl_c() => return Err(Failure::Machine("interrupted".to_owned())),
-            };
-            records.push(record);
+    let mut ways = arguments.story.ways().map(|way| Rounds { way, records: Vec::new() });
+    let interrupted = interruption()?;
+    let (begun, turns) = (Instant::now(), arguments.rounds as usize * ways.len());
+    for turn in 0..turns {
+        let (round, place) = (turn / ways.len(), turn % ways.len());
+        eprintln!("{}", progress(arguments, ways[place].way, turn, turns, begun.elapsed()));
+        let record = run_way(&setting, ways[place].way, &interrupted).await?;
+        // What was cut short counts where there is nothing else.
+        if !*interrupted.borrow() || (round == 0 && !record.phases.is_empty()) {
+            ways[place].records.push(record);
+        }
+        if *interrupted.borrow() {
+            break;
         }
     }
-    let records: Vec<Record> =
-        rounds.into_iter().filter_map(|rounds| Record::median_of(rounds, show::VICTIM)).collect();
+    let is_interrupted = *interrupted.borrow();
+    let ways: Vec<Rounds> = ways.into_iter().filter(|way| !way.records.is_empty()).collect();
+    if ways.is_empty() {
+        return Err(Failure::Interrupted("interrupted before anything was measured".to_owned()));
+    }
 
     match arguments.format {
         Format::Text => {
-            println!("{}", show::sentence(arguments.story, &records));
-            println!("{}", show::table(&records));
+            println!("{}", show::sentence(arguments.story, &ways));
+            println!("{}", show::table(&ways));
         }
-        Format::Json => println!("{:#}", show::json(arguments.story, &records)),
+        Format::Json => println!("{:#}", show::json(arguments.story, &ways, is_interrupted)),
     }
     let name = || PathBuf::from(format!("story-{}.svg", arguments.story.name()));
     let path = arguments.svg.clone().unwrap_or_else(name);
-    std::fs::write(&path, show::picture(arguments.story, &records))
+    std::fs::write(&path, show::picture(arguments.story, &ways))
         .map_err(|error| Failure::machine(format_args!("cannot write {}", path.display()), error))?;
     eprintln!("picture: {}", path.display());
+    if is_interrupted {
+        let rounds: usize = ways.iter().map(|way| way.records.len()).sum();
+        return Err(Failure::Interrupted(format!("interrupted: told is what {rounds} of {turns} turns measured")));
+    }
     Ok(())
+}
+
+/// Returns what turns true at SIGINT, SIGTERM or SIGHUP.
+fn interruption() -> Result<watch::Receiver<bool>, Failure> {
+    let (interrupt, interrupted) = watch::channel(false);
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let mut signals = signal(kind).map_err(|error| Failure::machine("cannot wait for signals", error))?;
+        let interrupt = interrupt.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            eprintln!("ending: what was measured follows");
+            // The story may be over.
+            let _ = interrupt.send(true);
+        });
+    }
+    Ok(interrupted)
+}
+
+/// Returns the line that says what runs now, and what is left if each turn takes as long as those before.
+fn progress(arguments: &StoryArguments, way: Way, turn: usize, turns: usize, elapsed: Duration) -> String {
+    let (name, ways) = (arguments.story.name(), turns / arguments.rounds as usize);
+    let mut line = format!("{name}: {}, round {} of {}", way.name(), turn / ways + 1, arguments.rounds);
+    if turn > 0 {
+        let rest = elapsed.mul_f64((turns - turn) as f64 / turn as f64);
+        line.push_str(&format!(" (turn {} of {turns}, some {:.0} s to go)", turn + 1, rest.as_secs_f64()));
+    }
+    line
 }
 
 /// A directory that is removed when dropped.

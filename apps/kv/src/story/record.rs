@@ -17,7 +17,14 @@ use std::time::Duration;
 
 use plimsoll::control::{ClassState, Snapshot};
 
+use super::rounds::Spread;
+use crate::controllers::Backlog;
 use crate::stress::tally::Part;
+
+/// Stretch of time whose 99th percentiles are compared, in seconds: long enough for 2000 reads at 200 a second.
+pub const WINDOW_S: f64 = 10.0;
+/// Time by which a look may be late, in seconds.
+const LATE_S: f64 = 0.25;
 
 /// A way to run a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +112,14 @@ pub struct LoadFigures {
     pub part: Part,
 }
 
+impl LoadFigures {
+    /// Returns a quantile of the latencies, in milliseconds.
+    #[must_use]
+    pub fn ms(&self, quantile: f64) -> f64 {
+        self.part.latencies.value_at_quantile(quantile) as f64 / 1e6
+    }
+}
+
 /// A look.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -116,6 +131,10 @@ pub struct Sample {
     pub loads: Vec<LoadFigures>,
     /// Part of the reads that needed nothing from far away.
     pub hits: Option<f64>,
+    /// What was left to do.
+    pub backlog: Backlog,
+    /// Times since the last look that writes or flushes had to wait for room.
+    pub stalls: u64,
 }
 
 /// A phase that has been run.
@@ -137,7 +156,7 @@ pub struct PhaseRecord {
     pub other_cpus: f64,
     /// What the servers did meanwhile.
     pub note: Option<String>,
-    /// Times that writes had to wait for room in memory.
+    /// Times that writes had to wait for room in memory, or flushes for room in level 0.
     pub stalls: u64,
     /// Part of the reads that needed nothing from far away.
     pub hits: Option<f64>,
@@ -186,44 +205,76 @@ impl Record {
         load.map_or(0, |load| load.part.latencies.value_at_quantile(0.99))
     }
 
-    /// Returns the record whose percentile is the median of `rounds`; of an even number the lesser of the two.
+    /// Returns how steady a load was in phase `number`: the largest 99th percentile of its whole [`WINDOW_S`] over the
+    /// median one. `None` if there are not two.
     #[must_use]
-    pub fn median_of(mut rounds: Vec<Record>, load: &str) -> Option<Record> {
-        rounds.sort_by_key(|record| record.storm_p99_ns(load));
-        (!rounds.is_empty()).then(|| rounds.swap_remove((rounds.len() - 1) / 2))
+    pub fn unsteadiness(&self, number: usize, load: &str) -> Option<f64> {
+        let phase = self.phases.get(number)?;
+        let end_s = phase.from_s + phase.length.as_secs_f64();
+        let count = ((phase.length.as_secs_f64() + LATE_S) / WINDOW_S) as usize;
+        let mut windows = vec![Part::new(); count];
+        for sample in self.samples.iter().filter(|sample| sample.at_s > phase.from_s && sample.at_s <= end_s + LATE_S) {
+            // A look belongs where its time lies, not where it ends.
+            let window = ((sample.at_s - phase.from_s - LATE_S).max(0.0) / WINDOW_S) as usize;
+            let seen = sample.loads.iter().find(|figures| figures.name == load);
+            if let (Some(window), Some(seen)) = (windows.get_mut(window), seen) {
+                window.add(&seen.part);
+            }
+        }
+        let p99_ns = |window: &Part| window.latencies.value_at_quantile(0.99) as f64;
+        let spread = Spread::of(windows.iter().map(p99_ns));
+        (count >= 2 && spread.median > 0.0).then(|| spread.max / spread.median)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use super::*;
 
-    #[test]
-    fn of_several_rounds_the_middle_one_is_told() {
-        let record = |p99_ns| {
-            let mut part = Part::new();
-            part.latencies.saturating_record(p99_ns);
-            let phase = PhaseRecord {
-                name: "storm",
-                from_s: 0.0,
-                length: Duration::from_secs(1),
-                classes: Vec::new(),
-                loads: vec![LoadFigures { name: "reads", per_s: 1.0, part }],
-                cpus: 0.0,
-                other_cpus: 0.0,
-                note: None,
-                stalls: 0,
-                hits: None,
-            };
-            Record { way: Way::Drained, phases: vec![phase.clone(), phase], samples: Vec::new() }
+    /// Returns a record of two phases of a second, whose only read took `p99_ns`.
+    pub(crate) fn record(p99_ns: u64) -> Record {
+        let mut part = Part::new();
+        part.latencies.saturating_record(p99_ns);
+        let phase = PhaseRecord {
+            name: "storm",
+            from_s: 0.0,
+            length: Duration::from_secs(1),
+            classes: Vec::new(),
+            loads: vec![LoadFigures { name: "reads", per_s: 1.0, part }],
+            cpus: 0.0,
+            other_cpus: 0.0,
+            note: None,
+            stalls: 0,
+            hits: None,
         };
-        for (rounds, expected) in [(vec![7], 7), (vec![9, 1, 5], 5), (vec![8, 2], 2)] {
-            let median = Record::median_of(rounds.iter().copied().map(record).collect(), "reads").unwrap();
-            assert_eq!(median.storm_p99_ns("reads"), expected, "{rounds:?}");
-        }
-        assert!(Record::median_of(Vec::new(), "reads").is_none());
+        Record { way: Way::Drained, phases: vec![phase.clone(), phase], samples: Vec::new() }
+    }
+
+    #[test]
+    fn windows_of_ten_seconds_tell_whether_a_load_was_steady() {
+        let mut told = record(1);
+        // A phase of 32 s has three windows; what comes after them belongs to none.
+        told.phases[1].from_s = 10.0;
+        told.phases[1].length = Duration::from_secs(32);
+        let read = |at_s: f64| {
+            let mut part = Part::new();
+            part.latencies.saturating_record(match at_s {
+                ..10.0 => 50,
+                ..20.2 => 2,
+                ..30.2 => 3,
+                ..40.2 => 6,
+                _ => 90,
+            });
+            let loads = vec![LoadFigures { name: "reads", per_s: 2.0, part }];
+            Sample { at_s, classes: Vec::new(), loads, hits: None, backlog: Backlog::default(), stalls: 0 }
+        };
+        told.samples = (1..=84).map(|half| read(f64::from(half) / 2.0 + 0.1)).collect();
+        assert_eq!(told.unsteadiness(1, "reads"), Some(2.0));
+        assert_eq!(told.unsteadiness(0, "reads"), None, "a second is no window");
+        assert_eq!(told.unsteadiness(1, "writes"), None, "nobody wrote");
+        assert_eq!(told.unsteadiness(2, "reads"), None, "no such phase");
         assert!(machine_cpu_s() > 0.0);
     }
 }

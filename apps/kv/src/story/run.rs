@@ -30,7 +30,7 @@ use super::phases::{Job, Phase, Story};
 use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, Way, machine_cpu_s};
 use super::tier::far_away;
 use crate::command::Service;
-use crate::controllers::Controllers;
+use crate::controllers::{Backlog, Controllers};
 use crate::database::{Database, DatabaseOptions};
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -63,17 +63,17 @@ pub struct Setting {
     pub length: Duration,
 }
 
-/// Runs the story in one way.
+/// Runs the story in one way. If `interrupted` turns true, returns the phases that had ended by then.
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
+pub async fn run_way(setting: &Setting, way: Way, interrupted: &watch::Receiver<bool>) -> Result<Record, Failure> {
     let home = setting.database.directory.join(way.name().replace([' ', '\''], "-"));
     let is_drained = way == Way::Drained;
     let options = |name| DatabaseOptions { directory: home.join(name), is_drained, ..setting.database.clone() };
     let first = options("first");
     let database = Database::open(&first).await?;
-    fill(&database, setting).await?;
+    fill(&database, setting, interrupted).await?;
     let manifest = database.slatedb().manifest();
     let tree_bytes = manifest.l0().iter().map(|view| view.estimate_size()).sum::<u64>()
         + manifest.compacted().iter().map(|run| run.estimate_size()).sum::<u64>();
@@ -125,9 +125,13 @@ pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
         looks: attach()?,
         ends: attach()?,
         begun: Instant::now(),
+        interrupted: interrupted.clone(),
         record: Record { way, phases: Vec::new(), samples: Vec::new() },
     };
     for phase in setting.story.phases(server, setting.keys, setting.length) {
+        if *interrupted.borrow() {
+            break;
+        }
         stage = stage.play(phase).await?;
     }
     let record = stage.end();
@@ -148,12 +152,12 @@ pub async fn run_way(setting: &Setting, way: Way) -> Result<Record, Failure> {
     Ok(record)
 }
 
-/// Fills the database and waits until compactions are through.
-async fn fill(database: &Database, setting: &Setting) -> Result<(), Failure> {
+/// Fills the database and waits until compactions are through, or until `interrupted` is true.
+async fn fill(database: &Database, setting: &Setting, interrupted: &watch::Receiver<bool>) -> Result<(), Failure> {
     let failed = |error| Failure::machine("cannot fill the database", error);
     let content: Vec<u8> = (0..setting.story.value_bytes() + 256).map(|at| ((at * at) >> 3) as u8).collect();
     let mut last = None;
-    for number in 1..=setting.keys {
+    for number in (1..=setting.keys).take_while(|_| !*interrupted.borrow()) {
         let from = number as usize % 256;
         let value = &content[from..from + setting.story.value_bytes() as usize];
         last = Some(database.set(&key(number), value).await.map_err(failed)?);
@@ -165,7 +169,7 @@ async fn fill(database: &Database, setting: &Setting) -> Result<(), Failure> {
 
     let (begun, mut changed) = (Instant::now(), Instant::now());
     let mut id = database.slatedb().manifest().id();
-    while changed.elapsed() < SETTLED && begun.elapsed() < SETTLE_TIMEOUT {
+    while changed.elapsed() < SETTLED && begun.elapsed() < SETTLE_TIMEOUT && !*interrupted.borrow() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let now = database.slatedb().manifest().id();
         if now != id || database.figure(RUNNING_COMPACTIONS) > 0 {
@@ -186,6 +190,7 @@ struct Stage {
     /// Looks at the ends of phases.
     ends: Client,
     begun: Instant,
+    interrupted: watch::Receiver<bool>,
     record: Record,
 }
 
@@ -212,15 +217,21 @@ impl Stage {
                 note
             })
         });
-        let seen = Arc::clone(&cues);
+        let (seen, interrupted) = (Arc::clone(&cues), self.interrupted.clone());
         let played = tokio::task::spawn_blocking(move || self.look_on(&phase, &seen)).await;
         cues.is_over.store(true, Ordering::Relaxed);
         let note = match job {
+            Some(job) if *interrupted.borrow() => {
+                job.abort();
+                // It was told to end, or has failed and does not matter any more.
+                let _ = job.await;
+                None
+            }
             Some(job) => Some(job.await.map_err(|error| Failure::machine("a server's work failed", error))??),
             None => None,
         };
         let mut stage = played.map_err(|error| Failure::machine("the story failed", error))??;
-        if let Some(phase) = stage.record.phases.last_mut() {
+        if let Some(phase) = stage.record.phases.last_mut().filter(|_| !*interrupted.borrow()) {
             phase.note = note;
         }
         Ok(stage)
@@ -244,6 +255,7 @@ impl Stage {
 
         let mut sums: Vec<Part> = phase.loads.iter().map(|_| Part::new()).collect();
         let (mut last, fetched) = (from, self.fetched());
+        let mut stalls_before = stalls;
         let mut fetched_before = fetched;
         let ends_itself = phase.job.is_some_and(|job| job != Job::Scan);
         let is_over =
@@ -257,15 +269,21 @@ impl Stage {
             let fetched_now = self.fetched();
             let hits = hits(fetched_before, fetched_now, &taken);
             fetched_before = fetched_now;
+            let stalls_now = self.stalls();
             let sample = Sample {
                 at_s: self.begun.elapsed().as_secs_f64(),
                 classes,
                 loads: taken.iter().zip(&phase.loads).map(figures).collect(),
                 hits,
+                backlog: Backlog::of(&self.service.database),
+                stalls: stalls_now - std::mem::replace(&mut stalls_before, stalls_now),
             };
             self.record.samples.push(sample);
             sums.iter_mut().zip(&taken).for_each(|(sum, part)| sum.add(part));
             last = now;
+            if *self.interrupted.borrow() {
+                return Ok(self);
+            }
             if is_over() {
                 break;
             }

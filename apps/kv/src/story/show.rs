@@ -4,10 +4,12 @@
 //! The sentence says what came out, also where it is not what one hoped for; table and picture say how.
 //!
 //! # How it works
-//! Pure functions of the records. The picture has three charts for each way: bytes by class, latency of clients, shares.
+//! Pure functions of the rounds. Table and sentence have medians ([`super::rounds`]). The picture has up to four charts
+//! for each way, of the round that is told: bytes by class, latency of clients, shares, and how full memory and level 0
+//! were.
 //!
 //! # Limits
-//! Of several rounds the one with the median is shown: no statement about chance.
+//! See [`super::rounds`]: a range of rounds is no statement about chance.
 //!
 //! # Example
 //! `burst: p99 of reads 2.1 ms alone; in "burst" 84 ms drained, 4.0 ms with static shares, 3.8 ms with controllers.`
@@ -16,43 +18,48 @@ use plimsoll_show::plot::{Axis, Chart, Layer, Unit, svg};
 use serde_json::{Value, json};
 
 use super::phases::Story;
-use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample};
+use super::record::{ClassFigures, LoadFigures, PhaseRecord, Record, Sample, WINDOW_S};
+use super::rounds::{Rounds, Spread};
+use crate::controllers::Backlog;
 
 /// Latencies of whom the sentence is about.
 pub const VICTIM: &str = "reads";
+/// Memory over its limit from which on its filling is drawn.
+const BACKLOG_SHOWN: f64 = 0.25;
 
-/// Returns the sentence.
+/// Returns the sentence. Figures are medians of the rounds.
 #[must_use]
-pub fn sentence(story: Story, records: &[Record]) -> String {
-    let p99_ms = |phase: &PhaseRecord| quantile_ms(phase, VICTIM, 0.99);
-    let Some(base) = records.first() else { return String::new() };
-    if let Some(last) = base.phases.last().filter(|phase| phase.hits.is_some()) {
-        let told = records.iter().filter_map(|record| {
-            let (first, last) = (record.phases.first()?, record.phases.last()?);
-            let percent = |phase: &PhaseRecord| phase.hits.unwrap_or(0.0) * 100.0;
-            Some(format!(
+pub fn sentence(story: Story, ways: &[Rounds]) -> String {
+    let p99_ms = |way: &Rounds, number| way.spread(number, |phase| phase.load(VICTIM).map(|load| load.ms(0.99))).median;
+    let Some((base, told)) = ways.first().and_then(|way| Some((way, way.told(VICTIM)?))) else { return String::new() };
+    let hits = |way: &Rounds, number| way.spread(number, |phase| phase.hits).median * 100.0;
+    if let Some(last) = told.phases.last().filter(|phase| phase.hits.is_some()) {
+        let end = told.phases.len() - 1;
+        let of_way = |way: &Rounds| {
+            format!(
                 "{:.0} % of the reads hit at first and {:.0} % at last with {}, p99 {:.1} and {:.1} ms",
-                percent(first),
-                percent(last),
-                record.way.name(),
-                p99_ms(first),
-                p99_ms(last),
-            ))
-        });
-        let told: Vec<String> = told.collect();
-        return format!("{}, \"{}\" to \"{}\": {}.", story.name(), base.phases[0].name, last.name, told.join("; "));
+                hits(way, 0),
+                hits(way, end),
+                way.way.name(),
+                p99_ms(way, 0),
+                p99_ms(way, end),
+            )
+        };
+        let told_all: Vec<String> = ways.iter().map(of_way).collect();
+        return format!("{}, \"{}\" to \"{}\": {}.", story.name(), told.phases[0].name, last.name, told_all.join("; "));
     }
-    let calm: Vec<f64> = records.iter().filter_map(|record| record.phases.first()).map(p99_ms).collect();
-    let calm_ms = calm.iter().copied().fold(f64::INFINITY, f64::min);
+    let calm_ms = ways.iter().map(|way| p99_ms(way, 0)).fold(f64::INFINITY, f64::min);
     let mut sentence = format!("{}: p99 of {VICTIM} {calm_ms:.1} ms alone", story.name());
-    for (number, phase) in base.phases.iter().enumerate().skip(1) {
+    for (number, phase) in told.phases.iter().enumerate().skip(1) {
         sentence.push_str(&format!("; in \"{}\"", phase.name));
-        for (place, record) in records.iter().enumerate() {
-            let Some(phase) = record.phases.get(number) else { continue };
-            let base_bytes = base.phases[number].bytes_per_s().max(1.0);
-            let part = 100.0 * phase.bytes_per_s() / base_bytes;
+        let bytes_per_s = |way: &Rounds| way.spread(number, |phase| Some(phase.bytes_per_s())).median;
+        for (place, way) in ways.iter().enumerate() {
+            if way.records.iter().all(|record| record.phases.len() <= number) {
+                continue;
+            }
+            let part = 100.0 * bytes_per_s(way) / bytes_per_s(base).max(1.0);
             let comma = if place == 0 { "" } else { "," };
-            sentence.push_str(&format!("{comma} {:.1} ms {}", p99_ms(phase), record.way.name()));
+            sentence.push_str(&format!("{comma} {:.1} ms {}", p99_ms(way, number), way.way.name()));
             if place > 0 {
                 sentence.push_str(&format!(" ({part:.0} % of the drained bytes)"));
             }
@@ -62,72 +69,116 @@ pub fn sentence(story: Story, records: &[Record]) -> String {
     sentence
 }
 
-fn quantile_ms(phase: &PhaseRecord, load: &str, quantile: f64) -> f64 {
-    phase.load(load).map_or(0.0, |load| load.part.latencies.value_at_quantile(quantile) as f64 / 1e6)
-}
-
 fn percent(hits: f64) -> String {
     format!("{:.1} % hits", hits * 100.0)
 }
 
-/// Returns the table: for each way and phase its clients, then its classes.
+/// Returns the table: for each way and phase its clients, then its classes. Of several rounds each figure is the median,
+/// with the least and the greatest below; shares, waits and notes are those of the round that is told.
 #[must_use]
-pub fn table(records: &[Record]) -> String {
+pub fn table(ways: &[Rounds]) -> String {
     let mut table = String::new();
-    for record in records {
-        for phase in &record.phases {
-            table.push_str(&format!(
-                "\n{}, {} ({:.0} s, {:.1} CPUs busy, {:.1} by others, {} stalls{})\n",
-                record.way.name(),
-                phase.name,
-                phase.length.as_secs_f64(),
-                phase.cpus,
-                phase.other_cpus,
-                phase.stalls,
-                phase
-                    .note
-                    .iter()
-                    .cloned()
-                    .chain(phase.hits.map(percent))
-                    .map(|note| format!(", {note}"))
-                    .collect::<String>(),
-            ));
+    for way in ways {
+        let Some(told) = way.told(VICTIM) else { continue };
+        for (number, phase) in told.phases.iter().enumerate() {
+            table.push_str(&heading(way, number, phase));
             table.push_str("  client                    op/s            p50 ms     p99 ms     max ms   errors\n");
             for load in &phase.loads {
-                let ms = |quantile| load.part.latencies.value_at_quantile(quantile) as f64 / 1e6;
-                table.push_str(&format!(
-                    "  {:<14} {:>15.0} {:>17.2} {:>10.2} {:>10.2} {:>8}\n",
-                    load.name,
-                    load.per_s,
-                    ms(0.5),
-                    ms(0.99),
-                    ms(1.0),
-                    load.part.errors
-                ));
+                let figure =
+                    |value: fn(&LoadFigures) -> f64| way.spread(number, |phase| phase.load(load.name).map(value));
+                let figures = [
+                    figure(|load| load.per_s),
+                    figure(|load| load.ms(0.5)),
+                    figure(|load| load.ms(0.99)),
+                    figure(|load| load.ms(1.0)),
+                    figure(|load| load.part.errors as f64),
+                ];
+                rows(&mut table, way, load.name, &figures, |name, [per_s, p50_ms, p99_ms, max_ms, errors]| {
+                    format!("  {name:<14} {per_s:>15.0} {p50_ms:>17.2} {p99_ms:>10.2} {max_ms:>10.2} {errors:>8.0}")
+                });
             }
             table.push_str("  class          shares     MB/s        p50 ms     p99 ms   queue p99   waits for\n");
             for class in phase.classes.iter().filter(|class| class.bytes_per_s > 0.0 || class.p99_ns > 0) {
-                let ms = |ns: u64| ns as f64 / 1e6;
-                let waited = class.waited.as_ref();
-                table.push_str(&format!(
-                    "  {:<14} {:>6} {:>8.1} {:>13.2} {:>10.2} {:>11.2}   {}\n",
-                    class.name,
-                    class.shares,
-                    class.bytes_per_s / 1e6,
-                    ms(class.p50_ns),
-                    ms(class.p99_ns),
-                    ms(class.queue_p99_ns),
-                    waited.map_or(String::new(), |(reason, part)| format!("{reason} {:.0} %", part * 100.0)),
-                ));
+                let figure = |value: fn(&ClassFigures) -> f64| {
+                    way.spread(number, |phase| phase.classes.iter().find(|other| other.name == class.name).map(value))
+                };
+                let figures = [
+                    figure(|class| class.bytes_per_s / 1e6),
+                    figure(|class| class.p50_ns as f64 / 1e6),
+                    figure(|class| class.p99_ns as f64 / 1e6),
+                    figure(|class| class.queue_p99_ns as f64 / 1e6),
+                ];
+                let (shares, waited) = (class.shares.to_string(), class.waited.as_ref());
+                let waited = waited.map_or(String::new(), |(reason, part)| format!("{reason} {:.0} %", part * 100.0));
+                rows(&mut table, way, &class.name, &figures, |name, [mb_per_s, p50_ms, p99_ms, queue_p99_ms]| {
+                    // Of a range, there are neither shares nor reasons.
+                    let (shares, waited) = if name == class.name { (&*shares, &*waited) } else { ("", "") };
+                    let row = format!(
+                        "  {name:<14} {shares:>6} {mb_per_s:>8.1} {p50_ms:>13.2} {p99_ms:>10.2} {queue_p99_ms:>11.2}   {waited}",
+                    );
+                    row.trim_end().to_owned()
+                });
             }
         }
     }
     table
 }
 
+/// Returns the line above the table of a phase.
+fn heading(way: &Rounds, number: usize, phase: &PhaseRecord) -> String {
+    let stalls = way.spread(number, |phase| Some(phase.stalls as f64));
+    let hits = way.spread(number, |phase| phase.hits);
+    let unsteadiness = Spread::of(way.records.iter().filter_map(|record| record.unsteadiness(number, VICTIM)));
+    let range =
+        |from: String, to: String| if way.records.len() > 1 { format!(" ({from} to {to})") } else { String::new() };
+    let mut more = Vec::new();
+    if unsteadiness.median > 0.0 {
+        let Spread { median, min, max } = unsteadiness;
+        let range = range(format!("{min:.2}"), format!("{max:.2}"));
+        more.push(format!("p99 of {VICTIM} in {WINDOW_S:.0} s at most {median:.2}{range} times its median"));
+    }
+    more.extend(phase.note.clone());
+    if phase.hits.is_some() {
+        more.push(percent(hits.median) + &range(percent(hits.min), percent(hits.max)));
+    }
+    if way.records.len() > 1 {
+        more.push(format!("medians of {} rounds, least and greatest below", way.records.len()));
+    }
+    format!(
+        "\n{}, {} ({:.0} s, {:.1} CPUs busy, {:.1} by others, {} stalls{}{})\n",
+        way.way.name(),
+        phase.name,
+        way.spread(number, |phase| Some(phase.length.as_secs_f64())).median,
+        way.spread(number, |phase| Some(phase.cpus)).median,
+        way.spread(number, |phase| Some(phase.other_cpus)).median,
+        stalls.median,
+        range(stalls.min.to_string(), stalls.max.to_string()),
+        more.iter().map(|note| format!(", {note}")).collect::<String>(),
+    )
+}
+
+/// Adds the row of medians, and below it two of the range if there are several rounds.
+fn rows<const N: usize>(
+    table: &mut String,
+    way: &Rounds,
+    name: &str,
+    figures: &[Spread; N],
+    row: impl Fn(&str, [f64; N]) -> String,
+) {
+    let mut add = |name: &str, figures| {
+        table.push_str(&row(name, figures));
+        table.push('\n');
+    };
+    add(name, figures.map(|figure| figure.median));
+    if way.records.len() > 1 {
+        add("  least", figures.map(|figure| figure.min));
+        add("  greatest", figures.map(|figure| figure.max));
+    }
+}
+
 /// Returns all of it as JSON, of the form that docs/formats.md describes.
 #[must_use]
-pub fn json(story: Story, records: &[Record]) -> Value {
+pub fn json(story: Story, ways: &[Rounds], is_interrupted: bool) -> Value {
     let class = |class: &ClassFigures| {
         json!({
             "class": class.name, "shares": class.shares, "bytes_per_s": class.bytes_per_s, "p50_ns": class.p50_ns,
@@ -151,32 +202,41 @@ pub fn json(story: Story, records: &[Record]) -> Value {
     };
     let sample = |sample: &Sample| {
         json!({
-            "at_s": sample.at_s, "hits": sample.hits,
+            "at_s": sample.at_s, "hits": sample.hits, "stalls": sample.stalls,
+            "backlog": {
+                "memory": sample.backlog.memory, "level_0": sample.backlog.level_0, "compaction": sample.backlog.compaction,
+            },
             "clients": sample.loads.iter().map(load).collect::<Vec<_>>(),
             "classes": sample.classes.iter().map(class).collect::<Vec<_>>(),
         })
     };
-    let way = |record: &Record| {
-        json!({
-            "way": record.way.name(), "phases": record.phases.iter().map(phase).collect::<Vec<_>>(),
-            "samples": record.samples.iter().map(sample).collect::<Vec<_>>(),
-        })
+    let round = |record: &Record| {
+        let mut phases: Vec<Value> = record.phases.iter().map(phase).collect();
+        for (number, phase) in phases.iter_mut().enumerate() {
+            phase["unsteadiness"] = json!(record.unsteadiness(number, VICTIM));
+        }
+        json!({ "phases": phases, "samples": record.samples.iter().map(sample).collect::<Vec<_>>() })
+    };
+    let way = |way: &Rounds| {
+        let (told, rounds) = (way.told_index(VICTIM), way.records.iter().map(round).collect::<Vec<_>>());
+        json!({ "way": way.way.name(), "told": told, "rounds": rounds })
     };
     json!({
-        "schema": 1, "plimsoll_kv": env!("CARGO_PKG_VERSION"), "story": story.name(),
-        "sentence": sentence(story, records), "ways": records.iter().map(way).collect::<Vec<_>>(),
+        "schema": 2, "plimsoll_kv": env!("CARGO_PKG_VERSION"), "story": story.name(), "interrupted": is_interrupted,
+        "sentence": sentence(story, ways), "ways": ways.iter().map(way).collect::<Vec<_>>(),
     })
 }
 
-/// Returns the picture.
+/// Returns the picture, of the round of each way that is told.
 #[must_use]
-pub fn picture(story: Story, records: &[Record]) -> String {
-    let charts: Vec<Chart> = records.iter().flat_map(|record| charts(record, records)).collect();
+pub fn picture(story: Story, ways: &[Rounds]) -> String {
+    let told: Vec<&Record> = ways.iter().filter_map(|way| way.told(VICTIM)).collect();
+    let charts: Vec<Chart> = told.iter().flat_map(|record| charts(record, &told)).collect();
     svg(&format!("Story `{}`", story.name()), &charts)
 }
 
 /// Returns the charts of one way. A class that moved anything in any of `all` has a line in each, and so one colour.
-fn charts(record: &Record, all: &[Record]) -> [Chart; 3] {
+fn charts(record: &Record, all: &[&Record]) -> Vec<Chart> {
     let moved = |name: &str| {
         let mut classes = all.iter().flat_map(|record| &record.samples).flat_map(|sample| &sample.classes);
         classes.any(|class| class.name == name && class.bytes_per_s > 0.0)
@@ -201,21 +261,28 @@ fn charts(record: &Record, all: &[Record]) -> [Chart; 3] {
         let x = Axis::linear("seconds", Unit::None);
         Chart { title: format!("{}: {what}", record.way.name()), x, y, layers, note: None }
     };
-    [
+    let mut charts = vec![
         chart(
             "bytes by class",
             Axis::linear("read and written", Unit::BytesPerSecond),
             classes(|class| class.bytes_per_s),
         ),
         chart("latency of clients, 99 of 100", Axis::log10("from the intended start", Unit::Nanoseconds), latencies),
-        if record.samples.iter().any(|sample| sample.hits.is_some()) {
-            let hits =
-                |sample: &Sample| sample.hits.map(|hits| ("hits".to_owned(), hits * 100.0)).into_iter().collect();
-            chart("reads that hit", Axis::linear("percent", Unit::None), lines(&record.samples, hits))
-        } else {
-            chart("shares", Axis::linear("shares", Unit::None), classes(|class| f64::from(class.shares)))
-        },
-    ]
+    ];
+    if record.samples.iter().any(|sample| sample.hits.is_some()) {
+        let hits = |sample: &Sample| sample.hits.map(|hits| ("hits".to_owned(), hits * 100.0)).into_iter().collect();
+        charts.push(chart("reads that hit", Axis::linear("percent", Unit::None), lines(&record.samples, hits)));
+        return charts;
+    }
+    charts.push(chart("shares", Axis::linear("shares", Unit::None), classes(|class| f64::from(class.shares))));
+    if all.iter().flat_map(|record| &record.samples).any(|sample| sample.backlog.memory >= BACKLOG_SHOWN) {
+        let full = |sample: &Sample| {
+            let Backlog { memory, level_0, .. } = sample.backlog;
+            vec![("memory for writes".to_owned(), memory * 100.0), ("level 0".to_owned(), level_0 * 100.0)]
+        };
+        charts.push(chart("how full", Axis::linear("percent", Unit::None), lines(&record.samples, full)));
+    }
+    charts
 }
 
 /// Returns a line for each name in the samples.

@@ -1,0 +1,107 @@
+//! Several rounds of a story, and what of them is told.
+//!
+//! # Why
+//! A disk and its neighbours differ from one minute to the next. One round does not say whether a difference between
+//! two ways is one; how far the rounds of a way lie apart, does.
+//!
+//! # How it works
+//! [`Rounds`] has the records of one way. A figure is told as its median over the rounds and their range ([`Spread`]);
+//! what is no figure, and what changes over time, is that of one round: the one with the median percentile of the reads.
+//!
+//! # Limits
+//! Of an even number of rounds the median is the lesser of the middle two. A few rounds say nothing about chance.
+//!
+//! # Example
+//! Percentiles of 9, 1 and 5 ms in three rounds: the third is told, with 5 ms, from 1 to 9.
+
+use super::record::{PhaseRecord, Record, Way};
+
+/// A figure in several rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// The figure in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Returns the spread of `figures`; zeros if there are none.
+    #[must_use]
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        let Some(last) = figures.len().checked_sub(1) else { return Spread::default() };
+        Spread { median: figures[last / 2], min: figures[0], max: figures[last] }
+    }
+}
+
+/// The rounds of one way, in the order in which they ran.
+#[derive(Clone, Debug)]
+pub struct Rounds {
+    /// The way.
+    pub way: Way,
+    /// A record for each round.
+    pub records: Vec<Record>,
+}
+
+impl Rounds {
+    /// Returns the index of the round that is told: that with the median of the percentile of `load` in the phase after
+    /// the calm one.
+    #[must_use]
+    pub fn told_index(&self, load: &str) -> Option<usize> {
+        let mut order: Vec<usize> = (0..self.records.len()).collect();
+        order.sort_by_key(|round| self.records[*round].storm_p99_ns(load));
+        order.len().checked_sub(1).map(|last| order[last / 2])
+    }
+
+    /// Returns that round.
+    #[must_use]
+    pub fn told(&self, load: &str) -> Option<&Record> {
+        self.told_index(load).map(|round| &self.records[round])
+    }
+
+    /// Returns the spread of a figure of phase `number`, over the rounds that have it.
+    pub fn spread(&self, number: usize, figure: impl Fn(&PhaseRecord) -> Option<f64>) -> Spread {
+        Spread::of(self.records.iter().filter_map(|record| record.phases.get(number)).filter_map(figure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::super::record::tests::record;
+    use super::*;
+
+    #[test]
+    fn of_several_rounds_the_middle_one_is_told() {
+        for (p99s_ns, told) in [(vec![7], 0), (vec![9, 1, 5], 2), (vec![8, 2], 1)] {
+            let records = p99s_ns.iter().map(|p99_ns| record(*p99_ns)).collect();
+            let rounds = Rounds { way: Way::Drained, records };
+            assert_eq!(rounds.told_index("reads"), Some(told), "{p99s_ns:?}");
+            assert_eq!(rounds.told("reads").unwrap().storm_p99_ns("reads"), p99s_ns[told], "{p99s_ns:?}");
+        }
+        assert_eq!(Rounds { way: Way::Drained, records: Vec::new() }.told_index("reads"), None);
+    }
+
+    #[test]
+    fn a_figure_is_its_median_and_its_range() {
+        let spread = |median, min, max| Spread { median, min, max };
+        assert_eq!(Spread::of([]), spread(0.0, 0.0, 0.0));
+        assert_eq!(Spread::of([3.0]), spread(3.0, 3.0, 3.0));
+        assert_eq!(Spread::of([9.0, 1.0, 5.0]), spread(5.0, 1.0, 9.0));
+        assert_eq!(Spread::of([8.0, 2.0]), spread(2.0, 2.0, 8.0));
+
+        // A round that was cut short has fewer phases, and counts in those that it has.
+        let mut short = record(1);
+        short.phases.truncate(1);
+        let rounds = Rounds { way: Way::Drained, records: vec![record(4), short] };
+        let p99_ns = |phase: &PhaseRecord| phase.load("reads").map(|load| load.part.latencies.max() as f64);
+        assert_eq!(rounds.spread(0, p99_ns), spread(1.0, 1.0, 4.0));
+        assert_eq!(rounds.spread(1, p99_ns), spread(4.0, 4.0, 4.0));
+        assert_eq!(rounds.spread(2, p99_ns), Spread::default());
+    }
+}
