@@ -7,7 +7,9 @@
 //! # How it works
 //! Every [`INTERVAL`] two backlogs become shares by the curves of [`plimsoll::core::backlog`], which are ScyllaDB's:
 //! memory that is not in files yet over its limit, and the bytes that compaction has still to write over the budget of
-//! memory. The fuller of memory and level 0 delays each write by the cube of its fullness.
+//! memory. The first curve ends a memory table earlier, because SlateDB frees memory a table at a time. A level 0 more
+//! than half full counts as a backlog of compaction too: when it is full, flushes stop, however few its bytes are. The
+//! fuller of memory and level 0 delays each write by the cube of its fullness.
 //!
 //! # Limits
 //! A running compaction counts as not begun: SlateDB does not say how far it is.
@@ -18,7 +20,9 @@
 use std::time::{Duration, Instant};
 
 use plimsoll::Class;
-use plimsoll::core::backlog::{ShareController, ShareCurve, TreeFile, ingestion_delay_ns, size_tiered_bytes};
+use plimsoll::core::backlog::{
+    ShareController, ShareCurve, TreeFile, ingestion_delay_ns, level_0_backlog, size_tiered_bytes,
+};
 use slatedb::db_stats::TOTAL_MEM_SIZE_BYTES;
 use tokio::sync::watch;
 
@@ -28,8 +32,8 @@ use crate::database::{Database, L0_FILES_MAX};
 pub const INTERVAL: Duration = Duration::from_millis(50);
 /// Time between changes of the shares of compactions, in nanoseconds; ScyllaDB's.
 const COMPACTION_INTERVAL_NS: u64 = 250_000_000;
-/// Longest delay of a write, in nanoseconds.
-const DELAY_MAX_NS: u64 = 100_000_000;
+/// Longest delay of a write, in nanoseconds. With 100 ms, 32 writers of 16 KiB still sent 5 MB/s into a full level 0.
+const DELAY_MAX_NS: u64 = 300_000_000;
 
 /// What is left to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,7 +76,9 @@ impl Controllers {
     #[must_use]
     pub fn new(database: &Database) -> Controllers {
         let classes = database.classes();
-        let flush = ShareController::new(ShareCurve::flush(), INTERVAL.as_nanos() as u64);
+        let memory = database.memory();
+        let table = memory.memtable_bytes as f64 / memory.unflushed_bytes as f64;
+        let flush = ShareController::new(ShareCurve::flush_of_tables(table), INTERVAL.as_nanos() as u64);
         let compaction = ShareController::new(ShareCurve::compaction(), COMPACTION_INTERVAL_NS);
         Controllers {
             flush: (classes.memtable, flush),
@@ -85,7 +91,8 @@ impl Controllers {
     pub fn step(&mut self, database: &Database) {
         let backlog = Backlog::of(database);
         let now_ns = self.started.elapsed().as_nanos() as u64;
-        let steps = [(&mut self.flush, backlog.memory), (&mut self.compaction, backlog.compaction)];
+        let compaction = backlog.compaction.max(level_0_backlog(backlog.level_0));
+        let steps = [(&mut self.flush, backlog.memory), (&mut self.compaction, compaction)];
         for ((class, controller), backlog) in steps {
             if let Some(shares) = controller.update(now_ns, backlog) {
                 // The classes are never removed.
