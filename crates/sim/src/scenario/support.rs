@@ -19,7 +19,7 @@ pub(super) const S: u64 = 1_000_000_000;
 /// The course of a scenario: the worlds that have run, and what they gave.
 pub(super) struct Course<'a> {
     pub(super) outcome: Outcome,
-    /// Number of worlds of the whole run.
+    /// Number of worlds of the whole run; where it searches, as many as that usually takes.
     worlds: u32,
     /// Number of worlds that have ended.
     ended: u32,
@@ -67,7 +67,12 @@ impl<'a> Course<'a> {
     /// Advances to this sample of the world that is running.
     pub(super) fn advance_within(&self, spec: &WorldSpec, sample: &Sample) {
         let part = sample.at_ns as f64 / (spec.warmup_ns + spec.duration_ns) as f64;
-        (self.advance)((f64::from(self.ended) + part.min(1.0)) / f64::from(self.worlds));
+        self.advance_to(f64::from(self.ended) + part.min(1.0));
+    }
+
+    /// Advances to `worlds` of the run. A search that takes more than usual stays at the end.
+    fn advance_to(&self, worlds: f64) {
+        (self.advance)((worlds / f64::from(self.worlds)).min(1.0));
     }
 
     /// Counts a finished world: its requests, and its events in the order of the runs.
@@ -77,8 +82,7 @@ impl<'a> Course<'a> {
         outcome.log_hash = (outcome.log_hash.rotate_left(17) ^ report.log_hash).wrapping_mul(0x9fb2_1c65_1e98_df25);
 
         self.ended += 1;
-        debug_assert!(self.ended <= self.worlds, "{} worlds of {}", self.ended, self.worlds);
-        (self.advance)(f64::from(self.ended) / f64::from(self.worlds));
+        self.advance_to(self.ended.into());
     }
 
     /// Adds a figure.
@@ -203,4 +207,20 @@ pub(super) fn mean_and_deviation_percent(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
     (mean, variance.sqrt() / mean * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_search_that_takes_more_worlds_than_usual_stays_at_the_end() {
+        let parts = Mutex::new(Vec::new());
+        let note = |part| parts.lock().unwrap().push(part);
+        let course = Course::of(2, &note);
+        [0.5, 2.0, 2.5, 3.0].into_iter().for_each(|worlds| course.advance_to(worlds));
+        assert_eq!(*parts.lock().unwrap(), [0.25, 1.0, 1.0, 1.0]);
+    }
 }
