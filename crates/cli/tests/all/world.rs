@@ -48,7 +48,8 @@ impl Ended {
     }
 
     /// Returns whether a measurement of `tune` ended with a finding that only a busy machine explains: a figure was
-    /// measured for less than its time, its own samples disagree or are too few, others used the disk, or the curves went past it.
+    /// measured for less than its time, its own samples disagree or are too few, others used the disk, or the curves went past it
+    /// or did not reach it.
     pub(crate) fn is_of_a_busy_machine(&self) -> bool {
         match (self.code, serde_json::from_str::<Value>(&self.out)) {
             (Some(0 | 1), Ok(Value::Array(reports))) => reports.iter().any(is_disturbed),
@@ -95,6 +96,7 @@ fn is_disturbed(report: &Value) -> bool {
             || figure["complete"] == false
             || (is_uneven && reason.contains("it is known to ±"))
             || reason.contains("the curves")
+            || reason.contains("what was measured later reaches at most")
     };
     report["interrupted"] == false
         && ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"].iter().any(is_disturbed)
