@@ -31,6 +31,7 @@ use plimsoll::backend::{FileInfo, OpenOptions};
 use plimsoll::{Shard, SharedFile};
 
 use crate::config::DiskSource;
+use crate::entry::MIN_SLAB_BYTES;
 use crate::error::CacheError;
 use crate::format::SlotError;
 use crate::held::DiskFile;
@@ -275,12 +276,16 @@ fn take_lock(path: &Path, not: Excluded<'_>, seen: &OnceLock<DeviceId>) -> Resul
 /// Checks that a device holds no data.
 ///
 /// # Errors
-/// [`CacheError::NotEmpty`], or when it cannot be read.
+/// [`CacheError::NotEmpty`], [`CacheError::TooSmall`] if it has no room for a label, or when it cannot be read.
 pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prepared) -> Result<(), CacheError> {
     let path = prepared.source.path.clone();
     let failed = |error| CacheError::Io { path: path.clone(), what: "cannot read it", error };
     let from = Source { shard, file: &prepared.file, class: host.classes.checkpoint };
     let len_bytes = prepared.info.len_bytes;
+    if len_bytes < SLABS_AT_BYTES {
+        return Err(too_small(prepared, MIN_SLAB_BYTES));
+    }
+
     let what = match recover::read_superblock(from).await {
         Ok(Label::Ours(found)) => Some(format!("it is a disk of cache {:032x}", found.block.cache_guid)),
         Ok(Label::Not(SlotError::Empty)) => None,
@@ -317,16 +322,20 @@ pub(crate) fn check_sectors(prepared: &Prepared, has_bytes: u32) -> Result<(), C
     Err(CacheError::SectorSize { path: prepared.source.path.clone(), needs_bytes, has_bytes })
 }
 
+/// Returns the error of a device that has no room for the fewest slabs of `slab_bytes`.
+fn too_small(prepared: &Prepared, slab_bytes: u32) -> CacheError {
+    let needs_bytes = SLABS_AT_BYTES + MIN_SLABS * u64::from(slab_bytes);
+    CacheError::TooSmall { path: prepared.source.path.clone(), has_bytes: prepared.info.len_bytes, needs_bytes }
+}
+
 /// Returns the number of slabs that fit on a device.
 ///
 /// # Errors
 /// [`CacheError::TooSmall`].
 pub(crate) fn slabs_that_fit(prepared: &Prepared, slab_bytes: u32) -> Result<u32, CacheError> {
-    let has_bytes = prepared.info.len_bytes;
-    let slabs = has_bytes.saturating_sub(SLABS_AT_BYTES) / u64::from(slab_bytes);
+    let slabs = prepared.info.len_bytes.saturating_sub(SLABS_AT_BYTES) / u64::from(slab_bytes);
     if slabs < MIN_SLABS {
-        let needs_bytes = SLABS_AT_BYTES + MIN_SLABS * u64::from(slab_bytes);
-        return Err(CacheError::TooSmall { path: prepared.source.path.clone(), has_bytes, needs_bytes });
+        return Err(too_small(prepared, slab_bytes));
     }
     Ok(u32::try_from(slabs).unwrap_or(u32::MAX))
 }

@@ -53,11 +53,17 @@ fn wait_until_published(directory: &Path) {
 fn what_is_there_is_not_overwritten() {
     let Some(world) = world() else { return };
     let before = std::fs::read(world.path().join("c.yaml")).unwrap();
-    let cases: [(&[&str], i32, &str); 10] = [
+    for (name, len_bytes) in [("empty", 0), ("short", 300)] {
+        std::fs::write(world.path().join(name), vec![7; len_bytes]).unwrap();
+    }
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["create", "c.yaml", "--size", "32MiB", "new"], 2, "exists"),
         (&["create", "c.yaml", "--destructive", "d0"], 2, "exists"),
         (&["create", "e.yaml", "d0"], 2, "--destructive"),
         (&["create", "e.yaml", "nowhere"], 2, "--size"),
+        (&["create", "e.yaml", "empty"], 2, "empty: 0 bytes are too few: at least 9437184 are needed"),
+        (&["create", "e.yaml", "short"], 2, "short: 300 bytes are too few"),
+        (&["add", "c.yaml", "short"], 2, "short: 300 bytes are too few"),
         (&["create", "e.yaml", "--size", "32MiB", "--slab-size", "3MiB", "new"], 2, "power of two"),
         (&["create", "e.yaml", "--size", "32MiB", "--encrypt", "nokey", "new"], 2, "nokey"),
         (&["add", "c.yaml", "d1"], 2, "already"),
