@@ -54,14 +54,14 @@ impl ShareCurve {
     /// 0, 100 at 1.5, 1000 at 30.
     #[must_use]
     pub fn compaction() -> ShareCurve {
-        ShareCurve { points: vec![(0.0, 50), (1.5, 100), (30.0, 1000)] }
+        ShareCurve { points: vec![(0.0, 50), (1.5, 100), (BACKLOG_MOST, 1000)] }
     }
 
     /// Returns ScyllaDB's curve for flushing memtables, whose backlog is dirty memory over its limit: 10 shares at 0.6,
     /// 200 at 0.8, 1000 at 1.
     #[must_use]
     pub fn flush() -> ShareCurve {
-        ShareCurve { points: vec![(0.0, 0), (0.6, 10), (0.8, 200), (1.0, 1000)] }
+        ShareCurve::flush_of_tables(0.0)
     }
 
     /// Returns the curve of [`ShareCurve::flush`] for memory that comes free a table at a time: `table` is a memtable over
