@@ -152,15 +152,16 @@ fn of_search(report: RateReport) -> Found {
 pub(super) fn of_tunes(reports: &[TuneReport]) -> Found {
     let figures = reports.iter().flat_map(|report| {
         let what = &report.site.mountpoint;
-        let rates = report.figures().into_iter().filter_map(|(name, _, measured)| Some((name, measured.as_ref()?)));
-        rates.map(move |(name, measured)| {
+        let measured = report.figures().into_iter().filter_map(|(name, _, measured)| Some((name, measured.as_ref()?)));
+        let rates = measured.map(move |(name, measured)| {
             let unit = match measured.unit {
                 Unit::OperationsPerS => "1/s",
                 Unit::BytesPerS => "bytes/s",
             };
             let interval = measured.ci95_pct.map(|percent| around(measured.value, measured.value * percent / 100.0));
             Figure { interval, ..figure("tune", what, name, unit, measured.value) }
-        })
+        });
+        rates.chain([figure("tune", what, "doubtful_figures", "count", report.doubts().len() as f64)])
     });
     Found::of(reports.first().and_then(|report| report.site.place.as_ref()), figures.collect())
 }

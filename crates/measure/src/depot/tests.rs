@@ -1,10 +1,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+use plimsoll_sim::device::presets;
 use serde_json::json;
 
-use super::figures::{Found, read};
+use super::figures::{Found, of_tunes, read};
 use super::*;
 use crate::instance::Card;
+use crate::load::Control;
+use crate::tune::{SimulatedDisk, TuneOptions, measure_simulated};
 
 /// Returns the figures of JSON, each with its interval, and what the result says of host and time.
 fn found(value: serde_json::Value) -> Found {
@@ -43,6 +46,25 @@ fn each_result_has_its_figures() {
     let run = json!({"error": null, "name": "shares", "seed": 7, "sweep": {"shards": 2}, "figures": figures});
     let simulated = found(json!({"schema": 1, "runs": [run], "seeds": []}));
     assert_eq!(lines(&simulated), ["sim run: shares, seed 7, shards=2: p99_ms 2.5 "]);
+}
+
+#[test]
+fn figures_of_tune_come_with_the_number_of_the_doubtful() {
+    let disk = SimulatedDisk {
+        name: "gp3".to_owned(),
+        spec: presets::find("gp3").unwrap().spec,
+        cpu_ns_per_request: 0,
+        reported_block_bytes: None,
+        foreign_bytes_per_s: 0.0,
+    };
+    let options = TuneOptions { figures_only: true, data_bytes: 16 << 20, ..TuneOptions::quick("/data") };
+    let mut report = measure_simulated(&options, &disk, &mut (), &Control::default()).unwrap();
+    for foreign_pct in [0.0, 40.0] {
+        report.read_iops.as_mut().unwrap().foreign_pct = Some(foreign_pct);
+        let (doubts, found) = (report.doubts().len(), of_tunes(std::slice::from_ref(&report)));
+        assert_eq!(doubts > 0, foreign_pct > 0.0);
+        assert_eq!(lines(&found)[4..], [format!("tune: gp3: doubtful_figures {doubts} count")]);
+    }
 }
 
 #[test]
