@@ -60,7 +60,7 @@ use crate::qos::Amount;
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, WaitMark, WaitReason};
-use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
+use crate::tree::{Charge, Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 use away::Left;
 use member::{Backlog, CameBack, Kind, Member, NOT_PARKED};
@@ -588,9 +588,9 @@ impl IoQueue {
 
         let weight = weight(piece.len_bytes);
         let Lane { tree, overtime_mean, .. } = &mut self.lanes[lane];
-        tree.set_will_rest(class, last && self.slots.is_alone(tree.fifo(class)));
-        tree.charge(class, fair_cost(piece.cost, weight), weight, now_ns, pick.turn);
-        tree.set_will_rest(class, false);
+        let is_last = last && self.slots.is_alone(tree.fifo(class));
+        let cost = fair_cost(piece.cost, weight);
+        tree.charge(Charge { class, cost, weight, now_ns, turn: pick.turn, is_last });
         *overtime_mean = tree.clock(ROOT).mean();
 
         if last {

@@ -106,6 +106,19 @@ pub(crate) enum Turn {
     Reserved { pays: bool },
 }
 
+/// A piece that a class is charged for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    pub(crate) class: u32,
+    pub(crate) cost: Cost,
+    /// Counts instead of `cost` in depth mode.
+    pub(crate) weight: u32,
+    pub(crate) now_ns: u64,
+    pub(crate) turn: Turn,
+    /// Whether the class becomes idle: nothing else of it is queued.
+    pub(crate) is_last: bool,
+}
+
 /// It is the turn of other queues' classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotYet;
@@ -120,8 +133,6 @@ pub(crate) struct Tree {
     /// The lane whose clocks this tree uses.
     lane: usize,
     fairness: Fairness,
-    /// The class that is being charged for its last request; it becomes idle.
-    resting: u32,
     /// The furthest clock of a child of the root at which it was served since the root had no work. A class that was idle is
     /// behind it, after its first request too.
     served: u64,
@@ -137,7 +148,6 @@ impl Tree {
             free_groups: Vec::new(),
             lane,
             fairness,
-            resting: NONE,
             served: 0,
             overtime: Cost::ZERO,
         }
@@ -498,36 +508,41 @@ impl Tree {
         }
     }
 
-    /// Charges `class` and its groups according to its `turn`. `weight` counts in depth mode. The queues of the class
-    /// are charged among each other in any case.
-    pub(crate) fn charge(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64, turn: Turn) {
-        let (by_shares, is_picked) = (turn != Turn::Reserved { pays: false }, turn == Turn::Picked);
+    /// Charges a class and its groups for a piece. The queues of the class are charged among each other in any case.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, charge: Charge) {
+        let Charge { class, cost, turn, is_last, .. } = charge;
         let Fairness::Virtual { .. } = self.fairness else {
-            return self.charge_decaying(class, weight, now_ns);
+            return self.charge_decaying(charge);
         };
 
         self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
         let lane = self.lane;
+        let alone = self.clock(ROOT).queues() <= 1;
 
-        let node = self.node_mut(class);
-        let shared = &node.shared[lane];
+        let node = &mut self.nodes[class as usize];
         // If the class has only this queue, the queue's clock is the mean: neither needs to move.
-        if shared.queues() > 1 {
+        if node.shared[lane].queues() > 1 {
             node.local = node.local.wrapping_add(clock::units(cost, 1.0));
-            shared.advance_class(cost, &mut node.carry);
+            node.shared[lane].advance_class(cost, &mut node.carry);
+        }
+        if turn == (Turn::Reserved { pays: false }) {
+            return;
         }
 
-        let alone = self.clock(ROOT).queues() <= 1;
         let mut at = class;
-        while by_shares && at != ROOT {
-            let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
-            if parent == ROOT && is_picked {
-                self.note_served(self.clock(at).own());
+        while at != ROOT {
+            let parent = self.node(at).parent;
+            let Ok([node, above]) = self.nodes.get_disjoint_mut([at as usize, parent as usize]) else { return };
+            let clock = &node.shared[lane];
+            if parent == ROOT && turn == Turn::Picked && is_before(self.served, clock.own()) {
+                self.served = clock.own();
             }
-            self.clock(at).serve(cost, per_share, alone);
-            let group = self.node_mut(parent);
-            group.shared[lane].advance(cost, &mut group.carry, alone);
-            self.mend_top(parent, at);
+
+            clock.serve(cost, node.per_share, alone);
+            above.shared[lane].advance(cost, &mut above.carry, alone);
+            let heap = &mut self.groups[above.group as usize].heap;
+            node.mend_top(at, clock.own(), is_last && at == class, heap);
             at = parent;
         }
     }
@@ -554,43 +569,17 @@ impl Tree {
         }
     }
 
-    /// Notes that a child of the root is served at clock `own`.
-    fn note_served(&mut self, own: u64) {
-        if is_before(self.served, own) {
-            self.served = own;
-        }
-    }
-
-    fn charge_decaying(&mut self, class: u32, weight: u32, now_ns: u64) {
+    fn charge_decaying(&mut self, charge: Charge) {
         let Fairness::Decaying { tau_ns } = self.fairness else { return };
-        let mut at = class;
+        let mut at = charge.class;
         while at != ROOT {
-            let node = self.node_mut(at);
-            node.local = decayed(node.local, f64::from(weight) / f64::from(node.shares), now_ns, tau_ns);
-            let parent = node.parent;
-            self.mend_top(parent, at);
+            let parent = self.node(at).parent;
+            let Ok([node, above]) = self.nodes.get_disjoint_mut([at as usize, parent as usize]) else { return };
+            let add = f64::from(charge.weight) / f64::from(node.shares);
+            node.local = decayed(node.local, add, charge.now_ns, tau_ns);
+            let heap = &mut self.groups[above.group as usize].heap;
+            node.mend_top(at, node.local, charge.is_last && at == charge.class, heap);
             at = parent;
-        }
-    }
-
-    /// Records whether the next charge is for the last request of `class`.
-    pub(crate) fn set_will_rest(&mut self, class: u32, will_rest: bool) {
-        self.resting = if will_rest { class } else { NONE };
-    }
-
-    /// Corrects the place of `child`, whose clock has moved, if it is at the top; elsewhere that happens when it gets
-    /// there.
-    #[inline(always)]
-    fn mend_top(&mut self, group: u32, child: u32) {
-        if self.group(group).heap.peek().is_some_and(|top| top.node == child) {
-            if self.resting == child {
-                // Removes a class that becomes idle at the top: below the top its entry would be stale when it wakes.
-                self.group_mut(group).heap.pop();
-                self.node_mut(child).in_heap = false;
-            } else {
-                let key = self.key(child);
-                self.group_mut(group).heap.raise_top(key);
-            }
         }
     }
 
@@ -637,6 +626,22 @@ impl Node {
             in_heap: false,
             group,
             fifo: Fifo::default(),
+        }
+    }
+
+    /// Corrects the place of this node, which is `at`, after its clock has moved to `key`, if it is at the top of its group's
+    /// `heap`; elsewhere that happens when it gets there.
+    #[inline(always)]
+    fn mend_top(&mut self, at: u32, key: u64, is_last: bool, heap: &mut Heap) {
+        if heap.peek().is_none_or(|top| top.node != at) {
+            return;
+        }
+        if is_last {
+            // Removes a class that becomes idle at the top: below the top its entry would be stale when it wakes.
+            heap.pop();
+            self.in_heap = false;
+        } else {
+            heap.raise_top(key);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::bucket::{Tokens, ticks_with_carry};
 use crate::request::Direction;
 use crate::slots::{RequestId, Slot};
 use crate::target::Experience;
-use crate::tree::Turn;
+use crate::tree::{Charge, Turn};
 
 /// The error number that stands for 0, which is none: Linux's `EIO`.
 const UNNAMED: NonZeroI32 = NonZeroI32::new(5).expect("it is not 0");
@@ -108,7 +108,8 @@ impl IoQueue {
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
             let tree = &mut self.lanes[usize::from(piece.lane)].tree;
-            tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Continued);
+            let (class, fair) = (piece.class, fair_cost(cost, weight));
+            tree.charge(Charge { class, cost: fair, weight, now_ns, turn: Turn::Continued, is_last: false });
         }
         member.stats.continued += 1;
         member.stats.consumed_fs += u128::from(cost.as_fs());
